@@ -15,8 +15,8 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma import tiles
-from edgebuild.model.plan.dma.assembly import Found, assembled, auto_plan, early, search_of
-from edgebuild.model.plan.dma.movement import with_moves
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, auto_plan, prefetches, search_of
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.dma.residency import Residency, Step
 from edgebuild.model.plan.dma.streamed import PlannedRun
 from edgebuild.model.plan.memory.problem import DoesNotFit
@@ -53,7 +53,7 @@ def any_plan(graph: Graph, name: str, seed: int) -> Plan:
     search, r = search_of(planner, random.Random(seed).choice((4 << 10, 16 << 10, 60 << 10))), random.Random(seed)
     while True:
         steps = any_path(search, r)
-        found = Found(steps, early(steps, search.sizes, search.room) if r.random() < 0.8 else ())
+        found = SearchPath(steps, prefetches(steps, search.sizes, search.room) if r.random() < 0.8 else ())
         try:
             return assembled(planner, search, found)
         except DoesNotFit:
@@ -90,7 +90,7 @@ def test_runs_that_read_an_input_in_other_rows(shape: tuple[int, ...], tmp_path:
         planner = Planner(graph, with_cores(seed), request(name))
         search = search_of(planner, 4 << 10)
         run = next(s for s in search.options(0, frozenset()) if isinstance(s.by, PlannedRun) and s.stop == 2)
-        return assembled(planner, search, Found((run,), ()))
+        return assembled(planner, search, SearchPath((run,), ()))
 
     check([graph, graph, graph], tmp_path, in_a_run)
 
@@ -117,7 +117,7 @@ def in_three_levels(graph: Graph, name: str, seed: int) -> Plan:
     far, home, near = chip.memories
     memories = (replace(home, size=max(64, peak // 2)), replace(far, roles=(*far.roles, "arena")), near)
     chip = replace(chip, memories=memories)
-    return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+    return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
 
 
 @pytest.mark.needs("gcc")
@@ -142,7 +142,7 @@ def test_never_slower_than_layer_by_layer(target: str) -> None:
         found = cycles(auto_plan(graph, chip, asked))
         for way in ("layer", "dory"):
             other = replace(asked, map=way)
-            assert found <= cycles(with_moves(plan(graph, chip, other))) + 1e-6, (target, i, way)
+            assert found <= cycles(layerwise_plan(plan(graph, chip, other))) + 1e-6, (target, i, way)
 
 
 @pytest.mark.needs("gcc")

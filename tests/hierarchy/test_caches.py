@@ -15,8 +15,8 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.assembly import auto_plan
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.dma.levels import check_levels
-from edgebuild.model.plan.dma.movement import with_moves
 from edgebuild.model.plan.printed import CLEAN, INVALIDATE, CacheOp
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, small_graphs
@@ -37,7 +37,7 @@ def some_in_place(graph: Graph, name: str, seed: int) -> Plan:
     """In a first level so small that the core reaches some operands where they lie, behind its cache."""
     target = behind_a_cache(with_cores(seed), (1 << 11, 1 << 9, 1 << 16, 1 << 9)[seed % 4])
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer" if seed % 2 else "auto")
-    return with_moves(plan(graph, target, request)) if seed % 2 else auto_plan(graph, target, request)
+    return layerwise_plan(plan(graph, target, request)) if seed % 2 else auto_plan(graph, target, request)
 
 
 @pytest.mark.needs("gcc")
@@ -55,7 +55,7 @@ def test_many_networks_behind_a_cache(tmp_path: Path) -> None:
 
 def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(convolution(), behind_a_cache(load_target("host")), request), four_tiles)
+    return layerwise_plan(plan(convolution(), behind_a_cache(load_target("host")), request), four_tiles)
 
 
 def without(kind: str) -> Callable[[Plan], Plan]:
@@ -103,7 +103,7 @@ def test_buffers_take_whole_lines() -> None:
 def test_where_nothing_is_moved_nothing_is_cleaned() -> None:
     tiny = behind_a_cache(load_target("host"), room=8)
     assert transfers(planned(), CacheOp) and not transfers(
-        with_moves(plan(convolution(), tiny, planned().request)), CacheOp
+        layerwise_plan(plan(convolution(), tiny, planned().request)), CacheOp
     )
 
 

@@ -22,7 +22,7 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.engines import best_offer
-from edgebuild.model.plan.dma.movement import with_moves
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.baselines import dory
 from edgebuild.model.plan.hierarchy.mapper import NoMapping
@@ -68,7 +68,7 @@ def target_file(folder: Path, **changes: Any) -> Path:
 def planner(file: Path, method: str = "layer") -> Callable[[Graph, str, int], Plan]:
     def planned(graph: Graph, name: str, seed: int = 0) -> Plan:
         request = ModelRequest(Path("random"), name, str(file), tile="off", map=method)
-        return with_moves(plan(graph, load_target(str(file)), request))
+        return layerwise_plan(plan(graph, load_target(str(file)), request))
 
     return planned
 

@@ -21,7 +21,7 @@ from edgebuild.model.emit.tile_tables import under_way
 from edgebuild.model.emit.weights_file import HEADER, arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.movement import with_moves
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.hierarchy.grid import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.printed import Copy, CoreWork, Start, TiledOp, Turn
@@ -59,7 +59,7 @@ def any_mapping(layer: TiledLayer, r: random.Random) -> Mapped:
 def planned(graph: Graph, name: str, seed: int) -> Plan:
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer")
     r = random.Random(seed)
-    return with_moves(plan(graph, with_cores(seed), request), lambda layer: any_mapping(layer, r))
+    return layerwise_plan(plan(graph, with_cores(seed), request), lambda layer: any_mapping(layer, r))
 
 
 def with_cores(seed: int) -> Target:

@@ -15,7 +15,7 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.movement import with_moves
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.search import Plan
@@ -107,7 +107,7 @@ MUTATIONS: dict[str, Callable[[MappedOp], MappedOp]] = {
 
 def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(convolution(), load_target("host"), request), four_tiles)
+    return layerwise_plan(plan(convolution(), load_target("host"), request), four_tiles)
 
 
 def feed(folder: Path) -> bytes:

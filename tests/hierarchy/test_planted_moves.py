@@ -19,14 +19,14 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan import search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma import assembly, movement, streamed, tiles
-from edgebuild.model.plan.dma.assembly import Found, assembled, search_of
-from edgebuild.model.plan.dma.movement import with_moves
+from edgebuild.model.plan.dma import assembly, layerwise, streamed, tiles
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, search_of
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.check import CheckFailed
 from edgebuild.model.plan.memory.problem import Place
-from edgebuild.model.plan.printed import CLEAN, Copy, Share
+from edgebuild.model.plan.printed import CLEAN, Copy, Share, Start, Wait
 from edgebuild.model.plan.search import Plan, Planner
 from tests.hierarchy import test_caches, test_run_mutations, test_shares, test_staging
 from tests.hierarchy.test_mutations import convolution, four_tiles
@@ -37,7 +37,7 @@ Plant = Callable[[Patch], None]
 
 def in_tiles(graph: Graph, choose: Callable[[TiledLayer], Mapped]) -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(graph, load_target("host"), request), choose)
+    return layerwise_plan(plan(graph, load_target("host"), request), choose)
 
 
 def rows() -> Plan:
@@ -62,7 +62,7 @@ def of_a_slice() -> Plan:
     cut = Op("span", "cut", ("x",), ("v",), {"begin": (0, 4, 0, 0), "size": shape})
     add = Op("add", "add", ("v", "z"), ("y",), {"clamp": (None, None)})
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request))
+    return layerwise_plan(plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request))
 
 
 def run() -> Plan:
@@ -80,7 +80,7 @@ def reduced() -> Plan:
     found, nothing = search_of(planner, 60 << 10), frozenset[str]()
     fed = found.run(0, 2, nothing, found.room)
     assert fed is not None
-    return assembled(planner, found, Found((Step(0, 2, nothing, fed),), ()))
+    return assembled(planner, found, SearchPath((Step(0, 2, nothing, fed),), ()))
 
 
 def resident() -> Plan:
@@ -90,7 +90,7 @@ def resident() -> Plan:
     found = search_of(planner, 60 << 10)
     stays = frozenset(["t1"]), frozenset(["t1", "t2"]), frozenset(["t2"])
     steps = [Step(i, i + 1, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
-    made = assembled(planner, found, Found(tuple(steps), ()))
+    made = assembled(planner, found, SearchPath(tuple(steps), ()))
     assert {made.places[name].memory for name in ("t1", "t2")} == {"L1"}
     return made
 
@@ -99,7 +99,7 @@ def cramped() -> Plan:
     """With so little of the first level that the op runs in many tiles."""
     target = test_caches.behind_a_cache(load_target("host"), 1 << 11)
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(convolution(), target, request))
+    return layerwise_plan(plan(convolution(), target, request))
 
 
 def on_cores(sizes: tuple[int, ...] = test_shares.WINDOWS[0]) -> Plan:
@@ -143,7 +143,7 @@ def of_the_run(change: Callable[[Any], Any]) -> Plant:
 
 
 def of_runs(change: Callable[[Any], Any]) -> Plant:
-    return before(streamed.Feeder, "run", lambda right, *a: change(right(*a)))
+    return before(streamed.Streamer, "run", lambda right, *a: change(right(*a)))
 
 
 def swapped(found: Any) -> Any:
@@ -197,6 +197,23 @@ def late_slots(right: Any, *arguments: Any) -> Any:
     return tuple(replace(f, start=replace(start, copy=replace(copy, near=copy.near + 8))) for f, start, copy in starts)
 
 
+def of_transfers(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Plant:
+    """Change what stands before each step."""
+
+    def made(right: Any, *arguments: Any) -> tuple[Any, ...]:
+        return tuple(replace(s, before=change(s.before)) for s in right(*arguments))
+
+    return before(assembly, "with_transfers", made)
+
+
+def no_waits(ops: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(op for op in ops if not isinstance(op, Wait))
+
+
+def higher(copy: Copy) -> Copy:
+    return replace(copy, near=copy.near + 8)
+
+
 PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "tiles: the copies of a result are left out": (
         of_copies(lambda made: [c for c in made if c.fetch]), rows),
@@ -221,7 +238,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "run: a ring with a row less": (
         of_the_run(lambda f: replace(f, rings={n: max(1, r - 1) for n, r in f.rings.items()})), run),
     "run: kernels that look in rings of another size": (
-        before(streamed.Feeder, "_chosen", lambda right, self, op, seen, *a: right(
+        before(streamed.Streamer, "_chosen", lambda right, self, op, seen, *a: right(
             self, op, replace(seen, rings={n: r + 1 for n, r in seen.rings.items()}), *a)), run),
     "run: buffers that overlap": (
         shifted(lambda n, p: replace(p, offset=0) if n.startswith("constants") else p), run),
@@ -236,8 +253,19 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
             lambda made: iter([replace(s, kernel=made[0].kernel) for s in made]))([*right(*a)])), on_cores),
     "levels: a tensor that stays dies too early": (before(assembly._Assembly, "_near", short_lives), resident),
     "levels: more than the first level has": (
-        before(movement, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
-    "caches: nothing is cleaned": (before(movement, "coherence", no_cleaning), test_caches.planned),
+        before(layerwise, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
+    "tiles: copies go 8 bytes lower than kernels look": (before(tiles.MappedOp, "shifted", lambda right, self, by: (
+        replace(right(self, by), copies=tuple(replace(c, near=c.near - 8) for c in right(self, by).copies))
+        if max(by) >= 8 else right(self, by))), resident),
+    "run: constants elsewhere than kernels look": (before(streamed.PlannedRun, "placed", lambda right, *a: (
+        lambda run: replace(run, block_at=tuple(n + 8 for n in run.block_at)))(right(*a))), run),
+    "transfers: constants that nobody waits for": (of_transfers(no_waits), run),
+    "transfers: waits before their copies begin": (of_transfers(lambda ops: ops[::-1]), test_staging.in_parts),
+    "transfers: constants that do not come": (of_transfers(lambda ops: ()), run),
+    "transfers: constants of another step": (of_transfers(lambda ops: tuple(
+        replace(op, copy=higher(op.copy)) if isinstance(op, Start) else op for op in ops)), run),
+    "stage: constants that nobody waits for": (of_transfers(no_waits), test_staging.in_parts),
+    "caches: nothing is cleaned": (before(layerwise, "coherence", no_cleaning), test_caches.planned),
     "stage: constants a place too high": (before(assembly, "first_copies", late_slots), test_staging.in_parts),
     "order: a reader before its writer": (
         before(search, "schedule", lambda right, *a, **k: (lambda f: replace(f, order=f.order[::-1]))(right(*a, **k))),

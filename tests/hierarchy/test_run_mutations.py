@@ -14,7 +14,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.dma.assembly import Found, assembled, early, search_of
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, prefetches, search_of
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.printed import Start, Stream, StreamedRun, Wait
 from edgebuild.model.plan.search import Plan, Planner
@@ -44,7 +44,7 @@ def planned() -> Plan:
     fed = search.run(1, 3, nothing, search.room)
     assert fed is not None
     steps = alone, Step(1, 3, nothing, fed)
-    return assembled(planner, search, Found(steps, early(steps, search.sizes, search.room)))
+    return assembled(planner, search, SearchPath(steps, prefetches(steps, search.sizes, search.room)))
 
 
 def of_run(plan: Plan, change: Callable[[StreamedRun], StreamedRun]) -> Plan:
@@ -53,7 +53,7 @@ def of_run(plan: Plan, change: Callable[[StreamedRun], StreamedRun]) -> Plan:
 
 def of_streams(fed: bool, change: Callable[[Stream], Stream]) -> Callable[[Plan], Plan]:
     def changed(run_: StreamedRun) -> StreamedRun:
-        streams = tuple(change(s) if s.fed == fed else s for s in run_.streams)
+        streams = tuple(change(s) if s.fetched == fed else s for s in run_.streams)
         rings = {**run_.seen.rings, **{s.storage: s.slots for s in streams}}
         return replace(run_, streams=streams, seen=replace(run_.seen, rings=rings))
 
@@ -62,7 +62,7 @@ def of_streams(fed: bool, change: Callable[[Stream], Stream]) -> Callable[[Plan]
 
 def without_the_last_takes(run_: StreamedRun) -> StreamedRun:
     """The DMA's ring is a row shorter than that of the kernels."""
-    return replace(run_, streams=tuple(replace(s, slots=s.slots - 1) if s.fed else s for s in run_.streams))
+    return replace(run_, streams=tuple(replace(s, slots=s.slots - 1) if s.fetched else s for s in run_.streams))
 
 
 MUTATIONS: dict[str, Callable[[Plan], Plan]] = {

@@ -13,7 +13,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops.base import Form
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.dma.assembly import Found, assembled, search_of
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, search_of
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.dma.streamed import shared_row
 from edgebuild.model.plan.printed import Share, StreamedRun
@@ -73,9 +73,9 @@ def in_one_run(graph: Graph, name: str, seed: int) -> Plan:
     """The whole graph as a run, of which all cores of `with_cores` make one row at a time."""
     planner = Planner(graph, with_cores(seed), ModelRequest(Path("x"), name, "host", tile="off", map="auto"))
     search, nothing = search_of(planner, 60 << 10), frozenset[str]()
-    fed = search.feeder.run(0, 2, nothing, 1, planner.target.cores)
+    fed = search.streamer.run(0, 2, nothing, 1, planner.target.cores)
     assert fed is not None and (planner.target.cores == 1 or fed.shares > 1)
-    return assembled(planner, search, Found((Step(0, 2, nothing, fed),), ()))
+    return assembled(planner, search, SearchPath((Step(0, 2, nothing, fed),), ()))
 
 
 @pytest.mark.needs("gcc")

@@ -20,8 +20,8 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.assembly import auto_plan
-from edgebuild.model.plan.dma.movement import with_moves
-from edgebuild.model.plan.dma.prefetch import Staging, Wanted, first_copies, stagings
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.prefetch import Staging, StepConstants, first_copies, schedule_stagings
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.problem import DoesNotFit, Place
@@ -53,7 +53,7 @@ def chained(graph: Graph, name: str, seed: int) -> Plan:
     for more in (128, 1 << 10, 1 << 20):
         chip = in_a_chain(wide, wide.levels[0].size, peak + more, wide.dma[1].largest)
         try:
-            return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+            return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
         except Exception as refused:  # too little room is said of, and tried again with more
             if "fit" not in str(refused) or more == 1 << 20:
                 raise
@@ -102,7 +102,7 @@ def in_parts(buffers: int = 2) -> Plan:
     """The layer with a second level that has no room for all of its constants."""
     asked = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
     chip = in_a_chain(load_target("host"), home=96 + 384 + 600)
-    return with_moves(plan(wide_layer(), chip, asked), channels_by_eight(buffers))
+    return layerwise_plan(plan(wide_layer(), chip, asked), channels_by_eight(buffers))
 
 
 def feed(folder: Path) -> bytes:
@@ -229,18 +229,18 @@ WAY = Channel(1.0)
 
 def test_constants_come_as_late_as_they_need_not_be_waited_for() -> None:
     """The first has no step before it; the second comes under it; the third wants two steps, and one was used."""
-    steps = [Wanted((n,), n, at, 100.0) for at, n in enumerate((32, 80, 160))]
-    found = stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2")
+    steps = [StepConstants((n,), n, at, 100.0) for at, n in enumerate((32, 80, 160))]
+    found = schedule_stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2")
     assert [(s.first, s.waited) for s in found] == [(0, 32.0), (0, 0.0), (0, 40.0)]
-    assert [s.first for s in stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2", 0)] == [0, 1, 2]
+    assert [s.first for s in schedule_stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2", 0)] == [0, 1, 2]
 
 
 def test_constants_without_room_come_in_parts() -> None:
     """Four blocks in two slots; the two that come while the step runs take longer than that."""
-    (found,) = stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 200, "L2")
+    (found,) = schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 200, "L2")
     assert found == Staging(0, 0, 0, SLOTS, 128, 128.0 + 28.0)
     with pytest.raises(DoesNotFit):
-        stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
+        schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
 
 
 def test_constants_find_room_beside_all_that_is_live() -> None:
@@ -249,14 +249,14 @@ def test_constants_find_room_beside_all_that_is_live() -> None:
     for _ in range(400):
         count = int(rng.integers(2, 9))
         live = [int(n) for n in 8 * rng.integers(0, 40, count)]
-        steps: list[Wanted | None] = []
+        steps: list[StepConstants | None] = []
         for at in range(count):
             blocks = tuple(int(n) for n in rng.integers(1, 90, rng.integers(1, 6)))
-            wish = Wanted(blocks, sum(blocks), max(0, at - int(rng.integers(0, 4))), float(rng.integers(1, 200)))
+            wish = StepConstants(blocks, sum(blocks), max(0, at - int(rng.integers(0, 4))), float(rng.integers(1, 200)))
             steps.append(wish if rng.integers(3) else None)
         room = max(live) + int(rng.integers(100, 600))
         try:
-            found = stagings(steps, [float(n) for n in rng.integers(1, 200, count)], live, WAY, room, "L2")
+            found = schedule_stagings(steps, [float(n) for n in rng.integers(1, 200, count)], live, WAY, room, "L2")
         except DoesNotFit:
             continue
         taken += len(found)

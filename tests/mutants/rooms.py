@@ -116,6 +116,7 @@ ROOMS: dict[str, Room] = {
     ),
     "memory levels": Room(
         ("edgebuild/model/plan/dma/*.py", "edgebuild/model/plan/hierarchy/*.py", "edgebuild/model/plan/check/*.py",
+         "edgebuild/model/plan/printed/*.py",
          "edgebuild/model/mapping.py", "edgebuild/model/sweep.py"),
         (*_in("rolling", "planted"), *LEVELS, *WHOLE),
     ),

@@ -109,6 +109,7 @@ def source(p: Program) -> str:
         "model.c.j2",
         functions=p.functions,
         steps=p.steps,
+        entry=_entry(plan),
         schedule=_schedule(p, before, switches),
         definitions=p.definitions,
         dma=bool(plan.moves),
@@ -131,6 +132,15 @@ def source(p: Program) -> str:
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),
     )
+
+
+def _entry(plan: Plan) -> str:
+    """The head of the function that is the schedule."""
+    if plan.rolling.streamed is not None:
+        item = C_TYPES[plan.graph.tensors[plan.graph.inputs[0]].dtype]
+        return f"int32_t {plan.name}_push_rows(const {item} *rows, int32_t count)"
+    argument, link = "void *arena" if plan.request.arena == "caller" else "void", plan.graph.link
+    return f"int {link.entry}({argument})" if link else f"void {plan.name}_invoke({argument})"
 
 
 def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[str | None]) -> list[str]:

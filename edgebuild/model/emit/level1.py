@@ -20,7 +20,7 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True)
 class Named:
-    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named elsewhere."""
+    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named other_homes."""
 
     name: str
     offset: int
@@ -32,7 +32,7 @@ class Named:
         return self.name + (f" {'-' if more < 0 else '+'} {abs(more)}" if more else "")
 
 
-def near(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
+def level1_place(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
     """The macro of the memory that an address belongs to, and the offset in it."""
     region = moved.region(at)
     if region is None:
@@ -46,7 +46,7 @@ def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
     stem, owners = f"{offset_names(plan)[moved.op.outputs[0]]}_NEAR", moved.at_operands
     found = []
     for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
-        least = min(near(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
+        least = min(level1_place(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
         if i >= len(owners):
             constant = most.constants[i - len(owners)].name
             found.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
@@ -59,7 +59,7 @@ def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
         else:
             found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
     note = f"scratch of {comment(moved.op.name)}" if any(kernel.scratch for kernel in moved.kernels) else ""
-    return (*found, Named(f"{stem}_SCRATCH", near(plan, moved, moved.scratch)[1], note))
+    return (*found, Named(f"{stem}_SCRATCH", level1_place(plan, moved, moved.scratch)[1], note))
 
 
 def ring(plan: Plan, step: int, stream: Stream) -> Named:
@@ -154,15 +154,15 @@ def stage_at(plan: Plan, step: int, offset: int) -> str:
     return f"{at_macro(plan, memory)}(uint8_t, {named.at(offset)})"
 
 
-def near_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
+def level1_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
     root = plan.rolling.storage[t.name]
     at = run_places(plan, step, run).get((root, "")) or Named(offset_names(plan)[root], plan.places[root].offset)
     start = view_starts(plan.graph).get(t.name, 0)
-    return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
+    return Arg(f"{level1_macro(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
 
 
-def at_level(plan: Plan) -> str:
+def level1_macro(plan: Plan) -> str:
     """The macro of the first level."""
     return at_macro(plan, plan.target.levels[0].name)
 
@@ -191,7 +191,7 @@ def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
     if s.copy.into:
         to = stage_at(plan, s.step, s.copy.near)
     else:
-        to = f"{at_level(plan)}(uint8_t, {constants_at(plan, s.step, s.copy.near)})"
+        to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, s.step, s.copy.near)})"
     if s.copy.stage and not s.copy.into:
         from_ = stage_at(plan, s.step, s.copy.far)
     else:

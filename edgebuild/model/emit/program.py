@@ -17,7 +17,7 @@ from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from .addresses import address, beside_apart, row_offset, where_apart
 from .call_loops import Arg, Call, Loop, Step, looped
-from .level1 import SCRATCH, Named, at_level, blocks, fetched, near_address, run_places
+from .level1 import SCRATCH, Named, blocks, fetched, level1_address, level1_macro, run_places
 from .names import LARGEST, MATHS, at_macro, comment, offset_names, scalar, scratch_constant, shape_text, wrapped
 from .runs import rolled_step, stream_tables, streamed_step
 from .share import Letter, shared
@@ -248,7 +248,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     sums = plan.rolling.modes[y.name] == "reduce"
     placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
     at_row = {t.name: row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
-    where = partial(near_address, plan, use.step, use.run) if use.run else partial(address, plan)
+    where = partial(level1_address, plan, use.step, use.run) if use.run else partial(address, plan)
     places = [
         where(t, at_row.get(t.name, "") + _columns(use.share, t, t is y)) for t in (*_activations(plan, use.op), y)
     ]
@@ -271,7 +271,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         several = use.run.together * use.run.shares > 1 and plan.rolling.modes[y.name] != "reduce"
         core = f" + core * {each}" if several else ""
         at = run_places(plan, use.step, use.run)[y.name, SCRATCH]
-        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
+        groups.append([Arg(f"{level1_macro(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
     elif kernel.scratch:
         place = plan.places[scratch_name(y.name)]
         macro = at_macro(plan, place.memory)
@@ -297,4 +297,4 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
         return []
     known, y = run_places(plan, use.step, use.run), use.op.outputs[0]
     pairs = [(C_TYPES[str(c.data.dtype)], known[y, c.name]) for c in use.kernel.constants]
-    return [Arg(f"{at_level(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]
+    return [Arg(f"{level1_macro(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]

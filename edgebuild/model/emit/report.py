@@ -265,7 +265,7 @@ def _run(plan: Plan, name: str, run: StreamedRun) -> dict[str, Any]:
     near, operands = plan.target.levels[0].name, list[dict[str, Any]]()
     for s in run.streams:
         far = plan.places[s.storage].memory
-        ends = (far, near) if s.fed else (near, far)
+        ends = (far, near) if s.fetched else (near, far)
         sizes = [s.total] if s.whole else [s.most] * (s.copies - 1) + [s.total - s.most * (s.copies - 1)]
         cycles = run.cycles.each[s.storage] * s.copies
         operands.append(_operand(s.storage, *ends, 1, s.slots, sizes, s.copies, cycles))
@@ -281,7 +281,7 @@ def _run(plan: Plan, name: str, run: StreamedRun) -> dict[str, Any]:
         "loops": [],
         "operands": operands,
         "calls": run.cycles.calls,
-        "near_bytes": run.near_bytes,
+        "near_bytes": run.level1_bytes,
         "compute_cycles": run.cycles.compute,
         "dma_cycles": run.cycles.beside + run.cycles.constants,
         "cycles": run.cycles.total,
@@ -296,7 +296,7 @@ def _layer(plan: Plan, moved: TiledOp) -> dict[str, Any]:
         "loops": [asdict(loop) for loop in moved.loops],
         "operands": [_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held],
         "calls": len(moved.turns),
-        "near_bytes": sum(moved.used(r) for r in moved.regions) or moved.near_bytes,
+        "near_bytes": sum(moved.used(r) for r in moved.regions) or moved.level1_bytes,
         "compute_cycles": moved.cycles.compute,
         "dma_cycles": moved.cycles.dma,
         "cycles": moved.cycles.total,

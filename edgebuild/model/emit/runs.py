@@ -18,7 +18,7 @@ from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from .addresses import address, kept_row, row_offset
 from .call_loops import Call, Step
-from .level1 import at_level, block_copy, constants_at, far_address, ring, stage_at, stored
+from .level1 import block_copy, constants_at, far_address, level1_macro, ring, stage_at, stored
 from .names import comment, label, wrapped
 from .weights_file import Weights
 
@@ -187,7 +187,7 @@ class _Streamed:
 def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
     """A run in the first level. `calls`: of its ops, in order, each with those of its parts."""
     made, brought = ([label(plan, name) for name in names] for names in (
-        [op.outputs[0] for op in run.ops], [s.storage for s in run.fed]))  # fmt: skip
+        [op.outputs[0] for op in run.ops], [s.storage for s in run.inputs]))  # fmt: skip
     names = (*map(_row_constant, made), *(f"{_row_constant(name)}_FOR_{step}" for name in brought))
     order = Order(tuple(lines(run.events)), (*made, *(f"bring {name}" for name in brought)), names)
     starts = {s.storage: _Starts(plan, step, s, number) for number, s in enumerate(run.streams)}
@@ -200,11 +200,11 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
             rows = [f"row < {(count - 1) // run.together} ? (row + 1) * {run.together} : {count}"]
             rows = [name, f"row * {run.together}", *rows]
             text = f"eb_cores_run(\n    {plan.name}_make_{step},\n    &({plan.name}_rows){{{', '.join(rows)}}});"
-        stream = next((s for s in run.drained if s.storage == op.outputs[0]), None)
+        stream = next((s for s in run.outputs if s.storage == op.outputs[0]), None)
         before, after = starts[stream.storage].around(count) if stream is not None else ("", "")
         cases.append(Case(name, mine[0].comment, "\n".join(filter(None, (before, text, after)))))
     what = "a row" if run.together == 1 else "rows"
-    for name, stream in zip(names[len(run.ops) :], run.fed, strict=True):
+    for name, stream in zip(names[len(run.ops) :], run.inputs, strict=True):
         cases.append(Case(name, f"{what} of {comment(stream.storage)}", starts[stream.storage].bring))
     by = "row by row" if run.together == 1 else f"by {run.together} rows"
     by += f", each in at most {run.shares} parts" if run.shares > 1 else ""
@@ -212,7 +212,7 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
     streamed = _Streamed(
         tuple(_run_constants(plan, step, run, weights)), len(run.streams),
-        tuple(starts[s.storage].row("0") for s in run.fed),
+        tuple(starts[s.storage].row("0") for s in run.inputs),
         tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies))),
         run.shares, cores, switch("rows->call", work, 4) if work else "",
     )  # fmt: skip
@@ -253,7 +253,8 @@ def _run_constants(plan: Plan, step: int, run: StreamedRun, weights: Weights) ->
     for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
         if block.data.nbytes and not run.prefetched:
             from_ = stage_at(plan, step, at) if run.stage else stored(plan, step, weights.offset(block), weights)
-            yield block_copy(f"{at_level(plan)}(uint8_t, {constants_at(plan, step, near)})", from_, block.data.nbytes)
+            to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, step, near)})"
+            yield block_copy(to, from_, block.data.nbytes)
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ class _Starts:
             taken = str(s.most)
         else:
             near, far = f"{near}{slot}", f"{far} + {number} * {size}"
-        to, from_ = (near, far) if s.fed else (far, near)
+        to, from_ = (near, far) if s.fetched else (far, near)
         return self.start(row, to, from_, taken)
 
     @property
@@ -300,7 +301,7 @@ class _Starts:
 
     @property
     def near(self) -> str:
-        return f"{at_level(self.plan)}(uint8_t, {ring(self.plan, self.step, self.stream).name})"
+        return f"{level1_macro(self.plan)}(uint8_t, {ring(self.plan, self.step, self.stream).name})"
 
     def start(self, row: str, to: str, from_: str, size: str) -> str:
         head = f"{self.plan.name}_row({plus('under_way', 2 * self.number)}, {self.stream.channel}, {row}"

@@ -12,7 +12,7 @@ from ..plan.printed import PARTS, Copy, CoreWork, TiledOp, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg, Call, Step
-from .level1 import Named, block_of, far_address, near, stage_at, tile_places
+from .level1 import Named, block_of, far_address, level1_place, stage_at, tile_places
 from .names import comment, scalar
 from .runs import Case, switch
 from .weights_file import Weights
@@ -155,7 +155,7 @@ def _copies(
 
 def _near(plan: Plan, moved: TiledOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
     """C for where a copy goes to or comes from in the first level."""
-    macro, offset = near(plan, moved, copy.near)
+    macro, offset = level1_place(plan, moved, copy.near)
     number = copy.channel // 2
     owner = places[owners.index(number) if number in owners else len(owners)]
     return f"{macro}(uint8_t, {owner.at(offset)})"
@@ -166,7 +166,7 @@ def _turns(plan: Plan, moved: TiledOp, width: int) -> _Turns:
     made, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
     for turn in moved.turns:
-        places = [[near(plan, moved, at)[1] for at in call.at] for call in turn.calls]
+        places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in turn.calls]
         least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places)))]
         least += [0] * (width - len(least))
         rows = tuple(_part(call, at, least) for call, at in zip(turn.calls, places, strict=True))
@@ -208,7 +208,7 @@ def _call(
     types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]
     types += [C_TYPES[str(c.data.dtype)] for c in kernel.constants]
     at = next(call.at for turn in moved.turns for call in turn.calls if call.kernel == number)
-    macros = [near(plan, moved, place)[0] for place in at]
+    macros = [level1_place(plan, moved, place)[0] for place in at]
     words = []
     for i, (macro, kind) in enumerate(zip(macros, types, strict=True)):
         base = f"base[{i}]" if len(turns.bases) > 1 else places[i].at(turns.bases[0][i])
@@ -216,6 +216,6 @@ def _call(
         words.append(f"{macro}({kind}, {base}{more})")
     words += [f"/* {n} */ {scalar(v)}" for n, v in kernel.scalars.items()]
     each = f" + core * {moved.scratch_each}" if several else ""
-    macro = near(plan, moved, moved.scratch)[0]
+    macro = level1_place(plan, moved, moved.scratch)[0]
     words += [f"{macro}(int8_t, {places[-1].name}{each})"] if kernel.scratch else []
     return Call("", name, tuple((Arg(word),) for word in words))

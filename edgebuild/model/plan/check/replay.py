@@ -25,13 +25,13 @@ def replay(
     steps: Sequence[Step],
     places: Mapping[str, Place],
     target: Target | None = None,
-    near_bytes: int | None = None,
+    level1_bytes: int | None = None,
     streamed: str | None = None,
     views: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> None:
     """Raise BrokenPlan unless every read of every call finds its bytes, and all outputs stand at the end.
 
-    `target`: whose memories and DMA units those steps use that move data. `near_bytes`: of its first level, less than
+    `target`: whose memories and DMA units those steps use that move data. `level1_bytes`: of its first level, less than
     there are. `streamed`: the input whose rows the application brings. `views`: the storage of every activation and the
     bytes before it there, as they are printed.
     """
@@ -44,7 +44,7 @@ def replay(
         assert target is not None
         level, cached = target.levels[0].name, frozenset(m.name for m in target.memories if m.cached)
         sizes |= {name: target.memory_named(name).size for e in target.engines for name in e.memories}
-        sizes[level] = min(target.levels[0].size, near_bytes or target.levels[0].size)
+        sizes[level] = min(target.levels[0].size, level1_bytes or target.levels[0].size)
     machine = Machine(sizes, target, cached & set(sizes))
     operations = Operations(relations, places, level, sizes.get(level, 0), streamed)
     for name in dict.fromkeys(relations.views[n].storage for n in graph.inputs):

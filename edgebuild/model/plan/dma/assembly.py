@@ -1,8 +1,6 @@
-"""Constants that are fetched under earlier steps, as far as the first level has room and the DMA unit has time.
+"""The plan of `--map auto`: a path of the search made into places, copies and calls, with constants prefetched.
 
-Places for what a path of `--map auto` needs, made into copies, calls and a plan that was replayed.
-
-The plan of `--map auto`: the search over sections and tensors that stay, made into places, copies and calls.
+Constants are fetched under earlier steps as far as the first level has room and the DMA unit has time.
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ from .levels import channel_between, nearest, rooms
 from .prefetch import (
     Fetch,
     Staging,
-    Wanted,
+    StepConstants,
     coherence,
     first_copies,
     joined,
-    layer_by_way,
-    run_by_way,
-    stage_of,
-    stagings,
-    wanted,
+    schedule_stagings,
+    staged_run,
+    staged_tiles,
+    staging_channel,
+    step_constants,
     with_transfers,
 )
 from .residency import BareOp, Residency, Step
@@ -50,7 +48,7 @@ from .tiles import ALIGN, MappedOp
 
 
 @dataclass(frozen=True)
-class Early:
+class Prefetch:
     """The constants of step `step` are fetched from before step `first` on. `hidden`: cycles that this saves."""
 
     step: int
@@ -58,19 +56,19 @@ class Early:
     hidden: float
 
 
-def early(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[Early, ...]:
+def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[Prefetch, ...]:
     """Each step's constants as late as they need not be waited for; with too little time, as early as there is room.
 
     `sizes`: bytes of tensors that are held, `room`: of the first level.
     """
-    load = [step.by.near_bytes + sum(sizes[n] for n in step.held) for step in steps]
+    load = [step.by.level1_bytes + sum(sizes[n] for n in step.held) for step in steps]
     return _hidden([step.by.first_constants for step in steps], [step.by.slack for step in steps], load, room)
 
 
 def _hidden(
     copies: Sequence[tuple[float, int]], slacks: Sequence[float], load: list[int], room: int
-) -> tuple[Early, ...]:
-    slack, found = [max(0.0, s) for s in slacks], list[Early]()
+) -> tuple[Prefetch, ...]:
+    slack, found = [max(0.0, s) for s in slacks], list[Prefetch]()
     for at, (cycles, size) in enumerate(copies):
         size = -(-size // ALIGN) * ALIGN
         first, time = at, 0.0
@@ -84,7 +82,7 @@ def _hidden(
             load[i] += size
             used = min(left, slack[i])
             slack[i], left = slack[i] - used, left - used
-        found.append(Early(at, first, hidden))
+        found.append(Prefetch(at, first, hidden))
     return tuple(found)
 
 
@@ -92,15 +90,15 @@ EFFORT = 1.0  # of laying out the first level: about 5 s of processor time
 AHEAD = 32  # channels of constants that come early, behind those of steps
 AHEAD_CHANNELS = 8  # that these take in turn
 LESS = 16  # the part of the second level that constants leave free, once more at every try to lay them out
-TRIES = 6  # layouts of the second level with less and less room for constants
+TRIES = 6  # layouts with less and less room: of the second level for constants, and of the first
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchPath:
     """A path of the search with the constants that come early. `bytes`: of activations, copied."""
 
     steps: tuple[Step, ...]
-    early: tuple[Early, ...]
+    early: tuple[Prefetch, ...]
     staged: float = 0.0  # cycles of waiting for constants on their way to the second level
 
     @property
@@ -119,7 +117,7 @@ def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
     return tuple(m for m in planner.memories if channel_between(target, near, target.memory_named(m.name)) is not None)
 
 
-class Elsewhere(Exception):
+class OtherHomes(Exception):
     """The layout puts tensors into other memories than the search counted with."""
 
     def __init__(self, homes: Mapping[str, TargetMemory]) -> None:
@@ -127,14 +125,14 @@ class Elsewhere(Exception):
         self.homes = homes
 
 
-def elsewhere(
+def other_homes(
     target: Target, first: str, found: Layout, inside: Mapping[str, tuple[str, int]]
 ) -> dict[str, TargetMemory]:
     places = {name: found.places[group].memory for name, (group, _) in inside.items() if group in found.places}
     return {name: target.memory_named(memory) for name, memory in places.items() if memory != first}
 
 
-def assembled(planner: Planner, search: Residency, found: Found, earlier: int | None = None) -> Plan:
+def assembled(planner: Planner, search: Residency, found: SearchPath, earlier: int | None = None) -> Plan:
     """A path as a plan that was replayed. Raises DoesNotFit where a level has no layout.
 
     `earlier`: how many steps before their own constants come to the second level at most; None: any number.
@@ -146,7 +144,7 @@ def assembled(planner: Planner, search: Residency, found: Found, earlier: int | 
 def stage_plan(
     search: Residency,
     steps: Sequence[Step],
-    early: Sequence[Early],
+    early: Sequence[Prefetch],
     earlier: int | None = None,
     room: int | None = None,
 ) -> tuple[Staging, ...]:
@@ -154,18 +152,18 @@ def stage_plan(
 
     `room`: bytes of that level; None: all that there is.
     """
-    way = stage_of(search.target, *search.spaces)
+    way = staging_channel(search.target, *search.spaces)
     if way is None:
         return ()
     home, cutter = search.spaces[1].name, search.cutter
-    first, wants, live = {e.step: e.first for e in early}, list[Wanted | None](), list[int]()
+    first, wants, live = {e.step: e.first for e in early}, list[StepConstants | None](), list[int]()
     for i, step in enumerate(steps):
-        wants.append(wanted(step.by.blocks, first.get(i, i), step.cycles))
+        wants.append(step_constants(step.by.blocks, first.get(i, i), step.cycles))
         there = {n for n, (begin, last) in cutter.life.items() if begin < step.start <= last}
         there.update(search.results(step.start, step.stop))
         live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
     busy = [step.cycles for step in steps]
-    return stagings(wants, busy, live, way, search.far[home] if room is None else room, home, earlier)
+    return schedule_stagings(wants, busy, live, way, search.far[home] if room is None else room, home, earlier)
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ class _Assembly:
 
     planner: Planner
     search: Residency
-    found: Found
+    found: SearchPath
     room: int
     earlier: int | None = None
 
@@ -195,8 +193,8 @@ class _Assembly:
         check_layout(problem, level)
         at = {name: place.offset for name, place in level.places.items()}
         places |= {n: Place(near, at[n]) for n in self._held()}
-        moved, early_ = self._placed(made, at, places)
-        moved, early_, staged = self._staged(moved, early_, stages, far.places)
+        moved, early = self._placed(made, at, places)
+        moved, early, staged = self._staged(moved, early, stages, far.places)
         for run in moved.values():
             if isinstance(run, PlannedRun):
                 places |= {n: Place(near, offset) for n, offset in run.places.items()}
@@ -204,7 +202,7 @@ class _Assembly:
         heights = {**far.heights, near: level.height}
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
-        timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early_)
+        timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early)
         replay(cutter.graph, timed, places, planner.target, level.height, views=views_of(cutter.rolling))
         profile = self._profile(made)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
@@ -220,8 +218,8 @@ class _Assembly:
         by = self.found.steps[at].by
         if isinstance(by, BareOp):
             return None
-        early_ = any(e.step == at for e in self.found.early)
-        return by.without_constants(self.planner.graph, self.room) if early_ else by
+        early = any(e.step == at for e in self.found.early)
+        return by.without_constants(self.planner.graph, self.room) if early else by
 
     def _section(self, step: Step) -> Section:
         """The step as it takes room in the second level: none but for an op that runs there."""
@@ -263,9 +261,9 @@ class _Assembly:
                 if not stages or tried == TRIES - 1:
                     raise
         check_layout(together, found)
-        strays = elsewhere(self.planner.target, self.search.spaces[1].name, found, inside)
+        strays = other_homes(self.planner.target, self.search.spaces[1].name, found, inside)
         if more := {n: m for n, m in strays.items() if n not in homes}:
-            raise Elsewhere(more)
+            raise OtherHomes(more)
         return found, {n: found.places[group] for n, (group, _) in inside.items() if group not in held}, stages
 
     def _stage_buffers(self, sections: Sequence[Section], stages: Sequence[Staging]) -> tuple[Buffer, ...]:
@@ -278,7 +276,7 @@ class _Assembly:
     def _staged(
         self,
         moved: Mapping[int, MappedOp | PlannedRun],
-        early_: Sequence[Fetch],
+        early: Sequence[Fetch],
         stages: Sequence[Staging],
         places: Mapping[str, Place],
     ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch], list[Fetch]]:
@@ -287,15 +285,15 @@ class _Assembly:
         for s in stages:
             place, way, step = places[_stage(s.step)], self._way(), result[s.step]
             found += first_copies(s, step.blocks, place, way, len(found))
-            change = run_by_way(step, s, place) if isinstance(step, PlannedRun) else layer_by_way(step, s, place, way)
+            change = staged_run(step, s, place) if isinstance(step, PlannedRun) else staged_tiles(step, s, place, way)
             result[s.step] = change
             for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
                 starts[s.step, id(block)] = place.memory, place.offset + at
-        keys = ((f.start.step, id(f.start.block)) for f in early_)
-        return result, [_from_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early_, keys, strict=True)], found
+        keys = ((f.start.step, id(f.start.block)) for f in early)
+        return result, [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)], found
 
     def _way(self) -> Channel:
-        way = stage_of(self.planner.target, *self.search.spaces)
+        way = staging_channel(self.planner.target, *self.search.spaces)
         assert way is not None
         return way
 
@@ -363,7 +361,7 @@ def _stage(at: int) -> str:
     return f"stage of step {at}"
 
 
-def _from_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
+def _out_of_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
     """The fetch with its constants out of the second level, if they come by way of that."""
     copy = replace(fetch.start.copy, stage=memory, far=at)
     return replace(fetch, start=replace(fetch.start, copy=copy))
@@ -372,7 +370,6 @@ def _from_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
 PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
 WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier
 SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
-TRIES = 6  # layouts with less and less room
 
 
 def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
@@ -394,7 +391,7 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
                 return assembled(planner, search, kept)
             except (DoesNotFit, NoMapping) as reason:
                 progress.say(f"no layout of {room} B: {reason}")
-            except Elsewhere as better:
+            except OtherHomes as better:
                 homes = {**homes, **better.homes}
                 break
         else:
@@ -413,7 +410,7 @@ def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, Tar
         found = layout(problem, effort=EFFORT)
     except DoesNotFit:
         return {}
-    return elsewhere(planner.target, memories[0].name, found, inside)
+    return other_homes(planner.target, memories[0].name, found, inside)
 
 
 def search_of(
@@ -428,27 +425,27 @@ def search_of(
     return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
 
 
-def candidates(search: Residency) -> Iterator[Found]:
+def candidates(search: Residency) -> Iterator[SearchPath]:
     """Paths by the price of a byte and of a wait; layer by layer the last."""
     for waits in WAITS:
         for price in PRICES:
             steps = search.best(price, waits)
             if steps is not None:
-                yield from _found(search, steps, early(steps, search.sizes, search.room))
+                yield from _found(search, steps, prefetches(steps, search.sizes, search.room))
     steps = search.layerwise()
     if search.possible(steps):
         yield from _found(search, steps, ())
-        yield from _found(search, steps, early(steps, search.sizes, search.room))
+        yield from _found(search, steps, prefetches(steps, search.sizes, search.room))
 
 
-def _found(search: Residency, steps: tuple[Step, ...], early_: tuple[Early, ...]) -> Iterator[Found]:
+def _found(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
     """The path, unless constants find no room on their way."""
     with suppress(DoesNotFit):
-        staged = sum(s.waited for s in stage_plan(search, steps, early_))
-        yield Found(steps, early_, staged)
+        staged = sum(s.waited for s in stage_plan(search, steps, early))
+        yield SearchPath(steps, early, staged)
 
 
-def chosen(search: Residency) -> Found:
+def chosen(search: Residency) -> SearchPath:
     """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
     every = list(candidates(search))
     if not every:

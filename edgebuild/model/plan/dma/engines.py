@@ -1,10 +1,7 @@
-"""Ops that an engine computes: from its scratchpads, between which and the memories of the core a DMA unit copies.
+"""Ops that an engine computes from its scratchpads, and tensors that stay there for the next op.
 
-The scratchpads are one range of addresses, first that of activations, then that of weights.
-
-Tensors that stay in an engine's scratchpad from the op that makes them to the only one that reads them.
-
-Tensors lie at the two ends of the scratchpad in turn, and the tiles of an op between what it reads and what it makes.
+The scratchpads are one range of addresses, first that of activations, then that of weights. Tensors that stay lie at
+the two ends of the scratchpad in turn, and the tiles of an op between what it reads and what it makes.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from ..hierarchy.nest import Compute, TiledLayer
 from ..memory.problem import Place
 from ..printed import Region
 from ..search import Plan, form_of
-from .levels import layer_of_op, way_to
+from .levels import channel_to, layer_of_op
 from .tiles import ALIGN, MOST_COPIES, TRIES, MappedOp, tiles_of
 
 
@@ -78,7 +75,7 @@ def engine_layer(
     near, store = (target.memory_named(name) for name in engine.memories)
     layer = layer_of_op(op, graph, target, form, (near, *spaces), held)
     operands = [
-        replace(o, space=store.name, channel=way_to(target, store, spaces[1])) if o.packed else o
+        replace(o, space=store.name, channel=channel_to(target, store, spaces[1])) if o.packed else o
         for o in layer.operands
     ]
     named = letters(layer.nest)

@@ -1,9 +1,8 @@
-"""Constants that reach the first level by way of the second, where no DMA unit goes all the way from their store.
+"""Copies of constants and operations of caches between steps.
 
-A step's constants lie in the second level as a whole, from before an earlier step on, as far as there is room and time.
-Where they find no room as a whole, they come block by block into slots while the step runs.
-
-Caches between the core and the DMA unit: when the core's copy of a memory is written back, and when it is dropped.
+Constants reach the first level by way of the second where no DMA unit goes all the way from their store. There they lie
+as a whole, from before an earlier step on, as far as there is room and time. Where they find no room as a whole, they
+come block by block into slots while the step runs.
 
 A DMA unit goes past the core's cache. So what the core writes is cleaned at once: a DMA unit then finds it, and nothing
 is written back later over what a DMA unit has brought. What a DMA unit wrote is invalidated before the core reads it.
@@ -43,11 +42,11 @@ from ..rolling import RollingGraph
 from ..section import Section
 from .levels import channel_between
 from .streamed import PlannedRun
-from .tiles import ALIGN, MappedOp
+from .tiles import ALIGN, MappedOp, aligned
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StepConstants:
     """Constants of a step: bytes of its blocks in the order of use, and of all different ones together.
 
     `until`: the step before which their copies to the first level begin. `cycles`: of the step.
@@ -84,22 +83,18 @@ class Staging:
     waited: float
 
 
-def stage_of(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:
+def staging_channel(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:
     """The way from the store to the second level, if constants have to come by way of that."""
     if channel_between(target, near, store) is not None or channel_between(target, near, home) is None:
         return None
     return channel_between(target, home, store)
 
 
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
-
-
-def wanted(blocks: Sequence[Constant], until: int, cycles: float) -> Wanted | None:
+def step_constants(blocks: Sequence[Constant], until: int, cycles: float) -> StepConstants | None:
     """The wish of a step with these blocks; None if they are empty."""
     if not any(b.data.nbytes for b in blocks):
         return None
-    return Wanted(tuple(b.data.nbytes for b in blocks), joined(blocks)[0].data.nbytes, until, cycles)
+    return StepConstants(tuple(b.data.nbytes for b in blocks), joined(blocks)[0].data.nbytes, until, cycles)
 
 
 def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
@@ -120,8 +115,8 @@ def copied(way: Channel, size: int) -> float:
     return copy_cycles(way, parts_of(way, size), size, parts_of(way, size)) if size else 0.0
 
 
-def stagings(
-    steps: Sequence[Wanted | None],
+def schedule_stagings(
+    steps: Sequence[StepConstants | None],
     busy: Sequence[float],
     live: Sequence[int],
     way: Channel,
@@ -195,13 +190,13 @@ def first_copies(
     return tuple(found)
 
 
-def run_by_way(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
+def staged_run(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
     """The run with its constants fetched from the second level."""
     at = tuple(place.offset + at for at in joined(run.blocks)[1])
     return replace(run, stage=Region(place.memory, place.offset, staging.bytes), stage_at=at)
 
 
-def layer_by_way(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
+def staged_tiles(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
     """The op with its constants fetched from the second level, and brought there block by block where they are many."""
     moved = replace(moved, stage=Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:

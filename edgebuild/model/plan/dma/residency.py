@@ -1,6 +1,6 @@
 """`--map auto`: which ops run tile by tile, which together row by row, and which tensors stay in the first level.
 
-An order of ops is cut into sections. A section is one op in tiles, or a run of ops fed and drained by rows. A tensor
+An order of ops is cut into sections. A section is one op in tiles, or a run of ops whose rows are streamed. A tensor
 that one section makes and others read may stay in the first level until its last use. The cheapest cut is a path
 over states: a position in the order, and the tensors that are held there. It is exact for these ways to run.
 """
@@ -22,10 +22,10 @@ from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import TiledLayer
 from ..printed import Cycles
 from .cores import MOST
-from .levels import channel_between, first_way, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
-from .prefetch import stage_of, wanted
-from .streamed import Feeder, PlannedRun
-from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_layer, moved_layer
+from .levels import channel_between, channel_to, constants_channel, layer_of_op, no_tile, stated_cycles, whole_cycles
+from .prefetch import staging_channel, step_constants
+from .streamed import PlannedRun, Streamer
+from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
@@ -38,7 +38,7 @@ class BareOp:
     """An op whose operands the core reaches where they lie."""
 
     cycles: Cycles
-    near_bytes: int = 0
+    level1_bytes: int = 0
     copied: float = 0.0
     first_constants: tuple[float, int] = (0.0, 0)
     blocks: tuple[Constant, ...] = ()
@@ -93,17 +93,17 @@ class Residency:
         return {name: -(-size // align) * align for name, size in self.cutter.sizes.items()}
 
     @cached_property
-    def feeder(self) -> Feeder:
+    def streamer(self) -> Streamer:
         near, home, store = self.spaces
         graph, nests = self.cutter.graph, {op.outputs[0]: op for op in self.cutter.order}
         from ... import ops
 
         rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
-        way = way_to(self.target, near, home)
-        constants = channel_between(self.target, near, store) or first_way(self.target, near, home)
-        others = {name: way_to(self.target, near, memory) for name, memory in self.homes.items()}
+        way = channel_to(self.target, near, home)
+        constants = channel_between(self.target, near, store) or constants_channel(self.target, near, home)
+        others = {name: channel_to(self.target, near, memory) for name, memory in self.homes.items()}
         align = max(ALIGN, self.target.dma_align)
-        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates, others, align)
+        return Streamer(self.cutter, way, constants, self.room, self.target.cores, rates, others, align)
 
     @cached_property
     def whole(self) -> dict[str, float]:
@@ -126,14 +126,14 @@ class Residency:
 
     def on_the_way(self, step: Step) -> int:
         """Bytes of the second level that constants of a step take at least where they come by way of it."""
-        if not self.staged or (found := wanted(step.by.blocks, 0, 0.0)) is None:
+        if not self.staged or (found := step_constants(step.by.blocks, 0, 0.0)) is None:
             return 0
         return found.least
 
     @cached_property
     def staged(self) -> bool:
         """Whether constants come by way of the second level."""
-        return stage_of(self.target, *self.spaces) is not None
+        return staging_channel(self.target, *self.spaces) is not None
 
     def check_tiles(self) -> None:
         """Raise EdgebuildError for an op that no tile fits although the core cannot reach its operands."""
@@ -142,7 +142,7 @@ class Residency:
             if isinstance(self.tiled(at, frozenset(), self.room), BareOp):
                 layer = self.layer(at, frozenset())
                 try:
-                    moved_layer(op, graph, layer, form, self.room)
+                    fitting_tiles(op, graph, layer, form, self.room)
                 except NoMapping as reason:
                     raise no_tile(op, graph.file, near, self.room, layer, reason) from None
 
@@ -236,13 +236,13 @@ class Residency:
 
     def run(self, start: int, stop: int, held: frozenset[str], room: int) -> PlannedRun | None:
         """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
-        touched = held & {*self.feeder.operands(start, stop), *self.results(start, stop)}
+        touched = held & {*self.streamer.operands(start, stop), *self.results(start, stop)}
         best, together = None, min(self.target.cores, MOST)
         while together:
             found = self._run(start, stop, touched, together)
             if (
                 found is not None
-                and found.near_bytes <= room
+                and found.level1_bytes <= room
                 and (best is None or found.cycles.total < best.cycles.total)
             ):
                 best = found
@@ -255,7 +255,7 @@ class Residency:
             shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
             known = shorter is None and stop - 1 in self._stops[start]
             shares = min(self.target.cores, MOST) // together
-            self.runs[key] = None if known else self.feeder.run(start, stop, touched, together, shares)
+            self.runs[key] = None if known else self.streamer.run(start, stop, touched, together, shares)
         return self.runs[key]
 
     def names(self, at: int, held: frozenset[str]) -> frozenset[str]:
@@ -275,14 +275,14 @@ class Residency:
         """The best mapping of an op within so much room, with those of its operands held."""
         known = self.tiles.setdefault((at, self.names(at, held)), [])
         for had, tiles in known:
-            if had >= room >= tiles.near_bytes:
+            if had >= room >= tiles.level1_bytes:
                 return tiles
             if room > had and tiles.cycles.total <= ALIKE * self.least(known, room):
                 return tiles
         layer, found = self.layer(at, held), None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
-                found = cheapest_layer(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
+                found = cheapest_tiles(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
         fits = found is not None and len(found.copies) <= MOST_COPIES
         known.append((room, found if found is not None and fits else BareOp.of(layer)))
         return known[-1][1]

@@ -1,21 +1,15 @@
-"""A run of ops by several rows at once: cores make neighbouring rows of a tensor at the same time.
-
-Rows are made when the first of them is wanted, always the next `together`; the last time those that are left. So rows
-r with equal r // together are made by one call of all cores.
-
-A row shared by cores: each makes some of its columns, from rows of operands that all of them see whole.
-
-A row of the result is contiguous, so part p of it begins p times the width of a part behind the row. Where column c
-needs column c of the operands, a part of the op is the op of fewer columns. Where it needs those under a window, a part
-is the op with other padding: none inside of the row, the op's own at its begin. At its end the padding is negative, for
-there the kernel counts columns from the row's begin.
-
-Rolled runs in the first memory level: the DMA feeds rows of operands ahead of their use and drains rows of results.
+"""Rolled runs in the first memory level: the DMA unit brings rows of operands before their use, and stores results.
 
 All rows that a run keeps, its constants and its scratch lie in the first level while it runs. An operand from outside
 is a ring there with one row more than the run wants: the next row is under way while the last one is used. A result is
 a ring of at least two rows: the one before is stored while the next is made. Tensors that stay in the first level
 are read and written where they lie. Nothing is computed twice, and no tensor between two ops of the run is moved.
+
+Cores make neighbouring rows at the same time: always the next `together`, when the first of them is wanted; the last
+time those that are left. Or each core makes some columns of a row. A row is contiguous, so part p of it begins p times
+the width of a part behind the row. Where column c needs column c of the operands, a part of the op is the op of fewer
+columns. Where it needs those under a window, a part is the op with other padding: none inside of the row, the op's own
+at its begin. At its end the padding is negative, for there the kernel counts columns from the row's begin.
 """
 
 from __future__ import annotations
@@ -40,12 +34,12 @@ from ..printed import RunCycles, Share, Stream, StreamedRun
 from ..rolling import Rolled, RollingGraph, calls, row_bytes, rows_of, simulate
 from ..section import Section, rings_of
 from .cores import HANDOVER
-from .tiles import part_of
+from .tiles import ALIGN, aligned, part_of
 
 
 @dataclass(frozen=True)
 class Batches:
-    """`order`: numbers of ops, and behind them of fed storages, one for each call. `counts`: rows that each makes.
+    """`order`: numbers of ops, and behind them of input storages, one for each call. `counts`: rows that each makes.
 
     `rings`, `kept`, `results`: as of a `Trace`.
     """
@@ -60,27 +54,27 @@ class Batches:
     def calls(self, number: int) -> int:
         return self.order.count(number)
 
-    def of(self, every: Sequence[str], fed: Sequence[str]) -> Batches:
-        """The same with some of the storages that were fed (`every`) there whole: nothing else changes by that."""
-        ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(fed)}
+    def of(self, every: Sequence[str], inputs: Sequence[str]) -> Batches:
+        """The same with some of the storages that are inputs (`every`) there whole: nothing else changes by that."""
+        ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(inputs)}
         number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
         order = tuple(number[n] for n in self.order if n in number)
         taken = dict(zip(every, self.counts[ops:], strict=True))
-        counts = (*self.counts[:ops], *(taken[n] for n in fed))
-        rings = {n: rows for n, rows in self.rings.items() if n not in taken} | {n: self.rings[n] for n in fed}
+        counts = (*self.counts[:ops], *(taken[n] for n in inputs))
+        rings = {n: rows for n, rows in self.rings.items() if n not in taken} | {n: self.rings[n] for n in inputs}
         return replace(self, order=order, counts=counts, rings=rings)
 
 
-def row_by_row(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...]) -> Batches:
+def row_by_row(rolling: RollingGraph, run: Sequence[Op], inputs: tuple[str, ...]) -> Batches:
     """The run by one row at a time."""
-    trace = simulate(rolling, run, fed)
+    trace = simulate(rolling, run, inputs)
     order = tuple(event.op for event in trace.events)
     counted = Counter(order)
-    counts = tuple(counted[i] for i in range(len(run) + len(fed)))
+    counts = tuple(counted[i] for i in range(len(run) + len(inputs)))
     return Batches(trace.run, order, counts, dict(trace.rings), dict(trace.kept), trace.results)
 
 
-def batched(rolling: RollingGraph, single: Batches, fed: tuple[str, ...], together: int) -> Batches:
+def batched(rolling: RollingGraph, single: Batches, inputs: tuple[str, ...], together: int) -> Batches:
     """Execute a run by `together` rows at once, on demand of its results; reductions take up row after row.
 
     `single`: the run row by row.
@@ -88,7 +82,7 @@ def batched(rolling: RollingGraph, single: Batches, fed: tuple[str, ...], togeth
     if together == 1:
         return single
     run, counts = single.run, single.counts
-    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(fed)}
+    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(inputs)}
     made, rings, kept = [0] * len(index), dict.fromkeys(single.rings, 0), dict.fromkeys(single.kept, 1)
     found: list[int] = []
 
@@ -222,7 +216,6 @@ def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Sha
         yield inside
 
 
-ALIGN = 8  # bytes, of buffers in the first level
 SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
 STREAMS = 2  # the first channel of rows
 
@@ -251,7 +244,7 @@ class PlannedRun(StreamedRun):
 
     def work_bytes(self, early: int) -> int:
         """Bytes of the first level, without those of constants that come before."""
-        return self.near_bytes - early
+        return self.level1_bytes - early
 
     def without_constants(self, graph: Graph, room: int) -> PlannedRun:
         return self
@@ -277,7 +270,7 @@ class PlannedRun(StreamedRun):
 
 
 @dataclass(frozen=True)
-class Feeder:
+class Streamer:
     """Makes runs of an order of ops. `rate`: cycles of one call's work by op; None where kernels' estimates count."""
 
     cutter: Cutter
@@ -300,17 +293,17 @@ class Feeder:
         Cores make `together` rows at once, each in `shares` parts where that can be. Its places count from 0.
         """
         rolling, graph = self.cutter.rolling, self.cutter.graph
-        fed = tuple(name for name in self.operands(start, stop) if name not in held)
-        trace = self._batched(start, stop, together).of(self.operands(start, stop), fed)
-        streams = self._streams(trace, fed, held, together)
-        rings = {n: rows for n, rows in trace.rings.items() if n not in fed}
+        inputs = tuple(name for name in self.operands(start, stop) if name not in held)
+        trace = self._batched(start, stop, together).of(self.operands(start, stop), inputs)
+        streams = self._streams(trace, inputs, held, together)
+        rings = {n: rows for n, rows in trace.rings.items() if n not in inputs}
         rings |= {s.storage: s.slots for s in streams}
         results = trace.results
         operands = self.operands(start, stop)
         least = sum(rows * row_bytes(graph, name) for name, rows in rings.items())
         if least > self.room:
             return None
-        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, fed)
+        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, inputs)
         chosen = [self._chosen(op, seen, together, shares) for op in trace.run]
         parts = tuple(found for _, found, _ in chosen)
         formed = zip(trace.run, chosen, strict=True)
@@ -327,11 +320,11 @@ class Feeder:
         for op, size in zip(trace.run, sizes, strict=True):
             if size and rolling.modes[op.outputs[0]] != "reduce":
                 scratch[op.outputs[0]] = shared
-                at = max(at, shared + together * shares * _aligned(size))
+                at = max(at, shared + together * shares * aligned(size))
         for op, size in zip(trace.run, sizes, strict=True):
             if size and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
                 scratch[op.outputs[0]] = at
-                at += _aligned(size)
+                at += aligned(size)
         if at > self.room or not self._copied(streams, blocks):
             return None
         streams = tuple(replace(s, near=places[s.storage]) for s in streams)
@@ -350,17 +343,17 @@ class Feeder:
             section=section, ops=trace.run, seen=seen, counts=trace.counts[: len(trace.run)], parts=parts,
             streams=streams, held=held,
             blocks=blocks, block_at=tuple(block_at), constants=absolute, places={n: places[n] for n in inner},
-            scratch=scratch, scratch_each=tuple(map(_aligned, sizes)), near_bytes=at, events=trace.order,
+            scratch=scratch, scratch_each=tuple(map(aligned, sizes)), level1_bytes=at, events=trace.order,
             together=together, shares=shares, prefetched=False, constant_bytes=constant_bytes, cycles=cost,
         )  # fmt: skip
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:
-        """The run with all of its operands fed."""
-        key, rolling, fed = (start, stop, together), self.cutter.rolling, self.operands(start, stop)
+        """The run with all of its operands copied."""
+        key, rolling, inputs = (start, stop, together), self.cutter.rolling, self.operands(start, stop)
         if (start, stop, 1) not in self._runs:
-            self._runs[start, stop, 1] = row_by_row(rolling, self.cutter.order[start:stop], fed)
+            self._runs[start, stop, 1] = row_by_row(rolling, self.cutter.order[start:stop], inputs)
         if key not in self._runs:
-            self._runs[key] = batched(rolling, self._runs[start, stop, 1], fed, together)
+            self._runs[key] = batched(rolling, self._runs[start, stop, 1], inputs, together)
         return self._runs[key]
 
     @cached_property
@@ -379,10 +372,12 @@ class Feeder:
         sizes += [(self.store, b.data.nbytes) for b in blocks]
         return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
 
-    def _streams(self, trace: Batches, fed: tuple[str, ...], held: frozenset[str], together: int) -> tuple[Stream, ...]:
+    def _streams(
+        self, trace: Batches, inputs: tuple[str, ...], held: frozenset[str], together: int
+    ) -> tuple[Stream, ...]:
         """Rings of whole copies, so that none is cut in two by a ring's end."""
         graph, found, channel = self.cutter.graph, list[Stream](), STREAMS
-        for name, taken in zip(fed, trace.counts[len(trace.run) :], strict=True):
+        for name, taken in zip(inputs, trace.counts[len(trace.run) :], strict=True):
             slots = min(_multiple(trace.rings[name], together) + together, rows_of(graph, name))
             if self._read_otherwise(trace, name):
                 slots = rows_of(graph, name)
@@ -459,7 +454,3 @@ class Feeder:
 
 def _multiple(rows: int, together: int) -> int:
     return -(-rows // together) * together
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN

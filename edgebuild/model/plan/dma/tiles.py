@@ -1,12 +1,8 @@
-"""Ops whose operands move by DMA: which copies are started when, which call waits for what, and where tiles lie.
+"""Ops in tiles: the kernels of a mapping's tiles with their constants, where tiles lie, and the copies in their order.
 
 Every operand and the result have one or two buffers in the first level. Double buffers are filled ahead: when a tile is
 taken into use, the copy of the next is started. A call waits for the copies that it needs, and for a result's buffer to
-have been stored. The `replay` of a plan runs exactly these events.
-
-The kernel of a part of an op with the constants of that part, and the copies of a part in their order.
-
-Ops in tiles as they are made: the kernels of a mapping's tiles, their constants, and the copies in their order.
+have been stored.
 """
 
 from __future__ import annotations
@@ -70,12 +66,12 @@ class MappedOp(TiledOp):
 
     def work_bytes(self, early: int) -> int:
         """Bytes of the first level; `early`: those of constants that come before, which are not among them."""
-        return self.near_bytes
+        return self.level1_bytes
 
     def without_constants(self, graph: Graph, room: int) -> MappedOp:
         """The same with its constants there already. Raises NoMapping where it does not fit any more."""
         operands = tuple(replace(o, held=o.held or o.packed) for o in self.layer.operands)
-        return moved_layer(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
+        return fitting_tiles(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
         """The same with its buffers from `base` on, constants that come early and held tensors where they lie."""
@@ -173,7 +169,7 @@ Unit = tuple[int, int]
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
-def moved_layer(
+def fitting_tiles(
     op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int, mapped: Mapped | None = None
 ) -> MappedOp:
     """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
@@ -205,12 +201,12 @@ def _fitting(
         if any(promised >= ALIKE * other.figures.total or _alike(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
         found = _Tiles(op, graph, layer, chosen, form)
-        if found.near_bytes <= room:
+        if found.level1_bytes <= room:
             return found
-        allowed -= min(max(found.near_bytes - room, room // 16), allowed // 2)
+        allowed -= min(max(found.level1_bytes - room, room // 16), allowed // 2)
         mapped = None
     assert found is not None
-    raise NoMapping(layer.name, {space: found.near_bytes})
+    raise NoMapping(layer.name, {space: found.level1_bytes})
 
 
 def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> tuple[Mapped, float]:
@@ -228,7 +224,7 @@ def _alike(one: Mapped, other: Mapped) -> bool:
     return (one.tile, one.order, one.moves) == (other.tile, other.order, other.moves)
 
 
-def cheapest_layer(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MappedOp:
+def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MappedOp:
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
     The search holds all work for equal. Kernels do not: borders, short rows and few channels cost more. So mappings
@@ -300,8 +296,8 @@ class _Tiles:
             starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
             free[operand.space] = at + step * move.buffers
         self.scratch = max(free.values(), default=0)
-        self.scratch_each = _aligned(max((k.scratch for row in made for k in row), default=0))
-        self.near_bytes = self.scratch + self.scratch_each * max(map(len, made))
+        self.scratch_each = aligned(max((k.scratch for row in made for k in row), default=0))
+        self.level1_bytes = self.scratch + self.scratch_each * max(map(len, made))
         figures = cost(layer, mapped)
         self.promised = figures.compute
         if layer.estimated and all(k.estimate for row in made for k in row):
@@ -318,7 +314,7 @@ class _Tiles:
             for o, m, c in zip(layer.operands, mapped.moves, figures.operands, strict=True)
         )
         return MappedOp(
-            self.op, tuple(self.chosen), tuple(b for b, _ in self.ready), tuple(self.copies), turns, self.near_bytes,
+            self.op, tuple(self.chosen), tuple(b for b, _ in self.ready), tuple(self.copies), turns, self.level1_bytes,
             self.scratch, self.scratch_each, self.form, tuple(sorted({c.channel for c in self.copies})),
             tuple(operands), tuple(TileLoop(a, extents[a], mapped.tile[a], counts[a]) for a in mapped.order),
             Cycles(figures.compute, figures.dma, figures.total), self.regions, layer=layer, mapped=mapped, cost=figures,
@@ -476,7 +472,7 @@ class _Tiles:
             )  # fmt: skip
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 

@@ -19,12 +19,12 @@ from ..memory.problem import DoesNotFit
 from ..printed import Moves, ReachedOp
 from ..search import Plan, Planner, form_of
 from ..section import Section
-from .assembly import Found, assembled, search_of
+from .assembly import SearchPath, assembled, search_of
 from .engines import best_offer, check_engines, engines_of, scratchpads, with_residents
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
-from .prefetch import coherence, stage_of, with_transfers
+from .prefetch import coherence, staging_channel, with_transfers
 from .residency import BareOp, Step
-from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_layer, moved_layer
+from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
@@ -38,7 +38,7 @@ def check_request(target: Target, request: ModelRequest) -> None:
     if (room := rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
         raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
-    by_way = stage_of(target, near, home, store) is not None and not engines_of(target)
+    by_way = staging_channel(target, near, home, store) is not None and not engines_of(target)
     if channel_between(target, near, store) is None and not by_way:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
@@ -60,7 +60,7 @@ def reached(target: Target) -> Target:
     return replace(target, memories=tuple(memories))
 
 
-def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
+def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
 
     `choose` maps a layer of the core; not given: the best mapping, or the rule that the request names.
@@ -88,8 +88,8 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
             found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
         if found is not None:
             moved[y] = found
-    if stage_of(target, near, second, store_of(target)) is not None:
-        return _by_way(plan, moved, layers, whole)
+    if staging_channel(target, near, second, store_of(target)) is not None:
+        return _through_second_level(plan, moved, layers, whole)
     decided = _sound(plan, moved, whole, why)
     heights = _heights(plan, near.name, [m for m in decided.moves.values() if isinstance(m, MappedOp)])
     decided = replace(decided, layout=replace(plan.layout, heights=heights))
@@ -101,7 +101,7 @@ def store_of(target: Target) -> Memory:
     return target.memory("weights")
 
 
-def _by_way(
+def _through_second_level(
     plan: Plan, moved: Mapping[str, MappedOp], layers: Sequence[TiledLayer], whole: Mapping[str, float]
 ) -> Plan:
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
@@ -114,7 +114,7 @@ def _by_way(
     order = enumerate(planner.cutter.order)
     steps = tuple(Step(at, at + 1, nothing, tiles[op.outputs[0]]) for at, op in order)
     try:
-        found = assembled(planner, search, Found(steps, ()), 1 if plan.request.map == "dory" else 0)
+        found = assembled(planner, search, SearchPath(steps, ()), 1 if plan.request.map == "dory" else 0)
     except DoesNotFit as reason:
         hints = ["use --map auto, or a target with more of it"]
         raise fail(
@@ -127,7 +127,7 @@ def _heights(plan: Plan, near: str, moved: Iterable[MappedOp]) -> dict[str, int]
     """Bytes of each memory: of the plan without moves, and of the largest op that has its tiles there."""
     heights = {**plan.layout.heights}
     for layer in moved:
-        taken = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.near_bytes}
+        taken = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.level1_bytes}
         heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
     heights.setdefault(near, 0)
     return {m.name: heights[m.name] for m in plan.target.memories if m.name in heights}
@@ -154,9 +154,9 @@ def _by_core(
         if plan.request.map == "dory":
             mapped = dory(layer, {near.name: max(1, free)}, True)[0]
         if mapped is not None:
-            found = moved_layer(op, plan.graph, layer, form, room, mapped)
+            found = fitting_tiles(op, plan.graph, layer, form, room, mapped)
         else:
-            found = cheapest_layer(op, plan.graph, layer, form, room)
+            found = cheapest_tiles(op, plan.graph, layer, form, room)
     except NoMapping as reason:
         roots = {plan.home(o.name) for o in layer.operands if not o.packed}
         if any(memory.access == "dma" for memory in (*roots, store)):

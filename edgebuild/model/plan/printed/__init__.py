@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..ir import Op
-from ..ops.base import Constant, Form, Kernel
-from .memory.problem import Place
+from ...ir import Op
+from ...ops.base import Constant, Form, Kernel
+from ..memory.problem import Place
 
 CONSTANTS = 0  # the channel of the constants of a run by rows
 STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, taken in turn
@@ -202,7 +202,7 @@ class TiledOp:
     blocks: tuple[Constant, ...]
     copies: tuple[Copy, ...]
     turns: tuple[Turn, ...]
-    near_bytes: int
+    level1_bytes: int
     scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
     scratch_each: int  # bytes of a core's
     form: Form  # of the kernels
@@ -247,14 +247,14 @@ class TiledOp:
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of a storage that are copied to (`fed`) or from a ring of `slots` rows at `near`.
+    """Rows of a storage that are copied to (`fetched`) or from a ring of `slots` rows at `near`.
 
     A copy takes `together` rows, the last one those that are left. Even copies use `channel`, odd ones the next.
     `whole`: a reduction makes all rows at once; one copy takes them.
     """
 
     storage: str
-    fed: bool
+    fetched: bool
     channel: int
     rows: int
     bytes: int  # of a row
@@ -316,8 +316,8 @@ class StreamedRun:
     if it reduces. `places`: of inner rings and held tensors. `blocks`: the constants of each op as one copy;
     `constants`: where each of them lies. `scratch`: by result, of the first core; that of the others lies behind it, at
     steps of `scratch_each` bytes (of every op). Cores make `together` rows at once, each of them in at most `shares`
-    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of fed streams of which rows are
-    wanted. `stage`: the memory that the constants come by way of; each block lies there at `stage_at`.
+    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of input streams to take a row
+    from. `stage`: the memory that the constants come by way of; each block lies there at `stage_at`.
     """
 
     ops: tuple[Op, ...]
@@ -332,7 +332,7 @@ class StreamedRun:
     places: Mapping[str, int]
     scratch: Mapping[str, int]
     scratch_each: tuple[int, ...]
-    near_bytes: int
+    level1_bytes: int
     events: tuple[int, ...]
     together: int
     shares: int
@@ -348,12 +348,12 @@ class StreamedRun:
         return tuple(parts[0].kernel for parts in self.parts)
 
     @property
-    def fed(self) -> tuple[Stream, ...]:
-        return tuple(s for s in self.streams if s.fed)
+    def inputs(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if s.fetched)
 
     @property
-    def drained(self) -> tuple[Stream, ...]:
-        return tuple(s for s in self.streams if not s.fed)
+    def outputs(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if not s.fetched)
 
 
 @dataclass(frozen=True)
