@@ -230,7 +230,8 @@ class _Assembly:
 
     def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
         step = self.found.steps[at]
-        whole = tuple(self.search.whole[op.outputs[0]] for op in self.planner.cutter.order[step.start : step.stop])
+        ops = self.planner.cutter.order[step.start : step.stop]
+        whole = step.by.whole or tuple(self.search.whole[op.outputs[0]] for op in ops)
         if moved is None:
             return replace(section, moves=ReachedOp("", whole))
         return replace(moved.section if isinstance(moved, PlannedRun) else section, moves=replace(moved, whole=whole))

@@ -162,7 +162,6 @@ class _Chain:
 
     plan: Plan
     moved: dict[str, MappedOp]
-    spaces: Mapping[str, tuple[Memory, Memory]]  # by result: memories of activations and of weights
     stay: dict[int, Place] = field(default_factory=dict)
 
     @property
@@ -215,7 +214,8 @@ class _Chain:
         if room <= 0:
             return None
         form = replace(form_of(self.plan.target, self.plan.request), engine=engine)
-        made = in_tiles(op, graph, self.plan.target, form, self.spaces[op.outputs[0]], frozenset(here), room)
+        spaces = self.plan.home(op.outputs[0]), self.plan.target.memory("weights")
+        made = in_tiles(op, graph, self.plan.target, form, spaces, frozenset(here), room)
         if made is None:
             return None
         places = {i: here[o.name].offset for i, o in enumerate(made.operands) if o.held}
@@ -228,10 +228,10 @@ def _between(moved: MappedOp, held: Mapping[int, int], below: int) -> MappedOp:
     return moved.shifted([held.get(i, 0 if o.packed else below) for i, o in enumerate(moved.operands)])
 
 
-def with_residents(plan: Plan, spaces: Mapping[str, tuple[Memory, Memory]]) -> Plan:
+def with_residents(plan: Plan) -> Plan:
     """The plan with tensors that stay in scratchpads, as far as that saves cycles. It is not replayed yet."""
     layers = {s.ops[0].outputs[0]: s.moves for s in plan.steps if isinstance(s.moves, MappedOp)}
-    chain = _Chain(plan, layers, spaces)
+    chain = _Chain(plan, layers)
     for step in range(len(plan.steps) - 1):
         if chain.may_stay(step):
             chain.attempt(step)

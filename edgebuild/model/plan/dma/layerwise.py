@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ....base.errors import fail
 from ....base.request import ModelRequest
@@ -16,9 +16,8 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Mapped, TiledLayer
 from ..memory.problem import DoesNotFit
-from ..printed import Moves, ReachedOp
+from ..printed import ReachedOp
 from ..search import Plan, Planner, form_of
-from ..section import Section
 from .assembly import SearchPath, assembled, search_of
 from .engines import best_offer, check_engines, engines_of, scratchpads, with_residents
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
@@ -60,6 +59,16 @@ def reached(target: Target) -> Target:
     return replace(target, memories=tuple(memories))
 
 
+@dataclass(frozen=True)
+class _Decided:
+    """An op as a loop nest, its tiles if some fit, and what it is where the core reaches its operands instead."""
+
+    op: Op
+    layer: TiledLayer
+    tiles: MappedOp | None
+    reached: ReachedOp
+
+
 def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
 
@@ -69,58 +78,43 @@ def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = N
     """
     target = plan.target
     near, second = nearest(target)
-    form, moved, layers = form_of(target, plan.request), dict[str, MappedOp](), list[TiledLayer]()
-    whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
-    for section in plan.steps:
-        (op,) = section.ops
-        y = op.outputs[0]
-        homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
-        home, store = homes[y], store_of(target)
-        spaces[y] = home, store
-        layer = layer_of_op(op, plan.graph, target, form, (near, home, store), homes=homes)
-        layers.append(layer)
-        found = _by_core(plan, op, form, layer, (near, home, store), choose)
-        whole[y] = layer.alone if found is None else whole_cycles(layer)
-        if engines_of(target):
-            cpu = layer.alone if found is None else found.cost.total
-            offer = best_offer(op, plan.graph, target, form, (home, store), cpu)
-            why[y] = offer.why
-            found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
-        if found is not None:
-            moved[y] = found
-    if staging_channel(target, near, second, store_of(target)) is not None:
-        return _through_second_level(plan, moved, layers, whole)
-    decided = _sound(plan, moved, whole, why)
-    heights = _heights(plan, near.name, [m for m in decided.moves.values() if isinstance(m, MappedOp)])
-    decided = replace(decided, layout=replace(plan.layout, heights=heights))
-    return decided if plan.request.map != "auto" else _checked(with_residents(decided, spaces))
+    decided = [_decided(plan, op, choose) for section in plan.steps for op in section.ops]
+    if staging_channel(target, near, second, target.memory("weights")) is not None:
+        return _through_second_level(plan, decided)
+    made = _sound(plan, decided)
+    heights = _heights(plan, near.name, [m for m in made.moves.values() if isinstance(m, MappedOp)])
+    made = replace(made, layout=replace(plan.layout, heights=heights))
+    return made if plan.request.map != "auto" else _checked(with_residents(made))
 
 
-def store_of(target: Target) -> Memory:
-    """Where weights lie."""
-    return target.memory("weights")
+def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) -> _Decided:
+    target, (y,) = plan.target, op.outputs
+    form, near, store = form_of(target, plan.request), nearest(target)[0], target.memory("weights")
+    homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
+    spaces = near, homes[y], store
+    layer = layer_of_op(op, plan.graph, target, form, spaces, homes=homes)
+    found = _by_core(plan, op, form, layer, spaces, choose)
+    whole, why = layer.alone if found is None else whole_cycles(layer), ""
+    if engines_of(target):
+        cpu = layer.alone if found is None else found.cost.total
+        offer = best_offer(op, plan.graph, target, form, spaces[1:], cpu)
+        found, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (found, whole, offer.why)
+    return _Decided(op, layer, found and replace(found, whole=(whole,)), ReachedOp(why, (whole,)))
 
 
-def _through_second_level(
-    plan: Plan, moved: Mapping[str, MappedOp], layers: Sequence[TiledLayer], whole: Mapping[str, float]
-) -> Plan:
+def _through_second_level(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
     planner = Planner(plan.graph, plan.target, plan.request)
-    search, nothing = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name]), frozenset[str]()
-    made = [moved.get(op.outputs[0]) for s in plan.steps for op in s.ops]
-    tiles = {
-        s.ops[0].outputs[0]: found or BareOp.of(layer) for s, found, layer in zip(plan.steps, made, layers, strict=True)
-    }
+    search = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name])
+    made = {d.op.outputs[0]: d.tiles or BareOp.of(d.layer, d.reached.whole) for d in decided}
     order = enumerate(planner.cutter.order)
-    steps = tuple(Step(at, at + 1, nothing, tiles[op.outputs[0]]) for at, op in order)
+    steps = tuple(Step(at, at + 1, frozenset(), made[op.outputs[0]]) for at, op in order)
     try:
-        found = assembled(planner, search, SearchPath(steps, ()), 1 if plan.request.map == "dory" else 0)
+        return assembled(planner, search, SearchPath(steps, ()), 1 if plan.request.map == "dory" else 0)
     except DoesNotFit as reason:
         hints = ["use --map auto, or a target with more of it"]
-        raise fail(
-            f"does not fit: {reason}, also for constants on their way", file=plan.graph.file, hints=hints
-        ) from None
-    return replace(found, steps=tuple(replace(s, moves=_whole(s, s.moves, whole)) for s in found.steps))
+        text = f"does not fit: {reason}, also for constants on their way"
+        raise fail(text, file=plan.graph.file, hints=hints) from None
 
 
 def _heights(plan: Plan, near: str, moved: Iterable[MappedOp]) -> dict[str, int]:
@@ -165,24 +159,18 @@ def _by_core(
     return found if len(found.copies) <= MOST_COPIES else None
 
 
-def _sound(plan: Plan, moved: Mapping[str, MappedOp], whole: Mapping[str, float], why: Mapping[str, str]) -> Plan:
+def _sound(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     """The plan with these ops in tiles, without those whose result grows over an operand that later tiles want."""
 
-    def changed(moved: Mapping[str, MappedOp]) -> Plan:
-        named = ((s, s.ops[0].outputs[0]) for s in plan.steps)
-        steps = (replace(s, moves=_whole(s, moved.get(y) or ReachedOp(why.get(y, ""), ()), whole)) for s, y in named)
-        return _checked(replace(plan, steps=tuple(steps)))
+    def made(without: Container[str]) -> Plan:
+        moves = ((d.op.outputs[0] not in without and d.tiles) or d.reached for d in decided)
+        steps = tuple(replace(s, moves=m) for s, m in zip(plan.steps, moves, strict=True))
+        return _checked(replace(plan, steps=steps))
 
     try:
-        return changed(moved)
+        return made(())
     except BrokenPlan:
-        in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
-        return changed({name: m for name, m in moved.items() if name not in in_place})
-
-
-def _whole(section: Section, moves: Moves | ReachedOp | None, whole: Mapping[str, float]) -> Moves | ReachedOp:
-    assert moves is not None
-    return replace(moves, whole=tuple(whole[op.outputs[0]] for op in section.ops))
+        return made({o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None})
 
 
 def _checked(plan: Plan) -> Plan:

@@ -42,14 +42,15 @@ class BareOp:
     copied: float = 0.0
     first_constants: tuple[float, int] = (0.0, 0)
     blocks: tuple[Constant, ...] = ()
+    whole: tuple[float, ...] = ()
 
     @property
     def slack(self) -> float:
         return self.cycles.total
 
     @staticmethod
-    def of(layer: TiledLayer) -> BareOp:
-        return BareOp(Cycles(layer.alone, 0.0, layer.alone))
+    def of(layer: TiledLayer, whole: tuple[float, ...] = ()) -> BareOp:
+        return BareOp(Cycles(layer.alone, 0.0, layer.alone), whole=whole)
 
 
 @dataclass(frozen=True)
