@@ -6,18 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
+from edgebuild.model.plan.check.machine import Bytes, Machine, Move
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.assembly import auto_plan
 from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.dma.levels import check_levels
-from edgebuild.model.plan.printed import CLEAN, INVALIDATE, CacheOp
+from edgebuild.model.plan.memory.problem import Place
+from edgebuild.model.plan.printed import CLEAN, INVALIDATE, CacheOp, Wait
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, small_graphs
 from tests.hierarchy.test_moved import MODES, build, check, run, transfers, with_cores, with_transfers
@@ -112,3 +115,28 @@ def test_a_first_level_behind_a_cache_is_refused() -> None:
     wrong = replace(host, memories=tuple(replace(m, cached=m.level == 1) for m in host.memories))
     with pytest.raises(EdgebuildError, match="first level L1 is cached"):
         check_levels(wrong)
+
+
+def copying(source: Bytes, target: Bytes) -> Machine:
+    """Two memories, of which A is cached; the core wrote the first bytes of A. A copy is under way."""
+    machine = Machine({"A": 64, "B": 64}, cached=frozenset({"A"}))
+    machine.write(replace(source, memory="A", owners=source.at + 5))
+    machine.do(Move("step", 0, source, target, len(source.at)))
+    return machine
+
+
+def part(memory: str, first: int) -> Bytes:
+    return Bytes(memory, np.arange(first, first + 8), np.zeros(0, np.int64))
+
+
+def test_a_line_that_is_cleaned_under_a_copy_is_refused() -> None:
+    """It changes what a copy reads, or what it has brought."""
+    machine = copying(part("A", 0), part("B", 0))
+    machine.do(CacheOp(CLEAN, "x", Place("A", 0), 8))
+    with pytest.raises(BrokenPlan, match="is written while it is copied"):
+        machine.do(Wait(0))
+    machine = copying(part("B", 0), part("A", 32))
+    machine.write(replace(part("A", 48), owners=np.arange(8)))
+    machine.do(CacheOp(CLEAN, "x", Place("A", 48), 8))
+    with pytest.raises(BrokenPlan, match="somebody writes where a copy goes"):
+        machine.do(Wait(0))

@@ -19,6 +19,7 @@ from ...ir import Array
 from ..printed import CLEAN, CacheOp, Wait
 
 NOTHING = -1
+STALE = -(1 << 40)  # what the core sees of bytes that a DMA unit wrote: no owner, and not nothing
 CONSTANT = 1 << 61  # marks bytes of constants, which have values as well
 STORE = ""  # the memory of constants, which nobody writes
 
@@ -192,7 +193,7 @@ class Machine:
             lines = np.unique(target.at // CACHE_LINE)
             if any(self.dirty[target.memory][n * CACHE_LINE : (n + 1) * CACHE_LINE].any() for n in lines):
                 raise BrokenPlan(f"{move.name}: the DMA unit writes bytes whose lines the cache may write back")
-            self.seen[target.memory][target.at] = NOTHING
+            self.seen[target.memory][target.at] = STALE
 
     def check_unit(self, move: Move) -> None:
         """Raise BrokenPlan unless a DMA unit of the target joins both memories, and its limits are kept."""
