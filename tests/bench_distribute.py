@@ -22,7 +22,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
-from edgebuild.model.importers import shapes
+from edgebuild.model.formats import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.by_name import choose
 from edgebuild.model.plan.distribute.decisions import ClusterPlan

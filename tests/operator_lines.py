@@ -7,32 +7,31 @@ operator count names that differ in format, case and underscores alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
-from edgebuild.model.supported import READ_AS_OTHERS
+from edgebuild.model.formats import formats
 
 MODEL = Path(__file__).parents[1] / "edgebuild" / "model"
 
 
 def lines_of(*wings: str) -> int:
-    return sum(len(file.read_text().splitlines()) for wing in wings for file in (MODEL / wing).glob("*.py"))
+    return sum(len(file.read_text().splitlines()) for wing in wings for file in (MODEL / wing).rglob("*.py"))
 
 
 def names() -> list[str]:
-    """Every name that a reader accepts, of both formats."""
-    return [*TFLITE_READERS, *{*ONNX_READERS, *READ_AS_OTHERS["ONNX"]}, *_of_domains()]
-
-
-def _of_domains() -> Iterable[str]:
-    return (name for domain, found in READ_AS_OTHERS.items() if domain != "ONNX" for name in found)
+    """Every name that a reader accepts, of each format and domain."""
+    found = set[tuple[str, str, str]]()
+    for form in formats().values():
+        own = form.operators()
+        found |= {(form.name, "", name) for kind, names in own.by_kind.items() if kind for name in names}
+        found |= {(form.name, domain, name) for domain, names in own.others.items() for name in names}
+    return [name for *_, name in sorted(found)]
 
 
 def main() -> None:
     one_each = {name.removeprefix("custom ").replace("_", "").lower() for name in names()}
     print(f"{'':24}{'lines':>8}{'per name':>10}{'per operator':>14}")
-    for what, wings in {"operators": ("ops",), "with importers": ("ops", "importers")}.items():
+    for what, wings in {"operators": ("ops",), "with formats": ("ops", "formats")}.items():
         total = lines_of(*wings)
         print(f"{what:24}{total:8}{total / len(names()):10.1f}{total / len(one_each):14.1f}")
     print(f"{len(names())} names, {len(one_each)} operators")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.model.ops import SPECS, TFLITE_OTHERS
-from edgebuild.model.supported import READ_AS_OTHERS
+from edgebuild.model.formats import formats
+from edgebuild.model.ops import SPECS
+from edgebuild.model.supported import limits_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = """\
@@ -19,15 +20,18 @@ that body. Operators on constants are computed beforehand, whichever they are.
 
 
 def page() -> str:
-    lines = [HEAD + "| kind | TFLite | ONNX | limits |", "|---|---|---|---|"]
+    every = [formats()[name] for name in sorted(formats(), reverse=True)]
+    operators = [form.operators() for form in every]
+    lines = [HEAD + f"| kind | {' | '.join(form.title for form in every)} | limits |", "|---" * (len(every) + 2) + "|"]
     for kind, spec in sorted(SPECS.items()):
-        if spec.tflite or spec.onnx:
-            limits = " ".join(" ".join((limit.__doc__ or "").split()) for limit in spec.limits)
-            names = (", ".join(sorted(readers)) for readers in (spec.tflite, spec.onnx))
-            lines.append(f"| {kind} | {' | '.join(names)} | {limits} |")
-    for domain, names in READ_AS_OTHERS.items():
-        tflite, own = (", ".join(sorted(TFLITE_OTHERS)), "") if domain == "ONNX" else ("", f" of {domain}")
-        lines.append(f"| read as others | {tflite} | {', '.join(names)}{own} | |")
+        names = [", ".join(own.names(kind)) for own in operators]
+        if any(names):
+            lines.append(f"| {kind} | {' | '.join(names)} | {' '.join(limits_of(spec))} |")
+    for at, own in enumerate(operators):
+        for domain, listed in own.others.items():
+            cells = [""] * len(every)
+            cells[at] = ", ".join(listed) + (f" of {domain}" if domain else "")
+            lines.append(f"| read as others | {' | '.join(cells)} | |")
     return "\n".join(lines) + "\n"
 
 

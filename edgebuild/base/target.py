@@ -49,6 +49,7 @@ class Core:
 
     isa: str
     features: tuple[Annotated[str, one_of(FEATURES)], ...] = ()
+    cycles: str = ""  # the table of hal/cycles; empty: that of the compiler's -mcpu
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Runner:
     command: tuple[str, ...]
     sources: tuple[str, ...] = ()  # below the hal folder: semihosting
     tick_hz: Size = 0  # rate of the instruction counter's timer; 0: it counts instructions itself
+    cycles: str = ""  # what counts the core's cycles as silicon does; empty: nothing does
     timeout_s: Size = 60
     package: str = ""
 

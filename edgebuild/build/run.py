@@ -74,10 +74,10 @@ def files_read(request: ModelRequest | ClockRequest) -> list[str]:
 
 
 def _model_files(request: ModelRequest) -> list[str]:
-    from edgebuild.model.importers.external import external_files  # late: other work imports this file, too
+    from edgebuild.model.formats import files_beside  # late: other work imports this file, too
 
-    external = map(str, external_files(request.source))
-    return [*map(str, request.files), *external, *choices.files(request), *targets_of(request)]
+    beside = map(str, files_beside(request.source))
+    return [*map(str, request.files), *beside, *choices.files(request), *targets_of(request)]
 
 
 def targets_of(request: ModelRequest) -> list[str]:

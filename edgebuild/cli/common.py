@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, nargs: str | None = None) -> None:
     """Give the command a model, a target and all options of a model's request."""
-    parser.add_argument("model", type=Path, nargs=nargs, help="a .tflite or .onnx file")
+    parser.add_argument("model", type=Path, nargs=nargs, help="a model file; `edgebuild ops` names the formats")
     target = "a name that `edgebuild targets` lists, or a YAML file"
     parser.add_argument("--target", required=target_required, help=target)
     add_options(parser, ModelRequest)

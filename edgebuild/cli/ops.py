@@ -6,11 +6,13 @@ import argparse
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("format", nargs="?", choices=("tflite", "onnx"), help="of one format alone")
+    from edgebuild.model.formats import formats
+
+    parser.add_argument("format", nargs="?", choices=tuple(formats()), help="of one format alone")
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.model.supported import FORMATS, supported
+    from edgebuild.model.supported import supported
 
-    print(supported([args.format] if args.format else FORMATS))
+    print(supported([args.format] if args.format else []))
     return 0

@@ -5,11 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from edgebuild.base.options import options_of
+from edgebuild.base.request import ModelRequest
 from edgebuild.cli.common import add_model_arguments, model_request_of
+
+ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma")
+CLUSTER = ("devices", "simulate", "faults", "count")
+DISTURBED = 100  # inferences
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     waits = "model the wait states of this target's flash, with --cycles"
     parser.add_argument("--flash-of", metavar="TARGET", help=waits)
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
-    parser.add_argument("--simulate", choices=("host", "qemu"), default="host", help="of a cluster; default: host")
+    parser.add_argument("--simulate", choices=("host", "qemu"), help="of a cluster; default: host")
     parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
-    parser.add_argument("--count", type=int, default=100, metavar="N", help="of inferences to disturb; default: 100")
+    parser.add_argument("--count", type=int, metavar="N", help="of inferences to disturb; default: 100")
     parser.set_defaults(wrong_usage=parser.error)
 
 
@@ -37,20 +44,31 @@ def _dma_mode(text: str) -> str:
     return text
 
 
+def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
+    """End with the usage if one of these options was given, for nobody would read it."""
+    given = [name for name in chain(*names) if getattr(args, name) not in (None, False, [])]
+    if given:
+        args.wrong_usage(f"{why} --{given[0].replace('_', '-')}")
+
+
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.inputs import check_replaced
 
     read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration) if f]
     check_replaced([args.json] if args.json and args.json != "-" else [], read)
     if args.cluster is not None and args.device is None:
+        _refuse(
+            args, "a cluster takes no", ONE_DEVICE, (name for name in options_of(ModelRequest) if name != "cluster")
+        )
         return _cluster(args)
+    _refuse(args, "only a whole cluster takes", CLUSTER)
     if args.target is None:
         args.wrong_usage("--target or --cluster is required")
     if args.flash_of is not None and not args.cycles:
         args.wrong_usage("--flash-of needs --cycles")
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
-    from edgebuild.model.importers import bound_file
+    from edgebuild.model.formats import bound_file
     from edgebuild.model.verify import verify
     from edgebuild.model.verify.vectors import read_inputs
 
@@ -91,8 +109,8 @@ def _cluster(args: argparse.Namespace) -> int:
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices)
-    disturbed = (args.faults, args.count) if args.faults is not None else (0, 0)
-    return _tell(args, verify_cluster(request, args.simulate, inputs, disturbed, args.keep), _cluster_verdict)
+    disturbed = (args.faults, args.count or DISTURBED) if args.faults is not None else (0, 0)
+    return _tell(args, verify_cluster(request, args.simulate or "host", inputs, disturbed, args.keep), _cluster_verdict)
 
 
 def _cluster_verdict(r: dict[str, Any]) -> str:

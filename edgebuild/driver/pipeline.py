@@ -19,9 +19,8 @@ from edgebuild.driver.layout.optimize import group_uses, optimize, writers
 from edgebuild.driver.layout.problem import Uses
 from edgebuild.driver.layout.registers import Bus, Layout
 from edgebuild.driver.merge.check import check
-from edgebuild.driver.merge.limits import refused
-from edgebuild.driver.merge.merging import Merged, hazards, merge
-from edgebuild.driver.merge.races import races
+from edgebuild.driver.merge.hazards import hazards, races, refused
+from edgebuild.driver.merge.merging import Merged, merge
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.sources import Source, read_sources
@@ -38,18 +37,18 @@ def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver
 
 def template(request: DriverRequest) -> str:
     """An overlay to begin with, for a driver on a fixed layout."""
-    from edgebuild.driver.registers import fixed, template
+    from edgebuild.driver.registers import fixed, overlay
 
     way, _, file = request.layout.partition(":")
     if way != "fixed" or not file:
         raise fail("option 'overlay-template': only a fixed layout has an overlay", hints=["--layout fixed:FILE"])
     target = load_target(request.target)
     source = read_sources(request.sources, triple_of(request.target), request.flags)
-    cdfg = read_functions(source.unit, source.dialect)
+    cdfg = read_functions(source)
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
     found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
-    return template.overlay_template(found.open, cdfg)
+    return overlay.overlay_template(found.open, cdfg)
 
 
 def triple_of(target: str) -> str:
@@ -92,7 +91,7 @@ def analyse(request: DriverRequest) -> Driver:
     bus = Bus(request.register_width, target.bus == "bytes")
     source = read_sources(request.sources, triple_of(request.target), request.flags)
     dialect = source.dialect
-    cdfg = read_functions(source.unit, dialect)
+    cdfg = read_functions(source)
     shapes = simplify(dialect, cdfg)
     files, absent = [*source.files, *target.files], tuple[str, ...]()
     uses: Mapping[str, Uses] = {}

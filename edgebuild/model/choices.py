@@ -37,16 +37,16 @@ def files(request: ModelRequest) -> list[str]:
 def read(request: ModelRequest) -> dict[str, str]:
     """Layer to variant; empty if nothing was measured."""
     try:
-        found = json.loads(_kept(_name(request)) or b"{}")
+        stored = json.loads(_kept(_name(request)) or b"{}")
     except (RecursionError, ValueError):
         return {}
-    return {str(layer): str(variant) for layer, variant in found.items()} if isinstance(found, dict) else {}
+    return {str(layer): str(variant) for layer, variant in stored.items()} if isinstance(stored, dict) else {}
 
 
-def store(request: ModelRequest, found: Mapping[str, str]) -> Path | None:
+def store(request: ModelRequest, choices: Mapping[str, str]) -> Path | None:
     """Add choices to those that are known; the file, or None if there is no cache."""
     where, name = folder(), _name(request)
-    text = json.dumps({**read(request), **found}, indent=1, sort_keys=True) + "\n"
+    text = json.dumps({**read(request), **choices}, indent=1, sort_keys=True) + "\n"
     with used(make=True) as top:
         if top is None or where is None:
             return None
@@ -62,10 +62,10 @@ def clear() -> int:
             if top is None:
                 return 0
             with private.inside(top, FOLDER) as tuned:
-                found = list(filter(FILE.fullmatch, os.listdir(tuned)))
-                for name in found:
+                names = list(filter(FILE.fullmatch, os.listdir(tuned)))
+                for name in names:
                     private.replace(tuned, name, b"{}\n")
-                return len(found)
+                return len(names)
     except FileNotFoundError:
         return 0
 
@@ -83,6 +83,6 @@ def _kept(name: str) -> bytes | None:
 
 
 def _name(request: ModelRequest) -> str:
-    known = load_target(request.target).words
-    words = [*sorted(known), request.optimize, *(["portable"] if request.portable else [])]
+    features = load_target(request.target).words
+    words = [*sorted(features), request.optimize, *(["portable"] if request.portable else [])]
     return f"{hashlib.sha256(' '.join(words).encode()).hexdigest()[:16]}.json"

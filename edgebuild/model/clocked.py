@@ -49,16 +49,16 @@ def clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     budgets = _budgets_us(request)
-    found = choices(graph, target, request, power_model(target, request))
+    options = choices(graph, target, request, power_model(target, request))
     while True:
-        best = select_all(found.layers, found.forms, found.model, budgets)
-        chosen = _decoupled(found.whole, best.ways)
-        planned = replan(found.whole, chosen, found.model) if chosen else found.whole
+        best = select_all(options.layers, options.forms, options.model, budgets)
+        chosen = _decoupled(options.whole, best.ways)
+        planned = replan(options.whole, chosen, options.model) if chosen else options.whole
         if planned is not None:
-            comparisons = tuple(compare(found.plain, found.layers, found.model, slack) for slack in SLACKS)
+            comparisons = tuple(compare(options.plain, options.layers, options.model, slack) for slack in SLACKS)
             first, *others = zip(best.problems, best.selections, strict=True)
-            return replace(planned, clocks=ClockSchedule(found.model, *first, comparisons, tuple(others)))
-        found = found.within(_largest(found, best.ways) // 2)  # each of its buffers fits, but not all together
+            return replace(planned, clocks=ClockSchedule(options.model, *first, comparisons, tuple(others)))
+        options = options.within(_largest(options, best.ways) // 2)  # each of its buffers fits, but not all together
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ def _room(whole: Plan, step: int, model: PowerModel) -> float:
     memories = {m.name: m.capacity for m in arena_memories(whole.graph, whole.target, whole.request)}
     waits = require_timing(model).sram_line_cycles > 0
     near = [name for name in memories if name in coupled or not waits] or list(memories)
-    taken = Counter(dict.fromkeys(near, 0))
+    used = Counter(dict.fromkeys(near, 0))
     for b in whole.buffers:
-        if b.first <= step <= b.last and b.view_of is None and not b.scratch and b.place.memory in taken:
-            taken[b.place.memory] += b.bytes
-    room = max((memories[name] or inf) - taken[name] for name in near)
+        if b.first <= step <= b.last and b.view_of is None and not b.scratch and b.place.memory in used:
+            used[b.place.memory] += b.bytes
+    room = max((memories[name] or inf) - used[name] for name in near)
     return room if coupled & set(near) or not waits else min(room, _cached(model))
 
 
@@ -150,24 +150,24 @@ def _budgets_us(request: ModelRequest) -> list[float]:
 def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
     """The plan with these ops decoupled; None if it does not fit, or if what its steps cost is no longer the same."""
     try:
-        found = plan(whole.graph, whole.target, whole.request, chosen)
+        planned = plan(whole.graph, whole.target, whole.request, chosen)
     except EdgebuildError:
         return None
-    if [s.name for s in found.steps] != [s.name for s in whole.steps] or not all(_as_chosen(found, chosen)):
+    if [s.name for s in planned.steps] != [s.name for s in whole.steps] or not all(_as_chosen(planned, chosen)):
         return None
-    same = all(found.places[n].memory == place.memory for n, place in whole.places.items() if n in found.places)
-    buffers = {n: size for s in found.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
+    same = all(planned.places[n].memory == place.memory for n, place in whole.places.items() if n in planned.places)
+    buffers = {n: size for s in planned.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
     waits = require_timing(model).sram_line_cycles > 0
-    near = not waits or all(_coupled(found, n) or size <= _cached(model) for n, size in buffers.items())
-    return found if same and near else None
+    near = not waits or all(_coupled(planned, n) or size <= _cached(model) for n, size in buffers.items())
+    return planned if same and near else None
 
 
-def _as_chosen(found: Plan, chosen: Decoupled) -> Iterator[bool]:
+def _as_chosen(planned: Plan, chosen: Decoupled) -> Iterator[bool]:
     """Of each op to be decoupled whether its kernel is, or gave way to one with a smaller buffer."""
-    for section in found.steps:
+    for section in planned.steps:
         for op, form in zip(section.ops, section.forms, strict=True):
             if op.outputs[0] in chosen:
-                yield kernel_of(op, found.graph, form).traffic.rounds > 0
+                yield kernel_of(op, planned.graph, form).traffic.rounds > 0
 
 
 def _cached(model: PowerModel) -> float:
@@ -175,9 +175,9 @@ def _cached(model: PowerModel) -> float:
     return CACHE_SHARE * require_timing(model).cache_bytes
 
 
-def _largest(found: Choices, ways: Ways) -> int:
+def _largest(options: Choices, ways: Ways) -> int:
     """Bytes of the largest buffer that a selection asks for."""
-    chosen = zip(found.forms, ways, strict=True)
+    chosen = zip(options.forms, ways, strict=True)
     return max(w.buffer_bytes for each, (g, _) in chosen for w in each if w.g == g and g)
 
 
@@ -200,10 +200,10 @@ def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
     return forms
 
 
-def works(found: Plan, timing: Timing) -> list[Work]:
+def works(planned: Plan, timing: Timing) -> list[Work]:
     """Work of the steps of a plan, each in the form that it has there."""
-    forms = [0 if s.rolled else s.forms[0].granularity for s in found.steps]
-    return [work(s.name, uses_of(found, s, g), timing, g) for s, g in zip(found.steps, forms, strict=True)]
+    forms = [0 if s.rolled else s.forms[0].granularity for s in planned.steps]
+    return [work(s.name, uses_of(planned, s, g), timing, g) for s, g in zip(planned.steps, forms, strict=True)]
 
 
 def uses_of(whole: Plan, section: Section, g: int) -> list[KernelUse]:
@@ -232,6 +232,6 @@ def _operand(whole: Plan, name: str) -> Activation:
     return Activation(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
 
 
-def _coupled(found: Plan, storage: str) -> bool:
-    memory = found.places[storage].memory
-    return found.target.memory_named(memory).tightly_coupled
+def _coupled(planned: Plan, storage: str) -> bool:
+    memory = planned.places[storage].memory
+    return planned.target.memory_named(memory).tightly_coupled

@@ -13,7 +13,8 @@ from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
 from .emit import emit
-from .importers import Bound, Shapes, read_model
+from .formats import read_model
+from .formats.format import Bound, Shapes
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
@@ -124,9 +125,9 @@ def _check_size(size: int, memory: Memory, target: Target, file: str, least: str
 def inspect(request: ModelRequest, after: str) -> str:
     """The model as text after a stage: `import`, a stage of the canonicaliser, or `constants`."""
     reading = request.source, request.shape, request.outputs, request.bind
-    known = ["import", *(name for name, _ in STAGES), "constants"]
-    if after not in known:
-        raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}, plan"])
+    names = ["import", *(name for name, _ in STAGES), "constants"]
+    if after not in names:
+        raise fail(f"unknown stage '{after}'{did_you_mean(after, names)}", hints=[f"one of: {', '.join(names)}, plan"])
     if after == "import":
         return dump(read_model(*reading))
     if after == "constants":

@@ -28,7 +28,7 @@ from .plan.search import form_of
 
 
 @dataclass(frozen=True)
-class FoundMapping:
+class LayerMapping:
     """A layer, how it is mapped, and the processor time that this took. `cycles`: of the method that was asked for."""
 
     layer: TiledLayer
@@ -50,15 +50,16 @@ def search_method(text: str) -> tuple[str, int]:
 
 def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
     """The spaces with those of `--limit NAME=BYTES,...` made smaller. Raises EdgebuildError."""
-    found = dict(room)
+    left = dict(room)
     for text in (limits or "").split(",") if limits else ():
         name, _, size = text.partition("=")
-        if name not in found:
+        if name not in left:
             raise fail(
-                f"option 'limit': no memory '{name}'{did_you_mean(name, found)}", hints=["known: " + ", ".join(found)]
+                f"option 'limit': no memory '{name}'{did_you_mean(name, left)}",
+                hints=["known: " + ", ".join(left)],
             )
-        found[name] = min(found[name], parse_size("limit", size))
-    return found
+        left[name] = min(left[name], parse_size("limit", size))
+    return left
 
 
 def layers_to_map(source: Path, target: Target) -> list[TiledLayer]:
@@ -98,7 +99,7 @@ def room_of(target: Target, engine: Engine | None, model: bool) -> dict[str, int
     return rooms(target, engine)
 
 
-def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[FoundMapping]:
+def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[LayerMapping]:
     """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong."""
     word, most = search_method(method)
     layers = layers_to_map(source, target)
@@ -106,7 +107,7 @@ def map_layers(source: Path, target: Target, method: str, limits: str | None) ->
     engine = target.engines[0] if target.engines and not is_model else None
     on_core = engine is None and not engines_of(target)
     room = limited(room_of(target, engine, is_model), limits)
-    found = []
+    rows = []
     for layer in layers:
         began = time.process_time()
         try:
@@ -118,8 +119,8 @@ def map_layers(source: Path, target: Target, method: str, limits: str | None) ->
                 cycles = counted.total
         except NoMapping as reason:
             raise too_small(reason, room, source) from None
-        found.append(FoundMapping(layer, mapped, counted, cycles, (time.process_time() - began) * 1e3))
-    return found
+        rows.append(LayerMapping(layer, mapped, counted, cycles, (time.process_time() - began) * 1e3))
+    return rows
 
 
 def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> EdgebuildError:
@@ -131,15 +132,15 @@ def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> Edgeb
     return fail(text, file=str(source), node=reason.layer, hints=["use a target with more of it, or raise --limit"])
 
 
-def row(found: FoundMapping) -> dict[str, Any]:
+def row(mapping: LayerMapping) -> dict[str, Any]:
     """A layer of the JSON."""
-    if found.mapped is None or found.cost is None:
-        return {"name": found.layer.name, "total_cycles": found.cycles, "cpu_ms": round(found.cpu_ms, 3)}
-    moved = found.cost.operands
+    if mapping.mapped is None or mapping.cost is None:
+        return {"name": mapping.layer.name, "total_cycles": mapping.cycles, "cpu_ms": round(mapping.cpu_ms, 3)}
+    moved = mapping.cost.operands
     return {
-        "name": found.layer.name,
-        "tile": dict(found.mapped.tile),
-        "order": list(found.mapped.order),
+        "name": mapping.layer.name,
+        "tile": dict(mapping.mapped.tile),
+        "order": list(mapping.mapped.order),
         "depth": {m.operand: m.depth for m in moved},
         "buffers": {m.operand: m.buffers for m in moved},
         "transfers": {m.operand: m.transfers for m in moved},
@@ -147,23 +148,23 @@ def row(found: FoundMapping) -> dict[str, Any]:
         "pieces": {m.operand: m.pieces for m in moved},
         "dma_cycles": {m.operand: m.cycles for m in moved},
         "tile_bytes": {m.operand: m.tile_bytes for m in moved},
-        "calls": found.cost.calls,
-        "compute_cycles": found.cost.compute,
-        "total_cycles": found.cost.total,
-        "examined": found.mapped.examined,
-        "cpu_ms": round(found.cpu_ms, 3),
+        "calls": mapping.cost.calls,
+        "compute_cycles": mapping.cost.compute,
+        "total_cycles": mapping.cost.total,
+        "examined": mapping.mapped.examined,
+        "cpu_ms": round(mapping.cpu_ms, 3),
     }
 
 
-def as_json(found: list[FoundMapping], target: Target, method: str) -> str:
-    data = {"target": target.name, "search": method, "modelled": True, "layers": [row(f) for f in found]}
+def as_json(mappings: list[LayerMapping], target: Target, method: str) -> str:
+    data = {"target": target.name, "search": method, "modelled": True, "layers": [row(f) for f in mappings]}
     return json.dumps(data, indent=1) + "\n"
 
 
-def as_text(found: list[FoundMapping]) -> str:
+def as_text(mappings: list[LayerMapping]) -> str:
     """A line for each layer; cycles are modelled."""
     lines = [f"{'layer':24} {'compute':>12} {'total':>12}  tile; operand@depth, *: two buffers (cycles are modelled)"]
-    for f in found:
+    for f in mappings:
         name = f.layer.name.split(";")[0][-24:]
         if f.mapped is None or f.cost is None:
             lines.append(f"{name:24} {'':>12} {f.cycles:12,.0f}")
@@ -173,5 +174,5 @@ def as_text(found: list[FoundMapping]) -> str:
             f"{m.operand.split(';')[0][-12:]}@{m.depth}{'*' if m.buffers == 2 else ''}" for m in f.mapped.moves
         )
         lines.append(f"{name:24} {f.cost.compute:12,.0f} {f.cost.total:12,.0f}  {loops}; {moves}")
-    lines.append(f"{'total':24} {'':>12} {sum(f.cycles for f in found):12,.0f}")
+    lines.append(f"{'total':24} {'':>12} {sum(f.cycles for f in mappings):12,.0f}")
     return "\n".join(lines) + "\n"

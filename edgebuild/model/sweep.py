@@ -28,21 +28,21 @@ class Modelled:
     compute: float
 
 
-def modelled(planner: Planner, known: Residency | None = None) -> tuple[Modelled | None, Residency]:
+def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[Modelled | None, Residency]:
     """The fastest plan in the target's memories; constants may come to the first level by way of the second.
 
-    `known`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
+    `earlier`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
     """
     target = planner.target
     memories, near = levels_behind(planner), nearest(target)[0]
     search = search_of(planner, rooms(target, None)[near.name], memories, spilled(planner, memories))
-    if known is not None:
-        search = replace(search, tiles=known.tiles, runs=known.runs)
-    found = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
+    if earlier is not None:
+        search = replace(search, tiles=earlier.tiles, runs=earlier.runs)
+    figures = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
     layers = search.layerwise()
     if search.possible(layers):
-        found.append(_cycles(search, layers))
-    fitting = [cycles for cycles in found if cycles is not None]
+        figures.append(_cycles(search, layers))
+    fitting = [cycles for cycles in figures if cycles is not None]
     return (Modelled(min(fitting), sum(search.whole.values())) if fitting else None), search
 
 
@@ -73,42 +73,42 @@ def _cycles(search: Residency, steps: Sequence[Step]) -> float | None:
 
 def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
     """`L1=22K:400K,L2=256K:4M`: sizes of each memory, smallest first. Raises EdgebuildError."""
-    known, found = [m.name for m in target.levels], dict[str, list[int]]()
+    names, sizes = [m.name for m in target.levels], dict[str, list[int]]()
     for word in text.split(","):
         name, _, span = word.partition("=")
         low, _, high = span.partition(":")
-        if name not in known:
-            raise fail(f"option 'sweep': no level '{name}'{did_you_mean(name, known)}", file=target.files[0])
+        if name not in names:
+            raise fail(f"option 'sweep': no level '{name}'{did_you_mean(name, names)}", file=target.files[0])
         first, last = parse_size("sweep", low), parse_size("sweep", high or low)
         if not 0 < first <= last:
             raise fail(f"option 'sweep': '{word}' does not go upwards", hints=["write NAME=LEAST:MOST, as L1=22K:400K"])
         ratio = (last / first) ** (1 / (SIZES - 1))
-        found[name] = sorted({round(first * ratio**i) // 64 * 64 for i in range(1, SIZES - 1)} | {first, last})
-    return found
+        sizes[name] = sorted({round(first * ratio**i) // 64 * 64 for i in range(1, SIZES - 1)} | {first, last})
+    return sizes
 
 
 def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], float]:
     """Cycles for every combination of sizes; more memory is never slower, for it need not be used."""
     check_levels(target)
     graph = prepare(request.source, request.shape, request.outputs, request.bind)
-    found, known = dict[tuple[int, ...], float](), None
+    times, earlier = dict[tuple[int, ...], float](), None
     for key in sorted(product(*sizes.values()), reverse=True):
         smaller = resized(target, zip(sizes, key, strict=True))
         planner = Planner(graph, smaller, replace(request, map="auto", tile="off"))
         if not far_memories(planner):
             continue
-        figures, known = modelled(planner, known)
+        figures, earlier = modelled(planner, earlier)
         if figures is not None:
-            found[key] = figures.cycles
-    for key in sorted(found):
-        found[key] = min(v for other, v in found.items() if all(a <= b for a, b in zip(other, key, strict=True)))
-    return found
+            times[key] = figures.cycles
+    for key in sorted(times):
+        times[key] = min(v for other, v in times.items() if all(a <= b for a, b in zip(other, key, strict=True)))
+    return times
 
 
-def sweep_words(sizes: Mapping[str, Sequence[int]], found: Mapping[tuple[int, ...], float]) -> str:
+def sweep_words(sizes: Mapping[str, Sequence[int]], times: Mapping[tuple[int, ...], float]) -> str:
     """A line for each combination; cycles are modelled."""
     lines = [" ".join(f"{name:>10}" for name in sizes) + f" {'cycles':>16}  (modelled)"]
     for key in product(*sizes.values()):
-        cycles = f"{found[key]:16,.0f}" if key in found else f"{'does not fit':>16}"
+        cycles = f"{times[key]:16,.0f}" if key in times else f"{'does not fit':>16}"
         lines.append(" ".join(f"{size:>10,}" for size in key) + " " + cycles)
     return "\n".join(lines) + "\n"

@@ -2,8 +2,8 @@
  * Runs a network once and writes what every step of it took.
  *
  * The model is compiled with layers.h, so eb_layer is called as each step begins. harness_model.h is that of harness.c,
- * and defines LAYERS, the number of steps. layers.bin: a line of the model's source and the counter for each call, 32
- * bits each. A call with line 0 ends the network; EMPTY more show what a call takes.
+ * and defines LAYERS, the number of steps. layers.bin: a line of the model's source, the counter and the cycles for each
+ * call, 32 bits each. A call with line 0 ends the network; EMPTY more show what a call takes.
  */
 #include <stdint.h>
 
@@ -15,7 +15,7 @@
 #define EMPTY 64
 #define MOST (LAYERS + 1 + EMPTY)
 
-static uint32_t marks[MOST][2];
+static uint32_t marks[MOST][3];
 static uint32_t seen;
 
 __attribute__((noinline)) void eb_layer(uint32_t line)
@@ -23,6 +23,7 @@ __attribute__((noinline)) void eb_layer(uint32_t line)
     if (seen < MOST) {
         marks[seen][0] = line;
         marks[seen][1] = (uint32_t)eb_counter_read();
+        marks[seen][2] = (uint32_t)eb_cycles_read();
     }
     ++seen;
 }

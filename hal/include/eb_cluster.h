@@ -13,7 +13,7 @@
  * it if the medium lost the end of what it sent.
  *
  * A source that has started anew counts from 1 again, and frames of the inference that it was in may still be on their
- * way. So a READY says in which inference the device last received data. If that is not over for the source, its
+ * way. So a READY says for which inference the device last had a GO. If that is not over for the source, its
  * inference ends with EB_LINK_ORDER, and it counts on from there.
  */
 #ifndef EB_CLUSTER_H
@@ -32,8 +32,7 @@ typedef struct {
     uint8_t self, source;
     uint32_t inference; /* the present one */
     uint32_t pending;   /* one that the source has begun while this device was busy with another; or 0 */
-    uint32_t fed;       /* the last one of which this device received data */
-    uint32_t gone;      /* the last one for which this device had a GO */
+    uint32_t gone;      /* the last one for which this device had a GO, or data behind a lost one */
     uint32_t broken;    /* not 0: the last one ended with a code, and what nobody has read of it may lie in queues */
 } eb_cluster;
 

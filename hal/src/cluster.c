@@ -151,14 +151,14 @@ static int receive_head(uint8_t from, head *next, uint32_t begin, uint32_t limit
     }
 }
 
-/* Tells the source that this device is ready, and of which inference it has had data: KNOWN and its number's end. */
+/* Tells the source that this device is ready, and which inference was the last to go: KNOWN and its number's end. */
 static int send_ready(const eb_cluster *c)
 {
-    return send_word(c, c->source, READY, (uint16_t)(c->fed != 0u ? KNOWN | (c->fed & COUNT) : 0u));
+    return send_word(c, c->source, READY, (uint16_t)(c->gone != 0u ? KNOWN | (c->gone & COUNT) : 0u));
 }
 
-/* Whether a device has had data of the present inference, or of one to come: then this source has started anew. It goes
- * on behind that inference, so that nothing of it is taken for something new. */
+/* Whether a device has had the GO of the present inference, or of one to come: then this source has started anew. It
+ * goes on behind that inference, so that nothing of it is taken for something new. */
 static int is_used(eb_cluster *c, const head *h)
 {
     const uint32_t ahead = (h->message - c->inference) & COUNT;
@@ -275,7 +275,7 @@ static int begin_this(eb_cluster *c)
             (void)send_word(c, c->source, READY, 0); /* so that the source learns of it */
             return EB_LINK_PLAN;
         }
-        if (h.kind == START && h.inference == c->fed) { /* it comes once more, or from a source that has started anew */
+        if (h.kind == START && h.inference == c->gone) { /* it comes once more, or from a source that has started anew */
             c->inference = h.inference;
             (void)send_ready(c);
         } else if (h.kind == START) {
@@ -361,20 +361,15 @@ static uint32_t patience(const eb_cluster *c)
     return c->timeout_us < UINT32_MAX / 8u ? 3u * c->timeout_us : c->timeout_us;
 }
 
-/* Takes a START that comes in an inference. */
+/* Takes a START that comes in an inference. One of this inference comes once more, or from a source that has started
+ * anew: either has to hear that this device is ready, and what it knows. */
 static int started(eb_cluster *c, const head *h)
 {
     if ((int32_t)(h->inference - c->inference) > 0) {
         c->pending = h->inference;
         return EB_LINK_ORDER;
     }
-    if (h->inference != c->inference) {
-        return EB_OK;
-    }
-    if (send_ready(c) != EB_OK) { /* the first one was lost */
-        return EB_LINK_TIMEOUT;
-    }
-    return c->fed == c->inference ? EB_LINK_ORDER : EB_OK; /* behind data of this inference, it is of a new source */
+    return h->inference == c->inference ? send_ready(c) : EB_OK;
 }
 
 /* Waits for the GO of the present inference, before anything that others than the source send. */
@@ -428,7 +423,7 @@ static int receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, uint3
         }
         const int mine = h.plan == c->plan && h.inference == c->inference;
         if (mine && h.kind == DATA && h.message == message && h.length == count * wire) {
-            c->fed = c->gone = c->inference;
+            c->gone = c->inference;
             return receive_data(c, from, h.crc, y, count, item, wire, begin);
         }
         skip(from, &h, begin, limit, &damaged);

@@ -5,15 +5,24 @@
 
 static uint64_t origin;
 
+/* The halves of a counter are read one after the other: once more if the low one wrapped in between. */
+#define READ(counter)                                            \
+    uint32_t low, high, again;                                   \
+    do {                                                         \
+        __asm__ volatile("csrr %0, " counter "h" : "=r"(high));  \
+        __asm__ volatile("csrr %0, " counter : "=r"(low));       \
+        __asm__ volatile("csrr %0, " counter "h" : "=r"(again)); \
+    } while (high != again);                                     \
+    return (uint64_t)high << 32 | low
+
 static uint64_t instret(void)
 {
-    uint32_t low, high, again;
-    do { /* the two halves are read apart: once more if the low one wrapped in between */
-        __asm__ volatile("csrr %0, minstreth" : "=r"(high));
-        __asm__ volatile("csrr %0, minstret" : "=r"(low));
-        __asm__ volatile("csrr %0, minstreth" : "=r"(again));
-    } while (high != again);
-    return (uint64_t)high << 32 | low;
+    READ("minstret");
+}
+
+uint64_t eb_cycles_read(void)
+{
+    READ("mcycle");
 }
 
 void eb_counter_start(void)

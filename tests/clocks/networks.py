@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from edgebuild.model import ops
+from edgebuild.model.formats.compose import same_pad
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
-from edgebuild.model.ops.spatial import same_pad
 
 ACTIVATION = Quant((6 / 255,), (-128,))  # of what comes out of a ReLU6
 SIGNED = Quant((0.05,), (3,))

@@ -7,7 +7,7 @@ from pathlib import Path
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan.distribute.by_name import INFINITY, MIXED, MOST_WAYS
+from edgebuild.model.plan.distribute.by_name import INFINITY, MIXED, MOST_OPTIONS
 from edgebuild.model.plan.distribute.decisions import ClusterPlan
 from edgebuild.model.plan.distribute.forms import Cluster, Device, Medium
 from edgebuild.model.plan.distribute.joint import Search
@@ -42,7 +42,7 @@ def plan_by(graph: Graph, devices: Cluster, way: str) -> ClusterPlan | None:
     if way in ("joint", "mixed"):
         limits = DeviceLimits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)
         search = Search(network, devices, limits, stages=way == "mixed" and n <= MIXED)
-        ways = search.graph(most=MOST_WAYS if search.stages else INFINITY)
+        ways = search.graph(most=MOST_OPTIONS if search.stages else INFINITY)
         return search.solved(ways)[0] if ways else None
     limits = DeviceLimits((ANY,) * n, (ANY,) * n)
     search, methods = Search(network, devices, limits), []

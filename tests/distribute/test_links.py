@@ -111,12 +111,40 @@ def test_a_link_that_never_falls_silent_holds_nobody(tmp_path: Path) -> None:
             assert done.returncode == code, (what, role, done.stderr)
 
 
+def ends_of_a_link(folder: Path, program: str, receiver: Path) -> int:
+    """Exit status of a program of several ends of a link, with a cluster.c."""
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{hal_dir() / 'include'}"]
+    run_tool(["gcc", *flags, "-o", program, str(FAKES / f"{program}.c"), str(receiver)], folder, "")
+    return subprocess.run([folder / program], timeout=60).returncode
+
+
 @pytest.mark.needs("gcc")
 def test_a_source_that_starts_anew_learns_what_devices_know(tmp_path: Path) -> None:
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{hal_dir() / 'include'}"]
-    run_tool(["gcc", *flags, "-o", "anew", str(FAKES / "anew.c"), str(hal_dir() / "src" / "cluster.c")], tmp_path, "")
-    done = subprocess.run([tmp_path / "anew"], timeout=60, capture_output=True, text=True)
-    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert ends_of_a_link(tmp_path, "anew", hal_dir() / "src" / "cluster.c") == 0
+
+
+@pytest.mark.needs("gcc")
+def test_what_an_inference_left_does_not_harm_the_next_one(tmp_path: Path) -> None:
+    assert ends_of_a_link(tmp_path, "leftovers", hal_dir() / "src" / "cluster.c") == 0
+
+
+LEFT = {
+    "nothing is dropped": ("c->broken != 0u;", "c->broken > 1u;"),
+    "a START begins anew what went": ("if (h.kind == START && h.inference == c->gone)", "if (h.kind == 99)"),
+    "a repeated START gets no answer": ("h->inference == c->inference ? send_ready(c) : EB_OK", "EB_OK"),
+    "a later START is forgotten": ("        c->pending = h->inference;\n", ""),
+    "a READY without what is known": ("(uint16_t)(c->gone != 0u ? KNOWN", "(uint16_t)(c->gone > 9u ? KNOWN"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("mistake", LEFT)
+def test_mistakes_with_what_is_left(tmp_path: Path, mistake: str) -> None:
+    text, (was, becomes) = (hal_dir() / "src" / "cluster.c").read_text(encoding="utf-8"), LEFT[mistake]
+    assert was in text
+    (tmp_path / "cluster.c").write_text(text.replace(was, becomes), encoding="utf-8")
+    assert ends_of_a_link(tmp_path, "leftovers", tmp_path / "cluster.c") not in (0, 1)
 
 
 def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[BuiltCluster, dict[int, list[str]]]:

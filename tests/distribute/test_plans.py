@@ -11,7 +11,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.model.importers import shapes
+from edgebuild.model.formats import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.by_name import choose, usage
 from edgebuild.model.plan.distribute.forms import Layer, Medium, Network, Sizes, split

@@ -14,7 +14,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
-from edgebuild.model.plan.distribute.by_name import WAYS, choose, macs, usage
+from edgebuild.model.plan.distribute.by_name import METHODS, choose, macs, usage
 from edgebuild.model.plan.distribute.forms import Cluster, Device, Layer, Medium, Network, RowWindow, Sizes
 from tests.distribute import naive
 from tests.fuzz.networks import WRITERS, drawn
@@ -100,7 +100,7 @@ def test_no_other_method_sends_less(seed: int, tmp_path: Path) -> None:
         return
     network, cluster, stated = drawn_sizes
     sent = dict[str, int]()
-    for way in WAYS:
+    for way in METHODS:
         try:
             sent[way] = choose(network, cluster, stated, way).plan.cost.bytes
         except EdgebuildError:

@@ -184,3 +184,17 @@ def test_products_that_are_larger_than_a_device_s_flash(tmp_path: Path) -> None:
     devices = cluster(tmp_path, ["target: host, flash: 15, ram: 1M", "target: host, flash: 512, ram: 1M"])
     with pytest.raises(EdgebuildError, match=r"device 'd0': weights 16 B, flash 15 B"):
         build_cluster(ClusterRequest(file, devices, "net", method="pipeline"))
+
+
+@pytest.mark.parametrize(
+    "words", ["--shape x=1,64", "--bind x=1", "--outputs y", "--ram 4K", "--tile off", "--target host", "--layers"]
+)
+def test_verify_takes_no_option_that_nobody_would_read(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["verify", str(DIGITS), "--cluster", str(cluster(tmp_path, [BIG] * 2)), *words.split()])
+    assert f"error: a cluster takes no {words.split()[0]}\n" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["verify", str(DIGITS), "--target", "host", "--faults", "1"])
+    assert "error: only a whole cluster takes --faults\n" in capsys.readouterr().err

@@ -18,7 +18,7 @@ import pytest
 from edgebuild.base import inputs
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.driver.registers.elements import parse
+from edgebuild.driver.registers.svd import parse
 from edgebuild.driver.source import sources
 from edgebuild.driver.source.reach import named
 from edgebuild.model.verify.vectors import read_inputs, split_vectors

@@ -48,7 +48,7 @@ def test_same_as_clang(name: str, tmp_path: Path) -> None:
     file = tmp_path / "case.c"
     file.write_text(GROUP + f"int {name}(int x)\n{{ {BODIES[name]} return x; }}\n")
     source = read_sources([file], "riscv32-unknown-elf")
-    function = read_functions(source.unit, source.dialect).functions[name]
+    function = read_functions(source).functions[name]
     header = hal_dir() / "include" / "edgebuild_bf.h"
     text = run(
         "clang",

@@ -192,6 +192,23 @@ def test_faults_of_drivers_of_silicon_are_refuted(part: Part, tmp_path: Path) ->
         assert any(v.what == "refuted" for v in found), what
 
 
+SYNC_REGISTERS = "A@0: A:0:8\nB@4: B:0:8\nC@8: C:0:8\nD@12: D:0:8\nS@16: BUSY:0:1:r ERR:1:1:r"
+SYNC_OVERLAY = 'fields: {"C.[A-D].*": {plain: true}}'
+SYNCED = """bfGroup S { bit BUSY; bit ERR; uint8 A; uint8 B; uint8 C; uint8 D; }; make_device(S, s, 0x40000000);
+static void sync(void) { while (s->BUSY) ; }
+static int failed(void) { if (!s->ERR) return 0; return s->BUSY ? -1 : -2; }
+void t(int a) { s->A = a; sync(); s->B = a; sync(); s->C = a; sync(); s->D = a; sync(); s->A = 1; sync(); }
+int u(void) { while (s->BUSY) { int f = failed(); if (f) return f; } s->A = 1; while (s->BUSY) ; return 0; }"""
+
+
+def test_faults_among_many_loops_that_wait_are_refuted(tmp_path: Path) -> None:
+    made = compiled(Case(0, "synced", SYNCED, registers=SYNC_REGISTERS, overlay=SYNC_OVERLAY), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    for what, (_, artifacts) in faulty(made):
+        found = prove(made[0], triple_of("pulpino"), artifacts, callers(made, what.partition(":")[0]))
+        assert any(v.what == "refuted" for v in found), what
+
+
 SHARED_GROUP = """bfGroup Set { bit A; bit B; }; bfGroup P { bfGroup Set INTENSET; bfGroup Set MASK; };
 make_device(P, p, 0x40000000);
 void t(void) { p->INTENSET.A = 1; p->MASK = (bfGroup Set){ .A = 1 }; p->MASK.B = 1; p->INTENSET.B = 1; }"""

@@ -24,8 +24,10 @@ from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import STRICT, EdgebuildError, fail, fault
 from edgebuild.base.text import visible
 from edgebuild.cli import main
-from edgebuild.model.importers import read_model
-from edgebuild.model.ops import ONNX_READERS, SPECS, TFLITE_READERS
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
+from edgebuild.model.formats.tflite.tflite_operators import READERS as TFLITE_READERS
+from edgebuild.model.ops import SPECS
 from edgebuild.model.ops.base import named
 from tests.conftest import ROOT
 from tests.fail.make_cases import small_onnx

@@ -16,7 +16,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _standing, verify
 from edgebuild.model.verify.nudge import near_file
@@ -214,7 +214,7 @@ def test_rounding_of_a_sum_that_cancels_is_no_difference(tmp_path: Path) -> None
     equal, difference = cancelling(tmp_path / "net.onnx")
     assert difference > RELATIVE * 0.05, "no cancellation: the test shows nothing"
     assert equal
-    equal, difference = cancelling(tmp_path / "net.onnx", 1e-5)
+    equal, difference = cancelling(tmp_path / "net.onnx", 1e-4)
     assert not equal and difference > MOST * 0.05
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from edgebuild.model.ops import ONNX_READERS
+from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
 
 from .recipe import DoesNotFit, common_divisors
 

@@ -13,7 +13,8 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
+from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
+from edgebuild.model.formats.tflite.tflite_operators import READERS as TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, TooLong, at_most, check_explained, compiled, machine, report_of
 from tests.fuzz.networks import WRITERS, Found, Judge, Tally, drawn, drawn_sizes, keep, recipes, smaller, sweep

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from edgebuild.base.target import hal_dir
-from tests.fuzz.wire import LEAST, PORTS, RARE, program, run
+from tests.fuzz.wire import LEAST, PORTS, program, run
 
 SLICE, MANY = 3_000, 60_000  # streams
+REPEATED = 100_853_396  # a stream in which a START comes five times behind its GO
 HEAD_CRC = "crc_of(~0u, h, 20)"
 WITHOUT_NUMBER = "crc_of(crc_of(crc_of(~0u, h, 12), (const uint8_t[2]){0}, 2), h + 14, 6)"
 SEND = "send_head(c, to, DATA, message, count * wire, &crc);"
@@ -30,7 +31,10 @@ PLANTED = {
 
 @pytest.mark.needs("gcc")
 def test_harmed_streams(tmp_path: Path) -> None:
-    counts, text = run(program("bytes", tmp_path, optimize="-O0"), 1, SLICE)
+    file = program("bytes", tmp_path, optimize="-O0")
+    counts, text = run(file, REPEATED, 1)
+    assert counts and not counts["not_recovered"], text
+    counts, text = run(file, 1, SLICE)
     assert counts and not counts["wrong"] and not counts["not_recovered"], text
     assert counts["accepted"] > LEAST * SLICE and all(counts["codes"][k] for k in (0, 1, 2, 4)), counts
 
@@ -40,7 +44,7 @@ def test_harmed_streams(tmp_path: Path) -> None:
 @pytest.mark.parametrize("port", PORTS)
 def test_harmed_streams_over_a_port(tmp_path: Path, port: str) -> None:
     counts, text = run(program(port, tmp_path), MANY, MANY)
-    assert counts and not counts["wrong"] and counts["not_recovered"] <= RARE * MANY, text
+    assert counts and not counts["wrong"] and not counts["not_recovered"], text
     assert counts["accepted"] > LEAST * MANY, counts
 
 
@@ -78,4 +82,4 @@ STUCK = {
 def test_mistakes_after_which_nothing_works(tmp_path: Path, name: str) -> None:
     port, file, *edit = STUCK[name]
     counts, _ = found(tmp_path, port, file, [(edit[0], edit[1])])
-    assert counts["not_recovered"] > RARE * MANY, counts
+    assert counts["not_recovered"], counts

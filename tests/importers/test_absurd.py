@@ -13,7 +13,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops import pool2d, spatial
 from tests.graphs.tflite_models import SAME, VALID, File

@@ -12,7 +12,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array
 from tests.graphs.tflite_models import VALID, File
 from tests.importers.test_onnx import onnxruntime_outputs

@@ -13,7 +13,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.cli import main
 from edgebuild.model import ops
-from edgebuild.model.importers import bound_file, read_model
+from edgebuild.model.formats import bound_file, read_model
 from edgebuild.model.ir import Array, Graph
 from tests.importers.test_onnx import onnxruntime_outputs
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Array
 from tests.importers.test_onnx import onnxruntime_outputs
 

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
 from edgebuild.model.ir import Array
-from edgebuild.model.ops import ONNX_READERS
 from tests.importers.test_onnx import onnxruntime_outputs
 
 FLOAT, INT, UINT8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.importers.onnx import read_onnx
+from edgebuild.model.formats.onnx.onnx_reader import read_onnx
 from edgebuild.model.ir import Array
 
 HUGE, ONES = 2**31, np.ones((1, 1, 4, 4), np.float32)

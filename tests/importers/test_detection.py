@@ -11,7 +11,7 @@ from flatbuffers import flexbuffers
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array
 from tests.fuzz.recipe import choice
 from tests.graphs.tflite_models import Draft

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 
 
 def model(kind: str, constants: list[np.ndarray], shape: tuple[int, ...], **attributes: Any) -> onnx.ModelProto:

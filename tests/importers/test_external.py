@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.importers import read_model
-from edgebuild.model.importers.external import external_files
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.onnx.external import external_files
 
 VALUES = np.arange(32, dtype=np.float32)
 

@@ -12,7 +12,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Array, Quant
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import VALID, File

@@ -15,8 +15,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.importers import read_model
-from edgebuild.model.importers.onnx_parameters import RANKS, VALUES
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.onnx.parameters import RANKS, VALUES
 from tests import bench_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")

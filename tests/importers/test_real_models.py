@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.conftest import ROOT
 from tests.graphs import random_inputs

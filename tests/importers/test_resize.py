@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 
 WAYS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.importers import read_model
-from edgebuild.model.importers.onnx_types import CODES, MICROSOFT, TABLE, check_types, signature
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.onnx.signatures import CODES, MICROSOFT, TABLE, check_types, signature
 
 state = pytest.importorskip("onnxruntime.capi.onnxruntime_pybind11_state")
 ADD: tuple[tuple[float | int, type], ...]

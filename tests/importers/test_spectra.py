@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from tests.importers.test_onnx import onnxruntime_outputs
 
 

@@ -15,7 +15,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.verify import verify
 from tests.importers.test_onnx import onnxruntime_outputs

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import random_inputs
 from tests.importers.test_signal import in_sequence

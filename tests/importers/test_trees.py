@@ -15,7 +15,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.verify import verify
 from tests.importers.test_dynamic import agrees
@@ -155,6 +155,46 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
         values = ops.run(graph, x)
         for output, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
             np.testing.assert_allclose(values[output], want, rtol=1e-5, atol=1e-6)
+
+
+def in_doubles(made: onnx.ModelProto, x: np.ndarray) -> onnx.ModelProto:
+    """The model with its numbers in double precision: bounds lie a little below, at or above numbers of `x`."""
+    (node,), graph = made.graph.node, made.graph
+    for attribute in list(node.attribute):
+        of = {"nodes_values": attribute.floats, "target_weights": attribute.floats}.get(attribute.name)
+        if attribute.name in ("nodes_splits", "leaf_weights"):
+            of = onnx.numpy_helper.to_array(attribute.t)
+        if of is None:
+            continue
+        doubles = np.array(of, np.float64)
+        if attribute.name in ("nodes_values", "nodes_splits"):
+            doubles = np.resize(x, doubles.shape).astype(np.float64)
+            doubles += np.resize([0, -1e-12, 1e-12, 2.0**-60], doubles.shape) * np.abs(doubles)
+        node.attribute.remove(attribute)
+        name = attribute.name + ("" if attribute.HasField("t") else "_as_tensor")
+        node.attribute.append(helper.make_attribute(name, onnx.numpy_helper.from_array(doubles, name)))
+    node.input[0] = "doubles"
+    graph.node.insert(0, helper.make_node("Cast", ["x"], ["doubles"], to=TensorProto.DOUBLE))
+    if node.op_type == "TreeEnsemble":
+        node.output[0] = "sums"
+        graph.node.append(helper.make_node("Cast", ["sums"], ["scores"], to=TensorProto.FLOAT))
+    if all(o.domain for o in made.opset_import):
+        made.opset_import.append(helper.make_opsetid("", 17))
+    return made
+
+
+@pytest.mark.parametrize("mode", range(6))
+@pytest.mark.parametrize("version", [3, 5])
+def test_bounds_of_double_precision(version: int, mode: int, tmp_path: Path) -> None:
+    names = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", *CATEGORIES)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32) if mode < 4 else np.eye(ROWS, FEATURES, 1, np.float32)
+        made = ensemble(seed, mode) if version == 5 else model("TreeEnsembleRegressor", names[mode], seed)
+        onnx.save(in_doubles(made, x), tmp_path / "m.onnx")
+        graph = canonicalize(read_model(tmp_path / "m.onnx"))
+        want = onnxruntime_outputs(made, [x])[0]
+        np.testing.assert_allclose(ops.run(graph, x)[graph.outputs[0]], want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.needs("gcc")

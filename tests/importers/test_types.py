@@ -14,7 +14,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.fuzz import tflite_writer
 from tests.fuzz.networks import drawn

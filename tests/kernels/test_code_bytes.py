@@ -16,10 +16,9 @@ from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.code_bytes import code_bytes
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.flash_bytes import flash
+from edgebuild.model.plan.kernel_selection import MOST
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import instructions
-from edgebuild.model.plan.thrift import MOST
 from edgebuild.model.verify import verify
 from tests.kernels.test_pairs import Layers
 from tests.kernels.test_processors import NEEDS
@@ -64,7 +63,7 @@ def test_less_code_for_few_instructions(name: str, target: str, tmp_path: Path) 
     fast, less = (planned(model, target, optimize=optimize) for optimize in ("speed", "balanced"))
     assert instructions(less.steps) <= (1 + MOST) * instructions(fast.steps) + 1
     assert less.arena_bytes == fast.arena_bytes
-    assert flash(less) <= flash(fast) and sizes["balanced"]["flash_bytes"] <= sizes["speed"]["flash_bytes"]
+    assert less.flash_bytes <= fast.flash_bytes and sizes["balanced"]["flash_bytes"] <= sizes["speed"]["flash_bytes"]
     for found, size in ((fast, sizes["speed"]), (less, sizes["balanced"])):  # calls and start-up are beside kernels
         assert 0.5 * size["code_bytes"] < code(found) < 1.1 * size["code_bytes"]
 
@@ -104,13 +103,13 @@ def test_kernels_get_smaller_as_far_as_flash_wants_it(name: str, target: str, tm
     """Between `balanced` and `size` the limit is kept, by the linked program roughly, and results stay equal."""
     model, known = network(name, tmp_path), load_target(target)
     ways = {optimize: planned(model, target, optimize=optimize) for optimize in ("balanced", "size")}
-    most, least = (flash(found) for found in ways.values())
+    most, least = (found.flash_bytes for found in ways.values())
     wide = planned(model, target, flash=str(most))
     assert [s.forms for s in wide.steps] == [s.forms for s in ways["balanced"].steps]
     limit = (most + least) // 2
     request = model_request(model, "model", target, {"tile": "off", "flash": str(limit)})
     found = plan_model(request, known)
-    assert flash(found) <= limit < most
+    assert found.flash_bytes <= limit < most
     assert instructions(ways["balanced"].steps) <= instructions(found.steps) <= instructions(ways["size"].steps)
     less = verify(model, known, compile_model(request))
     more = verify(model, known, compile_model(replace(request, flash=None)))

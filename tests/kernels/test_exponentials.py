@@ -10,6 +10,7 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
+from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops import softmax
@@ -36,7 +37,7 @@ def test_exponentials_are_those_of_the_table(tmp_path: Path) -> None:
     scales = np.concatenate([scales, [2.0**-k for k in range(-2, 12)]])
     tables = [softmax._exp_table(float(scale)) for scale in scales]
     factors = [softmax.distance_factor(float(scale)) for scale in scales]
-    found = kernels.used_helpers(["eb_exp_of_distance"], "tflite")
+    found = kernels.used_helpers(["eb_exp_of_distance"], Arithmetic.TFLITE)
     calls = (CALL.format(n=len(t), m=m.mantissa, shift=m.shift) for t, m in zip(tables, factors, strict=True))
     text = PROGRAM.format(helpers="\n".join(h.text for h in found), calls="\n".join(calls))
     (tmp_path / "exponentials.c").write_text(text)

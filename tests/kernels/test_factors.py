@@ -11,6 +11,7 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
+from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
 from edgebuild.model.kernels.arm_dsp import factors
@@ -21,10 +22,10 @@ from tests.kernels.test_lines import eights, network
 from tests.kernels.test_processors import NEEDS, check, integer, preferring, suits
 from tests.zoo.builders import ZOO, quantized
 
-WAYS = [("tflite", True), ("tflite", False), ("onnx", False)]
+WAYS = [(Arithmetic.TFLITE, True), (Arithmetic.TFLITE, False), (Arithmetic.ONNX, False)]
 
 
-def drawn(rng: np.random.Generator, arithmetic: str, rectified: bool, right: Array) -> Sums:
+def drawn(rng: np.random.Generator, arithmetic: Arithmetic, rectified: bool, right: Array) -> Sums:
     """Sums of any start values and factors, with weights that make some results unreachable."""
     k = len(right)
     weights = rng.integers(-127, 128, (k, 1, 1, int(rng.choice([8, 64, 256])))).astype(np.int8)
@@ -32,7 +33,7 @@ def drawn(rng: np.random.Generator, arithmetic: str, rectified: bool, right: Arr
     low = int(rng.choice([zero, rng.integers(zero, 128)])) if rectified else int(rng.choice([-128, -100]))
     high = max(low, int(rng.choice([127, 100])))
     mantissa = np.where(rng.random(k) < 0.2, 2**30 + rng.integers(0, 2, k) * 2**29, rng.integers(2**30, 2**31, k))
-    mantissa |= arithmetic == "onnx"  # no sum lies halfway between two results
+    mantissa |= arithmetic.rounds_once  # no sum lies halfway between two results
     size = (1, 1, weights.shape[3])
     return Sums(
         "", size, (1, 1, k), (1, 1), (0, 0), (1, 1), weights, rng.integers(-(2**17), 2**17, k), mantissa, right, -128,
@@ -51,7 +52,7 @@ def scaled(s: Sums, found: factors.Factors, x: Array) -> Array:
     unit = found.unit & 0xFFFFFFFF
     turned = [(unit << 32 | unit) >> (int(w) & 31) & 0xFFFFFFFF for w in word.ravel()]
     assert all(t < 2**31 for t in turned)
-    q = high_word((x << 32) + x * word + (0 if s.arithmetic == "onnx" else 2**31))
+    q = high_word((x << 32) + x * word + (0 if s.arithmetic.rounds_once else 2**31))
     if s.finish.startswith("signed"):
         q = q - (q < 0)
     y = high_word(q * np.array(turned, object)[:, None] + (s.y_zero << 32) + 2**31)
@@ -60,7 +61,7 @@ def scaled(s: Sums, found: factors.Factors, x: Array) -> Array:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("arithmetic, rectified", WAYS)
-def test_one_word_gives_what_two_give(arithmetic: str, rectified: bool) -> None:
+def test_one_word_gives_what_two_give(arithmetic: Arithmetic, rectified: bool) -> None:
     """At sums where results begin, around them, at the ends, and at random ones."""
     rng = np.random.default_rng(3)
     units, taken, checked = set[int](), 0, 0
@@ -99,17 +100,17 @@ def test_factors_that_no_word_holds() -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, variant", [
-    ("mps2-an386", "dsp two pixels"), ("mps2-an386", "dsp one pixel"), ("mps2-an386", "dsp two narrow pixels"),
+    ("mps2-an386", "dsp 2 pixels"), ("mps2-an386", "dsp 1 pixel"), ("mps2-an386", "dsp 2 pixels, int8"),
     ("mps2-an386", "dsp taps"), ("mps2-an386", "dsp plane"), ("mps2-an386", "dsp lines"),
-    ("m4-flash-model", "dsp four pixels"), ("m4-flash-model", "dsp four outputs"),
-    ("m4-flash-model", "dsp eight channels"), ("mps2-an500", "dsp two pixels"),
+    ("m4-flash-model", "dsp 4 pixels"), ("m4-flash-model", "dsp four outputs"),
+    ("m4-flash-model", "dsp 8 channels"), ("mps2-an500", "dsp 2 pixels"),
 ])  # fmt: skip
 def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As layers get them for which one word does not do."""
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
     monkeypatch.setattr(factors, "_one_word", lambda *_: None)
     form = form_of(load_target(target))
-    count = 250 if variant == "dsp four pixels" else 60  # few layers suit it
+    count = 250 if variant == "dsp 4 pixels" else 60  # few layers suit it
     layers = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in integer(kind, count)]
     layers += [made(seed) for made in (network, eights) for seed in range(20)]
     taken = [g for g in layers if suits(g, form, variant)]

@@ -120,8 +120,8 @@ class Wide(Net):
 KINDS = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "batch_matmul": "dsp two columns"}
 
 
-WIDE = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "depthwise_conv2d": "dsp wide taps",
-        "dense": "dsp wide pixel", "batch_matmul": "dsp wide pairs"}  # fmt: skip
+WIDE = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "depthwise_conv2d": "dsp taps of int16",
+        "dense": "dsp 1 pixel of int16", "batch_matmul": "dsp pairs of int16"}  # fmt: skip
 
 
 def network(seed: int, *kinds: str, integer: str = "int8", **sizes: tuple[int, ...]) -> Graph:
@@ -215,7 +215,7 @@ def test_wide_layers(target: str, tmp_path: Path) -> None:
     graphs += [g for g in examples(single_ops("batch_matmul"), 60) if g.result(g.ops[0]).dtype == "int16"]
     graphs += [network(seed, "conv2d", integer="int16", channels=(1, 2)) for seed in range(100, 130)]
     found = variants(graphs)
-    assert min(found[name] for name in [*WIDE.values(), "dsp few taps"]) > 4, found
+    assert min(found[name] for name in [*WIDE.values(), "dsp taps in registers"]) > 4, found
     check(target, graphs, tmp_path)
 
 
@@ -236,5 +236,5 @@ def test_wide_elements(tmp_path: Path) -> None:
     graphs = [g for kind in ("add", "mul") for g in examples(single_ops(kind), 250)]
     graphs = [g for g in graphs if g.result(g.ops[0]).dtype == "int16" and g.arithmetic == "tflite"]
     found = variants(graphs)
-    assert min(found["dsp wide sums"], found["dsp wide products"]) > 8, found
+    assert min(found["dsp sums of int16"], found["dsp products of int16"]) > 8, found
     check(TARGET, graphs, tmp_path)

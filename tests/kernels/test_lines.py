@@ -89,7 +89,7 @@ def eights(seed: int) -> Graph:
 @pytest.mark.needs(*NEEDS)
 def test_eight_channels(tmp_path: Path) -> None:
     form = form_of(load_target(WAITS))
-    found = [g for g in map(eights, range(80)) if kernel_of(g.ops[0], g, form).variant == "dsp eight channels"]
+    found = [g for g in map(eights, range(80)) if kernel_of(g.ops[0], g, form).variant == "dsp 8 channels"]
     sums = [s for g in found if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
     assert len(found) > 40 and len({s.finish for s in sums}) == 6 and len({s.size[2] // 4 % 4 for s in sums}) == 4
     check(WAITS, found, tmp_path)

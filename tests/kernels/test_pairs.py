@@ -13,9 +13,10 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
+from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array, Quant
-from edgebuild.model.kernels.blocks import fours
+from edgebuild.model.kernels.blocks import fours, two_in_one
 from edgebuild.model.kernels.blocks.pairs import MOST_WEIGHT, SIZES, groups, sizes
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.verify import verify
@@ -44,7 +45,7 @@ def test_groups(seed: int) -> None:
     w = weights(rng, (int(rng.integers(1, 70)), int(rng.integers(1, 700))))
     if seed % 5 == 0:
         w[rng.integers(0, len(w))] = -128
-    allowed = SIZES if seed % 2 else fours.SIZES
+    allowed = SIZES if seed % 2 else tuple(size for (size,) in two_in_one.FOURS)
     made = groups(w, allowed)
     assert sorted(tap for group in made for tap in group) == list(range(w.shape[1]))
     for group in made:
@@ -173,12 +174,14 @@ def test_groups_of_any_size(tmp_path: Path) -> None:
     """RV32 enters a row of taps anywhere: layers whose groups have nearly all sizes up to the most."""
     file, entered = Layers(7), set[int]()
     for n in range(6):
-        heavy = np.concatenate([np.full(2 * size, MOST_WEIGHT // size) for size in fours.ANY_SIZE])
+        heavy = np.concatenate([np.full(2 * size, MOST_WEIGHT // size) for (size,) in two_in_one.ANY])
         data = np.minimum(heavy, 127)[file.rng.permutation(len(heavy))] * file.rng.choice([-1, 1], (8 + n, len(heavy)))
         file.dense_of(data.astype(np.int8))
-        made = fours.grouped(fours.RV32, data.astype(np.int8), quickly=n % 2 == 1)
+        made = fours.grouped(
+            two_in_one.MICROS[fours.RV32], "eb_fours_rv32_up", data.astype(np.int8), quickly=n % 2 == 1
+        )
         entered |= {len(group) for group in made}
-    assert len(entered) > len(fours.ANY_SIZE) * 2 // 3
+    assert len(entered) > len(two_in_one.ANY) * 2 // 3
     assert compared(file, "riscv-virt", tmp_path / "model.tflite").count("eb_fours_rv32") >= 6
 
 
@@ -220,7 +223,7 @@ int main(void)
 
 @pytest.mark.needs("gcc")
 def test_a_product_in_halves_is_the_long_one(tmp_path: Path) -> None:
-    found = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], "tflite")
+    found = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], Arithmetic.TFLITE)
     (tmp_path / "halves.c").write_text(HALVES.format(helpers="\n".join(helper.text for helper in found)))
     checked(["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "halves.c", "-o", "halves"], tmp_path)
     checked(["./halves"], tmp_path)

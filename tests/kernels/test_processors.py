@@ -31,13 +31,13 @@ TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 SUMS = ("conv2d", "depthwise_conv2d")
 VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds of operators whose layers are drawn
     "mps2-an386": {
-        "dsp two pixels": SUMS,
-        "dsp two flat pixels": SUMS,
-        "dsp two narrow pixels": SUMS,
-        "dsp one pixel": SUMS,
-        "dsp straight pixel": SUMS,
-        "dsp widened pixel": ("dense",),
-        "dsp few taps": SUMS,
+        "dsp 2 pixels": SUMS,
+        "dsp 2 pixels, packed taps": SUMS,
+        "dsp 2 pixels, int8": SUMS,
+        "dsp 1 pixel": SUMS,
+        "dsp 1 pixel, row pointers": SUMS,
+        "dsp 1 pixel, int16": ("dense",),
+        "dsp taps in registers": SUMS,
         "dsp taps": SUMS,
         "dsp plane": SUMS,
         "dsp, 2 planes gathered": SUMS,
@@ -45,12 +45,12 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds
         "dsp four at once": ("add",),
     },
     "m4-flash-model": {
-        "dsp four pixels": SUMS,
-        "dsp two pixels": SUMS,
-        "dsp two flat pixels": SUMS,
+        "dsp 4 pixels": SUMS,
+        "dsp 2 pixels": SUMS,
+        "dsp 2 pixels, packed taps": SUMS,
         "dsp four outputs": SUMS,
     },
-    "mps2-an500": {"dsp two pixels": SUMS, "dsp two flat pixels": SUMS},
+    "mps2-an500": {"dsp 2 pixels": SUMS, "dsp 2 pixels, packed taps": SUMS},
     "riscv-virt": {"5 pixels x 2 channels": SUMS, "plane": SUMS, "pairs, 6 pixels": SUMS},
     "mps2-an385": {"pairs, 4 pixels": SUMS},
 }

@@ -10,6 +10,7 @@ import pytest
 from edgebuild.base.target import hal_dir
 from edgebuild.base.templates import FOLDERS, PACKAGE
 from edgebuild.model import kernels
+from edgebuild.model.arithmetic import Arithmetic
 
 TEMPLATES = sorted(file for folder in FOLDERS for file in (PACKAGE / folder).rglob("*.j2"))
 PREDICATES = re.compile(r"\b(?:vctp|vpst|vpt|vcmp|vmsr)\w*")  # instructions that write VPR, which no clobber can name
@@ -45,8 +46,8 @@ def test_the_check_finds_a_predicate_that_is_lost() -> None:
     assert broken(inline) and not broken(saved) and not broken(naked)
 
 
-@pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
-def test_assembly_of_shared_functions_keeps_the_predicate(arithmetic: str) -> None:
+@pytest.mark.parametrize("arithmetic", Arithmetic)
+def test_assembly_of_shared_functions_keeps_the_predicate(arithmetic: Arithmetic) -> None:
     """As printed: macros may hold a part of a statement."""
     assert not broken("\n".join(helper.text for helper in kernels.helpers(arithmetic)))
 
@@ -121,8 +122,8 @@ def test_templates_say_which_shared_functions_they_use(file: Path) -> None:
     assert not SHARED.findall(code(file.read_text()))
 
 
-@pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
-def test_shared_functions_say_what_they_use(arithmetic: str) -> None:
+@pytest.mark.parametrize("arithmetic", Arithmetic)
+def test_shared_functions_say_what_they_use(arithmetic: Arithmetic) -> None:
     helpers = kernels.helpers(arithmetic)
     known = {name for helper in helpers for name in helper.names}
     intrinsics = {"arm_acle.h": r"\b__s(?:mla|sat|xt)\w*", "arm_mve.h": r"\bv\w+q_\w+"}
@@ -132,8 +133,8 @@ def test_shared_functions_say_what_they_use(arithmetic: str) -> None:
         assert named - set(helper.names) == set(helper.uses), helper.names
 
 
-@pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
-def test_shared_functions_have_prototypes(arithmetic: str) -> None:
+@pytest.mark.parametrize("arithmetic", Arithmetic)
+def test_shared_functions_have_prototypes(arithmetic: Arithmetic) -> None:
     """Functions are marked as such: names that are neither of a header nor of a macro."""
     for helper in kernels.helpers(arithmetic):
         function = not any(name.isupper() or name.endswith(".h") for name in helper.names)
@@ -141,8 +142,8 @@ def test_shared_functions_have_prototypes(arithmetic: str) -> None:
         assert "%=" not in helper.text
 
 
-@pytest.mark.parametrize("arithmetic", ["tflite", "onnx", "float"])
-def test_helpers_have_names_of_their_own(arithmetic: str) -> None:
+@pytest.mark.parametrize("arithmetic", Arithmetic)
+def test_helpers_have_names_of_their_own(arithmetic: Arithmetic) -> None:
     """Generated files include headers of the hal: no helper has a name that those declare."""
     declared = {name for file in hal_dir().rglob("*.h") for name in re.findall(r"\beb_\w+", file.read_text())}
     assert "eb_copy" in declared

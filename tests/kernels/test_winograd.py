@@ -22,7 +22,7 @@ from edgebuild.model.kernels.arm_dsp import winograd
 from edgebuild.model.kernels.arm_dsp.factors import two_words
 from edgebuild.model.kernels.arm_dsp.winograd import transformed
 from edgebuild.model.ops import SPECS
-from edgebuild.model.plan.thrift import flash
+from edgebuild.model.plan.kernel_selection import flash
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import SAME, VALID, output_size
 from tests.kernels.test_pairs import Layers, compared
@@ -116,11 +116,11 @@ def test_only_where_flash_is_free(tmp_path: Path) -> None:
     model = layer(tmp_path)
     name, bytes_ = variant(model, optimize="speed")
     assert name == "dsp winograd"
-    assert variant(model)[0] == variant(model, optimize="size")[0] == "dsp two pixels"
+    assert variant(model)[0] == variant(model, optimize="size")[0] == "dsp 2 pixels"
     less, fewer = variant(model, optimize="speed", flash=bytes_ - 1)
-    assert less == "dsp two pixels" and fewer < bytes_ / 2
+    assert less == "dsp 2 pixels" and fewer < bytes_ / 2
     for tile in (None, "off"):
-        assert variant(model, optimize="speed", ram=4800, tile=tile)[0] == "dsp two pixels"
+        assert variant(model, optimize="speed", ram=4800, tile=tile)[0] == "dsp 2 pixels"
     with pytest.raises(EdgebuildError, match="flash"):
         variant(model, optimize="speed", flash=1000)
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.plan.memory import csvfile, exact, greedy
 from edgebuild.model.plan.memory.check import CheckFailed, check_layout
+from edgebuild.model.plan.memory.exact import Walks
 from edgebuild.model.plan.memory.layout import layout
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Phase, Place
 from edgebuild.model.plan.memory.sections import split
-from edgebuild.model.plan.memory.walk import Walks
 from memory import graphs
 from tests.conftest import ROOT
 

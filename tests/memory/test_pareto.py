@@ -14,11 +14,9 @@ from edgebuild.base.target import load_target
 from edgebuild.build.summary import summary
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.plan.choose import FLASH_FOR_RAM
-from edgebuild.model.plan.cuts import untiled
-from edgebuild.model.plan.pareto import point_of
-from edgebuild.model.plan.search import NEAR
+from edgebuild.model.plan.cuts import little_more
+from edgebuild.model.plan.search import NEAR, point_of
 from edgebuild.model.plan.section import cost, instructions
-from edgebuild.model.plan.ways import little_more
 from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
@@ -40,7 +38,7 @@ def test_every_way_is_worth_showing(name: str, target: str, request: pytest.Fixt
     shown, front = plan.trade_off, [point_of(plan.cutter, cut) for cut in plan.cutter.front]
     assert all(a.peak_bytes < b.peak_bytes and a.cost > b.cost for a, b in pairwise(front))
     assert plan.cutter.least_peak <= front[0].peak_bytes <= little_more(plan.cutter.least_peak)
-    assert front[-1].cost <= point_of(plan.cutter, untiled(plan.cutter)).cost
+    assert front[-1].cost <= point_of(plan.cutter, plan.cutter.untiled).cost
     assert plan.point in shown and all(a.peak_bytes < b.peak_bytes for a, b in pairwise(shown))
     assert not any(plan.point.undercuts(p) or p.undercuts(plan.point) for p in shown)
 

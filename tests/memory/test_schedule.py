@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgebuild.model.plan.memory import cutbound, hillvalley
 from edgebuild.model.plan.memory.check import CheckFailed, check_schedule
-from edgebuild.model.plan.memory.downsets import decide
 from edgebuild.model.plan.memory.flow import flow_of, profile
 from edgebuild.model.plan.memory.problem import Schedule, Task, TaskGraph
-from edgebuild.model.plan.memory.schedule import schedule
+from edgebuild.model.plan.memory.schedule import cut_bound, decide, merged, schedule
 from memory import graphs
 
 SEEDS = st.integers(0, 2**32)
@@ -40,9 +38,9 @@ def test_equals_brute_force(seed: int, tasks: int) -> None:
 def test_series_parallel_graphs_by_merging_and_by_search(seed: int, depth: int) -> None:
     graph = graphs.series_parallel(Random(seed), depth)
     flow = flow_of(graph)
-    merged = hillvalley.order(flow, range(len(graph.tasks)))
-    peak = max(during for during, _ in profile(flow, merged.tasks))
-    assert merged.best
+    order = merged(flow, range(len(graph.tasks)))
+    peak = max(during for during, _ in profile(flow, order.tasks))
+    assert order.best
     answer, _ = decide(flow, flow.reversed(), 0, flow.all, peak, 20_000)
     assert answer is not None and answer.order is not None
     if peak > max(map(flow.least, range(len(graph.tasks)))):
@@ -56,7 +54,7 @@ def test_series_parallel_graphs_by_merging_and_by_search(seed: int, depth: int) 
 def test_cut_bounds_hold_and_time_can_run_backward(seed: int, tasks: int) -> None:
     graph = graphs.random_graph(Random(seed), tasks)
     flow, result = flow_of(graph), checked(graph)
-    assert max(cutbound.bound(f, f.all, 0) for f in (flow, flow.reversed())) <= result.peak
+    assert max(cut_bound(f, f.all, 0) for f in (flow, flow.reversed())) <= result.peak
     backward = [during for during, _ in profile(flow.reversed(), result.order[::-1])]
     assert tuple(reversed(backward)) == result.profile
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -14,10 +14,12 @@ from random import Random
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.mutants import covered
 from tests.mutants.checkout import Checkout, Verdict, checkout
 from tests.mutants.faults import Fault, c_faults, python_faults
 from tests.mutants.rooms import ROOMS, Room, files, keyword, tests_of
 
+BUDGET_S = 8
 TRIES = 200  # draws of a fault, some of which no compiler of Python reads
 
 
@@ -33,11 +35,14 @@ class Planted:
     @property
     def function(self) -> str:
         """In which it stands, in Python."""
-        line, name = self.fault.line(self.text), ""
-        for node in ast.walk(ast.parse(self.text)) if self.file.endswith(".py") else ():
-            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
-                name = node.name  # the last one is the innermost
-        return name
+        return self.place.rpartition(".")[2]
+
+    @property
+    def place(self) -> str:
+        """The function with the classes and functions around it; a macro of a template."""
+        if not self.file.endswith((".py", ".j2")):
+            return covered.MODULE
+        return covered.function_at(self.file, self.text, self.fault.line(self.text))
 
     def row(self) -> dict[str, Any]:
         """As it stands in mutants.json."""
@@ -80,13 +85,19 @@ def is_read(planted: Planted) -> bool:
     return True
 
 
-def judged(planted: Planted, copy: Checkout, sound: set[str]) -> Verdict:
-    """The verdict of tests that pass without the fault. Others judge nothing any more, and are `copy.unsound`."""
-    room = ROOMS[planted.room]
+def judged(planted: Planted, copy: Checkout, sound: set[str], by_function: covered.Map) -> Verdict:
+    """The verdict of tests that pass without the fault. Others judge nothing any more, and are `copy.unsound`.
+
+    Those that execute its function run first, as far as the map has them, then those of its room.
+    """
+    room, quick = ROOMS[planted.room], by_function.of(planted.file, planted.place)
     while True:
         with copy.planted(planted.file, planted.fault.planted(planted.text)):
-            verdict = copy.run(room.keyed, keyword(planted.file)) if room.keyed else Verdict()
-            verdict = verdict or copy.run(tests_of(room, planted.file, planted.function))
+            verdict = copy.run(quick) if quick else Verdict()
+            if not verdict and verdict.whole and room.keyed and not quick:
+                verdict = copy.run(room.keyed, keyword(planted.file))
+            if not verdict and verdict.whole:
+                verdict = copy.run(tests_of(room, planted.file, planted.function))
         if not verdict.by or verdict.by in sound:
             return verdict
         if not copy.run([verdict.by]):
@@ -106,6 +117,10 @@ def arguments() -> argparse.Namespace:
                         "fault (%(default)s); if none failed until then, it survived")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run with this seed judged to "
                         "its end")  # fmt: skip
+    parser.add_argument("--map", action="store_true", help="record which tests execute each function, of test files "
+                        "that have changed, and judge nothing")  # fmt: skip
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds of the processor for each file of "
+                        "tests in the map (%(default)s)")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for mutants.json (build)")
     return parser.parse_args()
@@ -113,6 +128,10 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
+    if options.map:
+        for test in covered.build(options.output, options.budget):
+            print(test, flush=True)
+        return 0
     seed = options.seed if options.seed is not None else int(time.strftime("%Y%m%d"))
     planted = list(drawn(options.count, seed, options.rooms))
     if options.list:
@@ -123,8 +142,10 @@ def main() -> int:
     try:
         with checkout(options.limit) as copy:
             unsound = copy.unsound
-            for number, row in run(planted, rows, copy, options.seconds):
-                print(f"{number}/{len(planted)} {row['why']} {row['seconds']} s {row['file']}:{row['line']} "
+            by_function = covered.load(options.output)
+            for number, row in run(planted, rows, copy, options.seconds, by_function):
+                times = f"{row['seconds']} s ({row['cpu']} of the processor)"
+                print(f"{number}/{len(planted)} {row['why']} {times} {row['file']}:{row['line']} "
                       f"{row['was']!r} -> {row['is']!r} {row['by']}", flush=True)  # fmt: skip
                 written(rows, unsound, seed, options.output)
     except KeyboardInterrupt:
@@ -148,17 +169,20 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("room", "file", "line", "kind", "was", "is"))
 
 
-def run(planted: list[Planted], rows: Rows, copy: Checkout, most_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
+def run(
+    planted: list[Planted], rows: Rows, copy: Checkout, most_s: float, by_function: covered.Map
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Judges what has no row yet; adds the rows, and gives each with its number."""
     start, sound = time.monotonic(), set[str]()
     for number, one in enumerate(planted, start=1):
-        begin = time.monotonic()
+        begin, cpu = time.monotonic(), sum(os.times()[2:4])
         if begin - start > most_s:
             return
         if one not in rows:
-            verdict = judged(one, copy, sound)
-            seconds = round(time.monotonic() - begin)
-            judgement = {"by": verdict.by, "why": verdict.why or "survived", "whole": verdict.whole, "seconds": seconds}
+            verdict = judged(one, copy, sound, by_function)
+            seconds, cpu = round(time.monotonic() - begin), round(sum(os.times()[2:4]) - cpu, 1)
+            judgement = {"by": verdict.by, "why": verdict.why or "survived", "whole": verdict.whole}
+            judgement |= {"seconds": seconds, "cpu": cpu}
             rows[one] = one.row() | judgement
             yield number, rows[one]
 

@@ -58,6 +58,12 @@ class Checkout:
         if (ROOT.parent / "shared").exists():
             (folder / "shared").symlink_to((ROOT.parent / "shared").resolve())
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of the processes of its tests."""
+        return {"PYTHONPATH": str(self.root), "TMPDIR": str(self.scratch), "COLUMNS": "400", "PYTHONHASHSEED": "0",
+                "PYTEST_ADDOPTS": ""}  # fmt: skip
+
     @contextmanager
     def planted(self, file: str, text: bytes) -> Iterator[None]:
         """The file with another text. Times of files tell bytecode apart, so no two states have one time."""
@@ -81,8 +87,7 @@ class Checkout:
         command += [f"--timeout={TEST_S}", f"--basetemp={self.scratch / 'pytest'}", "-rfE"]
         command += ["-k", keyword] if keyword else []
         command += [word for test in self.unsound for word in ("--deselect", test)]
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "TMPDIR": str(self.scratch), "COLUMNS": "400"}
-        environment |= {"PYTHONHASHSEED": "0", "PYTEST_ADDOPTS": ""}
+        environment = {**os.environ, **self.environment}
         status, why, text = _watched([*command, *tests], self.root, environment, self.scratch / "output", self.limit_s)
         if why == LATE:
             return Verdict(whole=False)

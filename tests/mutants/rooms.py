@@ -70,7 +70,7 @@ DRIVERS = _in("drivers", "layout", "small_merges", "cases", "random", "registers
               "held_exact", "held_out", "vendor", "rebuilds", "silicon", "peakrdl")  # fmt: skip
 PROOFS = _in("drivers", "proof", "proof_writes", "proof_reads", "proof_classes", "proof_jumps", "proof_objects",
              "proof_reals", "proof_cpp")  # fmt: skip
-ROLLED = _in("rolling", "networks", "newest", "guests", "in_place", "choices", "search", "rolling", "planted")
+ROLLED = _in("rolling", "networks", "newest", "overlaid", "in_place", "choices", "search", "rolling", "planted")
 PLANNED = (*_in("memory", "pareto", "schedule", "layout"), *_in("tiling", "baselines", "strips", "exploration",
            "parts"), *_in("emit", "golden"), *ROLLED, *_in("passes", "plans"))  # fmt: skip
 LEVELS = _in("hierarchy", "parts", "shares", "mutations", "run_mutations", "search", "units", "moved", "staging",
@@ -133,7 +133,7 @@ ROOMS: dict[str, Room] = {
         c=True,
     ),
     "importers": Room(
-        ("edgebuild/model/importers/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)
+        ("edgebuild/model/formats/**/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)
     ),
     "passes": Room(
         ("edgebuild/model/passes/**/*.py",),

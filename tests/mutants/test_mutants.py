@@ -19,8 +19,9 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.mutants import __main__ as command
-from tests.mutants import checkout, rooms
+from tests.mutants import checkout, covered, rooms
 from tests.mutants.faults import Fault, c_faults, python_faults
+from tests.mutants.hooks import marks
 from tests.mutants.rooms import ROOMS, Room
 
 PYTHON = '''
@@ -157,6 +158,89 @@ def test_a_test_that_fails_by_itself_is_no_judge(project: Path, monkeypatch: pyt
     assert command.main() == 1
     summary = json.loads((project / "build" / "mutants.json").read_text())
     assert (summary["killed"], summary["unsound"]) == (0, ["tests/test_counts.py::test_broken"])
+
+
+MAPPED = {
+    "edgebuild/counts.py": '''
+from functools import reduce
+
+class Count:
+    def down(self, n):
+        return n and self.down(n - 1)
+
+def product(some):
+    """Of all."""
+    return reduce(lambda a, b: a * b, some)
+
+def idle():
+    return 1
+''',
+    "tests/test_counts.py": """
+import subprocess, sys, time
+import pytest
+from edgebuild.counts import Count, product
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_slow(n):
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    assert product([1, 2]) == 2
+
+def test_down():
+    assert Count().down(3) == 0 and product([2, 3]) == 6
+
+def test_program():
+    text = "from edgebuild.counts import Count; Count().down(1)"
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+def test_broken():
+    assert Count().down(3)
+""",
+}
+
+
+def test_a_map_says_which_tests_execute_a_function(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their own process or in one that they start; the quickest of each group of cases first."""
+    for name, text in MAPPED.items():
+        (project / name).write_text(text)
+    (project / "hal").mkdir()
+    monkeypatch.setattr(covered, "ROOT", project)
+    monkeypatch.setattr(covered, "test_files", lambda: ["tests/test_counts.py"])
+    assert list(covered.build(project / "build", 60)) == ["tests/test_counts.py"]
+    assert not list(covered.build(project / "build", 60))
+    by_function, file, test = covered.load(project / "build"), "edgebuild/counts.py", "tests/test_counts.py::test"
+    assert set(by_function.of(file, "Count.down")) == {f"{test}_down", f"{test}_program"}
+    tests = by_function.of(file, "product")
+    assert (tests[0], {tests[1], tests[2]}) == (f"{test}_down", {f"{test}_slow[3]", f"{test}_slow[4]"})
+    assert set(by_function.of(file, "product.<lambda>")) == set(tests)
+    assert len(by_function.of(file, covered.MODULE)) == 4 and by_function.of(file, "idle") == []
+    text = (project / file).read_bytes()
+    assert [covered.function_at(file, text, line) for line in (2, 6, 10, 13)] == ["", "Count.down", "product", "idle"]
+    (project / "tests/test_counts.py").write_text("")
+    assert not covered.load(project / "build").tests
+
+
+TEMPLATE = """{% macro first(x) %}
+{{ x }}{% endmacro %}
+{%- macro second() -%}2{%- endmacro %}
+<{{ first(1) }}>
+"""
+
+
+def test_marks_change_no_template(tmp_path: Path) -> None:
+    (tmp_path / "t.j2").write_text(TEMPLATE)
+    (tmp_path / marks.BASES).write_text(json.dumps([str(tmp_path), {"t.j2": 4}]))
+    (tmp_path / marks.MARKS).write_bytes(bytes(8))
+    program = ("import jinja2; e = jinja2.Environment(loader=jinja2.FileSystemLoader('.'), trim_blocks=True); "
+               "print(e.get_template('t.j2').render())")  # fmt: skip
+    outputs = []
+    for more in ({}, {marks.FOLDER: str(tmp_path), "PYTHONPATH": str(Path(marks.__file__).parent)}):
+        environment = {k: v for k, v in os.environ.items() if k != marks.FOLDER} | more
+        outputs.append(subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, env=environment))
+    assert outputs[0] == outputs[1]
+    assert (tmp_path / marks.MARKS).read_bytes() == bytes([0, 0, 0, 0, 1, 1, 0, 0])
+    assert marks.macros(TEMPLATE) == [("first", 1, 2), ("second", 3, 3)]
 
 
 def test_a_copy_has_all_that_is_no_product(tmp_path: Path) -> None:

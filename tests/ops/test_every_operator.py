@@ -18,10 +18,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
+from edgebuild.model.formats.tflite.tflite_operators import READERS as TFLITE_READERS
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array, Quant
-from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.verify.rounding import largest
 from tests.conftest import ROOT

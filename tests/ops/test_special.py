@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.model.compile import prepare
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array, Graph
 from edgebuild.model.ops import run
 from edgebuild.model.passes.canonicalize import canonicalize

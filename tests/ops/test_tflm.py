@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import APPROXIMATE, OPERATORS, described, examples, random_inputs, tflite_files
 from tests.graphs.tflite_models import Draft

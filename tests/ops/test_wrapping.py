@@ -1,4 +1,4 @@
-"""Integers of 32 and 64 bits whose sums and products leave their type go on at its other end, as in onnxruntime."""
+"""Integers whose sums and products leave their type go on at its other end, as in onnxruntime."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ pytestmark = pytest.mark.needs("gcc")
 
 def extreme(dtype: str, rng: np.random.Generator) -> np.ndarray:
     ends = np.iinfo(dtype)
-    known = np.array([ends.min, ends.max, -1, 0, 1, ends.min + 1, ends.max // 2, ends.min // 2], dtype)
+    known = np.array([ends.min, ends.max, 0, 1, ends.min + 1, ends.max - 1, ends.max // 2, ends.min // 2], dtype)
     return np.concatenate([known, rng.integers(ends.min, ends.max, 24, dtype)])
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 def test_elements(dtype: str, tmp_path: Path) -> None:
     """Under the sanitizers, which end the program at the first undefined sum."""
     rng, graphs, inputs = np.random.default_rng(0), [], []
     for function in WRAPPED:
         names = "ab"[: FUNCTIONS[function].arity]
-        tensors = {n: Tensor(n, (64,), dtype) for n in (*names, "y")}
+        tensors = {n: Tensor(n, (32, 32), dtype) for n in (*names, "y")}
         op = Op("pointwise", function, tuple(names), ("y",), pointwise.attributes(function))
         graphs.append(Graph(function, (op,), tensors, tuple(names), ("y",), "onnx"))
-        inputs.append([[np.resize(extreme(dtype, rng), 64) if n == "a" else rng.permutation(
-            np.resize(extreme(dtype, rng), 64)) for n in names]])  # fmt: skip
+        inputs.append([np.meshgrid(extreme(dtype, rng), extreme(dtype, rng))[: len(names)]])
     with np.errstate(all="ignore"):
         wanted = [ops.run(graph, *rows[0])["y"] for graph, rows in zip(graphs, inputs, strict=True)]
     for graph, ((made,),), want in zip(graphs, run_on_host(graphs, inputs, tmp_path), wanted, strict=True):

@@ -13,8 +13,8 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
-from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor, dump
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.verify.rounding import Rng, distance, limit, moves, nudged

@@ -11,9 +11,11 @@ import onnx
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump
 from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.passes.canonicalize.fuse import RULES
+from edgebuild.model.passes.rewrite import rewrite
 from tests.graphs import quantised
 from tests.graphs.onnx_models import OnnxFile
 
@@ -58,6 +60,19 @@ def test_batch_norm_and_relu_go_into_the_convolution(tmp_path: Path) -> None:
         graph = m.canonical(tmp_path, m.relu(m.normalise(m.conv(m.x, bias=bias))))
         assert kinds(graph) == {"transpose": 2, "conv2d": 1}, dump(graph)
         assert next(op for op in graph.ops if op.kind == "conv2d").attrs["clamp"] == (0.0, None)
+
+
+def test_ops_that_read_one_input_are_fused_in_few_sweeps(tmp_path: Path) -> None:
+    m, looks = Model(), Counter[str]()
+    sums = [m.node("Add", [m.x, m.relu(m.node("Add", [m.x, m.normal()], SHAPE))], SHAPE) for _ in range(40)]
+    onnx.save(m.model(sums), tmp_path / "m.onnx")
+    graph = read_model(tmp_path / "m.onnx")
+
+    def counted(op: Op, _: Graph) -> None:
+        looks[op.name] += 1
+
+    graph = rewrite(graph, [counted, *RULES])
+    assert kinds(graph) == {"add": 80} and max(looks.values()) <= 4, looks
 
 
 def test_batch_norm_stays_where_another_op_reads_the_convolution(tmp_path: Path) -> None:

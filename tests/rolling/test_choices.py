@@ -21,11 +21,9 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan import choose, search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import KNEE, plan
-from edgebuild.model.plan.cuts import untiled
-from edgebuild.model.plan.flash_bytes import flash
-from edgebuild.model.plan.live import live_set
 from edgebuild.model.plan.search import NEAR, Plan, Planner
 from edgebuild.model.plan.section import ALIGN, instructions
+from edgebuild.model.plan.storage import live_set
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net, pools, residuals
@@ -64,14 +62,14 @@ def test_memory_that_costs_nothing_is_saved_without_being_asked_for() -> None:
     graph = net.graph(net.conv(net.conv("x", 8, 3), 8, 3))
     plain, off = planned(graph), planned(graph, tile="off")
     assert plain.arena_bytes == off.arena_bytes < 1.2 * 4 * 32 * 32 * 8
-    assert instructions(plain.steps) <= NEAR * instructions(untiled(plain.cutter))
+    assert instructions(plain.steps) <= NEAR * instructions(plain.cutter.untiled)
 
 
 def test_auto_takes_the_knee() -> None:
     """At most KNEE of the estimated instructions of the whole ops more; `--ram` asks for less memory at any price."""
     for graph in networks():
         found = on_m4(graph, tile="auto")
-        most = KNEE * instructions(untiled(Planner(graph, found.target, found.request).cutter))
+        most = KNEE * instructions(Planner(graph, found.target, found.request).cutter.untiled)
         assert instructions(found.steps) <= most
     for graph in (running_example(), *residuals()):
         least = on_m4(graph, objective="ram").arena_bytes
@@ -86,7 +84,7 @@ def test_auto_buys_no_memory_with_much_flash() -> None:
     for graph in networks():
         found, whole = on_m4(graph, tile="auto"), on_m4(graph)
         if whole.arena_bytes <= found.untiled_bytes:
-            paid = flash(found) - flash(whole)
+            paid = found.flash_bytes - whole.flash_bytes
             assert paid <= choose.FLASH_FOR_RAM * (whole.arena_bytes - found.arena_bytes)
 
 

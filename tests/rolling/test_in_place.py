@@ -60,9 +60,9 @@ def test_kernels_work_in_place_as_they_state(
     file = tmp_path / "model.onnx"
     file.write_bytes(network(height, width, height))
     found = planned(file, target)
-    assert sum(s.over for s in found.steps) >= CORES[target], [s.name for s in found.steps if s.over]
+    assert sum(s.in_place for s in found.steps) >= CORES[target], [s.name for s in found.steps if s.in_place]
     assert not found.tiled
-    variants = [kernel_of(s.ops[0], found.graph, s.forms[0]).variant for s in found.steps if s.over]
+    variants = [kernel_of(s.ops[0], found.graph, s.forms[0]).variant for s in found.steps if s.in_place]
     by_pairs = target in ("riscv-virt", "microbit") and height * width % 4 == 0  # blocks that read no pixel twice
     assert not by_pairs or any(variant.startswith("pairs") for variant in variants)
     artifacts = compile_model(model_request(file, "model", target, {"tile": "off"}))

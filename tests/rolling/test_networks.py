@@ -20,10 +20,9 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.rolling import RollingGraph
+from edgebuild.model.plan.search import STRIPS
 from edgebuild.model.plan.storage import storages
-from edgebuild.model.plan.strips import COUNTS
-from edgebuild.model.plan.tiling.path_cost import Tiling, cuts
-from edgebuild.model.plan.tiling.paths import paths
+from edgebuild.model.plan.tiling.paths import Tiling, part_ranges, paths
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
 from tests.kernels.test_gathered import network
@@ -148,7 +147,7 @@ def test_no_path_is_cut_into_more_parts_than_it_has_columns() -> None:
     net = Net(1, 24, 3, 4)
     graph = net.graph(net.conv(net.conv("x", 16, 3), 4, 3))
     narrow = [p for p in paths(graph, "conv2d0", frozenset(["ffmt"])) if 2 in p.cut]
-    assert narrow and all(cuts(graph, Tiling(p, (max(COUNTS),) * len(p.cut))) is None for p in narrow)
+    assert narrow and all(part_ranges(graph, Tiling(p, (max(STRIPS),) * len(p.cut))) is None for p in narrow)
 
 
 def test_a_model_that_only_reshapes() -> None:

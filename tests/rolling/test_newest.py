@@ -12,11 +12,10 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan import cuts, events, kernel_choices, rolling
+from edgebuild.model.plan import cuts, rolling, section
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
-from edgebuild.model.plan.events import Event
-from edgebuild.model.plan.rolling import Rolled
+from edgebuild.model.plan.rolling import Event, Rolled, Trace
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify
 from tests.rolling.test_networks import Net
@@ -36,8 +35,8 @@ def chain() -> Graph:
     return net.graph(net.conv(y, 2, 3, 2))
 
 
-def parted(plan: Plan) -> list[str]:
-    return [name for s in plan.steps if s.rolled is not None for name in s.rolled.apart]
+def separate(plan: Plan) -> list[str]:
+    return [name for s in plan.steps if s.rolled is not None for name in s.rolled.separate]
 
 
 def check(graph: Graph) -> Plan:
@@ -48,14 +47,15 @@ def check(graph: Graph) -> Plan:
 
 def test_they_take_less_memory(monkeypatch: Patch) -> None:
     found = check(chain())
-    assert len(parted(found)) >= 2
-    monkeypatch.setattr(cuts, "parted", lambda *a: None)
+    assert len(separate(found)) >= 2
+    monkeypatch.setattr(cuts, "with_separate_rows", lambda *a: None)
     assert found.arena_bytes < check(chain()).arena_bytes
 
 
 def early_room(patch: Patch) -> None:
     """The place is thought to be wanted when the row is read alone, and not yet when it is made."""
-    patch.setattr(rolling, "waiting", lambda numbers, made, until, rows: (numbers[made[0][0]] + 1,) * 2)
+    right = Trace._newest.func  # type: ignore[attr-defined]
+    patch.setattr(Trace, "_newest", property(lambda self: {n: (self.index[n] + 1,) * 2 for n in right(self)}))
 
 
 def changed(change: Callable[[tuple[Event, ...], int], Sequence[Event]]) -> Callable[[Patch], None]:
@@ -88,14 +88,15 @@ def never(found: tuple[Event, ...], first: int) -> list[Event]:
 
 def together(patch: Patch) -> None:
     """Kernels look for the newest row in the ring."""
-    patch.setattr(kernel_choices, "apart_of", lambda *a: ())
+    rings, by_rows = section.rings_of, section.Choices.by_rows
+    patch.setattr(section.Choices, "in_run", lambda self, op, run: by_rows(self, op, rings(self.rolling, run, op)))
 
 
 def other_row(patch: Patch) -> None:
     """The row that a copy goes over is one that is still wanted."""
-    right = events.with_keeping
-    patch.setattr(rolling, "with_keeping", lambda found, rings, first: right(
-        found, {name: rows + 1 for name, rows in rings.items()}, first))  # fmt: skip
+    right = rolling.with_copies
+    patch.setattr(rolling, "with_copies", lambda events, rings, first: right(
+        events, {name: rows + 1 for name, rows in rings.items()}, first))  # fmt: skip
 
 
 PLANTED = {
@@ -133,5 +134,5 @@ def test_every_core_finds_them(target: str, tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(quantized(net.model(net.conv(x, 2, (3, 3), stride=2))).SerializeToString())
     request = model_request(file, "model", target, {"objective": "ram"})
-    assert len(parted(plan_model(request, load_target(target)))) >= 3
+    assert len(separate(plan_model(request, load_target(target)))) >= 3
     assert verify(file, load_target(target), compile_model(request))["equal"]

@@ -17,7 +17,7 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Tensor, axes
 from edgebuild.model.ops import insert, pool2d, spatial
 from edgebuild.model.ops.base import Form, Kernel
-from edgebuild.model.plan import cuts, kernel_choices, rolling, search, section
+from edgebuild.model.plan import cuts, rolling, search, section
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.memory.problem import Place
@@ -130,8 +130,8 @@ def with_rings(change: Callable[[int], int]) -> Callable[[Patch], None]:
     """Kernels that look for rows in rings of another size."""
 
     def plant(patch: Patch) -> None:
-        right = kernel_choices.rings_of
-        patch.setattr(kernel_choices, "rings_of", lambda *a: tuple(change(n) if n else 0 for n in right(*a)))
+        right = section.rings_of
+        patch.setattr(section, "rings_of", lambda *a: tuple(change(n) if n else 0 for n in right(*a)))
 
     return plant
 
@@ -179,7 +179,7 @@ def exchanged(found: tuple[Event, ...]) -> Sequence[Event]:
 
 def no_shift(patch: Patch) -> None:
     """A result may lie over its operand from the same byte on."""
-    patch.setattr(cuts, "shift", lambda *a: 0)
+    patch.setattr(section, "least_distance", lambda *a: 0)
 
 
 def all_in_place(patch: Patch) -> None:
@@ -234,7 +234,7 @@ def few_rows(patch: Patch) -> None:
 
 def little_scratch(patch: Patch) -> None:
     right = section.aligned
-    for room in (cuts, kernel_choices):
+    for room in (cuts, section):
         patch.setattr(room, "aligned", lambda size: right(size) - 4 if size > 4 else right(size))
 
 

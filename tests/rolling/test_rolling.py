@@ -21,10 +21,9 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import Place
-from edgebuild.model.plan.over import Eaten, shift
 from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, simulate
 from edgebuild.model.plan.search import Plan
-from edgebuild.model.plan.section import cost
+from edgebuild.model.plan.section import Consumed, cost, least_distance
 from edgebuild.model.verify import measure, verify
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
@@ -198,7 +197,7 @@ def test_tails_are_runs_of_their_own() -> None:
                     assert found.spans[ring][0] <= low <= high <= found.spans[ring][1]
                 for x in found.operands:
                     for y in found.results:
-                        least = shift(trace, found, Eaten.of(trace, found, x), y)
+                        least = least_distance(trace, found, Consumed.of(trace, found, x), y)
                         assert max(0, least) == naive_shift(rolling, found, x, y)
     assert tails > 50
 

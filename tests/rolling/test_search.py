@@ -12,26 +12,24 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.cuts import Cutter, untiled
-from edgebuild.model.plan.refusal import OtherWays
+from edgebuild.model.plan.cuts import Cuts, Cutter, Interval, little_more
 from edgebuild.model.plan.rolling import Trace, possible_starts, simulate
-from edgebuild.model.plan.search import Planner
+from edgebuild.model.plan.search import Alternatives, Planner
 from edgebuild.model.plan.section import cost, instructions
-from edgebuild.model.plan.ways import Interval, Ways, little_more
 from tests.bench_planning import chain
 from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net, pools, residuals
 from tests.rolling.test_rolling import running_example
 
 
-def all_sections(cutter: Cutter) -> Ways:
+def all_sections(cutter: Cutter) -> Cuts:
     """Every section that there is, without a bound."""
     found = list(cutter.wholes)
     for stop in range(1, len(cutter.order) + 1):
         for start in possible_starts(cutter.rolling, cutter.order[:stop]):
             trace = simulate(cutter.rolling, cutter.order[start:stop])
             found += cutter.by_rows(trace, start, stop)
-    return Ways(sorted(found, key=lambda i: (i.start, i.stop)), len(cutter.order), cutter.enough)
+    return Cuts(len(cutter.order), cutter.enough, found)
 
 
 def long(blocks: int) -> Graph:
@@ -57,9 +55,9 @@ def test_the_bounded_search_finds_what_the_whole_one_finds(number: int) -> None:
         assert cutter.least_peak == exhaustive.least
         for share in (0, 0.25, 0.5, 1):
             bound = round(cutter.least_peak + share * (cutter.enough - cutter.least_peak))
-            assert instructions(cutter.cut(bound)) <= instructions(exhaustive.within(bound)) * 1.001
-        most = 1.1 * instructions(untiled(cutter))
-        assert max(cutter.profile(cutter.knee(most))) <= max(cutter.profile(exhaustive.knee(most))) * 1.02
+            assert instructions(cutter.cuts.within(bound)) <= instructions(exhaustive.within(bound)) * 1.001
+        most = 1.1 * instructions(cutter.untiled)
+        assert max(cutter.profile(cutter.cuts.knee(most))) <= max(cutter.profile(exhaustive.knee(most))) * 1.02
 
 
 def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(Cutter, "by_rows", counted)
     cutter = Planner(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386")).cutter
-    found, count = cutter.ways, len(planned)
+    found, count = cutter.cuts, len(planned)
     exhaustive = all_sections(cutter)
     assert count * 4 < len(planned) - count
     assert found.least == exhaustive.least
@@ -84,8 +82,8 @@ def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, t
 
 def test_what_would_help_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that fits in no way is refused each time with the same ways that are no better."""
-    looked, right = list[OtherWays](), OtherWays._streamed
-    monkeypatch.setattr(OtherWays, "_streamed", lambda ways: looked.append(ways) or right(ways))  # type: ignore[func-returns-value]
+    looked, right = list[Alternatives](), Alternatives._streamed
+    monkeypatch.setattr(Alternatives, "_streamed", lambda each: looked.append(each) or right(each))  # type: ignore[func-returns-value]
     request = ModelRequest(Path("x"), "x", "mps2-an386", tile="auto", ram=64)
     with pytest.raises(EdgebuildError, match="does not fit") as refused:
         plan(long(2), load_target("mps2-an386"), request)

@@ -18,10 +18,8 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.emit.words import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
 from edgebuild.model.plan import search
-from edgebuild.model.plan.tiling.critical import Rectangle, critical
-from edgebuild.model.plan.tiling.explore import Evaluated, Limits, explore
-from edgebuild.model.plan.tiling.path_cost import Tiling, counts, even
-from edgebuild.model.plan.tiling.paths import paths
+from edgebuild.model.plan.tiling.explore import Evaluated, Limits, Rectangle, critical, explore
+from edgebuild.model.plan.tiling.paths import Tiling, counts, even, paths
 from edgebuild.model.plan.tiling.transform import tiled
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT
@@ -142,7 +140,7 @@ def test_interrupted_the_best_until_then_is_taken(monkeypatch: pytest.MonkeyPatc
         life = {op.outputs[0]: (i, i + 1) for i, op in enumerate(order)} | {"x": (-1, 0)}
         sizes = {name: graph.tensors[name].bytes for name in life}
         pieces = (Rectangle("depthwise", 0, 8192, 1, 2), Rectangle("pointwise", 8192, 24576, 2, 3))
-        return Evaluated(candidate, 24576 - asked, order, {}, life, sizes, live, pieces)
+        return Evaluated(candidate, 24576 - asked, order, life, sizes, live, pieces)
 
     try:
         outcome = explore(graph, evaluate, METHODS, Limits(0, 1 << 20))

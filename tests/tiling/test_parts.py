@@ -10,8 +10,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
-from edgebuild.model.plan.tiling.path_cost import Estimate, Tiling, counts, cuts, overlap
-from edgebuild.model.plan.tiling.paths import paths
+from edgebuild.model.plan.tiling.paths import Estimate, Tiling, counts, overlap, part_ranges, paths
 from edgebuild.model.plan.tiling.transform import tiled
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.ops.host import run_on_host
@@ -28,7 +27,7 @@ def tilings(graph: Graph) -> list[Tiling]:
         for path in paths(graph, op.outputs[0], METHODS):
             tried = list(counts(graph, path))
             tiling = Tiling(path, tried[len(found) % len(tried)])
-            if cuts(graph, tiling) is not None:
+            if part_ranges(graph, tiling) is not None:
                 found.append(tiling)
     return found
 
@@ -47,7 +46,7 @@ def test_references_agree() -> None:
             parts = tiled(graph, tiling)
             verify(parts, ops.result_shape)
             have = ops.run(parts, *vector)
-            found = cuts(graph, tiling)
+            found = part_ranges(graph, tiling)
             assert found is not None
             extra = ops.macs(parts) - ops.macs(graph)
             assert extra == Estimate(graph, tiling, found).cost.extra_macs, dump(parts)
@@ -73,7 +72,7 @@ def test_a_line_of_a_softmax_is_not_cut() -> None:
     mean = Op("mean", "m", ("p",), ("y",), {"axes": (1,)})
     graph = floats({"x": (1, 2, 3, 4), "p": (1, 2, 3, 4), "y": (1, 3, 4)}, softmax, mean)
     found = tilings(graph)
-    cut = [axis for t in found for axis in cuts(graph, t).axes[0]]  # type: ignore[union-attr]
+    cut = [axis for t in found for axis in part_ranges(graph, t).axes[0]]  # type: ignore[union-attr]
     assert cut
     assert "i3" not in cut
     (vector,) = random_inputs(graph, 1)
@@ -161,8 +160,8 @@ def test_no_part_is_without_an_operand() -> None:
     weights = Tensor("w", (2, 1, 1, 2), "float32", data=np.arange(4, dtype=np.float32).reshape(2, 1, 1, 2))
     graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
     path = next(p for p in paths(graph, "h", METHODS) if len(p.ops) == 2 and p.cut == (1,))
-    assert cuts(graph, Tiling(path, (3,))) is not None
-    assert cuts(graph, Tiling(path, (6,))) is None
+    assert part_ranges(graph, Tiling(path, (3,))) is not None
+    assert part_ranges(graph, Tiling(path, (6,))) is None
 
 
 @pytest.mark.needs("gcc")

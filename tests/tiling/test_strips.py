@@ -15,11 +15,11 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, plan_model, prepare
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan import strips
+from edgebuild.model.plan import search
 from edgebuild.model.plan.memory.problem import Schedule
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.tiling.explore import TilingChoice
-from edgebuild.model.plan.tiling.path_cost import Tiling
+from edgebuild.model.plan.tiling.paths import Tiling
 from edgebuild.model.verify import verify
 from tests.zoo.builders import Net, quantized
 
@@ -73,18 +73,17 @@ def test_steps_of_a_search_share_the_work_that_is_allowed(monkeypatch: pytest.Mo
     """Each step would save memory for 30 to 60 multiply-accumulates more; 100 are allowed in all."""
 
     def cutter(peak: int) -> Any:
-        return SimpleNamespace(least_peak=peak, order=(), profile=lambda sections: (peak,))
+        return SimpleNamespace(least_peak=peak, order=(), profile=lambda sections: (peak,), untiled=())
 
     def around(graph: Any, found: Any) -> Iterator[TilingChoice]:
         left = (60, 30) if sum(cast(Any, graph)) < 300 else ()
         yield from (TilingChoice(0, 2, 0, extra, cast(Tiling, extra)) for extra in left)
 
-    monkeypatch.setattr(strips, "_around_the_peak", around)
-    monkeypatch.setattr(strips, "untiled", lambda found: ())
-    monkeypatch.setattr(strips, "tiled", lambda graph, saved: (*graph, saved))
+    monkeypatch.setattr(search, "_around_the_peak", around)
+    monkeypatch.setattr(search, "tiled", lambda graph, saved: (*graph, saved))
 
     def again(graph: Any) -> Any:
         return cutter(1000 - sum(graph)), None
 
-    found, _, _ = strips.in_strips(cast(Graph, ()), (cutter(1000), cast(Schedule, None)), again, 100, None)
+    found, _, _ = search.in_strips(cast(Graph, ()), (cutter(1000), cast(Schedule, None)), again, 100, None)
     assert [choice.extra_macs for choice in found.tilings] == [60, 30]

@@ -20,7 +20,6 @@ from edgebuild.model import ops
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.flash_bytes import flash
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import cost
 from tests.fuzz.networks import WRITERS, drawn
@@ -44,7 +43,7 @@ class Taken:
 
     @property
     def quantities(self) -> tuple[float, ...]:
-        return self.plan.arena_bytes, cost(self.plan.steps), flash(self.plan), ops.macs(self.plan.graph)
+        return self.plan.arena_bytes, cost(self.plan.steps), self.plan.flash_bytes, ops.macs(self.plan.graph)
 
     @property
     def every_way(self) -> bool:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from clang.cindex import Cursor
-
 from edgebuild.driver.source.clang import Place
-from edgebuild.driver.source.dialect import Child, Field, FieldId
+from edgebuild.driver.source.dialect import Child, Field, FieldId, Offset
+from edgebuild.driver.source.ir import Declared, Expression
 
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 MEMORY = "*"  # stands for all objects that a pointer may reach, among the variables of a key
@@ -27,7 +26,7 @@ class Step:
     """One step of a member chain, from the root outwards: `->pads`, then `[i]`."""
 
     member: str = ""  # of a group
-    index: Cursor | None = None
+    index: Expression | None = None
     constant: int | None = None  # the index's value, where it is known
 
 
@@ -35,7 +34,7 @@ class Step:
 class Prefix:
     """A chain up to a group; `pointer` tells whether the expression is a pointer to the group or the group itself."""
 
-    cursor: Cursor
+    expression: Expression
     pointer: bool
     group: str
 
@@ -44,7 +43,7 @@ class Prefix:
 class Chain:
     """A member chain such as `gpio->pads[i + 1].out`."""
 
-    root: Cursor
+    root: Expression
     device: str  # name of the device at the root; "" for a pointer
     prefixes: tuple[Prefix, ...]  # one per group that the chain goes through, the root's first
     depths: tuple[int, ...]  # number of steps in front of each prefix
@@ -104,14 +103,16 @@ class Site:
     (into a variable), and of such a variable "hold" (its declaration), "make" (from a literal), "copy" (of another),
     "get", "set" and "store" (a write of it)."""
     extent: tuple[int, int]
-    left: Cursor
+    left: Expression | Declared
     operator: str = ""
-    right: Cursor | None = None
+    right: Expression | None = None
     used: bool = True  # whether the expression's value is used
     read: Access | None = None
     write: Access | None = None
     type: str = ""  # that of a pointer to an unevaluated expression; "first", "next": declares a variable
-    parts: tuple[tuple[Access, Cursor | None], ...] = ()  # of a whole register: each field, and its value if it has one
+    parts: tuple[
+        tuple[Access, Expression | None], ...
+    ] = ()  # of a whole register: each field, and its value if it has one
     does: str = ""  # what the right side does: "" (nothing that others see), "reads" fields, "changes" something
     inner: tuple[int, ...] = ()  # the parts whose values do something
     of: Site | None = None  # the load or store of the register that a variable holds
@@ -164,15 +165,6 @@ class Function:
     @property
     def callees(self) -> set[str]:
         return {n.text for n in self.nodes if n.kind == "call"}
-
-
-@dataclass(frozen=True)
-class Offset:
-    """An `offsetof(bfGroup G, f)`: the byte offset of the field's register, which the layout decides."""
-
-    extent: tuple[int, int]
-    field: FieldId
-    where: Place
 
 
 @dataclass(frozen=True)

@@ -1,117 +1,84 @@
-"""Member chains: `gpio->pads[i + 1].out` as a root, steps, and what it ends at."""
+"""Member chains, such as `gpio->pads[i + 1].out`: a root, steps, and an end; and keys, which name addresses."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from clang.cindex import Cursor, CursorKind, TypeKind
-
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.driver.analysis.cdfg import Chain, Prefix, Step
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Child, Dialect, Field, group_of
-
-K = CursorKind
-CHAINS = frozenset((K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR))
-BUSY = frozenset(
-    (
-        K.CALL_EXPR,
-        K.COMPOUND_ASSIGNMENT_OPERATOR,
-        K.StmtExpr,
-        K.LAMBDA_EXPR,
-        K.CXX_NEW_EXPR,
-        K.CXX_DELETE_EXPR,
-    )
-)
+from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Prefix, Step
+from edgebuild.driver.source import ir
+from edgebuild.driver.source.dialect import Child, Dialect, Field
+from edgebuild.driver.source.ir import Expression
 
 
 class Chains:
-    """Reads chains of one unit."""
+    """Reads chains of one unit; `function`: the one whose variables are its own in keys."""
 
-    def __init__(self, unit: clang.Unit, dialect: Dialect) -> None:
-        self.unit, self.dialect = unit, dialect
+    def __init__(self, dialect: Dialect, function: ir.Function | None = None) -> None:
+        self.dialect, self.function = dialect, function
         self.locals: set[str] = set()  # variables that hold the value of a register
+        self._chains: dict[Expression, Chain | None] = {}
 
-    def read(self, cursor: Cursor) -> Chain | None:
+    def read(self, expression: Expression) -> Chain | None:
         """The chain that this expression is; None if it is no part of a group."""
-        cursor = clang.bare(cursor)
-        reader, chain = getattr(cursor, "_chain", (None, None))
-        if reader is not self:
-            cursor._chain = self, (chain := self._read(cursor))
-        return chain
+        bare = expression.bare
+        if bare not in self._chains:
+            self._chains[bare] = self._read(bare)
+        return self._chains[bare]
 
-    def does(self, right: Cursor) -> str:
+    def effect(self, right: Expression) -> str:
         """Whether the right side "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
-        found = ""
-        for x in clang.preorder(right):
-            kind = x.kind
-            if (
-                kind in BUSY
-                or (kind == K.BINARY_OPERATOR and clang.binary(x) == "=")
-                or (kind == K.UNARY_OPERATOR and clang.unary(x).endswith(("++", "--")))
-            ):
-                return "changes"
-            if kind in CHAINS and not found and self.read(x):
-                found = "reads"
-        return found
+        return ir.effect(right, self.read)
 
-    def _read(self, cursor: Cursor) -> Chain | None:
-        kind = cursor.kind
-        if kind == CursorKind.MEMBER_REF_EXPR:
-            return self._member(cursor)
-        if kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
-            base, index = clang.children(cursor)
-            inner = self.read(base)
+    def _read(self, c: Expression) -> Chain | None:
+        name, pointer = "", False
+        if isinstance(c, ir.MemberOf):
+            return self._member(c)
+        if isinstance(c, ir.Subscript):
+            inner = self.read(c.base)
             if inner and inner.missing:
-                return self._indexed(inner, cursor, index)
-            name, pointer = group_of(cursor.type, self.dialect)
-            return self._root(cursor, name, False) if name and not pointer else None
-        if kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*":
-            name, pointer = group_of(cursor.type, self.dialect)
-            if name and not pointer:
-                (operand,) = clang.children(cursor)
-                return self._through(operand) or self._root(cursor, name, False)
-        return None
+                return self._indexed(inner, c, c.index)
+            name, pointer = self.dialect.group_of(c.type)
+        if isinstance(c, ir.Unary) and c.operator == "*":
+            name, pointer = self.dialect.group_of(c.type)
+            through = self._through(c.operand) if name and not pointer else None
+            if through:
+                return through
+        return self._root(c, name, False) if name and not pointer else None
 
-    def _through(self, pointer: Cursor) -> Chain | None:
+    def _through(self, pointer: Expression) -> Chain | None:
         """The chain behind a pointer expression that itself is made of a chain: `&a->b` and the array `a->b`."""
-        inner = clang.bare(pointer)
-        if inner.kind == CursorKind.UNARY_OPERATOR and clang.unary(inner) == "&":
-            return self.read(clang.children(inner)[0])
+        inner = pointer.bare
+        if isinstance(inner, ir.Unary) and inner.operator == "&":
+            return self.read(inner.operand)
         chain = self.read(inner)
         if chain and isinstance(chain.end, Child) and chain.missing == 1:
             return self._indexed(chain, inner, None)
         return None
 
-    def _member(self, cursor: Cursor) -> Chain | None:
-        children = clang.children(cursor)
-        decl = cursor.referenced
-        if not children or decl is None:
+    def _member(self, c: ir.MemberOf) -> Chain | None:
+        member, base = c.value_member, c.base
+        group = self.dialect.groups.get(member.owner) if member and base else None
+        if group is None or base is None or member is None:
             return None
-        owner, own = self.unit.member(decl)
-        group = self.dialect.groups.get(owner)
-        if group is None:
-            return None
-        base = children[0]
-        name, pointer = group_of(base.type, self.dialect)
-        inner = self._through(base) if pointer or base.type.kind == TypeKind.CONSTANTARRAY else self.read(base)
+        name, pointer = self.dialect.group_of(base.type)
+        inner = self._through(base) if pointer or base.type.written == "array" else self.read(base)
         if inner is None:
-            root = clang.bare(base)
-            local = root.kind == CursorKind.DECL_REF_EXPR and variable_name(root.referenced) in self.locals
-            if local:
-                inner = replace(self._root(base, group.name, False), local=variable_name(root.referenced))
-            elif not pointer and not (root.kind in PLACES or _is_deref(root) or _is_reference(root)):
-                raise clang.error_at(cursor, self.unit.text, f"a '{name}' that is no part of a device: use a pointer")
-            inner = inner or self._root(base, group.name, pointer)
+            root = base.bare
+            variable = root.variable if isinstance(root, ir.Name) else None
+            inner = self._root(base, group.name, pointer)
+            if variable and variable.key in self.locals:
+                inner = replace(self._root(base, group.name, False), local=variable.key)
+            elif not pointer and not is_place(root):
+                raise c.error(f"a '{name}' that is no part of a device: use a pointer")
         if isinstance(inner.end, Child) and inner.end.dims and inner.steps[-1].constant == inner.end.dims[-1]:
             size = inner.end.dims[-1]
-            raise self._outside(inner.steps[-1].index or cursor, size, inner.end.name, size)
-        return self._extended(inner, group.member(own), base, pointer)
+            raise _outside(inner.steps[-1].index or c, size, inner.end.name, size)
+        return self._extended(inner, group.member(member.name), base, pointer)
 
-    def _extended(self, inner: Chain, member: Field | Child, base: Cursor, pointer: bool) -> Chain:
+    def _extended(self, inner: Chain, member: Field | Child, base: Expression, pointer: bool) -> Chain:
         prefixes, depths = inner.prefixes, inner.depths
         if isinstance(inner.end, Child) and depths[-1] != len(inner.steps):  # a single child: its group starts here
             prefixes += (Prefix(base, pointer, inner.group),)
@@ -119,79 +86,124 @@ class Chains:
         steps = (*inner.steps, Step(member=member.name))
         return Chain(inner.root, inner.device, prefixes, depths, steps, member, len(member.dims), inner.local)
 
-    def elements(self, inner: Chain, at: Cursor) -> Iterator[Chain]:
+    def elements(self, inner: Chain, at: Expression) -> Iterator[Chain]:
         """The chains of all fields of the group that a chain ends at, with every element of arrays."""
         for member in self.dialect.groups[inner.group].members:
             if isinstance(member, Child):
-                text = f"'{inner.group}' holds other groups: name one that is a register"
-                raise clang.error_at(at, self.unit.text, text)
+                raise at.error(f"'{inner.group}' holds other groups: name one that is a register")
             chain = self._extended(inner, member, at, False)
             for index in product(*(range(n) for n in member.dims)):
                 steps = (*chain.steps, *(Step(constant=i) for i in index))
                 yield replace(chain, steps=steps, missing=0)
 
-    def _indexed(self, inner: Chain, cursor: Cursor, index: Cursor | None) -> Chain:
-        value = 0 if index is None else clang.constant(index)
+    def _indexed(self, inner: Chain, c: Expression, index: Expression | None) -> Chain:
+        value = 0 if index is None else index.constant
         assert inner.end is not None
         size = inner.end.dims[len(inner.end.dims) - inner.missing]
         beyond = isinstance(inner.end, Child) and inner.missing == 1  # `&a->b[size]` is a pointer, if to nothing
         if value is not None and not 0 <= value < size + beyond:
-            raise self._outside(index or cursor, value, inner.end.name, size)
+            raise _outside(index or c, value, inner.end.name, size)
         prefixes, depths = inner.prefixes, inner.depths
         steps = (*inner.steps, Step(index=index, constant=value))
         if inner.missing == 1 and isinstance(inner.end, Child):
-            prefixes += (Prefix(cursor, index is None, inner.end.group),)
+            prefixes += (Prefix(c, index is None, inner.end.group),)
             depths += (len(steps),)
-        missing = inner.missing - 1
-        return Chain(inner.root, inner.device, prefixes, depths, steps, inner.end, missing, inner.local)
+        return Chain(inner.root, inner.device, prefixes, depths, steps, inner.end, inner.missing - 1, inner.local)
 
-    def _outside(self, index: Cursor, value: int, name: str, size: int) -> EdgebuildError:
-        return clang.error_at(index, self.unit.text, f"index {value} of '{name}' is not in 0..{size - 1}")
+    def _root(self, c: Expression, group: str, pointer: bool) -> Chain:
+        bare = c.bare
+        variable = bare.variable if isinstance(bare, ir.Name) else None
+        known = variable is not None and variable.name in self.dialect.devices
+        device = variable.name if variable and known and variable.is_global else ""  # no local of the same name
+        return Chain(c, device, (Prefix(c, pointer, group),), (0,), (), None, 0)
 
-    def _root(self, cursor: Cursor, group: str, pointer: bool) -> Chain:
-        bare = clang.bare(cursor)
-        device = ""
-        if bare.kind == CursorKind.DECL_REF_EXPR and bare.spelling in self.dialect.devices:
-            referenced = bare.referenced
-            if referenced.semantic_parent.kind in OUTSIDE:  # not a local of the same name
-                device = bare.spelling
-        return Chain(cursor, device, (Prefix(cursor, pointer, group),), (0,), (), None, 0)
+    # ---- keys: two accesses of one key go to one place as long as the key's variables keep their values
+
+    def key(self, chain: Chain) -> tuple[tuple[str | None, ...], frozenset[str]]:
+        """The names of the root and of each step, and the local variables that they hold for."""
+        variables: set[str] = set()
+        parts = [f"device:{chain.device}" if chain.device else self._pure(chain.root, variables)]
+        for step in chain.steps:
+            if step.member:
+                parts.append("." + step.member)
+            elif step.constant is not None:
+                parts.append(f"[{step.constant}]")
+            else:
+                assert step.index is not None
+                index = self._pure(step.index, variables)
+                parts.append(None if index is None else f"[{index}]")
+        return tuple(parts), frozenset(variables)
+
+    def _pure(self, c: Expression, variables: set[str]) -> str | None:
+        """A text that names the expression's value as long as `variables` keep theirs; None if there is none."""
+        c = c.bare
+        if c.constant is not None:
+            return f"({c.constant})"
+        match c:
+            case ir.Name(to=ir.Variable() as d):
+                assert self.function is not None
+                local = d.lives_in(self.function)
+                if d.name in self.dialect.devices and not local:
+                    return f"(device:{d.name})"
+                if not self._steady(c, d):
+                    return None
+                variables |= {d.key} if local else {d.key, MEMORY}
+                return f"({d.key})"
+            case ir.This():
+                return "(this)"
+            case ir.MemberOf():
+                return self._pure_member(c, variables)
+            case ir.Subscript() | ir.Unary(operator="&" | "*"):
+                return self._pure_address(c, variables)
+            case ir.Binary(operator=operator) | ir.Logical(operator=operator) | ir.Unary(operator=operator):
+                pass
+            case ir.Cast(form="c" | "static" | "value"):
+                operator = c.type.name
+            case _:
+                return None
+        return self._pure_parts(operator, "", c.parts, variables)
+
+    def _pure_parts(self, word: str, between: str, parts: tuple[ir.Node, ...], variables: set[str]) -> str | None:
+        names = [self._pure(x, variables) for x in parts if isinstance(x, Expression)]
+        return None if None in names else f"({word}{between.join(n or '' for n in names)})"
+
+    def _steady(self, c: Expression, d: ir.Declaration) -> bool:
+        """Whether a variable keeps its value until it is assigned. One that refers to another may change with that."""
+        return not c.type.changes and not (d.type.is_reference and not self.dialect.group_of(c.type)[0])
+
+    def _pure_member(self, c: ir.MemberOf, variables: set[str]) -> str | None:
+        """`p->hw`, a member of an ordinary struct: a load, whose value stays until something is stored to memory."""
+        d = c.value_member
+        if d is None or d.bits is not None or d.in_union or not self._steady(c, d) or d.owner in self.dialect.groups:
+            return None
+        inside = self._pure(c.base, variables) if c.base else "(this)"
+        variables |= set() if d.type.is_const or d.type.is_reference else {MEMORY}
+        return None if inside is None else f"({inside}.{d.offset})"
+
+    def _pure_address(self, c: Expression, variables: set[str]) -> str | None:
+        """`&g->pads[i]`, and `p[i]` and `*p` where they are groups: addresses. Anything else would be a load."""
+        inner = c.operand if isinstance(c, ir.Unary) and c.operator == "&" else c
+        chain = self.read(inner)
+        if chain and chain.steps:
+            parts, used = self.key(chain)
+            variables |= used
+            return None if None in parts else f"(&{''.join(p or '' for p in parts)})"
+        name, pointer = self.dialect.group_of(c.type)
+        return self._pure_parts("*", "+", c.parts, variables) if name and not pointer else None
 
 
-def cleanup(variable: Cursor) -> str | None:
-    """The function that `__attribute__((cleanup(f)))` calls at the end of a variable's scope."""
-    if all(x.kind != CursorKind.UNEXPOSED_ATTR for x in clang.children(variable)):
-        return None
-    found = re.search(r"\bcleanup\((\w+)\)", clang.pretty(variable))
-    return found[1] if found else None
+def _outside(index: Expression, value: int, name: str, size: int) -> EdgebuildError:
+    return index.error(f"index {value} of '{name}' is not in 0..{size - 1}")
 
 
-def variable_name(d: Cursor) -> str:
-    """A name for a variable, which no other of the unit has."""
-    try:
-        return d._variable
-    except AttributeError:
-        d._variable = f"{d.spelling}@{clang.offset(d.location)}"
-        return d._variable
-
-
-PLACES = (CursorKind.ARRAY_SUBSCRIPT_EXPR,)
-OUTSIDE = (CursorKind.TRANSLATION_UNIT, CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC)
-
-
-def _is_reference(cursor: Cursor) -> bool:
-    """Whether the expression is a reference of C++, or calls something that returns one."""
-    to = cursor.referenced
-    if to is None or cursor.kind not in (CursorKind.DECL_REF_EXPR, CursorKind.MEMBER_REF_EXPR, CursorKind.CALL_EXPR):
+def is_place(root: Expression) -> bool:
+    """Whether an expression names an object: an element, `*p`, or a reference of C++."""
+    if isinstance(root, ir.Subscript):
+        return True
+    if isinstance(root, ir.Unary):
+        return root.operator == "*"
+    to = root.to if isinstance(root, ir.Name | ir.Call) else root.member if isinstance(root, ir.MemberOf) else None
+    if to is None:
         return False
-    type_ = to.result_type if cursor.kind == CursorKind.CALL_EXPR else to.type
-    return bool(type_.get_canonical().kind == TypeKind.LVALUEREFERENCE)
-
-
-def _is_deref(cursor: Cursor) -> bool:
-    return cursor.kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*"
-
-
-def is_elvis(operands: list[Cursor]) -> bool:
-    """Whether these are the operands of `a ?: b`, which repeats its first one."""
-    return len(operands) == 4 and len({clang.span(x) for x in operands[:3]}) == 1
+    type_ = to.result if isinstance(root, ir.Call) and isinstance(to, ir.Function) else to.type
+    return type_.kind == "reference"

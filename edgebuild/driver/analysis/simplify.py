@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from clang.cindex import Cursor
-
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Prefix
 from edgebuild.driver.source.dialect import Child, Dialect, Field, FieldId
+from edgebuild.driver.source.ir import Expression
 
 Path = tuple[tuple[str, tuple[int, ...]], ...]  # member names with their indices
 
@@ -68,7 +67,7 @@ class Ref:
     leaf: str
     base: Prefix
     base_key: str | None
-    indices: tuple[Cursor, ...]
+    indices: tuple[Expression, ...]
     index_dims: tuple[int, ...]
     index_key: str | None
 
@@ -151,7 +150,7 @@ def resolve(access: Access, shapes: Shapes) -> Ref:
     assert isinstance(end, Field)
     tail = len(chain.steps) - len(end.dims)  # from here on the steps are subscripts of the field
     words = [s.member or str(s.constant) for s in chain.steps[depth:tail]]
-    indices: list[Cursor] = []
+    indices: list[Expression] = []
     if access.field in shapes.arrays:
         indices = [s.index for s in chain.steps[tail:] if s.index is not None]
     else:

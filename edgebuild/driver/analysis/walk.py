@@ -1,350 +1,787 @@
-"""From the syntax tree of a function to its CDFG: statements. Expressions are in `evaluate`."""
+"""From the body of a function to its CDFG, in C's order of evaluation.
+
+Where C leaves the order open (operands of most operators, arguments), it is left to right here; `path` keeps what is
+sequenced by the language and what is not. What C++ runs unseen becomes a node of the graph, too: a destructor at the
+end of its scope, a conversion, an iterator. Calls of functions that the text does not define are calls of unknown ones.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
-from clang.cindex import Cursor, CursorKind, StorageClass
+from edgebuild.driver.analysis.cdfg import MEMORY, Cdfg, Chain, Function, Node, Site, link
+from edgebuild.driver.analysis.chains import Chains
+from edgebuild.driver.analysis.record import Recorder
+from edgebuild.driver.analysis.whole import WholeRegisters, holds_register
+from edgebuild.driver.source import ir
+from edgebuild.driver.source.ir import CType, Expression, Statement
+from edgebuild.driver.source.sources import Source
 
-from edgebuild.driver.analysis.cdfg import Cdfg, Function, Node, link
-from edgebuild.driver.analysis.chains import variable_name
-from edgebuild.driver.analysis.keys import no_punning, read_offsets
-from edgebuild.driver.analysis.objects import Objects, all_are_read
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Dialect
-from edgebuild.driver.source.for_parts import for_parts
-
-K = CursorKind
 HANDLER = re.compile(r"(?i)(^|_)(isr|irq|irq_?handler|interrupt_?handler)$|_handler$")
-
-
-def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
-    """The CDFG of every function that the unit's own text defines."""
-    no_punning(unit, dialect)
-    offsets = read_offsets(unit, dialect)
-    lambdas = [c for c, _ in unit.lambdas.values()]
-    functions = {unit.function_name(c): Walker(c, unit, dialect).run() for c in [*unit.functions, *lambdas]}
-    if unit.cpp:
-        all_are_read(unit, dialect)
-    return Cdfg(functions, offsets)
-
-
-SCOPED = (
-    K.COMPOUND_STMT,
-    K.IF_STMT,
-    K.WHILE_STMT,
-    K.DO_STMT,
-    K.FOR_STMT,
-    K.CXX_FOR_RANGE_STMT,
-    K.SWITCH_STMT,
-)
-
+COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {
+    f"__builtin_{f}" for f in ("memcpy", "memmove", "memset", "memcmp")
+}
+JUMPERS = {"setjmp", "_setjmp", "sigsetjmp", "longjmp", "__builtin_setjmp", "__builtin_longjmp"}
 # Instructions that turn interrupts off and on, as `contexts` knows them by the text of the node.
 SWITCHES = (
     (r"\b(cpsid|csrr?ci\b.*mstatus|mstatus.*csrr?ci)", " that turns interrupts off"),
     (r"\b(cpsie|msr\s+primask|csrr?si?\b.*mstatus)", " that turns interrupts on"),
 )
+NO_VALUE = "a group is not a value", "  use a pointer or a reference to it"
 
 
-class Walker(Objects):
-    """Statements: where control goes."""
+def read_functions(source: Source) -> Cdfg:
+    """The CDFG of every function that the unit's own text defines. Raises EdgebuildError for what it cannot have."""
+    program = source.program
+    lambdas = [f for f, _ in program.lambdas.values()]
+    functions = {f.full_name: Walker(f, source).run() for f in [*program.functions, *lambdas]}
+    return Cdfg(functions, source.offsets)
 
-    def __init__(self, cursor: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
-        super().__init__(cursor, unit, dialect)
-        self.breaks: list[Node] = []
-        self.scopes_around: list[int] = []  # how many scopes are open around each place that `break` leaves
-        self.loop_scopes: list[int] = []  # the same for `continue`
-        self.continues: list[Node] = []
+
+class Walker:
+    """Grows the graph of one function. A handler evaluates one kind of expression, or does one kind of statement."""
+
+    def __init__(self, function: ir.Function, source: Source) -> None:
+        self.function, self.source, self.dialect = function, source, source.dialect
+        self.cpp = source.unit.cpp
+        self.chains = Chains(source.dialect, function)
+        self.graph = Recorder(self.chains)
+        self.entry = self.graph.node("entry")
+        self.whole = WholeRegisters(self.graph, self.cpp, self.expression, self.evaluate_chain)
+        variables = [x.variable for x in function.body.all() if isinstance(x, ir.Declared)] if function.body else []
+        self.chains.locals |= {v.key for v in variables if holds_register(v, self.dialect)}
+        self.addressed: set[str] = set()
+        self.depth = 0  # of full expressions inside of each other (statement expressions)
+        self.statements = 0
+        self.scopes: list[list[str]] = []  # the destructors of the objects in each scope that is open
+        self.temporaries = False  # whether the full expression makes objects that it destroys
+        self.ends = self.cpp or any(v.cleanup for v in variables)  # whether scopes may end in calls
+        self.breaks: list[tuple[Node, int]] = []  # where `break` leads, and how many scopes are open there
+        self.continues: list[tuple[Node, int]] = []
         self.labels: dict[str, Node] = {}
-        self.cases: list[list[Node]] = []  # of the switches around
-        self.defaults: list[bool] = []
+        self.cases: list[list[tuple[ir.Case, Node]]] = []  # of the switches around
         self.critical: list[int] = []  # of each bf_critical around, how many loops and switches are around that
 
     def run(self) -> Function:
-        body = None
-        for child in clang.children(self.function):
-            if child.kind == K.PARM_DECL:
-                self.limits.no_group_value(child)
-            if child.kind == K.COMPOUND_STMT:
-                body = child
-            elif self.unit.cpp and clang.is_expression(child) and self.function.kind != K.LAMBDA_EXPR:
-                self.initialiser(child)
-        if body is None:
-            raise clang.error_at(self.function, self.unit.text, "a function with a try block is not supported")
-        self.statement(body)
-        self.settle()
-        if self.current:
-            link(self.current, self.exit)
-        for access in self.accesses:  # a variable whose address is known elsewhere may change at any time
+        f, graph = self.function, self.graph
+        for p in f.parameters:
+            self.check_no_group(p)
+        for first in f.initialisers if self.cpp and f.form != "lambda" else ():
+            self.initialiser(first.value)
+        if f.body is None:
+            raise f.error("a function with a try block is not supported")
+        self.statement(f.body)
+        self.whole.find_homes()
+        if graph.current:
+            link(graph.current, graph.exit)
+        for access in graph.accesses:  # a variable whose address is known elsewhere may change at any time
             if access.variables & self.addressed:
                 access.key = (None,) * len(access.key)
-        _, around = self.unit.lambdas.get(clang.span(self.function)[0], (None, None))
+        _, around = self.source.program.lambdas.get(f.span[0], (None, None))
         return Function(
-            self.unit.function_name(self.function),
-            clang.place(self.function.location),
-            clang.span(body),
-            clang.place(body.extent.start),
+            f.full_name,
+            f.where,
+            f.body.span,
+            f.body.where,
             self.entry,
-            self.exit,
-            [*self.nodes, self.exit],
-            self.accesses,
-            self.sites,
-            self.pointers,
-            self.starts,
-            self.fulls,
-            bool(HANDLER.search((around or self.function).spelling)),
-            self._interrupt(),
-            self.function.storage_class == StorageClass.STATIC and self.function.kind == K.FUNCTION_DECL,
-            self.unit.function_name(around) if around is not None else "",
+            graph.exit,
+            [*graph.nodes, graph.exit],
+            graph.accesses,
+            graph.sites,
+            graph.pointers,
+            graph.starts,
+            graph.fulls,
+            bool(HANDLER.search((around or f).name)),
+            f.interrupt,
+            f.is_static,
+            around.full_name if around is not None else "",
         )
 
-    def _interrupt(self) -> str | None:
-        for c in clang.children(self.function):
-            if c.kind == K.ANNOTATE_ATTR and c.spelling.startswith("edgebuild:interrupt:"):
-                return str(c.spelling.rpartition(":")[2])
-        return None
+    # ---- what a driver must not do
 
-    def statement(self, c: Cursor) -> None:
-        """One statement. Whatever is not in the table is an expression."""
-        if not self.ends or c.kind not in SCOPED:
-            self._statement(c)
-            return
-        self.open_scope()
-        self._statement(c)
-        self.close_scope()
+    def check_no_group(self, d: ir.Variable) -> None:
+        """Raise EdgebuildError for a variable that is a group, which C would take for memory."""
+        element = d.type
+        name, pointer = self.dialect.group_of(element)
+        while element.written in ("array", "variable array"):
+            element = element.element
+            name, pointer = self.dialect.group_of(element)
+        if name and not pointer:
+            text = f"'{d.name}': a group cannot be a variable or be passed by value"
+            raise d.error(text, f"  use a pointer: bfGroup {name} *{d.name}")
 
-    def _statement(self, c: Cursor) -> None:
-        handler = getattr(self, clang.method("s", c.kind), None)
-        if handler:
-            handler(c)
-        elif clang.is_expression(c) or c.kind == K.UNEXPOSED_EXPR:
-            self.full_expression(c, used=False)
-        else:
-            raise clang.error_at(
-                c, self.unit.text, f"this statement ({c.kind.name.lower()}) is not supported in a driver"
+    def check_no_fields(self, roots: Iterable[ir.Node], what: str) -> None:
+        for x in (x for root in roots for x in root.all() if isinstance(x, ir.MemberOf)):
+            if x.member and x.member.owner in self.dialect.groups:
+                raise x.error(f"{what} cannot use a field", "  read it into a variable")
+
+    def check_not_bound(self, c: Expression) -> None:
+        """Raise EdgebuildError where a reference would be bound to a field."""
+        chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript | ir.Unary) else None
+        if chain and chain.is_field and not chain.local:
+            raise c.error(
+                f"a bit field has no address, and no reference: '{chain.end_name}'", "  read it into a variable"
             )
 
-    def e_stmtexpr(self, c: Cursor, used: bool) -> None:
-        for x in clang.children(c):
-            self.statement(x)
+    # ---- full expressions, declarations, and objects that are destroyed
 
-    def s_compound_stmt(self, c: Cursor) -> None:
-        for child in clang.children(c):
-            self.statement(child)
+    def full_expression(
+        self, c: Expression, used: bool = True, wrap: bool = True, targets: tuple[Node, Node] | None = None
+    ) -> None:
+        """An expression that is no part of another one; with `targets` (true, false) it is a condition."""
+        graph, outer = self.graph, self.graph.path
+        self.statements += 1
+        if self.depth:  # inside of a statement expression
+            graph.path = (*outer, ("s", self.statements))
+        else:
+            graph.start(c.span if wrap and not c.is_left_out else None)
+        self.depth += 1
+        if targets:
+            self.condition(c, *targets)
+        else:
+            self.expression(c, used)
+        self.depth -= 1
+        graph.path = outer
+        if self.temporaries and graph.current:
+            graph.node("call", at=c)
+        self.temporaries = False
 
-    def s_null_stmt(self, c: Cursor) -> None:
-        pass
+    def declared(self, d: ir.Declared) -> None:
+        type_, value = d.variable.type, d.value
+        if self.cpp and type_.is_reference and value:
+            self.check_not_bound(value.bare)
+        if not self.whole.declare(d):
+            self.check_no_group(d.variable)
+            for size in d.sizes:
+                if type_.written == "variable array":
+                    self.full_expression(size, wrap=False)
+                else:
+                    self.unevaluated(size)
+            listed = isinstance(value, ir.ListValue)
+            if value and type_.written == "array" and not listed:
+                self.unevaluated(value)
+            elif value:
+                self.full_expression(value, wrap=not listed)
+            self.graph.node("assign", at=d, text=d.variable.key)
+        name = None
+        if type_.is_reference:
+            name = self.kept_alive(value) if value else None
+        elif self.cpp:
+            name = self.destructor(type_)
+        name = d.variable.cleanup or name
+        if name is not None and self.scopes:
+            self.temporaries = False
+            self.scopes[-1].append(name)
 
-    def s_unexposed_stmt(self, c: Cursor) -> None:
-        """A statement with attributes, such as `__attribute__((fallthrough));`."""
-        for child in clang.children(c):
-            if not child.kind.is_attribute():
-                self.statement(child)
+    def kept_alive(self, value: Expression) -> str | None:
+        """The destructor of an object without a name that a reference keeps alive."""
+        objects = (x for x in value.all() if isinstance(x, ir.Call) or (isinstance(x, ir.Cast) and x.form == "value"))
+        return next((n for n in (self.destructor(x.type) for x in objects) if n is not None), None)
 
-    def s_decl_stmt(self, c: Cursor) -> None:
-        names = [d for d in clang.children(c) if d.kind == K.VAR_DECL]
-        other = next((d for d in names if not self.holds(d)), None)
-        if other is not None and any(self.holds(d) for d in names):
-            text = f"'{other.spelling}' holds no register, and is declared with a variable that does: declare it alone"
-            raise clang.error_at(other, self.unit.text, text)
-        for d in clang.children(c):
-            if d.kind == K.VAR_DECL:
-                self.variable(d)
-            elif self.unit.cpp:
-                self.no_fields_below(d, "a declaration inside of a function")
+    def destructor(self, type_: CType) -> str | None:
+        """The name of the function that ends an object's life; None where nothing happens."""
+        while type_.written == "array":
+            type_ = type_.element
+        if type_.kind == "dependent":
+            return f"~{type_.name}"  # what a parameter of a template stands for is not known
+        class_ = type_.record
+        if class_ is None or self.dialect.group_of(type_)[0]:
+            return None
+        if class_.destructor is not None:
+            return class_.destructor.full_name
+        inner = [*class_.bases, *(f.type for f in type_.fields)]
+        return f"~{class_.name}" if any(self.destructor(t) for t in inner) else None
 
-    def s_if_stmt(self, c: Cursor) -> None:
-        condition, then, *other = self.prepared(c)
-        yes, no = self.branch(condition)
-        self.current = yes
-        self.statement(then)
-        ends = [self.current]
-        self.current = no
-        if other:
-            self.statement(other[0])
-        self.join(*ends, self.current)
+    def initialiser(self, c: Expression) -> None:
+        """The value of a member in front of a constructor's body, or the constructor of a base."""
+        before = len(self.graph.sites)
+        self.full_expression(c, wrap=False)
+        if len(self.graph.sites) > before:
+            raise c.error("a field in front of a constructor's body is not supported", "  assign it in the body")
 
-    def branch(self, condition: Cursor) -> tuple[Node, Node]:
-        yes, no = self.node("join", floating=True), self.node("join", floating=True)
+    def leave(self, depth: int) -> None:
+        """Destroy the objects of all scopes but the outermost `depth`, where control gets here."""
+        for names in reversed(self.scopes[depth:]):
+            for name in reversed(names):
+                if self.graph.current:
+                    self.graph.node("call", text=name)
+
+    # ---- expressions
+
+    def expression(self, c: Expression, used: bool = True) -> None:
+        """Evaluate it by its handler; without one, its operands in order."""
+        chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript | ir.Unary) else None
+        handler: Callable[[Walker, Any, bool], None] | None = EXPRESSIONS.get(type(c))
+        if chain:
+            self.read_chain(c, chain)
+        elif handler:
+            handler(self, c, used)
+        else:
+            self.operands([x for x in c.parts if isinstance(x, Expression)])
+            self.check_volatile(c)
+
+    def operands(self, operands: Iterable[Expression], sequencing: str = "u", used: bool = True) -> None:
+        self.in_turn([(sequencing, i, partial(self.expression, x, used)) for i, x in enumerate(operands)])
+
+    def in_turn(self, steps: Iterable[tuple[str, int, Callable[[], None]]]) -> None:
+        """Do the parts of an expression, each with the number by which the language puts it in order."""
+        outer = self.graph.path
+        for sequencing, number, step in steps:
+            self.graph.path = (*outer, (sequencing, number))
+            step()
+        self.graph.path = outer
+
+    def sides(self, left: Callable[[], None], right: Callable[[], None]) -> None:
+        """The two sides of an assignment: C leaves their order open, C++ has the right side first."""
+        steps = [("u", 0, left), ("u", 1, right)]
+        self.in_turn(reversed(steps) if self.cpp else steps)
+
+    def check_volatile(self, c: Expression) -> None:
+        if c.type.has_effects:
+            self.graph.node("barrier", at=c, text="a volatile access")
+
+    def read_chain(self, c: Expression, chain: Chain) -> None:
+        """A chain whose value is wanted."""
+        if chain.local:
+            self.whole.use("get", c, chain)
+        elif chain.is_field and chain.missing:
+            raise c.error(f"an array of bit fields has no address: '{chain.end_name}'")
+        elif chain.is_field:
+            site = self.graph.site("read", c, c)
+            self.evaluate_chain(chain)
+            site.read = self.graph.access("r", chain, site)
+        elif chain.missing or self.cpp:  # in C++, what would copy a group is a call of its constructor
+            self.evaluate_chain(chain)
+            self.graph.escaped(chain)
+        else:
+            raise c.error(f"a group is not a value: '{chain.group}'", "  use a pointer to it")
+
+    def evaluate_chain(self, chain: Chain) -> None:
+        root = chain.root.bare
+        steps: list[tuple[str, int, Callable[[], None]]] = []
+        if isinstance(root, ir.Subscript):
+            steps.append(("u", 0, lambda: self.operands([root.base, root.index])))
+        elif isinstance(root, ir.Unary) and root.operator == "*":
+            steps.append(("u", 0, lambda: self.expression(root.operand)))
+        else:
+            steps.append(("u", 0, lambda: self.expression(chain.root)))
+        indices = [(i, s.index) for i, s in enumerate(chain.steps) if s.index is not None]
+        rest = [("u", i + 1, partial(self.expression, x)) for i, x in indices]
+        self.in_turn([*(steps if not chain.device else ()), *rest])
+
+    def unevaluated(self, c: ir.Node) -> None:
+        """sizeof, typeof, _Generic: the expression has a type but is no access."""
+        chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript) else None
+        if chain and chain.is_field and isinstance(c, Expression):
+            self.graph.site("unevaluated", c, c).type = _pointer_to(c.type.canonical)
+            return
+        for x in c.parts:
+            self.unevaluated(x)
+
+    def wrapped(self, c: ir.Wrapped, used: bool) -> None:
+        self.expression(c.inside, used)
+
+    def converted(self, c: ir.Converted, used: bool) -> None:
+        value = c.bare
+        if self.cpp and isinstance(value, ir.Name):  # its value is loaded, and nothing is bound to it
+            self.whole.check_value(value)
+            self.check_volatile(value)
+        else:
+            self.expression(c.inside, used)
+
+    def intrinsic(self, c: ir.Intrinsic | ir.OffsetOf, used: bool) -> None:
+        self.operands(c.operands)
+        if len(c.operands) > 1:  # operations of <stdatomic.h> have no kind of their own, and nothing else is like them
+            self.graph.node("barrier", at=c, text="an atomic operation")
+
+    def designated(self, c: ir.Designated, used: bool) -> None:
+        self.operands([*c.indices, c.value])
+        if c.indices:
+            self.graph.node("barrier", at=c, text="an atomic operation")
+
+    def name(self, c: ir.Name, used: bool) -> None:
+        self.whole.check_value(c)
+        self.check_volatile(c)
+        if self.cpp and c.variable and not c.variable.type.is_reference:  # something may be bound to the variable
+            self.addressed.add(c.variable.key)
+
+    def logical(self, c: ir.Logical, used: bool) -> None:
+        graph = self.graph
+        more, end = graph.floating(), graph.floating()
+        targets = (more, end) if c.operator == "&&" else (end, more)
+
+        def right() -> None:
+            graph.current = more
+            self.expression(c.right)
+
+        self.in_turn([("s", 0, lambda: self.condition(c.left, *targets)), ("s", 1, right)])
+        graph.goto(end)
+        graph.current = end
+
+    def comma(self, c: ir.Comma, used: bool) -> None:
+        left, right = (lambda: self.expression(c.left, used=False)), (lambda: self.expression(c.right, used))
+        self.in_turn([("s", 0, left), ("s", 1, right)])
+
+    def condition(self, c: Expression, yes: Node, no: Node) -> None:
+        """Evaluate for control: go to `yes` or `no`. A part of && and || that decides goes there at once."""
+        inner, graph = c.bare, self.graph
+        if isinstance(inner, ir.Logical):
+            both, more = inner, graph.floating()
+            targets = (more, no) if both.operator == "&&" else (yes, more)
+
+            def right() -> None:
+                graph.current = more
+                self.condition(both.right, yes, no)
+
+            self.in_turn([("s", 0, lambda: self.condition(both.left, *targets)), ("s", 1, right)])
+        elif isinstance(inner, ir.Unary) and inner.operator == "!":
+            self.condition(inner.operand, no, yes)
+        else:
+            self.expression(c)
+            value = c.constant
+            for target in [yes, no] if value is None else [yes if value else no]:
+                if graph.current:
+                    link(graph.current, target)
+            graph.current = None
+
+    def choice(self, c: ir.Choice, used: bool) -> None:
+        graph = self.graph
+        starts = [graph.floating(), graph.floating()]
+        ends: list[Node | None] = []
+
+        def decide() -> None:
+            if c.yes:
+                self.condition(c.condition, *starts)
+                return
+            self.expression(c.condition)
+            branch = graph.join()
+            link(branch, starts[0])
+            ends.append(branch)
+
+        def arm(i: int, value: Expression) -> None:
+            graph.current = starts[i]
+            self.expression(value)
+            ends.append(graph.current)
+
+        arms = [x for x in (c.yes, c.no) if x]
+        rest = [("s", i + 1, partial(arm, i, x)) for i, x in enumerate(arms)]
+        self.in_turn([("s", 0, decide), *rest])
+        graph.join(*ends)
+
+    def assignment(self, c: ir.Assignment, used: bool) -> None:
+        if c.operator:
+            self.compound(c, used)
+        else:
+            self.assign(c, c.left, c.right, used)
+
+    def assign(self, c: Expression, left: Expression, right: Expression, used: bool) -> None:
+        chain = self.chains.read(left)
+        if chain and chain.local:
+            self.whole.use("set", c, chain, "=", right, used)
+        elif self.whole.write(c, left, right, used):
+            pass
+        elif chain and chain.is_field and not chain.missing:
+            site = self.graph.site("assign", c, left, "=", right, used)
+            self.sides(lambda: self.evaluate_chain(chain), lambda: self.expression(right))
+            site.write = self.graph.access("w", chain, site)
+            site.does = self.chains.effect(right)
+        else:
+            name, pointer = self.dialect.group_of(c.type)
+            if chain or (name and not pointer):
+                raise c.error("a group cannot be copied", "  assign its fields one by one")
+            self.in_turn([("u", 0, lambda: self.lvalue(left)), ("u", 1, lambda: self.expression(right))])
+            self.assigned(left)
+
+    def compound(self, c: ir.Assignment, used: bool) -> None:
+        chain = self.chains.read(c.left)
+        if chain is None:
+            self.lvalue(c.left)
+            self.expression(c.right)
+            self.assigned(c.left)
+        elif chain.local:
+            self.whole.use("set", c, chain, c.operator + "=", c.right, used)
+        else:
+            site = self.modified("compound", c, c.left, chain, c.operator + "=", c.right, used)
+            site.does = self.chains.effect(c.right)
+            self.sides(lambda: self.read_of(site, chain), lambda: self.expression(c.right))
+            site.write = self.graph.access("w", chain, site)
+
+    def step(self, c: ir.Step, used: bool) -> None:
+        chain = self.chains.read(c.operand)
+        if chain is None:
+            self.lvalue(c.operand)
+            self.assigned(c.operand)
+        elif chain.local:
+            self.whole.use("set", c, chain, c.word, None, used)
+        else:
+            site = self.modified("step", c, c.operand, chain, c.word, None, used)
+            self.read_of(site, chain)
+            site.write = self.graph.access("w", chain, site)
+
+    def read_of(self, site: Site, chain: Chain) -> None:
+        self.evaluate_chain(chain)
+        site.read = self.graph.access("r", chain, site)
+
+    def modified(
+        self,
+        form: str,
+        c: Expression,
+        left: Expression,
+        chain: Chain,
+        operator: str,
+        right: Expression | None,
+        used: bool,
+    ) -> Site:
+        if not chain.is_field or chain.missing:
+            raise c.error("only a single bit field can be assigned to")
+        return self.graph.site(form, c, left, operator, right, used)
+
+    def unary(self, c: ir.Unary, used: bool) -> None:
+        chain = self.chains.read(c.operand)
+        if chain and chain.local:
+            self.operands([c.operand])
+        elif c.operator == "&" and chain:
+            if chain.is_field:
+                text = f"a bit field has no address: '{chain.end_name}'"
+                raise c.error(text, "  pass its group, or read it into a variable")
+            self.evaluate_chain(chain)
+            self.graph.escaped(chain)
+        elif c.operator == "&":
+            target = c.operand.bare
+            if isinstance(target, ir.Name) and target.variable:
+                self.whole.check_value(target)
+                self.addressed.add(target.variable.key)
+            self.lvalue(c.operand)
+        else:
+            self.expression(c.operand)
+            self.check_volatile(c)
+
+    def call(self, c: ir.Call, used: bool) -> None:
+        to, arguments = c.to, c.arguments
+        objects = (c.target,) if c.target else ()
+        for a in (*objects, *arguments) if self.cpp else ():
+            if not (to and to.name == "operator=" and self.dialect.group_of(c.type)[0]):
+                self.check_not_bound(a)
+        if c.is_construction:
+            self.constructed(c)
+        elif self.cpp and to and to.name == "operator=" and self.dialect.group_of(c.type)[0]:
+            self.assign(c, c.target or arguments[0], arguments[-1], used)
+        elif self.cpp and to and (to.form != "function" or to.is_operator):
+            self.operands([*objects, *arguments])
+            self.graph.node("call", at=c, text="" if to.is_virtual else to.full_name)
+        else:
+            self.plain_call(c)
+        if self.cpp:
+            if any(x.is_left_out for x in arguments) and _calls_by_default(to):
+                self.graph.node("call", at=c)
+            self.temporaries = self.temporaries or self.destructor(c.type) is not None
+
+    def plain_call(self, c: ir.Call) -> None:
+        name = c.to.name if c.to else ""
+        if name in JUMPERS:
+            raise c.error(f"{name}() is not supported in a driver")
+        if name in COPIERS and any(self.dialect.group_of(a.bare.type)[0] for a in c.arguments):
+            raise c.error(f"{name}() on a group: registers are not memory", "  assign its fields one by one")
+        if not c.to and c.callee:
+            self.expression(c.callee)
+        self.operands(c.arguments)
+        self.graph.node("call", at=c, text=name)
+
+    def constructed(self, c: ir.Call) -> None:
+        if self.dialect.group_of(c.type)[0]:
+            raise c.error(*NO_VALUE)
+        self.operands(c.arguments)
+        if not c.type.is_pod:
+            assert c.to
+            self.graph.node("call", at=c, text=c.to.full_name)
+
+    def cast(self, c: ir.Cast, used: bool) -> None:
+        if c.form != "c" and self.dialect.group_of(c.type) == (c.type.text, False):
+            raise c.error(*NO_VALUE)
+        name, pointer = self.dialect.group_of(c.inside.bare.type)
+        plain = c.type.kind == "void" or (c.type.kind == "pointer" and c.type.to.kind == "void")  # `(void)p;` of a
+        if pointer and not plain and self.dialect.group_of(c.type)[0] != name:  # parameter says that it is not used
+            text = f"this cast takes a '{name}' for '{c.type.name}'"
+            raise c.error(text, "  the layout of a group is not known in C")
+        self.expression(c.inside, c.type.written != "void")
+
+    def list_value(self, c: ir.ListValue, used: bool) -> None:
+        self.operands(c.items)
+        if self.cpp and c.type.kind == "record" and not self.dialect.group_of(c.type)[0]:
+            self.temporaries = self.temporaries or self.destructor(c.type) is not None
+            if not c.type.is_pod:  # members that are not named may call what their class says
+                self.graph.node("call", at=c)
+
+    def sizeof(self, c: ir.Unevaluated, used: bool) -> None:
+        for x in c.operands:
+            self.unevaluated(x)
+
+    def generic(self, c: ir.Generic, used: bool) -> None:
+        self.unevaluated(c.controller)
+        for x in c.chosen:
+            if any(self.chains.read(y) for y in x.all() if isinstance(y, ir.MemberOf)):
+                text = "a field in the selected part of _Generic is not supported"
+                raise x.error(text, "  read it into a variable first")
+            self.expression(x)
+
+    def statement_expression(self, c: ir.Statements, used: bool) -> None:
+        self.statement(c.block)
+
+    def closure(self, c: ir.Lambda, used: bool) -> None:
+        """A lambda is made; its body is a function of its own."""
+        defaults = (p.default for p in c.function.parameters)
+        self.check_no_fields(
+            [*c.captured, *(x for x in defaults if x)], "what a lambda captures, or a default argument,"
+        )
+        names = (x.variable for x in c.body.all() if isinstance(x, ir.Name))
+        self.addressed |= {v.key for v in names if v}
+        self.graph.node("assign", at=c, text=MEMORY)
+
+    def allocation(self, c: ir.Allocation, used: bool) -> None:
+        self.operands(c.operands)
+        self.graph.node("call", at=c)
+
+    def lvalue(self, c: Expression) -> None:
+        """The operands of something that is written or whose address is taken."""
+        inner = c.bare
+        if isinstance(inner, ir.Name):
+            self.whole.check_value(inner)
+        else:
+            self.operands([x for x in inner.parts if isinstance(x, Expression)])
+
+    def assigned(self, left: Expression) -> None:
+        """A place gets a value. In C++, `(a ? b : c) = 1` and `++(++a)` are places, too."""
+        target = left.bare
+        variable = target.variable if isinstance(target, ir.Name) else None
+        if target.type.has_effects:
+            self.check_volatile(target)
+        elif variable:
+            self.graph.node("assign", at=target, text=variable.key)
+            refers = any(t.kind == "record" or t.is_reference for t in (target.type, variable.type))
+            if refers or not variable.lives_in(self.function):
+                self.graph.node("assign", at=target, text=MEMORY)
+        else:
+            self.graph.node("assign", at=target, text=MEMORY)
+        if self.cpp and not isinstance(target, ir.Name):
+            for x in left.all():
+                if isinstance(x, ir.Name) and x.variable:
+                    self.graph.node("assign", at=x, text=x.variable.key)
+
+    # ---- statements
+
+    def statement(self, c: Statement) -> None:
+        handler: Callable[[Walker, Any], None] = STATEMENTS[type(c)]
+        if not self.ends or not isinstance(c, ir.Block | ir.If | ir.Loop | ir.RangeLoop | ir.Switch):
+            handler(self, c)
+            return
+        self.scopes.append([])
+        handler(self, c)
+        self.leave(len(self.scopes) - 1)
+        self.scopes.pop()
+
+    def each(self, statements: Iterable[Statement]) -> None:
+        for s in statements:
+            self.statement(s)
+
+    def declarations(self, c: ir.Declarations) -> None:
+        plain = next((d.variable for d in c.variables if not holds_register(d.variable, self.dialect)), None)
+        if plain and any(holds_register(d.variable, self.dialect) for d in c.variables):
+            text = f"'{plain.name}' holds no register, and is declared with a variable that does: declare it alone"
+            raise plain.error(text)
+        self.each(c.variables)
+        self.check_no_fields(c.uses, "a declaration inside of a function")
+
+    def branch(self, condition: Expression) -> tuple[Node, Node]:
+        yes, no = self.graph.floating(), self.graph.floating()
         self.full_expression(condition, targets=(yes, no))
         return yes, no
 
-    def prepared(self, c: Cursor) -> list[Cursor]:
-        """The parts of an if, while or switch; what it declares or does in front of its condition is evaluated."""
-        parts = clang.children(c)
-        if (
-            self.unit.cpp
-            and c.kind == K.SWITCH_STMT
-            and b";" in self.unit.text[clang.span(c)[0] : clang.span(parts[0])[0]]
-        ):
-            text = "a statement in front of a switch's value is not supported"  # libclang does not show it
-            raise clang.error_at(c, self.unit.text, text, "  write it in front of the switch")
-        while self.unit.cpp and len(parts) > 2:
-            gap = self.unit.text[clang.span(parts[0])[1] : clang.span(parts[1])[0]].strip()
-            if parts[0].kind == K.VAR_DECL:
-                self.variable(parts[0])
-            elif parts[0].kind == K.DECL_STMT or gap.startswith(b";"):
-                self.statement(parts[0])
-            else:
-                break
-            parts = parts[1:]
-        return parts
+    def if_(self, c: ir.If) -> None:
+        self.each(c.before)
+        yes, no = self.branch(c.condition)
+        self.graph.current = yes
+        self.statement(c.then)
+        end, self.graph.current = self.graph.current, no
+        if c.otherwise:
+            self.statement(c.otherwise)
+        self.graph.join(end, self.graph.current)
 
-    def s_while_stmt(self, c: Cursor) -> None:
-        top = self.join()
-        condition, body = self.prepared(c)
-        yes, end = self.branch(condition)
-        self.current = yes
-        self._inside(body, end, top)
-        self.goto(top)
-        self.current = end
-
-    def s_do_stmt(self, c: Cursor) -> None:
-        body, condition = clang.children(c)
-        top, test, end = self.join(), self.node("join", floating=True), self.node("join", floating=True)
-        self._inside(body, end, test)
-        self.goto(test)
-        self.current = test
-        self.full_expression(condition, targets=(top, end))
-        self.current = end
-
-    def s_for_stmt(self, c: Cursor) -> None:
-        *parts, body = clang.children(c)
-        critical = any(d.spelling == "bf_state_" for p in parts[:1] for d in clang.children(p))
-        known = for_parts(c)
-        if known is None:
-            raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
-        init, condition, step = known
-        for p in init:
-            self.statement(p)
-        top = self.join()
-        looped = condition and not critical  # a section runs once
-        yes, end = self.branch(condition[0]) if looped else (top, self.node("join", floating=True))
-        bottom = self.node("join", floating=True)
-        self.current = yes
-        if critical:
+    def loop(self, c: ir.Loop) -> None:
+        graph = self.graph
+        if not c.again:
+            self.each(c.before)
+        top = graph.join()
+        if c.again:
+            self.each(c.before)
+        tested = c.condition if not c.once else None  # a section runs once
+        yes, end = self.branch(tested) if tested and not c.first else (top, graph.floating())
+        bottom = graph.floating()
+        graph.current = yes
+        if c.once:
             self.critical.append(len(self.breaks) + 1)
-        self._inside(body, end, bottom)
-        if critical:
+        self.inside(c.body, end, bottom)
+        if c.once:
             self.critical.pop()
-        self.goto(bottom)
-        self.current = bottom
-        for p in step:
-            self.full_expression(p, used=False)
-        self.goto(end if critical else top)
-        self.current = end
+        graph.goto(bottom)
+        graph.current = bottom
+        if c.step:
+            self.full_expression(c.step, used=False)
+        if c.first and tested:
+            self.full_expression(tested, targets=(top, end))
+        else:
+            graph.goto(end if c.once else top)
+        graph.current = end
 
-    def _inside(self, body: Cursor, end: Node, again: Node) -> None:
-        self.breaks.append(end)
-        self.continues.append(again)
-        self.scopes_around.append(len(self.scopes))
-        self.loop_scopes.append(len(self.scopes))
+    def inside(self, body: Statement, end: Node, again: Node) -> None:
+        self.breaks.append((end, len(self.scopes)))
+        self.continues.append((again, len(self.scopes)))
         self.statement(body)
-        self.loop_scopes.pop()
-        self.scopes_around.pop()
         self.breaks.pop()
         self.continues.pop()
 
-    def s_switch_stmt(self, c: Cursor) -> None:
-        value, body = self.prepared(c)
-        self.full_expression(value)
-        top, end = self.join(), self.node("join", floating=True)
+    def range_loop(self, c: ir.RangeLoop) -> None:
+        """`for (T x : range)`: the steps of an iterator are calls of functions that nobody knows."""
+        graph = self.graph
+        for d in c.declared:
+            self.check_no_group(d)
+        for x in c.over:
+            self.full_expression(x, wrap=False)
+        top = graph.join()
+        for d in c.declared:
+            graph.node("assign", at=d, text=d.key)
+        graph.node("call", at=c)
+        yes, end = graph.floating(), graph.floating()
+        for target in (yes, end):
+            link(graph.current or top, target)
+        graph.current = yes
+        self.inside(c.body, end, top)
+        graph.goto(top)
+        graph.current = end
+
+    def switch(self, c: ir.Switch) -> None:
+        graph = self.graph
+        self.each(c.before)
+        self.full_expression(c.value)
+        top, end = graph.join(), graph.floating()
         self.cases.append([])
-        self.defaults.append(False)
-        self.breaks.append(end)
-        self.scopes_around.append(len(self.scopes))
-        self.current = None
-        self.statement(body)
-        self.scopes_around.pop()
+        self.breaks.append((end, len(self.scopes)))
+        graph.current = None
+        self.statement(c.body)
         self.breaks.pop()
-        for case in self.cases.pop():
-            link(top, case)
-        if not self.defaults.pop():
+        cases = self.cases.pop()
+        for _, node in cases:
+            link(top, node)
+        if all(case.values for case, _ in cases):  # none is the default
             link(top, end)
-        self.goto(end)
-        self.current = end
+        graph.goto(end)
+        graph.current = end
 
-    def s_case_stmt(self, c: Cursor) -> None:
-        *_, inner = clang.children(c)
-        self.cases[-1].append(self.join())
-        self.statement(inner)
+    def case(self, c: ir.Case) -> None:
+        self.cases[-1].append((c, self.graph.join()))
+        self.statement(c.body)
 
-    def s_default_stmt(self, c: Cursor) -> None:
-        self.cases[-1].append(self.join())
-        self.defaults[-1] = True
-        for inner in clang.children(c):
-            self.statement(inner)
-
-    def _stays(self, c: Cursor, word: str, leaves: bool) -> None:
+    def check_stays(self, c: Statement, word: str, leaves: bool = True) -> None:
         if self.critical and leaves:
-            raise clang.error_at(c, self.unit.text, f"{word} out of bf_critical: interrupts would stay off")
+            raise c.error(f"{word} out of bf_critical: interrupts would stay off")
 
-    def s_break_stmt(self, c: Cursor) -> None:
-        self._stays(c, "break", len(self.breaks) in self.critical[-1:])
-        self.leave(self.scopes_around[-1])
-        self.goto(self.breaks[-1])
+    def break_(self, c: ir.Break) -> None:
+        self.check_stays(c, "break", len(self.breaks) in self.critical[-1:])
+        self.jump(*self.breaks[-1])
 
-    def s_continue_stmt(self, c: Cursor) -> None:
-        self.leave(self.loop_scopes[-1])
-        self.goto(self.continues[-1])
+    def continue_(self, c: ir.Continue) -> None:
+        self.jump(*self.continues[-1])
 
-    def s_return_stmt(self, c: Cursor) -> None:
-        self._stays(c, "return", True)
-        for value in clang.children(c):
-            self.full_expression(value)
-        self.leave(0)
-        self.goto(self.exit)
+    def jump(self, target: Node, scopes: int) -> None:
+        self.leave(scopes)
+        self.graph.goto(target)
 
-    def s_goto_stmt(self, c: Cursor) -> None:
-        self._stays(c, "goto", True)
-        self.no_objects(c)
-        self.goto(self._label(clang.children(c)[0].spelling))
+    def return_(self, c: ir.Return) -> None:
+        self.check_stays(c, "return")
+        if c.value:
+            self.full_expression(c.value)
+        self.jump(self.graph.exit, 0)
 
-    def s_label_stmt(self, c: Cursor) -> None:
-        label = self._label(c.spelling)
-        self.goto(label)
-        self.current = label
-        for inner in clang.children(c):
-            self.statement(inner)
+    def goto(self, c: ir.Goto) -> None:
+        self.check_stays(c, "goto")
+        if any(self.scopes):
+            raise c.error("goto past objects that have destructors")
+        self.graph.goto(self.target(c.label))
 
-    def _label(self, name: str) -> Node:
+    def label(self, c: ir.Label) -> None:
+        label = self.target(c.name)
+        self.graph.goto(label)
+        self.graph.current = label
+        self.statement(c.body)
+
+    def target(self, name: str) -> Node:
         if name not in self.labels:
-            self.labels[name] = self.node("join", floating=True)
+            self.labels[name] = self.graph.floating()
         return self.labels[name]
 
-    def s_indirect_goto_stmt(self, c: Cursor) -> None:
-        raise clang.error_at(c, self.unit.text, "computed goto is not supported in a driver")
-
-    def s_cxx_for_range_stmt(self, c: Cursor) -> None:
-        """`for (T x : range)`: the steps of an iterator are calls of functions that nobody knows."""
-        *parts, body = clang.children(c)
-        for p in parts:
-            if p.kind == K.VAR_DECL:
-                self.limits.no_group_value(p)
-            elif clang.is_expression(p):
-                self.full_expression(p, wrap=False)
-        top = self.join()
-        for p in parts:
-            if p.kind == K.VAR_DECL:
-                self.node("assign", at=p, text=variable_name(p))
-        yes, end = self.node("join", floating=True), self.node("join", floating=True)
-        self.node("call", at=c)
-        for target in (yes, end):
-            link(self.current or top, target)
-        self.current = yes
-        self._inside(body, end, top)
-        self.goto(top)
-        self.current = end
-
-    def s_cxx_try_stmt(self, c: Cursor) -> None:
-        raise clang.error_at(c, self.unit.text, "exceptions are not supported in a driver")
-
-    def s_asm_stmt(self, c: Cursor) -> None:
-        self.limits.no_groups_below(c, "an asm statement")
-        start, end = clang.span(c)
-        text = self.unit.text[start:end].decode("utf-8", "replace")
+    def assembly(self, c: ir.Assembly) -> None:
+        for x in c.all():
+            if isinstance(x, Expression) and (self.dialect.group_of(x.type)[0] or self.chains.read(x)):
+                raise x.error("an asm statement cannot use a group")
+        text = c.source.decode("utf-8", "replace")
         switch = next((word for pattern, word in SWITCHES if re.search(pattern, text)), "")
-        self.node("barrier", at=c, text=f"an asm statement{switch}")
+        self.graph.node("barrier", at=c, text=f"an asm statement{switch}")
 
-    s_ms_asm_stmt = s_asm_stmt
-    s_gcc_asm_stmt = s_asm_stmt
+
+EXPRESSIONS: dict[type[Expression], Callable[[Walker, Any, bool], None]] = {
+    ir.Parenthesised: Walker.wrapped,
+    ir.Converted: Walker.converted,
+    ir.Intrinsic: Walker.intrinsic,
+    ir.OffsetOf: Walker.intrinsic,
+    ir.Designated: Walker.designated,
+    ir.Name: Walker.name,
+    ir.Binary: lambda self, c, used: self.operands([c.left, c.right]),
+    ir.Logical: Walker.logical,
+    ir.Comma: Walker.comma,
+    ir.Choice: Walker.choice,
+    ir.Assignment: Walker.assignment,
+    ir.Step: Walker.step,
+    ir.Unary: Walker.unary,
+    ir.Call: Walker.call,
+    ir.Cast: Walker.cast,
+    ir.ListValue: Walker.list_value,
+    ir.Unevaluated: Walker.sizeof,
+    ir.Generic: Walker.generic,
+    ir.Statements: Walker.statement_expression,
+    ir.Lambda: Walker.closure,
+    ir.Allocation: Walker.allocation,
+}
+STATEMENTS: dict[type[Statement], Callable[[Walker, Any], None]] = {
+    ir.Evaluation: lambda self, c: self.full_expression(c.value, used=False),
+    ir.Block: lambda self, c: self.each(c.statements),
+    ir.Empty: lambda self, c: None,
+    ir.Declared: Walker.declared,
+    ir.Declarations: Walker.declarations,
+    ir.If: Walker.if_,
+    ir.Loop: Walker.loop,
+    ir.RangeLoop: Walker.range_loop,
+    ir.Switch: Walker.switch,
+    ir.Case: Walker.case,
+    ir.Label: Walker.label,
+    ir.Goto: Walker.goto,
+    ir.Break: Walker.break_,
+    ir.Continue: Walker.continue_,
+    ir.Return: Walker.return_,
+    ir.Assembly: Walker.assembly,
+}
+
+
+def _pointer_to(type_: CType) -> str:
+    """C for the type of a pointer."""
+    dims = ""
+    while type_.written == "array":
+        dims, type_ = f"{dims}[{type_.count}]", type_.element
+    return f"{type_.name} (*){dims}" if dims else f"{type_.name} *"
+
+
+def _calls_by_default(to: ir.Function | None) -> bool:
+    """Whether a default argument, which stands where the function is declared, may do something."""
+    defaults = [p.default for p in to.parameters] if to else []
+    return not defaults or any(d and any(map(ir.is_busy, d.all())) for d in defaults)

@@ -11,7 +11,7 @@ from edgebuild.driver.emit.hal import LICENCE
 from edgebuild.driver.layout.registers import GroupLayout, Register, Slot
 from edgebuild.driver.registers.rdl import write_rdl
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
-from edgebuild.driver.registers.svd_write import write_svd
+from edgebuild.driver.registers.svd import write_svd
 from edgebuild.driver.stages import Driver
 
 FACTS = ("OFFSET", "SHIFT", "WIDTH", "MASK", "STRIDE", "BITSTRIDE")  # of a field, as its macros end

@@ -6,18 +6,82 @@ number of lines, so that `#line` at the top of each source is enough for a debug
 
 from __future__ import annotations
 
-from clang.cindex import Cursor
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Offset, Site
+from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Function, Site
 from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
-from edgebuild.driver.emit.held import TextPart, WholeTexts, chained, is_place
 from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source import clang, ir
+from edgebuild.driver.source.dialect import Dialect, Offset
+from edgebuild.driver.source.ir import Expression
 from edgebuild.driver.source.sources import LineMark, Source
+
+Render = Callable[[], str]
+
+
+@dataclass(eq=False)
+class Edit:
+    """A piece of text, and what stands there instead."""
+
+    start: int
+    end: int
+    render: Render
+    inner: list[Edit] = field(default_factory=list)
+
+
+class Text:
+    """The unit's text and the edits of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.edits: list[Edit] = []
+        self.active: list[Edit] = []
+
+    def add(self, start: int, end: int, render: Render) -> None:
+        self.edits.append(Edit(start, end, render))
+
+    def nest(self) -> list[Edit]:
+        """The outermost edits, each with those inside of it. Of two with one range the later added is inside."""
+        order = sorted(enumerate(self.edits), key=lambda e: (e[1].start, -e[1].end, e[0]))
+        top: list[Edit] = []
+        stack: list[Edit] = []
+        for _, edit in order:
+            while stack and not (stack[-1].start <= edit.start and edit.end <= stack[-1].end):
+                stack.pop()
+            (stack[-1].inner if stack else top).append(edit)
+            if edit.end > edit.start:
+                stack.append(edit)
+        return top
+
+    def rewritten(self) -> str:
+        top = self.nest()
+        return self._between(0, len(self.data), top)
+
+    def part(self, start: int, end: int) -> str:
+        """The text of a range inside of the edit that is being rendered, with the edits in it."""
+        inside = [e for e in self.active[-1].inner if start <= e.start and e.end <= end] if self.active else []
+        return self._between(start, end, inside)
+
+    def whole(self) -> str:
+        """The range of the edit that is being rendered, with the edits in it."""
+        edit = self.active[-1]
+        return self._between(edit.start, edit.end, edit.inner)
+
+    def _between(self, start: int, end: int, edits: Iterable[Edit]) -> str:
+        out, at = [], start
+        for edit in edits:
+            out.append(self.data[at : edit.start].decode())
+            self.active.append(edit)
+            text = edit.render()
+            self.active.pop()
+            lost = self.data.count(b"\n", edit.start, edit.end) - text.count("\n")
+            out.append(text + "\n" * max(0, lost))
+            at = edit.end
+        out.append(self.data[at:end].decode())
+        return "".join(out)
 
 
 def rewrite(source: Source, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: Hal) -> str:
@@ -56,7 +120,30 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
     raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
 
 
-class _Rewriter(WholeTexts):
+def chained(before: list[str], text: str) -> str:
+    """One expression that does some things first."""
+    return f"({', '.join([*before, text])})" if before else text
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """Part of an access in its region, and the variable that it shares with the others."""
+
+    region: Region
+    temporary: str
+    constant: str = ""  # text of the value, which is written later
+
+
+class _Rewriter:
+    """The text of one function."""
+
+    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool, depth: int) -> None:
+        """`depth`: how many functions are around a lambda. A name of theirs is no name of its own."""
+        self.text, self.function, self.merged, self.hal, self.cpp = text, function, merged, hal, cpp
+        self.prefix = "eb_" + "in_" * depth
+        self.declarations: list[str] = []
+        self.parts: dict[Access, TextPart] = {}
+
     def run(self) -> None:
         regions = self.merged.conflicts.regions[self.function.name]
         hoists: dict[int, list[Region]] = {}
@@ -112,11 +199,137 @@ class _Rewriter(WholeTexts):
     def _constant(self, a: Access) -> str:
         """The text of a value that is the same at the place of the merged store."""
         right = a.site.right
-        if a.site.form != "assign" or a.site.used or right is None or clang.constant(right) is None:
+        if a.site.form != "assign" or a.site.used or right is None or right.constant is None:
             return ""
         return self._raw(self._raw_text(right))
 
-    # ---- sites
+    def _new(self, type_: str) -> str:
+        name = f"{self.prefix}{len(self.declarations)}_"
+        self.declarations.append(f"{type_} {name}" if not type_.endswith("*") else f"{type_}{name}")
+        return name
+
+    def _width(self, a: Access) -> int:
+        return self.merged.register(a).slot(self.merged.ref(a).leaf).width
+
+    def _group(self, a: Access) -> str:
+        prefix = self.merged.ref(a).base
+        inside = self._source(prefix.expression)
+        simple = inside.replace("_", "a").isalnum()
+        if prefix.pointer:
+            return inside if simple else f"({inside})"
+        return f"&({inside})" if not inside.endswith("]") else f"&{inside}"
+
+    def _index(self, a: Access) -> str:
+        """The element of an array leaf, counted through all of its dimensions."""
+        ref = self.merged.ref(a)
+        text = ""
+        for c, size in zip(ref.indices, ref.index_dims, strict=True):
+            inside = self._source(c)
+            text = f"({text}) * {size}u + ({inside})" if text else inside
+        return text
+
+    def _source(self, c: ir.Expression) -> str:
+        text = self.text.part(*c.span)
+        return f"{text[:-2]}.operator->()" if text.endswith("->") else text  # an operator's call ends with its sign
+
+    def _address(self, a: Access) -> list[str]:
+        index = self._index(a)
+        return [self._group(a), *([index] if index else [])]
+
+    def _load(self, region: Region, address: list[str]) -> str:
+        a = region.place
+        window = self.merged.window(region)
+        register = self.merged.register(a)
+        name = self.hal.load(self.merged.ref(a).group, register, self.merged.leaves(region), window)
+        return f"{name}({', '.join(address if register.dims else address[:1])})"
+
+    def _whole(self, site: Site) -> str:
+        """One access of a whole register."""
+        a = site.parts[0][0]
+        region, ref, register = self.parts[a].region, self.merged.ref(a), self.merged.register(a)
+        address, window = self._address(a), self.merged.window(region)
+        if site.form == "load":
+            return self._begun(site, self._load(region, address))
+        if site.form == "group":
+            before, values = self._values(site)
+            leaves = self.merged.named(site)
+            name = self.hal.put(ref.group, register, leaves, window)
+            return chained(before, f"{name}({', '.join([*address, *(values[n] for n in leaves)])})")
+        before, value = [], site.variable
+        if site.right is not None:
+            value = self._source(site.right)
+            if self.merged.translated(site) or (self.cpp and site.does):
+                name = self._new(wide_type(window.bits))
+                before, value = [f"{name} = {value}"], name
+        if self.merged.translated(site):
+            return chained(before, self._translated(site, value))
+        return chained(before, f"{self.hal.store(ref.group, register, window)}({', '.join([*address, value])})")
+
+    def _values(self, site: Site) -> tuple[list[str], dict[tuple[str, int], str]]:
+        """The values that a literal names, and what C++ does in front, since arguments of a call have no order."""
+        values = {self._leaf(x): self._source(v) for x, v in site.parts if v is not None}
+        before = []
+        for i in site.inner if self.cpp and (len(site.inner) > 1 or site.does) else ():
+            a, v = site.parts[i]
+            assert v is not None
+            kept = self._new(wide_type(self._width(a)))
+            before.append((v.span[0], f"{kept} = {values[self._leaf(a)]}"))
+            values[self._leaf(a)] = kept
+        return [text for _, text in sorted(before)], values
+
+    def _translated(self, site: Site, variable: str) -> str:
+        """A store of a value that was read from another register: each field out of it, and to its place here."""
+        assert site.of
+        a = site.parts[0][0]
+        region, ref = self.parts[a].region, self.merged.ref(a)
+        values = {}
+        for (here, _), (there, _) in zip(site.parts, site.of.parts, strict=True):
+            window, element = self.merged.window(self.parts[there].region), self.merged.element(there)
+            get = self.hal.get(self.merged.ref(there).group, self.merged.ref(there).leaf, window, element)
+            values[self._leaf(here)] = f"{get}({variable})"
+        leaves = self.merged.named(site)
+        name = self.hal.put(ref.group, self.merged.register(a), leaves, self.merged.window(region))
+        return f"{name}({', '.join([*self._address(a), *(values[n] for n in leaves)])})"
+
+    def _leaf(self, a: Access) -> tuple[str, int]:
+        return self.merged.ref(a).leaf, self.merged.element(a)
+
+    def _begun(self, site: Site, value: str) -> str:
+        """A value as a variable's new one, or as the first one where the site declares it."""
+        type_ = "unsigned int " if site.type == "first" else ""
+        start = f"{type_}{site.variable}"
+        if site.form == "hold":
+            return start
+        return f"{start} = {value}" if site.operator else value
+
+    def _held(self, site: Site) -> str:
+        """A use of a variable that holds a register."""
+        v = site.variable
+        if site.form == "hold":
+            return self._begun(site, "")
+        if site.form == "copy":
+            assert site.right is not None
+            return self._begun(site, self._source(site.right))
+        if site.form == "make":
+            before, values = self._values(site)
+            home, leaves = site.parts[0][0], self.merged.named(site)
+            name = self.hal.make(self.merged.ref(home).group, self.merged.register(home), leaves)
+            return self._begun(site, chained(before, f"{name}({', '.join(values[n] for n in leaves)})"))
+        a = site.read
+        assert a
+        ref, register = self.merged.ref(a), self.merged.register(a)
+        element = self.merged.element(a)
+        old = f"{self.hal.get(ref.group, ref.leaf, self.merged.window(self.parts[a].region), element)}({v})"
+        if site.form == "get":
+            return old
+        if site.right is None:
+            value = f"{old} {site.operator[-1]} 1"
+        else:
+            value = self._source(site.right)
+            value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
+        return f"{v} = {self.hal.changed(ref.group, register, ref.leaf, element)}({v}, {value})"
+
+    # ---- accesses of fields
 
     def _site(self, site: Site) -> str:
         if site.form == "unevaluated":
@@ -138,9 +351,9 @@ class _Rewriter(WholeTexts):
     def _first(self, site: Site, type_: str) -> tuple[list[str], str]:
         """Assignments that C++ makes in front of the left side, and the value: arguments of a call have no order."""
         assert site.right is not None and site.write
-        value = self._cursor(site.right)
+        value = self._source(site.right)
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
-        if not self.cpp or not site.does or not open_ or is_place(site.right):
+        if not self.cpp or not site.does or not open_ or is_steady(site.right):
             return [], value
         name = self._new(type_)
         return [f"{name} = {value}"], name
@@ -150,7 +363,7 @@ class _Rewriter(WholeTexts):
         assert site.read and site.write
         if site.form == "compound":
             assert site.right is not None
-            first, right = self._first(site, site.right.type.get_canonical().spelling)
+            first, right = self._first(site, site.right.type.text)
             address, before = self._once(site)
             value = f"{self._read(site.read, address)} {site.operator[:-1]} ({right})"
             return chained([*first, *before], self._write(site, address, value))
@@ -171,8 +384,8 @@ class _Rewriter(WholeTexts):
         if None not in a.key and MEMORY not in a.variables:
             return address, []
         types = (f"volatile struct {ref.group} *", "unsigned int")
-        places = [not ref.base.pointer or is_place(ref.base.cursor)]
-        places += [len(ref.indices) == 1 and is_place(ref.indices[0])]
+        places = [not ref.base.pointer or is_steady(ref.base.expression)]
+        places += [len(ref.indices) == 1 and is_steady(ref.indices[0])]
         before = []
         for i, uses in enumerate(self._uses(site)[: len(address)]):
             if not uses and not places[i]:
@@ -218,17 +431,16 @@ class _Rewriter(WholeTexts):
 
     def _raw_address(self, a: Access) -> list[str]:
         ref = self.merged.ref(a)
-        base = self._raw_text(ref.base.cursor)
+        base = self._raw_text(ref.base.expression)
         address = [f"({base})" if ref.base.pointer else f"&({base})"]
         text = ""
-        for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self._raw_text(cursor)
+        for c, size in zip(ref.indices, ref.index_dims, strict=True):
+            inside = self._raw_text(c)
             text = f"({text}) * {size}u + ({inside})" if text else inside
         return [*address, text] if text else address
 
-    def _raw_text(self, c: Cursor) -> str:
-        start, end = clang.span(c)
-        return self.text.data[start:end].decode()
+    def _raw_text(self, c: Expression) -> str:
+        return c.source.decode()
 
     @staticmethod
     def _raw(text: str) -> str:
@@ -260,3 +472,9 @@ class _Rewriter(WholeTexts):
         mine = last[ref.leaf] = self._new(value_type(width))
         call = f"{name}({', '.join([*address, *(last[n] for n in leaves)])})"
         return f"({mine} = {taken}, {call}, {mine})" if site.used else f"({mine} = {taken}, {call})"
+
+
+def is_steady(c: ir.Expression) -> bool:
+    """Whether an expression is a variable or an address: it means the same wherever it is evaluated."""
+    bare = c.bare
+    return isinstance(bare, ir.Name | ir.This) or (isinstance(bare, ir.Unary) and bare.operator == "&")

@@ -12,7 +12,6 @@ from edgebuild.driver.analysis.simplify import Ref, Shapes
 from edgebuild.driver.layout.registers import (
     Layout,
     Register,
-    Slot,
     Window,
     leaf_mask,
     read_window,
@@ -20,7 +19,6 @@ from edgebuild.driver.layout.registers import (
     words,
     write_window,
 )
-from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, Field
 
 
@@ -167,7 +165,7 @@ def _check_held(cdfg: Cdfg, merged: Merged) -> None:
         assert here and site.of
         home = site.of.parts[0][0]
         if (merged.ref(here).group, merged.register(here)) != (merged.ref(home).group, merged.register(home)):
-            at = clang.place(site.left.extent.start)
+            at = site.left.where
             text = f"'{site.variable}' holds register '{merged.register(home).name}'"
             text += f", and not '{merged.register(here).name}': use a variable for each"
             raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))
@@ -209,102 +207,3 @@ def _next(f: Function, read: Region, write: Region) -> bool:
             for n in between(a.node, b.node)
         )
     )
-
-
-def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """(errors, warnings): accesses that this register does not allow, and those that may lose an update."""
-    errors: list[Diagnostic] = []
-    warnings: list[Diagnostic] = []
-    in_handlers = _written_in_handlers(cdfg, merged)
-    for name, region in merged.all():
-        at, register, leaves = region.place.where, merged.register(region.place), merged.leaves(region)
-        window = merged.window(region)
-        if region.place.whole and region.kind == "w":
-            leaves = tuple(dict.fromkeys(name for name, _ in merged.named(region.place.site)))
-            wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
-            error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
-        elif region.place.whole:
-            error, warning = _popped(register, leaves), ""
-        else:
-            error, warning = _illegal(register, leaves, region.kind, window)
-            error = error or _read_back(merged, region)
-        if window.read and region.kind == "w" and not cdfg.functions[name].handler:
-            others = in_handlers.get((merged.ref(region.place).group, register.name), ())
-            if any(merged.keeps(region, other) or _shared(region, other) for other in others):
-                warning = f"the interrupt handler also writes register '{register.name}': an update may be lost here"
-        for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
-            if text:
-                list_.append(Diagnostic(text, at.file, at.line, at.column, severity=severity))
-    return errors, warnings
-
-
-def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> dict[tuple[str, str], list[Region]]:
-    """Writes of interrupt handlers, by group and register."""
-    found: dict[tuple[str, str], list[Region]] = {}
-    for name, r in merged.all():
-        if r.kind == "w" and cdfg.functions[name].handler:
-            found.setdefault((merged.ref(r.place).group, merged.register(r.place).name), []).append(r)
-    return found
-
-
-def _shared(region: Region, other: Region) -> bool:
-    """Whether a field is read, changed and written that the other region writes, too."""
-    changed = {a.field for a in region.accesses if a.site.form in ("compound", "step")}
-    return any(a.field in changed for a in other.accesses)
-
-
-def _read_back(merged: Merged, region: Region) -> str:
-    """An error where what was read of flags is written back to them, which would touch all that were set."""
-    for a in region.accesses:
-        modified = merged.register(a).slot(merged.ref(a).leaf).modified
-        if region.kind == "w" and modified and a.site.form in ("compound", "step"):
-            text = f"'{a.field[1]}' is no stored value ({modified}): '{a.site.operator}' writes back what was read;"
-            return f"{text} assign the bits that are meant"
-    return ""
-
-
-def _popped(register: Register, leaves: tuple[str, ...]) -> str:
-    popped = next((s for s in register.slots if s.sensitive and s.name not in leaves), None)
-    return f"a read of '{', '.join(leaves)}' also reads '{popped.name}', which has a side effect" if popped else ""
-
-
-def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Window) -> tuple[str, str]:
-    """(error, warning) of an access to `leaves` of a register; both may be empty."""
-    what = ", ".join(leaves)
-    span = ((1 << window.bits) - 1) << 8 * window.offset
-    others = [s for s in register.slots if (s.name not in leaves or s.count > 1) and s.cover & span]
-    mine = [register.slot(n) for n in leaves]
-    if kind == "r":
-        wrong = next((s for s in mine if "r" not in s.access), None)
-        if wrong:
-            return f"'{wrong.name}' cannot be read", ""
-        popped = next((s for s in others if s.sensitive), None)
-        text = f"a read of '{what}' also reads '{popped.name}', which has a side effect" if popped else ""
-        return (text + _overlay(popped, "plain: true") if popped else ""), ""
-    wrong = next((s for s in mine if "w" not in s.access), None)
-    if wrong:
-        return f"'{wrong.name}' cannot be written", ""
-    bad = next((s for s in others if s.back == "never"), None)
-    if bad:
-        text = f"a write of '{what}' also writes '{bad.name}', and no value is harmless there"
-        return text + _overlay(bad, 'back: "0"'), ""
-    if not window.read:
-        return "", ""
-    popped = next((s for s in register.slots if s.sensitive and s.cover & span), None)
-    if popped:
-        text = f"a write of '{what}' must read its register first, and a read of '{popped.name}' has a side effect"
-        return text + _overlay(popped, "plain: true"), ""
-    blind = next((s for s in others if s.back == "keep" and "r" not in s.access), None)
-    if blind:
-        text = f"a write of '{what}' must keep '{blind.name}', which cannot be read"
-        return text + _overlay(blind, 'back: "0"'), ""
-    racing = next((s for s in others if s.back == "keep" and s.volatile), None)
-    if not racing:
-        return "", ""
-    text = f"'{racing.name}' may change by itself while '{what}' is written: the change would be lost"
-    return "", text + _overlay(racing, "plain: true")
-
-
-def _overlay(slot: Slot, words: str) -> str:
-    """Facts that an overlay can add where a register description leaves them open."""
-    return f"; if that is not so, the overlay says '{slot.key}: {{{words}}}'" if slot.key else ""

@@ -1,7 +1,12 @@
-"""Whether two ways do the same: events in the same order, and the same values of all that is left behind."""
+"""Paths through a function by symbolic execution, which of two programs one input may lead to, and whether they agree.
+
+Two paths agree if they have the same events in the same order, and leave the same values of all behind.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
@@ -19,22 +24,125 @@ from edgebuild.driver.prove.hardware import (
     calls_in,
     neutral_of,
 )
-from edgebuild.driver.prove.reals import Real
-from edgebuild.driver.prove.values import Int, bits_of
-from edgebuild.driver.prove.ways import Way
+from edgebuild.driver.prove.interpreter import Interpreter
+from edgebuild.driver.prove.values import Cut, Int, Pruned, Real, bits_of
+
+PATHS = 1024  # through one function
 
 
-def covered(a: Way, ways: list[Way]) -> None:
+@dataclass(frozen=True)
+class Path:
+    conditions: tuple[Any, ...]
+    events: tuple[Event, ...]
+    state: dict[Key, Any]
+    globals: dict[str, Any]
+    memory: dict[Any, Any]
+    value: Any
+    loads: dict[Key, int]
+    obligations: tuple[tuple[Any, str], ...]
+    env: dict[str, Any] = field(default_factory=dict)
+    taken: tuple[bool, ...] = ()  # the decisions
+    at: tuple[int, int] | None = None  # the head of a loop where it is cut; None: it ends
+    bus: tuple[BusAccess, ...] = ()
+
+
+class Tree:
+    """The paths through a function by their conditions, which alternate where they part."""
+
+    def __init__(self, paths: list[Path], depth: int = 0) -> None:
+        self.path = next((w for w in paths if len(w.conditions) == depth), None)
+        longer = (w for w in paths if len(w.conditions) > depth)
+        parts: dict[int, list[Path]] = {}
+        for w in longer:
+            parts.setdefault(w.conditions[depth].get_id(), []).append(w)
+        assert not (self.path and parts), "a path that ends goes on"
+        self.branches = [(p[0].conditions[depth], Tree(p, depth + 1)) for p in parts.values()]
+
+
+def together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iterator[tuple[Path, Path]]:
+    """The pairs of paths that one input may lead to. Steps go down the two trees in turn."""
+    if not a.branches and not b.branches:
+        assert a.path and b.path
+        yield (b.path, a.path) if swapped else (a.path, b.path)
+    elif not a.branches:
+        yield from together(solver, b, a, not swapped)
+    else:
+        for condition, branch in a.branches:
+            solver.push()
+            solver.add(condition)
+            if len(a.branches) == 1 or ask(solver) != z3.unsat:
+                yield from together(solver, b, branch, not swapped)
+            solver.pop()
+
+
+def all_paths(
+    program: Interpreter,
+    name: str,
+    prefix: tuple[bool, ...] = (),
+    limit: int = PATHS,
+    check: Callable[[Path], None] = lambda path: None,
+) -> tuple[list[Path], bool]:
+    """All paths behind some decisions, and whether some were cut off. Raises Unknown if there are more than `limit`.
+
+    `check` is called with each of them as it is found.
+    """
+    paths: list[Path] = []
+    for path in each_path(program, name, prefix):
+        if path is not None:
+            check(path)
+            paths.append(path)
+        if len(paths) > limit:
+            raise Unknown("too many paths through the function")
+    return paths, program.pruned
+
+
+def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> Iterator[Path | None]:
+    """One path after the other; None for one that is not followed to its end, which `program.pruned` then says."""
+    todo: list[list[bool]] = [list(prefix)]
+    program.pruned = False
+    while todo:
+        taken = todo.pop()
+        value, at = None, None
+        try:
+            value = program.run(name, taken)
+        except Cut as cut:
+            at = cut.at
+        except Pruned:
+            program.pruned = True
+            todo += program.decisions.open
+            yield None
+            continue
+        except RecursionError:
+            raise Unknown("an expression that is too deep") from None
+        h, d = program.hardware, program.decisions
+        todo += d.open
+        yield Path(
+            tuple(d.path),
+            tuple(h.events),
+            h.state,
+            program.memory.globals,
+            program.memory.arrays,
+            value,
+            h.loads,
+            (*h.obligations, *((z3.BoolVal(False), f"half of '{leaf}' is stored") for (_, leaf), _ in h.halves)),
+            program.env if at else {},
+            tuple(d.taken[: d.number]),
+            at,
+            tuple(h.bus),
+        )
+
+
+def covered(a: Path, paths: list[Path]) -> None:
     """Raise Different if the generated code does not end where the source does."""
-    answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in ways)))))
+    answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in paths)))))
     if answer == z3.sat:
         raise Different("the source ends, and the generated code does not")
     if answer == z3.unknown:
         raise Unknown("the solver gives up on the conditions")
 
 
-def compare(a: Way, b: Way) -> None:
-    """Raise Different if some input leads to both ways and they differ."""
+def compare(a: Path, b: Path) -> None:
+    """Raise Different if some input leads to both paths and they differ."""
     solver = solver_of(*a.conditions, *b.conditions)
     if ask(solver) == z3.unsat:
         return
@@ -119,7 +227,7 @@ def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
         _same_state(solver, {("", "an object"): x}, {("", "an object"): y}, None, when)
 
 
-def _same_variables(solver: z3.Solver, a: Way, b: Way) -> None:
+def _same_variables(solver: z3.Solver, a: Path, b: Path) -> None:
     """At the head of a loop, local variables that both sides have hold the same values."""
     mine, theirs = by_name(a.env), by_name(b.env)
     for name in shared(a, b):
@@ -135,7 +243,7 @@ def by_name(env: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def shared(a: Way, b: Way) -> list[str]:
+def shared(a: Path, b: Path) -> list[str]:
     """Names of local variables that are alike on both sides: numbers or addresses of one width."""
     mine, theirs = by_name(a.env), by_name(b.env)
     return [
@@ -147,7 +255,7 @@ def shared(a: Way, b: Way) -> list[str]:
     ]
 
 
-def _events(solver: z3.Solver, a: Way, b: Way) -> None:
+def _events(solver: z3.Solver, a: Path, b: Path) -> None:
     """Raise Different unless the generated events are those of the source.
 
     One bus access stores some ordered fields: the next ones of the source, and others as they are. How many of the

@@ -7,7 +7,7 @@ from typing import Any
 
 import z3
 
-LIMIT, PHASE = 20_000_000, 8_000_000  # for one function: some 20 s of a processor of 2022; for one way to prove it
+LIMIT, PHASE = 20_000_000, 8_000_000  # for one function: some 20 s of a processor of 2022; for one method of proof
 QUESTION = 3_000_000  # solver steps for one question
 ASKED, STEP = 400, 30  # what a question costs besides, and an expression of the program
 
@@ -29,7 +29,7 @@ class Effort:
         self.limit, self.spent = LIMIT, 0
 
     def phase(self) -> None:
-        """Another way to prove it begins."""
+        """Another method of proof begins."""
         self.limit = min(LIMIT, self.spent + PHASE)
 
     def spend(self, amount: int) -> None:

@@ -4,6 +4,11 @@ A field holds an array from places (address of the group, index of the element) 
 declarations alone: an access with a side effect is an event, and so is each store of ordered silicon. All other
 accesses matter only through the values that are found later. Source and generated code share nothing here but the
 layout: a source accesses fields, generated code the bytes of registers.
+
+On silicon, bits of no field may read as anything, another value at each load. A store that reads first puts them back,
+and one of a whole register gives them their values after reset. A layout of our own has zeros there. Nothing is known
+of what a load finds of fields that can only be written, whatever the layout. Both sides name what a load finds by the
+number of the bus access, for their accesses are compared one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +22,6 @@ import z3
 
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown, ask, solver_of
-from edgebuild.driver.prove.rests import after_reset, anything, unexplained, unowned
 from edgebuild.driver.prove.views import Planned, Views
 from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
 
@@ -267,7 +271,7 @@ class Hardware:
         return frozenset((key[0], leaf) for found in leaves if key[1] in found for leaf in found)
 
     def _follows(self, condition: Any) -> bool:
-        """Whether a condition follows from the bounds of indices. Then it is still to be proved for each way."""
+        """Whether a condition follows from the bounds of indices. Then it is still to be proved for each path."""
         if not self.hints or ask(solver_of(*self.hints, z3.Not(condition))) != z3.unsat:
             return False
         self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))
@@ -502,3 +506,52 @@ def _taken(value: Any, old: Any, low: int) -> Any:
     if first > 0:
         pieces.append(z3.Extract(first - 1, 0, old))
     return z3.Concat(*pieces) if len(pieces) > 1 else part
+
+
+# ---- bits of no field
+
+
+def unowned(layout: Layout, register: Register) -> tuple[Slot, ...]:
+    """Bits of no field of a register of silicon, as fields that belong to the silicon alone."""
+    if layout.method != "fixed":
+        return ()
+    named = _cover(register.slots)
+    rest = ((1 << register.bits) - 1) & ~named
+    return tuple(Slot(f"bits {low} to {low + width - 1}", low, width) for low, width in _runs(rest, register.bits))
+
+
+def unexplained(layout: Layout, registers: Iterable[Register], first: int, size: int) -> tuple[tuple[int, int], ...]:
+    """(lowest bit, width) in a load of `size` bytes, from byte `first` on, of bits that no readable field holds."""
+    rest = (1 << 8 * size) - 1
+    for r in registers:
+        open_ = _cover(s for s in r.slots if "r" not in s.access) | _cover(unowned(layout, r))
+        rest &= (open_ & ~_cover(s for s in r.slots if "r" in s.access)) >> 8 * first
+    return tuple(_runs(rest, 8 * size))
+
+
+def anything(number: int, bits: int) -> Any:
+    """The bits that a load finds there: the same on both sides for accesses of the same number."""
+    return z3.BitVec(f"beside fields by access {number}", bits)
+
+
+def after_reset(register: Register, slot: Slot) -> Any:
+    return z3.BitVecVal(register.reset >> slot.lsb, slot.width)
+
+
+def _cover(slots: Iterable[Slot]) -> int:
+    mask = 0
+    for s in slots:
+        mask |= s.cover
+    return mask
+
+
+def _runs(mask: int, bits: int) -> Iterable[tuple[int, int]]:
+    """(lowest bit, width) of neighbouring bits in a mask."""
+    low = 0
+    while low < bits:
+        width = 0
+        while low + width < bits and mask >> low + width & 1:
+            width += 1
+        if width:
+            yield low, width
+        low += max(width, 1)

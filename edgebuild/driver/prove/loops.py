@@ -1,9 +1,9 @@
 """Loops by induction: what both sides have in common at the head of a loop, they have again when they come back there.
 
-A function is cut at the heads of its own loops. Between two cuts there are few ways, whatever the number of turns. At a
-head both sides have proved to have the same events behind them, the same registers, objects and local variables. From
+A function is cut at the heads of its own loops. Between two cuts there are few paths, whatever the number of turns. At
+a head both sides have proved to have the same events behind them, the same registers, objects and local variables. From
 there on all of these have new values that nothing is known of but that both sides share them. Constants, and parameters
-that are not assigned, keep their values as long as every way to the head agrees (Floyd, 1967; here for two programs).
+that are not assigned, keep their values as long as every path to the head agrees (Floyd, 1967; here for two programs).
 
 What holds for any such values holds for those of each turn. Where it does not, the proof by turns has the last word.
 """
@@ -15,23 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import z3
-from clang.cindex import Cursor, CursorKind
 
-from edgebuild.driver.prove.compare import by_name, compare, covered, shared
-from edgebuild.driver.prove.effort import Unknown, solver_of
-from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer
-from edgebuild.driver.prove.lambdas import Closure
-from edgebuild.driver.prove.program import Program, is_head
-from edgebuild.driver.prove.reals import Real
-from edgebuild.driver.prove.relation import Form, fields_of, form_of, word_of
-from edgebuild.driver.prove.sides import SideSource
-from edgebuild.driver.prove.values import Cut, Int, bits_of
-from edgebuild.driver.prove.volatiles import Generated
-from edgebuild.driver.prove.ways import Tree, Way, all_ways, together
-from edgebuild.driver.source import clang
+from edgebuild.driver.layout.registers import Layout, Register, Slot
+from edgebuild.driver.prove.compare import Path, Tree, all_paths, by_name, compare, covered, shared, together
+from edgebuild.driver.prove.effort import Unknown, ask, solver_of
+from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, leaf_of, unowned
+from edgebuild.driver.prove.interpreter import Interpreter, heads
+from edgebuild.driver.prove.objects import Closure
+from edgebuild.driver.prove.places import body_of
+from edgebuild.driver.prove.values import Cut, Held, Int, Real, bits_of
+from edgebuild.driver.source import ir
 
-LOOPS = (CursorKind.WHILE_STMT, CursorKind.DO_STMT, CursorKind.FOR_STMT)
-SEGMENT, ROUNDS = 128, 64  # ways from one cut on; segments
+SEGMENT, ROUNDS = 128, 64  # paths from one cut on; segments
 
 Head = tuple[int, int]  # number of the loop, and whether its condition was tested before
 
@@ -57,9 +52,9 @@ class Start:
 
 @dataclass
 class LoopNode:
-    """A head, the way that led there first on each side, and what all ways so far have in common."""
+    """A head, the path that led there first on each side, and what all paths so far have in common."""
 
-    way: tuple[Start, ...]
+    path: tuple[Start, ...]
     taken: tuple[tuple[bool, ...], tuple[bool, ...]]
     names: set[str]
     kept: dict[str, Any]
@@ -79,19 +74,16 @@ class Heads:
     seen: int = 0
     numbers: dict[int, int] = field(default_factory=dict)  # of loops, by their places
 
-    def __call__(self, program: Program, body: Cursor, turn: int) -> None:
-        at = (self.numbers[clang.span(body)[0]], turn)
+    def __call__(self, program: Interpreter, body: ir.Node, turn: int) -> None:
+        at = (self.numbers[body.span[0]], turn)
         if self.seen == len(self.starts):
             raise Cut(at)
         _begin(program, self.starts[self.seen])
         self.seen += 1
 
 
-def _begin(program: Program, start: Start) -> None:
-    hints, views = program.hardware.hints, program.views
-    program.hardware = Hardware(program.dialect, program.layout, hints=hints, views=views)
-    program.hardware.touch_all()
-    program.globals, program.memory, program.decisions.path = {}, {}, []
+def _begin(program: Interpreter, start: Start) -> None:
+    program.restart()
     known, held = dict(start.kept), dict(start.held)
     names = dict(zip(by_name({k: k for k in program.env}).values(), by_name(program.env), strict=True))
     for key, value in program.env.items():
@@ -114,18 +106,12 @@ def _begin(program: Program, start: Start) -> None:
             program.env[key] = Int(z3.BitVec(f"head {name}", value.bits.size()), value.signed)
 
 
-def has_loops(program: Program, name: str) -> bool:
-    return next(_heads(program.functions[name]), None) is not None
+def has_loops(program: Interpreter, name: str) -> bool:
+    function = program.functions[name]
+    return function.body is not None and next(heads(body_of(function)), None) is not None
 
 
-def _heads(function: Cursor) -> Iterator[Cursor]:
-    """Loops, and labels to which a jump goes back."""
-    for c in clang.preorder(function):
-        if c.kind in LOOPS or (c.kind == CursorKind.LABEL_STMT and is_head(function, c)):
-            yield c
-
-
-def by_induction(name: str, source: SideSource, other: Generated) -> tuple[bool, bool]:
+def by_induction(name: str, source: Interpreter, other: Interpreter) -> tuple[bool, bool]:
     """(proved, a few turns only of loops in functions that it calls). Nothing follows from a failure."""
     try:
         numbers = [_numbers(p, name) for p in (source, other)]
@@ -138,18 +124,15 @@ def by_induction(name: str, source: SideSource, other: Generated) -> tuple[bool,
         source.heads = other.heads = None
 
 
-def _numbers(program: Program, name: str) -> dict[int, int] | None:
+def _numbers(program: Interpreter, name: str) -> dict[int, int] | None:
     """The loops of a function in their order, by where their bodies begin; None if two cannot be told apart."""
-    found: dict[int, int] = {}
-    heads = list(_heads(program.functions[name]))
-    for c in heads:
-        body = clang.children(c)[0 if c.kind == CursorKind.DO_STMT else -1] if c.kind in LOOPS else c
-        found[clang.span(body)[0]] = len(found)
-    return found if len(found) == len(heads) else None
+    loops = list(heads(body_of(program.functions[name])))
+    starts = [(c.body if isinstance(c, ir.Loop) else c).span[0] for c in loops]
+    return {at: i for i, at in enumerate(starts)} if len(set(starts)) == len(starts) else None
 
 
 class _Induction:
-    def __init__(self, name: str, sides: tuple[SideSource, Generated], numbers: tuple[dict[int, int], ...]) -> None:
+    def __init__(self, name: str, sides: tuple[Interpreter, Interpreter], numbers: tuple[dict[int, int], ...]) -> None:
         self.name, self.sides, self.numbers = name, sides, numbers
         self.nodes: dict[Head, LoopNode] = {}
         self.pruned = False
@@ -162,20 +145,20 @@ class _Induction:
             if node is None:
                 return self.pruned
             node.waits = False
-            self.segment((*node.way, node.start), node.taken)
+            self.segment((*node.path, node.start), node.taken)
         raise Unknown("too many loops")
 
     def segment(self, starts: tuple[Start, ...], taken: tuple[tuple[bool, ...], ...]) -> None:
-        """Compare all ways from one head to the next."""
+        """Compare all paths from one head to the next."""
         source, other = self.sides
         source.hints = []
-        mine = self.ways(0, starts, taken[0])
+        mine = self.paths(0, starts, taken[0])
         other.assumed = list({h.get_id(): h for h in source.hints}.values())
-        theirs = self.ways(1, starts, taken[1])
+        theirs = self.paths(1, starts, taken[1])
         if not (mine and theirs):
-            raise Unknown("no way leads on")
+            raise Unknown("no path leads on")
         solver = solver_of()
-        near: dict[int, list[Way]] = {}
+        near: dict[int, list[Path]] = {}
         for a, b in together(solver, Tree(mine), Tree(theirs)):
             near.setdefault(id(a), []).append(b)
         for a in mine:
@@ -185,23 +168,23 @@ class _Induction:
                 if a.at:
                     self.arrive(a, b, starts)
 
-    def ways(self, side: int, starts: tuple[Start, ...], taken: tuple[bool, ...]) -> list[Way]:
+    def paths(self, side: int, starts: tuple[Start, ...], taken: tuple[bool, ...]) -> list[Path]:
         program = self.sides[side]
         numbers = self.numbers[side]
 
-        def heads(program: Program, body: Cursor, turn: int) -> None:
+        def heads(program: Interpreter, body: ir.Node, turn: int) -> None:
             if program.decisions is not current[0]:
                 current[:] = [program.decisions, Heads(starts, 0, numbers)]
             current[1](program, body, turn)
 
         current: list[Any] = [None, None]
         program.heads = heads
-        found, pruned = all_ways(program, self.name, taken, SEGMENT)
+        found, pruned = all_paths(program, self.name, taken, SEGMENT)
         self.pruned = self.pruned or pruned
         return found
 
-    def arrive(self, a: Way, b: Way, starts: tuple[Start, ...]) -> None:
-        """Add what holds at the end of a pair of ways to what is known of the head there."""
+    def arrive(self, a: Path, b: Path, starts: tuple[Start, ...]) -> None:
+        """Add what holds at the end of a pair of paths to what is known of the head there."""
         assert a.at
         values, theirs = by_name(a.env), by_name(b.env)
         names = set(shared(a, b))
@@ -219,7 +202,7 @@ class _Induction:
         node.kept, node.waits = {n: v for n, v in agreed.items() if n in node.names}, True
         node.held = alike
 
-    def _held(self, a: Way, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Form]:
+    def _held(self, a: Path, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Form]:
         """Variables that hold a register, and how the sides write it; those without a value yet are left out."""
         solver = solver_of(*a.conditions)
         pairs = ((n, mine[n], theirs[n]) for n in mine if isinstance(mine[n], dict) and isinstance(theirs.get(n), Int))
@@ -231,3 +214,95 @@ def _lasting(value: Any) -> bool:
     """A constant, or a parameter as it was passed: what other symbols mean changes from head to head."""
     bits = z3.simplify(bits_of(value))
     return z3.is_bv_value(bits) or (z3.is_const(bits) and str(bits).startswith("argument "))
+
+
+# ---- variables that hold a register: the source has its fields, generated code a word
+
+
+@dataclass(frozen=True)
+class HeldField:
+    """A field of the source's value: its name there, its bits in the word, the bits of its value, and the value of bits
+    of no field in a literal."""
+
+    name: tuple[Any, Any]
+    lsb: int
+    width: int
+    size: int
+    reset: int = 0
+
+
+Form = tuple[HeldField, ...]
+
+
+def form_of(solver: z3.Solver, layout: Layout, fields: Held, word: Int) -> Form | None:
+    """The places of all fields in a word that has their values and else zeros; None if no register is like that.
+
+    Bits of no field of silicon are among the fields. In a literal they have their values after reset.
+    """
+    for group in layout.groups.values():
+        for register in group.registers:
+            form = _placed(layout, group.group, register, fields)
+            if form and word.bits.size() >= register.bits and _fits(solver, form, fields, word):
+                return form
+    return None
+
+
+def _placed(layout: Layout, group: str, register: Register, fields: Held) -> Form | None:
+    rests = {(group, leaf_of(register, s)): s for s in unowned(layout, register)}
+    found = [HeldField(n, s.lsb, s.width, s.width, register.reset >> s.lsb & s.mask >> s.lsb) for n, s in rests.items()]
+    for name, value in fields.items():
+        if name in rests:
+            continue
+        at = next(_slots(group, register, name), None)
+        if at is None:
+            return None
+        found.append(HeldField(name, *at, value.size()))
+    return tuple(sorted(found, key=lambda f: f.lsb))
+
+
+def _slots(group: str, register: Register, name: tuple[Any, Any]) -> Iterator[tuple[int, int]]:
+    """(lowest bit, width) of a field that a variable holds: (field, indices), or of silicon alone (group, leaf)."""
+    first, second = name
+    for s in register.slots:
+        if "r" not in s.access:
+            continue
+        if isinstance(second, str):
+            if (group, leaf_of(register, s)) == name:
+                yield s.lsb, s.width
+        elif s.field and s.field[1] == first and len(second) <= 1:
+            yield from _element(s, second)
+
+
+def _element(s: Slot, indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    if s.count > 1:
+        yield s.lsb + indices[0] * s.stride, s.width
+    elif not indices or s.name.endswith(f"_{indices[0]}"):
+        yield s.lsb, s.width
+
+
+def _fits(solver: z3.Solver, form: Form, fields: Held, word: Int) -> bool:
+    mask, same = 0, []
+    for f in form:
+        mask |= ((1 << f.width) - 1) << f.lsb
+        inside = z3.Extract(f.width - 1, 0, fields.get(f.name, z3.BitVecVal(f.reset, f.size)))
+        same.append(z3.Extract(f.lsb + f.width - 1, f.lsb, word.bits) == inside)
+    rest = ((1 << word.bits.size()) - 1) & ~mask
+    condition = z3.simplify(z3.And(*same, word.bits & rest == 0))
+    return bool(z3.is_true(condition) or ask(solver, z3.Not(condition)) == z3.unsat)
+
+
+def fields_of(form: Form, name: str) -> Held:
+    """New values of all fields, which the words of `word_of` share."""
+    return {f.name: z3.simplify(z3.ZeroExt(f.size - f.width, _symbol(f, name))) for f in form}
+
+
+def word_of(form: Form, name: str, bits: int) -> Any:
+    word = z3.BitVecVal(0, bits)
+    for f in form:
+        wide = z3.ZeroExt(bits - f.width, _symbol(f, name)) if bits > f.width else _symbol(f, name)
+        word = word | wide << f.lsb
+    return z3.simplify(word)
+
+
+def _symbol(f: HeldField, name: str) -> Any:
+    return z3.BitVec(f"head {name} {f.name}", f.width)

@@ -1,4 +1,8 @@
-"""Values of a symbolic execution, and the decisions that lead along one way."""
+"""Values of a symbolic execution, what C's operators and conversions make of them, and the decisions along one path.
+
+Of a floating-point value nothing but its bits is known: what an operation gives is open, but the same for the same
+operands. So it is with what C leaves open.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import z3
-from clang.cindex import Type, TypeKind
 
 from edgebuild.driver.prove.effort import Unknown, ask, solver_of
-from edgebuild.driver.prove.hardware import Pointer
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer
+from edgebuild.driver.source.ir import CType
 
 TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls
-POINTERS = (
-    TypeKind.POINTER,
-    TypeKind.CONSTANTARRAY,
-    TypeKind.INCOMPLETEARRAY,
-    TypeKind.LVALUEREFERENCE,
-    TypeKind.RVALUEREFERENCE,
-)
+WIDE = 64  # bits of an integer that becomes a floating-point value, and back
 
 
 class Pruned(Exception):
-    """The way is not followed any longer: a poll that lasts."""
+    """The path is not followed any longer: a poll that lasts."""
 
 
 class Break(Exception):
@@ -39,7 +37,7 @@ class Return(Exception):
 
 
 class Cut(Exception):
-    """The way is followed to a loop's head, from where another one goes on (`loops`)."""
+    """The path is followed to a loop's head, from where another one goes on (`loops`)."""
 
     def __init__(self, at: tuple[int, int]) -> None:
         self.at = at
@@ -56,22 +54,125 @@ class Int:
     signed: bool
 
 
+@dataclass(frozen=True)
+class Real:
+    """A floating-point value, of which nothing but its bits is known."""
+
+    bits: Any
+
+
+def width_of(type_: CType) -> int:
+    """The bits of a value. Raises Unknown for a type that has none, or more than 64."""
+    if not 0 < type_.size <= 8:
+        raise Unknown(f"a value of type {type_.name}")
+    return 8 * type_.size
+
+
+def symbol(name: str, type_: CType) -> Any:
+    """A value of which nothing but its name is known."""
+    return typed(z3.BitVec(name, ADDRESS if type_.is_address else width_of(type_)), type_)
+
+
+def typed(bits: Any, type_: CType) -> Any:
+    """The value of a type that has these bits."""
+    if type_.is_address:
+        return Pointer(bits)
+    return Real(bits) if type_.kind == "real" else Int(bits, type_.signed)
+
+
+def truth(value: Any) -> Any:
+    """The condition that a value is not 0."""
+    if isinstance(value, Real):
+        return _applied("true", 1, value.bits) == 1
+    return bits_of(value) != 0
+
+
+def number(value: Any) -> Any:
+    """An index, as an unsigned word."""
+    return z3.simplify(sized(value, INDEX)) if isinstance(value, Int) else value.value
+
+
+def converted(value: Any, type_: CType) -> Any:
+    """A value as that of a type."""
+    if type_.kind == "void" or value is None or isinstance(value, dict):
+        return value
+    if type_.kind == "real":
+        return real(value, width_of(type_))
+    if type_.kind == "bool":
+        return Int(z3.If(truth(value), z3.BitVecVal(1, 8), z3.BitVecVal(0, 8)), False)
+    value = integer(value)
+    if type_.is_address:
+        return value if isinstance(value, Pointer) else Pointer(sized(value, ADDRESS))
+    width = width_of(type_)
+    if isinstance(value, Pointer):
+        return value if width == ADDRESS else Int(sized(Int(value.value, False), width), False)
+    return Int(sized(value, width), type_.signed)
+
+
+def real(value: Any, width: int) -> Real:
+    """Any number as a floating-point value of so many bits."""
+    if isinstance(value, Pointer):
+        raise Unknown("an address as a floating-point value")
+    if isinstance(value, Real):
+        return value if value.bits.size() == width else Real(_applied("real of real", width, value.bits))
+    missing = WIDE - value.bits.size()
+    wide = z3.SignExt(missing, value.bits) if value.signed else z3.ZeroExt(missing, value.bits)
+    large = "large " if not value.signed and not missing else ""
+    return Real(_applied(f"real of {large}integer", width, wide))
+
+
+def integer(value: Any) -> Any:
+    """A floating-point value as an integer of 64 bits; others as they are. C knows no conversion out of range."""
+    return Int(_applied("integer of real", WIDE, value.bits), True) if isinstance(value, Real) else value
+
+
+def negated(operator: str, value: Any) -> Any:
+    """The operators `-`, `~` and `+` in front of a value."""
+    if isinstance(value, Real):
+        return Real(_applied("negated", value.bits.size(), value.bits)) if operator == "-" else value
+    if operator not in ("-", "~", "+"):
+        raise Unknown(f"the operator {operator}")
+    return Int({"-": -value.bits, "~": ~value.bits, "+": value.bits}[operator], value.signed)
+
+
+def _applied(name: str, width: int, *operands: Any) -> Any:
+    sorts = [z3.BitVecSort(x.size()) for x in operands]
+    whole = f"{name} {' '.join(str(x.size()) for x in operands)} {width}"
+    return z3.Function(whole, *sorts, z3.BitVecSort(width))(*operands)
+
+
+def operated(operator: str, a: Any, b: Any) -> Any:
+    """An operator between two numbers, at least one of them an `Int` or a `Real`; neither is an address."""
+    if isinstance(a, Real) or isinstance(b, Real):
+        width = max(x.bits.size() for x in (a, b) if isinstance(x, Real))
+        x, y = real(a, width).bits, real(b, width).bits
+        if operator in ("==", "!=", "<", ">", "<=", ">="):
+            return flag(_applied(operator, 1, x, y) == 1)
+        return Real(_applied(operator, width, x, y))
+    shift = operator in ("<<", ">>")
+    width = max(32, a.bits.size(), 0 if shift else b.bits.size())
+    unsigned = any(not x.signed and x.bits.size() == width for x in ((a,) if shift else (a, b)))
+    x, y = sized(a, width), sized(b, width)
+    result = compared(operator, x, y, not unsigned)
+    return flag(result) if result is not None else Int(computed(operator, x, y, not unsigned), not unsigned)
+
+
 # (can it hold, can it fail) of a condition behind others, which are named by their numbers and kept with the answer
 Answers = dict[tuple[int, ...], tuple[bool, bool, Any]]
 
 
 @dataclass
 class Decisions:
-    """The conditions on the way, and which ways were not taken yet."""
+    """The conditions on the path, and which paths were not taken yet."""
 
     taken: list[bool]
-    answers: Answers = field(default_factory=dict)  # of the solver, on all ways so far
+    answers: Answers = field(default_factory=dict)  # of the solver, on all paths so far
     open: list[list[bool]] = field(default_factory=list)
     path: list[Any] = field(default_factory=list)
     number: int = 0
     bounded: bool = False
     given: tuple[Any, ...] = ()  # what holds besides
-    asked: dict[int, Any] = field(default_factory=dict)  # conditions on this way, whether they left a choice or not
+    asked: dict[int, Any] = field(default_factory=dict)  # conditions on this path, whether they left a choice or not
 
     def decide(self, condition: Any) -> bool:
         condition = z3.simplify(condition)
@@ -100,20 +201,6 @@ class Decisions:
 
 
 Held = dict[tuple[str, Any], Any]  # by name and subscripts; fields of silicon alone by group and leaf
-
-
-def signed_type(type_: Type) -> bool:
-    kind = type_.get_canonical()
-    if kind.kind == TypeKind.ENUM:
-        kind = kind.get_declaration().enum_type.get_canonical()
-    return kind.kind in (
-        TypeKind.INT,
-        TypeKind.LONG,
-        TypeKind.LONGLONG,
-        TypeKind.SHORT,
-        TypeKind.SCHAR,
-        TypeKind.CHAR_S,
-    )
 
 
 def sized(value: Any, width: int) -> Any:

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clang.cindex import Cursor
-
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal
 from edgebuild.driver.layout.registers import Register
 from edgebuild.driver.merge.merging import Merged
-from edgebuild.driver.source import clang
+from edgebuild.driver.source.ir import Expression
 from edgebuild.driver.stages import Driver
 
 Span = tuple[int, int]
@@ -48,8 +46,8 @@ class Views:
     planned: Mapping[tuple[str, Span], Planned | None] = field(default_factory=dict)  # by kind and place of a site
     hoisted: Mapping[Span, tuple[Planned, ...]] = field(default_factory=dict)  # by the expression they stand before
 
-    def of(self, c: Cursor) -> tuple[str, bool]:
-        return self.reads.get(clang.span(clang.bare(c)), ("", False))
+    def of(self, c: Expression) -> tuple[str, bool]:
+        return self.reads.get(c.bare.span, ("", False))
 
 
 def views_of(driver: Driver) -> Views:
@@ -69,7 +67,7 @@ def views_of(driver: Driver) -> Views:
             name = hal.read(group, merged.ref(first).leaf)
         leaves[name] = leaves.get(name, frozenset()) | {(group, merged.ref(a).leaf) for a in region.accesses}
         for a in reversed(region.accesses):
-            reads[clang.span(clang.bare(a.site.left))] = name, a is first
+            reads[a.site.left.bare.span] = name, a is first
     written: dict[str, frozenset[tuple[str, str]]] = {}
     for region in (r for found in merged.conflicts.regions.values() for r in found if r.kind == "w"):
         if not region.place.whole:
@@ -90,14 +88,14 @@ def _planned(
     for name, regions in driver.merged.conflicts.regions.items():
         for region in regions:
             for a in region.accesses:
-                found.setdefault((region.kind, clang.span(clang.bare(a.site.left))), None)
+                found.setdefault((region.kind, a.site.left.bare.span), None)
             plan = _plan(driver.merged, region)
             if region.hoisted:
                 extent = driver.cdfg.functions[name].fulls[region.place.full]
                 assert extent is not None
                 hoisted[extent] = (*hoisted.get(extent, ()), plan)
             else:
-                found[region.kind, clang.span(clang.bare(region.place.site.left))] = plan
+                found[region.kind, region.place.site.left.bare.span] = plan
     return found, hoisted
 
 

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
+import codecs
 import copy
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean
+from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
 from edgebuild.base.inputs import read_bytes
-from edgebuild.driver.registers.elements import Element, decoded, parse, wrong
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
+from edgebuild.base.text import xml
+from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
 from edgebuild.driver.source.dialect import NEUTRAL
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
@@ -171,12 +172,12 @@ class _Reader:
         found = [
             (f, e) for f, e in fields if not (RESERVED.fullmatch(f.name) and any(_overlap(f, g) for g, _ in fields))
         ]
-        for i, (field, element) in enumerate(found):
+        for i, (late, element) in enumerate(found):
             for other, _ in found[:i]:
-                if _overlap(field, other):
-                    text = f"field '{field.name}' of register '{register}' overlaps field '{other.name}'"
+                if _overlap(late, other):
+                    text = f"field '{late.name}' of register '{register}' overlaps field '{other.name}'"
                     self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
-            yield field
+            yield late
 
     def values(self, element: Element, around: tuple[str, ...], width: int) -> tuple[tuple[str, int], ...]:
         """The enumeration of a field; values with bits that do not count, or that do not fit, are left out.
@@ -378,3 +379,163 @@ def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
         out.append(r if r.alternate or r.offset not in seen else replace(r, alternate=True))
         seen.add(r.offset)
     return tuple(out)
+
+
+@dataclass(eq=False)
+class Element:
+    """An element of XML, and where it stands."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    column: int
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+    def child(self, tag: str) -> Element | None:
+        return next((c for c in self.children if c.tag == tag), None)
+
+    def value(self, tag: str) -> str | None:
+        found = self.child(tag)
+        return found.text.strip() if found else None
+
+    def all(self, *tags: str) -> Iterator[Element]:
+        return (c for c in self.children if c.tag in tags)
+
+
+def wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
+    """The error with the line that is wrong and a mark below it."""
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    return fail(text, file=file, line=number, column=column, hints=caret(line, column))
+
+
+DEEPEST = 100  # elements in one another; SVD has about ten levels, and more where clusters are in clusters
+ENCODING = re.compile(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""")
+
+
+def decoded(data: bytes, file: str) -> str:
+    """The text in the encoding that the file names; bytes that it has no sign for stand in descriptions only."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    match = ENCODING.match(data)
+    name = match[1].decode() if match else "utf-8"
+    try:
+        return data.decode(name, "replace")
+    except LookupError:
+        raise fail(f"encoding '{name}' is not known; save it as UTF-8", file=file, line=1) from None
+
+
+def parse(text: str, file: str) -> Element:
+    """The root of the file. Raises EdgebuildError with line and column."""
+    import xml.parsers.expat  # late: a driver's own description is only written
+
+    lines = text.split("\n")
+    parser = xml.parsers.expat.ParserCreate("utf-8")  # whatever the text says: it is decoded
+    stack: list[Element] = [Element("", {}, 0, 0)]
+    texts: list[list[str]] = [[]]  # of the open elements, in pieces: to join them one by one takes quadratic time
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        element = Element(tag, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1)
+        if len(stack) > DEEPEST:
+            text = f"elements are nested deeper than {DEEPEST}; a register description has far fewer levels"
+            raise wrong(file, lines, element.line, element.column, text)
+        stack[-1].children.append(element)
+        stack.append(element)
+        texts.append([])
+
+    def end(tag: str) -> None:
+        stack.pop().text = "".join(texts.pop())
+
+    def characters(data: str) -> None:
+        texts[-1].append(data)
+
+    def entity(*declaration: object) -> None:
+        text = "an entity is declared, which edgebuild does not expand; write the text in its place"
+        raise wrong(file, lines, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1, text)
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
+    parser.EntityDeclHandler = entity
+    try:
+        parser.Parse(text.encode("utf-8", "replace"), True)
+    except xml.parsers.expat.ExpatError as error:
+        message = xml.parsers.expat.ErrorString(error.code)
+        raise wrong(file, lines, error.lineno, error.offset + 1, f"not XML: {message}") from None
+    return stack[0].children[0]
+
+
+def write_svd(map_: RegisterMap, comment: str = "") -> str:
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        *([f"<!-- {xml(comment)} -->"] if comment else []),
+        '<device schemaVersion="1.3" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance">',
+        f"  <name>{xml(map_.name)}</name>",
+        "  <version>1.0</version>",
+        "  <description>Register map</description>",
+        "  <addressUnitBits>8</addressUnitBits>",
+        "  <width>32</width>",
+        "  <peripherals>",
+    ]
+    for block in map_.blocks:
+        size = max((r.offset + r.bits // 8 for r in block.registers), default=4)
+        lines += ["    <peripheral>", f"      <name>{xml(block.name)}</name>"]
+        lines += [f"      <groupName>{xml(block.group)}</groupName>"] if block.group else []
+        lines += [
+            f"      <baseAddress>{block.base:#x}</baseAddress>",
+            f"      <addressBlock><offset>0</offset><size>{size:#x}</size><usage>registers</usage></addressBlock>",
+        ]
+        if block.registers:
+            lines += ["      <registers>", *_inside(block.registers, "        "), "      </registers>"]
+        lines.append("    </peripheral>")
+    return "\n".join([*lines, "  </peripherals>", "</device>", ""])
+
+
+def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
+    for item in clusters(registers):
+        if isinstance(item, Cluster):
+            yield f"{pad}<cluster>"
+            yield from _named(item, item.name, pad)
+            yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
+            yield from _inside(item.registers, pad + "  ")
+            yield f"{pad}</cluster>"
+        else:
+            yield from _register(item, pad)
+
+
+def _named(item: RegisterInfo | Array | Cluster, name: str, pad: str) -> Iterator[str]:
+    """Dimensions of an array, and the name."""
+    if isinstance(item, RegisterInfo) or not item.count:
+        yield f"{pad}  <name>{xml(name)}</name>"
+        return
+    yield f"{pad}  <dim>{item.count}</dim>"
+    yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+    yield f"{pad}  <name>{xml(name)}_%s</name>"
+
+
+def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
+    r = item.first if isinstance(item, Array) else item
+    yield f"{pad}<register>"
+    yield from _named(item, r.name, pad)
+    if r.alternate:
+        yield f"{pad}  <alternateGroup>views</alternateGroup>"
+    yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"
+    yield f"{pad}  <size>{r.bits}</size>"
+    yield f"{pad}  <access>{WORD[r.access]}</access>"
+    yield f"{pad}  <resetValue>{r.reset:#x}</resetValue>"
+    if r.fields:
+        yield f"{pad}  <fields>"
+        for f in r.fields:
+            effects = (f"<modifiedWriteValues>{f.modified}</modifiedWriteValues>" if f.modified else "") + (
+                f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
+            )
+            yield (
+                f"{pad}    <field><name>{xml(f.name)}</name><bitOffset>{f.lsb}</bitOffset><bitWidth>{f.width}"
+                f"</bitWidth><access>{(ONCE if f.once else WORD)[f.access]}</access>{effects}{_values(f)}</field>"
+            )
+        yield f"{pad}  </fields>"
+    yield f"{pad}</register>"
+
+
+def _values(f: FieldInfo) -> str:
+    rows = (f"<enumeratedValue><name>{xml(n)}</name><value>{v}</value></enumeratedValue>" for n, v in f.values)
+    return f"<enumeratedValues>{''.join(rows)}</enumeratedValues>" if f.values else ""

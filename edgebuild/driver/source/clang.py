@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from clang import cindex
@@ -16,7 +19,6 @@ from edgebuild.base import errors
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.base.target import hal_dir
-from edgebuild.driver.source.headers import builtin_headers, library_headers, standard_headers
 
 SUPPORT = "edgebuild_bf.h"
 LANGUAGES = {False: ("-x", "c", "-std=gnu11"), True: ("-x", "c++", "-std=gnu++17", "-Wno-c++11-narrowing")}
@@ -84,6 +86,15 @@ class Unit:
         return start.file is not None and start.file.name == self.tu.spelling
 
     @cached_property
+    def macros(self) -> dict[str, str]:
+        """Definitions of macros by their names; those of one name are one text."""
+        definitions: dict[str, str] = {}
+        define = r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)"
+        for m in re.finditer(define, self.text.decode("utf-8", "replace"), re.MULTILINE):
+            definitions[m[1]] = definitions.get(m[1], "") + " ".join(m[2].split())
+        return definitions
+
+    @cached_property
     def _names(self) -> dict[str, str]:
         """Names of the text's own functions in C++, by what identifies them; overloads have their parameters, too."""
         plain = [(c.get_usr(), qualified(c), c) for c in self.functions]
@@ -120,6 +131,7 @@ class Unit:
 
 SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL)
 CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL)
+OUTSIDE = (CursorKind.TRANSLATION_UNIT, CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC)
 FUNCTIONS = (
     CursorKind.FUNCTION_DECL,
     CursorKind.CXX_METHOD,
@@ -370,12 +382,6 @@ def _expression_kind(kind: CursorKind) -> bool:
     return bool(kind.is_expression())
 
 
-@cache
-def method(prefix: str, kind: CursorKind) -> str:
-    """The name of a visitor's method for cursors of this kind, as `e_paren_expr`."""
-    return f"{prefix}_{kind.name.lower()}"
-
-
 def members(class_: Cursor) -> list[Cursor]:
     """Members and bases of a class; for a class that a template makes, which shows none, those of the template."""
     if children(class_):
@@ -401,5 +407,48 @@ def bare(cursor: Cursor) -> Cursor:
         return cursor._bare
 
 
-def is_volatile(type_: Type) -> bool:
-    return bool(type_.is_volatile_qualified()) or type_.kind == TypeKind.ATOMIC
+def is_reference(type_: Type) -> bool:
+    return type_.get_canonical().kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE)
+
+
+# ---- folders of headers
+
+
+def builtin_headers() -> list[str]:
+    """`-isystem` of some compiler's freestanding headers: the library comes without."""
+    found = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/include/stddef.h"))
+    found += sorted(Path("/usr/lib").glob("clang/*/include/stddef.h"))
+    found += sorted(Path("/usr/lib/gcc").glob("*/*/include/stddef.h"))
+    return ["-isystem", str(found[0].parent)] if found else []
+
+
+# Where C libraries have their headers, for the triples that drivers are read as.
+LIBRARIES = {
+    "thumb": ("/usr/lib/arm-none-eabi/include", "/usr/arm-none-eabi/include"),
+    "riscv": ("/usr/lib/picolibc/riscv64-unknown-elf/include", "/usr/riscv64-unknown-elf/include"),
+}
+
+
+def library_headers(triple: str) -> list[str]:
+    """`-isystem` of the C library that belongs to the triple, where one is installed."""
+    places = (p for start, paths in LIBRARIES.items() if triple.startswith(start) for p in paths)
+    found = next((p for p in places if Path(p).is_dir()), None)
+    return ["-isystem", found] if found else []
+
+
+COMPILERS = {"thumb": "arm-none-eabi-g++", "riscv": "riscv64-unknown-elf-g++"}
+
+
+@cache
+def standard_headers(triple: str) -> tuple[str, ...]:
+    """`-isystem` of the C++ standard library that the target's compiler has, where there is one."""
+    import shutil  # late: C does without
+    import subprocess
+
+    compiler = next((shutil.which(c) for start, c in COMPILERS.items() if triple.startswith(start)), None)
+    if compiler is None:
+        return ()
+    command = [compiler, "-x", "c++", "-E", "-v", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stderr
+    places = (line.strip() for line in said.splitlines() if line.startswith(" /"))
+    return tuple(word for p in places if "c++" in Path(p).parts for word in ("-isystem", os.path.normpath(p)))

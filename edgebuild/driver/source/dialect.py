@@ -11,6 +11,7 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.base.errors import did_you_mean
 from edgebuild.driver.source import clang
+from edgebuild.driver.source.ir import CType
 
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY)
 NEUTRAL = {  # a value whose write does nothing, for each of SVD's modifiedWriteValues
@@ -108,6 +109,15 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Offset:
+    """An `offsetof(bfGroup G, f)`: the byte offset of the field's register, which the layout decides."""
+
+    extent: tuple[int, int]
+    field: FieldId
+    where: clang.Place
+
+
+@dataclass(frozen=True)
 class Dialect:
     """All that the sources declare."""
 
@@ -119,6 +129,11 @@ class Dialect:
     def at(self, group: str, leaf: str, id: FieldId) -> Field:
         """The field as it is at one place: a group may be several registers of silicon, of which each differs."""
         return self.places.get((group, leaf)) or self.field(id)
+
+    def group_of(self, type_: CType) -> tuple[str, bool]:
+        """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
+        name, pointer = type_.group
+        return (name, pointer) if name in self.groups else ("", False)
 
     def field(self, id: FieldId) -> Field:
         member = self.groups[id[0]].member(id[1])
@@ -395,3 +410,35 @@ def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:
     """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
     name, pointer = clang.record(type_)
     return (name, pointer) if name in dialect.groups else ("", False)
+
+
+def read_offsets(unit: clang.Unit, dialect: Dialect) -> tuple[Offset, ...]:
+    """Every `offsetof` of a group in the unit. Constants that hold one are none from here on."""
+    offsets = []
+    for c in clang.preorder(unit.tu.cursor) if b"offsetof" in unit.text else ():
+        if not clang.is_offset(c):
+            continue
+        members = [x.referenced for x in clang.children(c) if x.kind == CursorKind.MEMBER_REF]
+        owner, name = unit.member(members[0])
+        if owner not in dialect.groups:
+            continue
+        if len(members) > 1 or not isinstance(dialect.groups[owner].member(name), Field):
+            raise clang.error_at(c, unit.text, "offsetof of a group takes the name of one bit field")
+        offsets.append(Offset(clang.span(c), (owner, name), clang.place(c.extent.start)))
+    unit.tu.cursor._tu.offsets = {o.extent for o in offsets}
+    return tuple(offsets)
+
+
+def check_memory(unit: clang.Unit, dialect: Dialect) -> None:
+    """Raise EdgebuildError for a union with a way to a group, whose other members would reach registers that nobody
+    knows of, and for a struct that holds one."""
+    classes = (c for c in unit.top if c.kind in clang.CLASSES and c.spelling not in dialect.groups and unit.own(c))
+    for m in (f for c in classes for f in clang.children(c) if f.kind == CursorKind.FIELD_DECL):
+        name, pointer = group_of(m.type, dialect)
+        if name and not pointer and not clang.is_reference(m.type):
+            text = f"'{m.spelling}': a group is no member of a struct"
+            raise clang.error_at(m, unit.text, text, f"  use a pointer: bfGroup {name} *{m.spelling}")
+    for union in clang.preorder(unit.tu.cursor) if b"union" in unit.text else ():
+        for m in clang.children(union) if union.kind == CursorKind.UNION_DECL else ():
+            if m.kind == CursorKind.FIELD_DECL and group_of(m.type, dialect)[0]:
+                raise clang.error_at(m, unit.text, f"'{m.spelling}': a union cannot hold a group")

@@ -106,3 +106,15 @@ def _copies(c: Cursor, dialect: Dialect) -> bool:
         return True
     name, pointer = group_of(c.type, dialect) if c.kind in (K.VAR_DECL, K.CALL_EXPR) else ("", False)
     return bool(name) and not pointer
+
+
+def no_unread_uses(unit: clang.Unit, dialect: Dialect) -> None:
+    """Raise EdgebuildError where a field stands outside of all functions that are read, as in a template."""
+    read = [clang.span(f) for f in unit.functions]
+    for top in clang.children(unit.tu.cursor):
+        for c in clang.preorder(top) if unit.own(top) else ():
+            at = clang.span(c)[0]
+            own = c.kind == K.MEMBER_REF_EXPR and _names_member(c, unit, dialect)
+            if own and not any(start <= at < end for start, end in read):
+                text = "a field is used where the generator cannot follow, as in a template or an initialiser"
+                raise clang.error_at(c, unit.text, text, "  move it into a function or a method of its own")

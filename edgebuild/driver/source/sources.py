@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.errors import fail
+from edgebuild.base.errors import caret, fail
 from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.base.text import quoted
 from edgebuild.driver.source import clang, macros
-from edgebuild.driver.source.dialect import Dialect, read_dialect
-from edgebuild.driver.source.hidden import no_hidden_uses
+from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, read_dialect, read_offsets
+from edgebuild.driver.source.hidden import no_hidden_uses, no_unread_uses
+from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.reach import check_headers
-from edgebuild.driver.source.shared import check_macros
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
@@ -91,6 +91,12 @@ class Source:
     dialect: Dialect
     files: tuple[str, ...]
     lines: tuple[tuple[int, int, LineMark], ...]  # each `#line` of the unit's text: where it begins and ends
+    offsets: tuple[Offset, ...] = ()
+
+    @cached_property
+    def program(self) -> Program:
+        """The unit as typed values."""
+        return Program(self.unit)
 
 
 def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] = ()) -> Source:
@@ -119,7 +125,11 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
         again = (*flags, "-ferror-limit=0")
         no_hidden_uses(unit, dialect, partial(clang.parse, name, triple=triple, flags=again, cpp=True, wrong=True))
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
-    return Source(unit, dialect, tuple(files), text.lines)
+    check_memory(unit, dialect)
+    offsets = read_offsets(unit, dialect)
+    if cpp:
+        no_unread_uses(unit, dialect)
+    return Source(unit, dialect, tuple(files), text.lines, offsets)
 
 
 def _flags(sources: Sequence[Path], options: tuple[str, ...]) -> tuple[str, ...]:
@@ -272,3 +282,41 @@ def _replaced(text: Lined, printed: list[macros.Printed]) -> Lined:
             pieces += [b"\n", *(f'#pragma pop_macro("{n}")\n'.encode() for n in p.hidden), text.mark(p.end), b"\n"]
         at = p.end
     return Lined((*pieces, *text.part(at, len(text.data))))
+
+
+# ---- sources of one driver are one unit, so a macro of one must not change what another one means
+
+
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.M)
+UNDEF = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", re.M)
+TEST = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b([^\n]*)", re.M)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def check_macros(texts: Sequence[tuple[Path, str]], given: Collection[str]) -> None:
+    """Raise EdgebuildError where a source asks for a macro that one before it defines in another way.
+
+    Compiled by itself it would find none. `given`: macros that all of them find.
+    """
+    before: dict[str, tuple[Path, str]] = {}
+    for path, text in texts:
+        bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+        own = {m[1]: (m.start(), " ".join(m[2].split())) for m in reversed([*DEFINE.finditer(bare)])}
+        for test in TEST.finditer(bare):
+            for word in re.finditer(r"[A-Za-z_]\w*", test[1]):
+                name = word[0]
+                if name not in before or name in given:
+                    continue
+                place, value = own.get(name, (len(bare), ""))
+                if place > test.start() and (name not in own or value != before[name][1]):
+                    raise _changed(path, text, test.start(1) + word.start(), name, before[name][0])
+        before |= {name: (path, value) for name, (_, value) in own.items()}
+        for name in UNDEF.findall(bare):
+            before.pop(name, None)
+
+
+def _changed(path: Path, text: str, at: int, name: str, other: Path) -> Exception:
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    said = f"'{name}' is a macro of {other.name}, which stands in front of this source in the same unit"
+    hints = (*caret(text.split("\n")[line - 1], column, len(name)), "  use another name, or make two drivers")
+    return fail(said, file=str(path), line=line, column=column, hints=hints)

@@ -72,8 +72,8 @@ def _per_turn(op: Op, graph: Graph, form: Form) -> float:
     if is_float(graph.result(op)) and ops.nest(op, graph).macs:
         kind = op.kind if op.kind != "partial_sum" else "conv2d" if len(x.shape) == 4 else "dense"
         if not form.core & HARDWARE:
-            known = PER_MAC_SOFT[_family(form)]
-            return known.get(kind, known["dense"])
+            costs = PER_MAC_SOFT[_family(form)]
+            return costs.get(kind, costs["dense"])
         return NARROW_FPU if kind == "conv2d" and x.shape[-1] < WIDE else PER_MAC_FPU.get(kind, PER_TURN)
     moved = PER_ELEMENT_RV32 if _family(form) == "rv32" else PER_ELEMENT
     return moved.get(op.kind, PER_TURN)

@@ -53,7 +53,7 @@ class _Device:
     ops: list[Op] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     pieces: dict[tuple[str, Split], Piece] = field(default_factory=dict)
-    taken: dict[tuple[str, Ranges], str] = field(default_factory=dict)
+    copies: dict[tuple[str, Ranges], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.is_source:
@@ -80,39 +80,39 @@ class _Device:
         self.ops.append(Op(kind, f"{output} {kind}", tuple(inputs), (output,), attrs))
         return output
 
-    def take(self, piece: Piece, wanted: Ranges) -> str:
+    def cut_out(self, piece: Piece, wanted: Ranges) -> str:
         """These elements of a piece: the piece itself, a view of it, or a copy."""
         if piece.ranges == wanted:
             return piece.name
-        if (piece.name, wanted) not in self.taken:
+        if (piece.name, wanted) not in self.copies:
             t = self.tensors[piece.name]
             inner = tuple((a - first, b - first) for (a, b), (first, _) in zip(wanted, piece.ranges, strict=True))
             size = tuple(b - a for a, b in inner)
             start = sum(a * prod(t.shape[d + 1 :]) for d, (a, _) in enumerate(inner)) * ITEM_BYTES[t.dtype]
             kind = "span" if neighbours(t.shape, inner) and start % 4 == 0 else "slice"
-            made = self.new(replace(part_of(t, inner, f"{piece.name} {place(inner, t.shape)}"), data=None))
-            self.op(kind, (piece.name,), made, begin=tuple(a for a, _ in inner), size=size)
-            self.taken[piece.name, wanted] = made
-        return self.taken[piece.name, wanted]
+            copied = self.new(replace(part_of(t, inner, f"{piece.name} {place(inner, t.shape)}"), data=None))
+            self.op(kind, (piece.name,), copied, begin=tuple(a for a, _ in inner), size=size)
+            self.copies[piece.name, wanted] = copied
+        return self.copies[piece.name, wanted]
 
     def constant(self, name: str, ranges: Ranges) -> str:
         t = self.graph.tensors[name]
         whole = all(r == (0, n) for r, n in zip(ranges, t.shape, strict=True))
-        found = t if whole else part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]")
-        self.tensors[found.name] = found
-        return found.name
+        tensor = t if whole else part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]")
+        self.tensors[tensor.name] = tensor
+        return tensor.name
 
     def send(self, message: Message, piece: Piece, ranges: Ranges) -> None:
         to = message.transfer.receivers
-        x = self.take(piece, ranges)
+        x = self.cut_out(piece, ranges)
         token = self.new(Tensor(f"message {message.number}", (0,), "int8"))
         device = to[0] if len(to) == 1 else EVERYONE
         self.op("send", (x,), token, message=message.number, device=device, wire=message.item)
 
     def receive(self, message: Message, t: Tensor) -> str:
-        made = self.new(t)
+        received = self.new(t)
         sender = message.transfer.sender
-        return self.op("receive", (), made, message=message.number, device=sender, wire=message.item, shape=t.shape)
+        return self.op("receive", (), received, message=message.number, device=sender, wire=message.item, shape=t.shape)
 
     def assemble(self, name: str, wanted: Ranges, parts: Sequence[tuple[str, Ranges]]) -> str:
         """One tensor of parts that cover it."""
@@ -121,10 +121,10 @@ class _Device:
         so_far, shape = "", tuple(past - first for first, past in wanted)
         for i, (part, ranges) in enumerate(parts):
             begin = tuple(a - first for (a, _), (first, _) in zip(ranges, wanted, strict=True))
-            made = self.piece(name, wanted) if i == len(parts) - 1 else self.new(
+            joined = self.piece(name, wanted) if i == len(parts) - 1 else self.new(
                 replace(part_of(self.graph.tensors[name], wanted, f"{name} with {i + 1} parts"), data=None)
             )  # fmt: skip
-            so_far = self.op("insert", (so_far, part) if so_far else (part,), made, shape=shape, begin=begin)
+            so_far = self.op("insert", (so_far, part) if so_far else (part,), joined, shape=shape, begin=begin)
         return so_far
 
     def finished(self, cut: _Cut) -> Graph:
@@ -132,7 +132,7 @@ class _Device:
         graph = self.graph
         if not self.is_source:
             return replace(_with(graph, self.ops, self.tensors), inputs=(), outputs=(), states=())
-        other = {cut.found(self, name, SOURCE).name: name for name in graph.outputs}
+        other = {cut.piece_of(self, name, SOURCE).name: name for name in graph.outputs}
         swap = {**{new: old for old, new in other.items() if new in self.tensors}, **other}
 
         def names(some: Sequence[str]) -> tuple[str, ...]:
@@ -143,17 +143,17 @@ class _Device:
         return _with(graph, self.ops, tensors, graph.outputs)
 
 
-def _with(graph: Graph, made: Sequence[Op], tensors: Mapping[str, Tensor], outputs: Sequence[str] = ()) -> Graph:
+def _with(graph: Graph, ops_new: Sequence[Op], tensors: Mapping[str, Tensor], outputs: Sequence[str] = ()) -> Graph:
     """The graph of a device, without ops whose results it neither reads, sends nor gives back."""
     kept_ops, wanted = list[Op](), set(outputs)
-    for op in reversed(made):
+    for op in reversed(ops_new):
         if ops.SPECS[op.kind].link or op.outputs[0] in wanted:
             kept_ops.append(op)
             wanted.update(op.inputs)
-    made = kept_ops[::-1]
-    used = [n for op in made for n in (*op.inputs, *op.outputs)]
+    ops_new = kept_ops[::-1]
+    used = [n for op in ops_new for n in (*op.inputs, *op.outputs)]
     kept = {n: tensors[n] for n in dict.fromkeys([*used, *(n for n in graph.inputs if n in tensors)])}
-    return replace(graph, ops=tuple(made), tensors=kept, removed=(), removed_macs=0)
+    return replace(graph, ops=tuple(ops_new), tensors=kept, removed=(), removed_macs=0)
 
 
 @dataclass
@@ -170,7 +170,7 @@ class _Cut:
     def numbers(self) -> dict[str, int]:
         return {t.name: number for number, t in enumerate(self.plan.network.tensors)}
 
-    def found(self, device: _Device, name: str, want: Split) -> Piece:
+    def piece_of(self, device: _Device, name: str, want: Split) -> Piece:
         """The piece that a device reads where the plan needs no transfer."""
         if (name, want) in device.pieces:
             return device.pieces[name, want]
@@ -209,10 +209,10 @@ class _Cut:
         nest = ops.nest(op, self.graph)
         cut = dict(zip(nest.out, ranges, strict=True)) if method in METHODS_OF_PARTS else {}
         cut = {axis: r for axis, r in cut.items() if r != (0, nest.extents[axis])}
-        made, wanted, _ = one_part(self.graph, op, nest, cut) if cut else (op, self.everything(op), ())
+        part_op, wanted, _ = one_part(self.graph, op, nest, cut) if cut else (op, self.everything(op), ())
         inputs = [self.operand(device, n, r, reads) for n, r in zip(op.inputs, wanted, strict=True)]
         y = device.piece(op.outputs[0], ranges)
-        device.ops.append(replace(made, inputs=tuple(inputs), outputs=(y,)))
+        device.ops.append(replace(part_op, inputs=tuple(inputs), outputs=(y,)))
         return Piece(y, ranges)
 
     def joined(self, device: _Device, layer: forms.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Split]) -> Piece:
@@ -232,7 +232,7 @@ class _Cut:
     def operand(self, device: _Device, name: str, wanted: Ranges, reads: Mapping[str, Split]) -> str:
         if self.graph.tensors[name].constant:
             return device.constant(name, wanted)
-        return device.take(self.found(device, name, reads[name]), wanted)
+        return device.cut_out(self.piece_of(device, name, reads[name]), wanted)
 
     # ---- sums
 
@@ -248,7 +248,7 @@ class _Cut:
             between = Split("P", split(tensor.channels, self.plan.cluster.shares))
         whole = transfers(network.tensors[layer.output], SUMS, d.keeps, self.plan.cluster, layer.partial)
         owned = {k: self.block(layer.output, between, k) for k in range(len(self.devices))}
-        joined = {k: self.devices[k].take(sums[k], r) for k, r in owned.items() if r is not None}
+        joined = {k: self.devices[k].cut_out(sums[k], r) for k, r in owned.items() if r is not None}
         for m in self.numbered(step, y.name, [t for t in whole if t.sums], layer.partial):
             ranges = ranges_of(y, m.transfer.rows, m.transfer.channels)
             self.forward(m, sums, ranges, joined)
@@ -264,14 +264,14 @@ class _Cut:
         device, (x, w), y = self.devices[k], self.graph.operands(op)[:2], self.graph.result(op)
         nest = ops.nest(op, self.graph)
         kind, quant = ("float32", None) if is_float(y) else ("int32", bias_quant(x, w))
-        made = device.new(Tensor(f"{y.name} sums", y.shape, kind, last_axis(quant, y)))
+        total = device.new(Tensor(f"{y.name} sums", y.shape, kind, last_axis(quant, y)))
         x_number, source = self.plan.network.layers[d.layer].inputs[0], self.plan.cluster.source
         ranges = self.block(x_number, d.reads[0], k)
         summing = [i for i in range(len(self.devices)) if self.block(x_number, d.reads[0], i) is not None]
         if ranges is None:  # a device with so small a share that it has no channel
             zeros = f"{y.name} nothing"
             device.tensors[zeros] = Tensor(zeros, y.shape, kind, None, np.zeros(y.shape, kind))
-            return device.op("copy", (zeros,), made)
+            return device.op("copy", (zeros,), total)
         axis = nest.operands[0][-1].axis
         part = self.operand(device, x.name, ranges, reads)
         weights = device.constant(w.name, needed(nest, 1, {axis: ranges[-1]}, w.shape))
@@ -280,8 +280,8 @@ class _Cut:
         else:
             start = f"{y.name} no bias"
             device.tensors[start] = Tensor(start, y.shape[-1:], kind, None, np.zeros(y.shape[-1:], kind))
-        device.ops.append(Op("partial_sum", f"{op.name} sums", (start, part, weights), (made,), op.attrs))
-        return made
+        device.ops.append(Op("partial_sum", f"{op.name} sums", (start, part, weights), (total,), op.attrs))
+        return total
 
     def forward(self, m: Message, sums: Mapping[int, Piece], ranges: Ranges, joined: dict[int, str]) -> None:
         """Sums from their maker to their owner, or by way of the hub."""
@@ -294,15 +294,15 @@ class _Cut:
             self.passing[receiver, m.transfer.passes_to] = Piece(got, ranges)
             return
         device, mine = self.devices[receiver], joined[receiver]
-        made = device.new(replace(device.tensors[mine], name=f"{model.name} to {m.number}"))
-        joined[receiver] = device.op("join_sums", (mine, got), made)
+        sent = device.new(replace(device.tensors[mine], name=f"{model.name} to {m.number}"))
+        joined[receiver] = device.op("join_sums", (mine, got), sent)
 
     def finish(self, device: _Device, op: Op, name: str, ranges: Ranges) -> str:
         y, clamp = self.graph.result(op), op.attrs["clamp"]
         if is_float(y) and clamp == OPEN:
             return name
-        made = device.piece(y.name, ranges)
-        return device.op("clamp" if is_float(y) else "finish_sum", (name,), made, clamp=clamp)
+        final = device.piece(y.name, ranges)
+        return device.op("clamp" if is_float(y) else "finish_sum", (name,), final, clamp=clamp)
 
     # ---- transfers
 
@@ -313,9 +313,9 @@ class _Cut:
 
     def numbered(self, step: int, tensor: str, some: Sequence[Transfer], item: int) -> list[Message]:
         start, hops = len(self.messages), routed(some, self.plan.cluster)
-        found = [Message(start + i, step, tensor, t, item) for i, t in enumerate(hops)]
-        self.messages += found
-        return found
+        sent = [Message(start + i, step, tensor, t, item) for i, t in enumerate(hops)]
+        self.messages += sent
+        return sent
 
     def convert(self, step: int, tensor: int, have: Split, want: Split) -> None:
         """Bring a tensor from one form into another."""
@@ -326,11 +326,11 @@ class _Cut:
             own, wanted = self.block(tensor, have, device.number), self.block(tensor, want, device.number)
             common = _common(own, wanted) if own is not None and wanted is not None else None
             if common is not None:
-                parts[device.number].append((device.take(self.found(device, t.name, have), common), common))
+                parts[device.number].append((device.cut_out(self.piece_of(device, t.name, have), common), common))
         for m in self.numbered(step, t.name, transfers(shape, have, want, self.plan.cluster), shape.item):
             ranges = ranges_of(t, m.transfer.rows, m.transfer.channels)
             sender = self.devices[m.transfer.sender]
-            sender.send(m, self.forwarded(m) or self.found(sender, t.name, have), ranges)
+            sender.send(m, self.forwarded(m) or self.piece_of(sender, t.name, have), ranges)
             for k in m.transfer.receivers:
                 name = self.devices[k].receive(m, part_of(t, ranges, f"{t.name} {m.number}"))
                 if m.transfer.passes_to is not None:
@@ -345,8 +345,8 @@ class _Cut:
 
 
 def _common(a: Ranges, b: Ranges) -> Ranges | None:
-    found = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
-    return found if all(first < past for first, past in found) else None
+    ranges = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return ranges if all(first < past for first, past in ranges) else None
 
 
 def _covers(a: Ranges, b: Ranges | None) -> bool:

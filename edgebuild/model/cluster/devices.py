@@ -40,8 +40,8 @@ def instructions_of(name: str, floats: bool = False) -> float:
     core = load_target(name).core
     if floats:
         return per_mac_of_floats(frozenset([*core.features, core.isa]))
-    known = [cost for word, cost in PER_MAC.items() if word in core.features or core.isa.startswith(word)]
-    return min(known, default=PLAIN)
+    costs = [cost for word, cost in PER_MAC.items() if word in core.features or core.isa.startswith(word)]
+    return min(costs, default=PLAIN)
 
 
 def with_work(cluster: Cluster) -> Cluster:
@@ -60,13 +60,13 @@ def within_target(device: Device, graph: Graph) -> Device:
 
 def limited(stated: Sequence[Device], used: Sequence[Device]) -> list[str]:
     """Lines on devices of which the cluster file says more than their targets have."""
-    found = []
+    devices = []
     for s, d in zip(stated, used, strict=True):
         if s.ram > d.ram:
-            found.append(f"device '{d.name}': {d.target} has {d.ram} B of RAM beside stack and states, not {s.ram} B")
+            devices.append(f"device '{d.name}': {d.target} has {d.ram} B of RAM beside stack and states, not {s.ram} B")
         if s.flash > d.flash:
-            found.append(f"device '{d.name}': {d.target} has {d.flash} B of flash, not {s.flash} B")
-    return found
+            devices.append(f"device '{d.name}': {d.target} has {d.flash} B of flash, not {s.flash} B")
+    return devices
 
 
 def byte_order(target: Target) -> str:

@@ -27,12 +27,12 @@ class Message:
 
 def ranges_of(t: Tensor, rows: Range, channels: Range) -> Ranges:
     """Rows and channels as ranges of all dimensions."""
-    found = [(0, n) for n in t.shape]
+    ranges = [(0, n) for n in t.shape]
     if len(t.shape) == 4 and t.shape[0] == 1:
-        found[1] = rows
-    if found:
-        found[-1] = channels
-    return tuple(found)
+        ranges[1] = rows
+    if ranges:
+        ranges[-1] = channels
+    return tuple(ranges)
 
 
 def one_part(graph: Graph, op: Op, nest: Nest, cut: Mapping[str, Range]) -> tuple[Op, tuple[Ranges, ...], Ranges]:
@@ -51,7 +51,7 @@ def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
     if half == 0:
         return False
     for cut in ((0, half), (half, graph.result(op).shape[dim])):
-        made, reads, out = one_part(graph, op, nest, {nest.out[dim]: cut})
+        part, reads, out = one_part(graph, op, nest, {nest.out[dim]: cut})
         if any(first >= past for ranges in reads for first, past in ranges):
             return False
         tensors = dict(graph.tensors)
@@ -59,8 +59,8 @@ def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
             tensors[name] = part_of(graph.tensors[name], ranges, name)
         y = graph.result(op)
         tensors[y.name] = part_of(y, out, y.name)
-        small = replace(graph, ops=(made,), tensors=tensors)
-        if ops.result_shape(made, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], made, small):
+        small = replace(graph, ops=(part,), tensors=tensors)
+        if ops.result_shape(part, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], part, small):
             return False
     return True
 

@@ -28,7 +28,7 @@ PIECE = 48  # bytes of sums that hal/src/cluster.c brings into the form of the w
 # Instructions, counted in simulators: of a checksum for each byte, by the family of the core; of a head, made or read.
 CHECKSUM = {"armv6-m": 15.6, "rv32": 16.5}
 CHECKSUM_ELSEWHERE = 10.3
-MADE, READ = 75.0, 450.0  # beside the checksum
+SENDING, READ = 75.0, 450.0  # beside the checksum
 ROOM = 1 << 30  # bytes of each memory of the device that runs the model alone
 NARROWED = 12.0  # of each byte of sums that are sent in fewer bytes than they have
 
@@ -36,21 +36,21 @@ NARROWED = 12.0  # of each byte of sums that are sent in fewer bytes than they h
 class _Program:
     """The work of a device in an inference. `peers`: the other devices that take part."""
 
-    def __init__(self, made: Plan, cluster: Cluster, k: int, peers: Sequence[int], wires: Sequence[Message]) -> None:
-        self.made, self.cluster, self.k, self.peers, self.messages = made, cluster, k, peers, wires
+    def __init__(self, plan: Plan, cluster: Cluster, k: int, peers: Sequence[int], wires: Sequence[Message]) -> None:
+        self.plan, self.cluster, self.k, self.peers, self.messages = plan, cluster, k, peers, wires
         self.hz = cluster.devices[k].hz
-        family = next((f for f in CHECKSUM if made.target.core.isa.startswith(f)), "")
+        family = next((f for f in CHECKSUM if plan.target.core.isa.startswith(f)), "")
         self.checksum = CHECKSUM.get(family, CHECKSUM_ELSEWHERE)
 
     def us(self, count: float, what: str) -> ComputeSpan:
         return ComputeSpan(count / self.hz * 1e6, what)
 
     def head(self, what: str, read: bool = False) -> ComputeSpan:
-        return self.us((READ if read else MADE) + self.checksum * (HEAD - TAIL), what)
+        return self.us((READ if read else SENDING) + self.checksum * (HEAD - TAIL), what)
 
     def steps(self) -> Iterator[Step]:
         yield from self.begin()
-        for section in self.made.steps:
+        for section in self.plan.steps:
             op = section.ops[-1]
             match ops.SPECS[op.kind].link:
                 case "send":
@@ -58,7 +58,7 @@ class _Program:
                 case "receive":
                     yield from self.receive(op)
                 case _:
-                    yield self.us(counted(section, self.made.graph), _words(section))
+                    yield self.us(counted(section, self.plan.graph), _words(section))
 
     def begin(self) -> Iterator[Step]:
         """The source tells all others that an inference begins, and waits until they are ready."""
@@ -87,7 +87,7 @@ class _Program:
         size, what = m.transfer.bytes, f"message {m.number}: {m.tensor}"
         yield self.head(what)
         yield Send(to, HEAD, HEAD + size + TAIL, what)
-        narrow = ITEM_BYTES[self.made.graph.tensors[op.inputs[0]].dtype] != op.attrs["wire"]
+        narrow = ITEM_BYTES[self.plan.graph.tensors[op.inputs[0]].dtype] != op.attrs["wire"]
         for part in self.pieces(size, op.attrs["wire"], narrow):
             yield self.us(part * (self.checksum + (NARROWED if narrow else 0.0)), what)
             yield Send(to, part, 0, what)
@@ -102,7 +102,7 @@ class _Program:
         sender, size, what = op.attrs["device"], m.transfer.bytes, f"message {m.number}: {m.tensor}"
         yield Receive(sender, HEAD, what)
         yield self.head(what, True)
-        narrow = ITEM_BYTES[self.made.graph.tensors[op.outputs[0]].dtype] != op.attrs["wire"]
+        narrow = ITEM_BYTES[self.plan.graph.tensors[op.outputs[0]].dtype] != op.attrs["wire"]
         for part in self.pieces(size, op.attrs["wire"], narrow):
             yield Receive(sender, part, what)
             yield self.us(part * (self.checksum + (NARROWED if narrow else 0.0)), what)
@@ -119,22 +119,22 @@ def predict(plans: Mapping[int, Plan], cluster: Cluster, messages: Sequence[Mess
     for k in range(len(cluster.devices)):
         peers = [p for p in sorted(plans) if p != k]
         programs.append(list(_Program(plans[k], cluster, k, peers, messages).steps()) if k in plans else [])
-    found = simulate(programs, cluster.medium)
-    if found.stuck:
-        raise BrokenPlan(f"devices wait for what nobody sends: {', '.join(map(str, found.stuck))}")
-    return found
+    timeline = simulate(programs, cluster.medium)
+    if timeline.stuck:
+        raise BrokenPlan(f"devices wait for what nobody sends: {', '.join(map(str, timeline.stuck))}")
+    return timeline
 
 
 def one_device_us(graph: Graph, target: Target, request: ModelRequest, cluster: Cluster) -> float:
     """The model at the source alone, by the estimates of kernels; as if it had the memory for it."""
     roomy = replace(target, memories=tuple(replace(m, size=max(m.size, ROOM)) for m in target.memories))
-    made = plan(graph, roomy, request)
-    return sum(counted(s, made.graph) for s in made.steps) / cluster.devices[cluster.source].hz * 1e6
+    planned = plan(graph, roomy, request)
+    return sum(counted(s, planned.graph) for s in planned.steps) / cluster.devices[cluster.source].hz * 1e6
 
 
-def times(alone_us: float, found: Timeline, source: int) -> dict[str, float]:
+def times(alone_us: float, timeline: Timeline, source: int) -> dict[str, float]:
     """`time_us` of a report: `compute` is when at least one device computes, `wire` the rest."""
-    end, compute = found.end(source), found.computing()
+    end, compute = timeline.end(source), timeline.computing()
     return {
         "one_device": round(alone_us, 3),
         "cluster": round(end, 3),

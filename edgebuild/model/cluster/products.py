@@ -23,7 +23,6 @@ from ..ops.link import EVERYONE
 from ..plan.choose import plan
 from ..plan.distribute.by_name import Chosen
 from ..plan.distribute.timeline import Timeline
-from ..plan.flash_bytes import code
 from ..plan.search import Plan
 from .cut import project
 from .pieces import Message
@@ -90,17 +89,17 @@ def compile_part(request: ModelRequest) -> tuple[Artifact, ...]:
     if others := [name for name in others if name != "choices"]:
         hints = ["all devices must come to the same plan; the cluster file says what it depends on"]
         raise fail(f"option '{others[0]}': not for a device of a cluster", file=str(request.cluster), hints=hints)
-    made = build_cluster(ClusterRequest(request.source, request.cluster, request.name, own=request.device))
-    return _of_device(made, request)
+    built = build_cluster(ClusterRequest(request.source, request.cluster, request.name, own=request.device))
+    return _of_device(built, request)
 
 
-def _of_device(made: BuiltCluster, request: ModelRequest) -> tuple[Artifact, ...]:
-    names = [row["name"] for row in made.report["devices"]]
+def _of_device(built: BuiltCluster, request: ModelRequest) -> tuple[Artifact, ...]:
+    names = [row["name"] for row in built.report["devices"]]
     assert request.device is not None
     if request.device not in names:
         text = f"there is no device '{request.device}'{did_you_mean(request.device, names)}"
         raise fail(text, file=str(request.cluster), hints=[f"devices: {', '.join(names)}"])
-    part = next((p for p in made.parts if p.number == names.index(request.device)), None)
+    part = next((p for p in built.parts if p.number == names.index(request.device)), None)
     if part is None:
         raise fail(f"device '{request.device}' has nothing to do", file=str(request.cluster), hints=["leave it out"])
     if load_target(request.target).name != part.target.name:
@@ -125,7 +124,7 @@ def build_cluster(request: ClusterRequest) -> BuiltCluster:
     """
     graph = prepare(request.source)
     spare: dict[int, Spare] = {}
-    taken: dict[int, Spare] = {}  # by the last plan that left a device too little
+    spare_of: dict[int, Spare] = {}  # by the last plan that left a device too little
     error: EdgebuildError | None = None
     for _ in range(ATTEMPTS):
         try:
@@ -141,11 +140,11 @@ def build_cluster(request: ClusterRequest) -> BuiltCluster:
             for k, more in over.more.items():
                 row, device = report["devices"][k], chosen.plan.cluster.devices[k]
                 took = (row["weights_bytes"], row["arena_bytes"])
-                if taken.get(k) == took:  # less room gave the same plan again
+                if spare_of.get(k) == took:  # less room gave the same plan again
                     rows = zip(more, (device.flash, device.ram), took, strict=True)
                     flash, ram = (max(m, room - t + t // STEPS + 1) if m else 0 for m, room, t in rows)
                     more = flash, ram
-                taken[k], before = took, spare.get(k, (0, 0))
+                spare_of[k], before = took, spare.get(k, (0, 0))
                 rows = zip(before, more, (device.flash, device.ram), strict=True)
                 flash, ram = (b + min(m, room) for b, m, room in rows)  # at most all that the device has
                 spare[k] = flash, ram
@@ -231,12 +230,12 @@ class _Builder:
         peers = sum(1 << k for k in busy)
         plans = {k: self.planned(k, graphs[k], peers) for k in busy}
         sha256 = hashlib.sha256(self.request.source.read_bytes()).hexdigest()
-        found = [self.part(k, made, sha256) for k, made in plans.items()]
-        self.check_sizes(found)
+        built = [self.part(k, each, sha256) for k, each in plans.items()]
+        self.check_sizes(built)
         orders = [_order(plans[k]) if k in plans else [] for k in range(len(graphs))]
         planned = [plans[k].graph if k in plans else graphs[k] for k in range(len(graphs))]
         check_together(self.graph, planned, orders, messages, cluster.source)
-        return found
+        return built
 
     def planned(self, k: int, graph: Graph, peers: int) -> Plan:
         """The fastest plan of a device; one within its RAM if that takes more."""
@@ -247,19 +246,19 @@ class _Builder:
         link = Link(self.digest, k, cluster.source, peers, timeout, f"{name}_{'invoke' if is_source else 'serve'}")
         own = ModelRequest(self.request.source, name, self.request.target or device.target)
         target, graph = load_target(own.target), replace(graph, link=link)
-        made, room = plan(graph, target, own), device.ram + self.spare.get(k, (0, 0))[1]
-        if made.arena_bytes <= room:
-            return made
+        planned_here, room = plan(graph, target, own), device.ram + self.spare.get(k, (0, 0))[1]
+        if planned_here.arena_bytes <= room:
+            return planned_here
         try:
             return plan(graph, target, replace(own, ram=room))
         except EdgebuildError as error:
-            more = {k: (0, min(made.arena_bytes - room, device.ram // STEPS) + 1)}
+            more = {k: (0, min(planned_here.arena_bytes - room, device.ram // STEPS) + 1)}
             raise _Over(more, _of(device.name, error, self.request.cluster)) from None
 
-    def part(self, k: int, made: Plan, sha256: str) -> Part:
-        artifacts, link = emit(made, sha256), made.graph.link
+    def part(self, k: int, plan: Plan, sha256: str) -> Part:
+        artifacts, link = emit(plan, sha256), plan.graph.link
         assert link is not None
-        return Part(k, made.name, made.target, link.entry, artifacts, made)
+        return Part(k, plan.name, plan.target, link.entry, artifacts, plan)
 
     def check_sizes(self, parts: Sequence[Part]) -> None:
         """Raise _Over where weights do not fit the flash that the cluster gives a device."""
@@ -285,7 +284,7 @@ def code_of(part: Part) -> int:
     if part.plan is None:
         return 0
     messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
-    return round(MARGIN * (code(part.plan) + messages))
+    return round(MARGIN * (part.plan.code_bytes + messages))
 
 
 def _of(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:
@@ -294,9 +293,9 @@ def _of(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:
     return fail(f"device '{device}': {first.text}", file=str(file), node=first.node, kind=first.kind, hints=first.hints)
 
 
-def _order(made: Plan) -> list[Op]:
+def _order(plan: Plan) -> list[Op]:
     """The ops in the order in which the device runs them, views where they are first needed."""
-    producers, found, there = made.graph.producers, list[Op](), set[str]()
+    producers, order, there = plan.graph.producers, list[Op](), set[str]()
 
     def bring(op: Op) -> None:
         for name in op.inputs:
@@ -305,15 +304,15 @@ def _order(made: Plan) -> list[Op]:
                 bring(before)
         if op.outputs[0] not in there:
             there.add(op.outputs[0])
-            found.append(op)
+            order.append(op)
 
-    for section in made.steps:
+    for section in plan.steps:
         for op in section.ops:
             bring(op)
-    for name in made.graph.outputs:
+    for name in plan.graph.outputs:
         if name in producers:
             bring(producers[name])
-    return found
+    return order
 
 
 def _complete(row: dict[str, Any], part: Part) -> None:

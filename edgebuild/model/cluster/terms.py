@@ -17,7 +17,7 @@ from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError
 from ...base.target import load_target
 from .. import ops
-from ..importers import shapes
+from ..formats import shapes
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ir.axes import Nest, Offset, Same, Window
 from ..kernels import kernel_of
@@ -87,15 +87,15 @@ def _joins(nest: Nest, op: Op, graph: Graph) -> tuple[int, ...]:
     """Where each operand's channels begin in the result, if the op only puts these one behind another."""
     if any(t.quant != graph.result(op).quant for t in graph.operands(op)):  # a piece would have another scale
         return ()
-    found = []
+    joins = []
     for relations in nest.operands:
         *rest, last = relations or (None,)
         alike = all(isinstance(r, Same) and r.axis == axis for r, axis in zip(rest, nest.out[:-1], strict=False))
         if not (ops.SPECS[op.kind].exact and alike and isinstance(last, Offset) and last.axis == nest.out[-1]):
             return ()
-        found.append(last.start)
+        joins.append(last.start)
     sizes = [graph.tensors[n].shape[-1] for n in op.inputs]
-    return tuple(found) if found and found == list(accumulate(sizes[:-1], initial=0)) else ()
+    return tuple(joins) if joins and joins == list(accumulate(sizes[:-1], initial=0)) else ()
 
 
 def _weights(op: Op, graph: Graph, forms: frozenset[Form]) -> int:
@@ -132,7 +132,7 @@ def _along(nest: Nest, operand: int, dim: int) -> str:
 
 def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
     """The window over rows that all operands share; None where an op cannot be cut along rows."""
-    found: Rows | None = None
+    rows: Rows | None = None
     if len(nest.out) != 4 or graph.result(op).shape[0] != 1:
         return None
     for i in reads:
@@ -145,10 +145,10 @@ def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
                 window = Rows((nest.extents[tap] - 1) * dilation + 1, stride, pad)
             case _:
                 return None
-        if found is not None and found != window:
+        if rows is not None and rows != window:
             return None
-        found = window
-    return found if found is not None and can_be_cut(graph, op, 1) else None
+        rows = window
+    return rows if rows is not None and can_be_cut(graph, op, 1) else None
 
 
 def _partial(op: Op, graph: Graph) -> int:
@@ -198,10 +198,10 @@ def plan_cluster(
     except EdgebuildError as error:
         first = error.diagnostics[0]
         raise EdgebuildError(replace(first, hints=(*first.hints, *over))) from None
-    found = report(model, chosen, method, objective)
+    described = report(model, chosen, method, objective)
     if graph is None:
-        found["paper"] = paper(table, len(cluster.devices))
-    return chosen, found
+        described["paper"] = paper(table, len(cluster.devices))
+    return chosen, described
 
 
 def _in_float(graph: Graph | None) -> bool:
@@ -226,14 +226,14 @@ class Sent:
 
 def messages(chosen: Chosen) -> list[Sent]:
     """All transfers of one inference, in their order."""
-    plan, found = chosen.plan, list[Sent]()
+    plan, sent = chosen.plan, list[Sent]()
     tensors, cluster = plan.network.tensors, plan.cluster
 
     def send(step: int, number: int, have: Split, want: Split, partial: int = 4) -> None:
         t = tensors[number]
         sums = "float32" if t.dtype == "float32" else f"int{8 * partial}"
         for transfer in routed(transfers(t, have, want, cluster, partial), cluster):
-            found.append(Sent(step, t.name, sums if transfer.sums else t.dtype, transfer))
+            sent.append(Sent(step, t.name, sums if transfer.sums else t.dtype, transfer))
 
     for step, d in enumerate(plan.decisions):
         layer = plan.network.layers[d.layer]
@@ -243,7 +243,7 @@ def messages(chosen: Chosen) -> list[Sent]:
             send(step, layer.output, SUMS, d.keeps, layer.partial)
     for c in plan.gather:
         send(len(plan.decisions), c.tensor, c.have, c.want)
-    return found
+    return sent
 
 
 def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str, Any]:
@@ -337,9 +337,9 @@ def json_artifact(name: str, report: Mapping[str, Any]) -> Artifact:
 
 
 def _links(cluster: Cluster, sent: list[Transfer]) -> list[dict[str, Any]]:
-    found: dict[tuple[int, tuple[int, ...]], list[Transfer]] = {}
+    links: dict[tuple[int, tuple[int, ...]], list[Transfer]] = {}
     for t in sent:
-        found.setdefault((t.sender, t.receivers), []).append(t)
+        links.setdefault((t.sender, t.receivers), []).append(t)
     return [
         {
             "from": cluster.devices[sender].name,
@@ -348,7 +348,7 @@ def _links(cluster: Cluster, sent: list[Transfer]) -> list[dict[str, Any]]:
             "payload_bytes": sum(t.bytes for t in some),
             "wire_bytes": cost(tuple(some), cluster).bytes,
         }
-        for (sender, receivers), some in sorted(found.items())
+        for (sender, receivers), some in sorted(links.items())
     ]
 
 

@@ -28,7 +28,7 @@ class _Runner:
     order: Sequence[Op]
     values: dict[str, Array]
     at: int = 0
-    taken: set[int] = field(default_factory=set)  # numbers of messages
+    received: set[int] = field(default_factory=set)  # numbers of messages
 
     @property
     def op(self) -> Op | None:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from ...base.templates import times
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Kernel
-from ..plan.events import newest_name
-from ..plan.printed import RolledCalls
+from ..plan.printed import RolledCalls, newest_name
 from ..plan.rolling import row_bytes, rows_of
 from ..plan.search import Plan
-from ..plan.storage import view_starts
 from .call_loops import Arg
-from .names import at_macro, comment, label, newest_constant, offset_names
+from .names import at_macro, comment, label, newest_constant
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
     place = plan.places[home]
     text = f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {{}}){behind}"
-    return Arg(text, view_starts(plan.graph).get(t.name, 0), offset_names(plan)[root], place.offset)
+    return Arg(text, plan.view_starts.get(t.name, 0), plan.offset_names[root], place.offset)
 
 
 def row_offset(plan: Plan, rolled: RolledCalls, t: Tensor, sums: bool = False) -> str:
@@ -80,7 +78,7 @@ def beside_apart(
     """
     args = list(found)
     for i, t in enumerate(tensors):
-        if (root := plan.rolling.storage[t.name]) not in rolled.apart:
+        if (root := plan.rolling.storage[t.name]) not in rolled.separate:
             continue
         own = plan.graph.tensors[root]
         if t is tensors[-1]:

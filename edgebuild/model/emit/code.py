@@ -26,7 +26,6 @@ from .names import (
     label,
     literal,
     newest_constant,
-    offset_names,
     scratch_constant,
     shape_text,
 )
@@ -125,7 +124,7 @@ def source(p: Program) -> str:
         engines=_engines(plan),
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states)
         or any("memcpy" in f.uses for f in p.functions)
-        or any(section.rolled and section.rolled.apart for section in plan.steps),
+        or any(section.rolled and section.rolled.separate for section in plan.steps),
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
         returns_to=after,
@@ -178,7 +177,7 @@ def _has_floats(plan: Plan) -> bool:
 
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
-    names, rows = offset_names(plan), list[dict[str, Any]]()
+    names, rows = plan.offset_names, list[dict[str, Any]]()
     for b in plan.buffers:
         if b.newest:
             note = f"the newest row of that{_calls(plan, plan.steps[b.first].ops, *b.calls) if b.calls else ''}"

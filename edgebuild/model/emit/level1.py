@@ -10,9 +10,8 @@ from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant
 from ..plan.printed import Moves, Start, Stream, StreamedRun, TiledOp, Transfer, Wait
 from ..plan.search import Plan
-from ..plan.storage import view_starts
 from .call_loops import Arg
-from .names import at_macro, comment, offset_names
+from .names import at_macro, comment
 from .weights_file import Weights
 
 SCRATCH = "scratch"
@@ -43,7 +42,7 @@ def level1_place(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
 def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
     """Of each place of a call where its buffers begin, behind them where the scratch does."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
-    stem, owners = f"{offset_names(plan)[moved.op.outputs[0]]}_NEAR", moved.at_operands
+    stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
     found = []
     for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
         least = min(level1_place(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
@@ -55,7 +54,7 @@ def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
         root = plan.rolling.storage[tensor]
         letter = "Y" if i + 1 == len(owners) else "X" if len(owners) == 2 else f"X{i}"
         if moved.operands[owners[i]].held:
-            found.append(Named(offset_names(plan)[root], plan.places[root].offset))
+            found.append(Named(plan.offset_names[root], plan.places[root].offset))
         else:
             found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
     note = f"scratch of {comment(moved.op.name)}" if any(kernel.scratch for kernel in moved.kernels) else ""
@@ -64,13 +63,13 @@ def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
 
 def ring(plan: Plan, step: int, stream: Stream) -> Named:
     """The ring that rows of a stream come to, or leave from."""
-    name = f"{offset_names(plan)[stream.storage]}_NEAR_{step}"
+    name = f"{plan.offset_names[stream.storage]}_NEAR_{step}"
     return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
 
 
 def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str], Named]:
     """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
-    names, found = offset_names(plan), dict[tuple[str, str], Named]()
+    names, found = plan.offset_names, dict[tuple[str, str], Named]()
     for storage, at in run.places.items():
         if storage in run.held:
             found[storage, ""] = Named(names[storage], plan.places[storage].offset)
@@ -122,7 +121,7 @@ def block_of(plan: Plan, step: int, moved: Moves, weights: Weights) -> Named | N
     size = sum(block.data.nbytes for block in filled)
     note = f"{size} B: constants of step {step}, {comment(op.name)}"
     first = min(weights.offset(block) for block in filled)
-    return Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
+    return Named(f"{plan.offset_names[op.outputs[0]]}_BLOCK", first, note)
 
 
 def starts(plan: Plan) -> Iterator[tuple[int, Start]]:
@@ -143,7 +142,7 @@ def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
         stage, op = plan.moves[s.step].stage, plan.steps[s.step].ops[0]
         if stage is not None and s.copy.into:
             note = f"constants of step {s.step}, steps {first} to {s.step}: {comment(op.name)}"
-            named = Named(f"{offset_names(plan)[op.outputs[0]]}_STAGE", stage.base, note)
+            named = Named(f"{plan.offset_names[op.outputs[0]]}_STAGE", stage.base, note)
             found[s.step] = named, stage.memory, stage.bytes
     return dict(sorted(found.items()))
 
@@ -157,8 +156,8 @@ def stage_at(plan: Plan, step: int, offset: int) -> str:
 def level1_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
     root = plan.rolling.storage[t.name]
-    at = run_places(plan, step, run).get((root, "")) or Named(offset_names(plan)[root], plan.places[root].offset)
-    start = view_starts(plan.graph).get(t.name, 0)
+    at = run_places(plan, step, run).get((root, "")) or Named(plan.offset_names[root], plan.places[root].offset)
+    start = plan.view_starts.get(t.name, 0)
     return Arg(f"{level1_macro(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
 
 
@@ -178,7 +177,7 @@ def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]
         if isinstance(transfer, Start):
             copy = f"&{plan.name}_ahead[{numbers[id(transfer)]}]"
             return f"    eb_dma_start({transfer.copy.channel}, {copy}); /* constants of step {transfer.step} */"
-        name = offset_names(plan).get(transfer.what, str(transfer.place.offset))
+        name = plan.offset_names.get(transfer.what, str(transfer.place.offset))
         at = f"{at_macro(plan, transfer.place.memory)}(uint8_t, {name})"
         return remark(f"    eb_cache_{transfer.kind}({at}, {transfer.bytes}); ", comment(transfer.what))
 
@@ -211,4 +210,4 @@ def block_copy(to: str, from_: str, size: int) -> str:
 
 def far_address(plan: Plan, storage: str) -> str:
     """C for where a tensor begins behind the first level."""
-    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {offset_names(plan)[storage]})"
+    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {plan.offset_names[storage]})"

@@ -70,31 +70,19 @@ def at_macro(plan: Plan, memory: str) -> str:
     return "AT" if memory == first_memory(plan) else f"AT_{memory.upper()}"
 
 
-def offset_names(plan: Plan) -> dict[str, str]:
-    """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
-    prefix, graph = plan.name.upper(), plan.graph
-    names = {n: f"{prefix}_IN" + (f"_{i}" if len(graph.inputs) > 1 else "") for i, n in enumerate(graph.inputs)}
-    running = [op for section in plan.steps for op in section.ops]
-    names |= {op.outputs[0]: f"{prefix}_{op.kind.upper()}_{at}" for at, op in enumerate(running)}
-    for b in plan.buffers:
-        if b.view_of:
-            names[b.tensor] = names[b.view_of]
-    return names
-
-
 def label(plan: Plan, tensor: str) -> str:
     """The short name of a tensor, in comments on the schedule."""
-    return offset_names(plan)[tensor].removeprefix(f"{plan.name.upper()}_").lower()
+    return plan.offset_names[tensor].removeprefix(f"{plan.name.upper()}_").lower()
 
 
 def scratch_constant(plan: Plan, result: Tensor) -> str:
     """The constant that holds the offset of the scratch buffer of the op that makes a tensor."""
-    return f"{offset_names(plan)[result.name]}_SCRATCH"
+    return f"{plan.offset_names[result.name]}_SCRATCH"
 
 
 def newest_constant(plan: Plan, tensor: str) -> str:
     """The constant that holds the offset of the newest row of a ring, where that stands apart."""
-    return f"{offset_names(plan)[tensor]}_NEWEST"
+    return f"{plan.offset_names[tensor]}_NEWEST"
 
 
 def access_functions(plan: Plan) -> dict[str, str]:

@@ -18,7 +18,7 @@ from ..plan.section import Section, scratch_name
 from .addresses import address, beside_apart, row_offset, where_apart
 from .call_loops import Arg, Call, Loop, Step, looped
 from .level1 import SCRATCH, Named, blocks, fetched, level1_address, level1_macro, run_places
-from .names import LARGEST, MATHS, at_macro, comment, offset_names, scalar, scratch_constant, shape_text, wrapped
+from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text, wrapped
 from .runs import rolled_step, stream_tables, streamed_step
 from .share import Letter, shared
 from .tile_tables import tile_tables, tiled_step
@@ -123,7 +123,7 @@ def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[st
 
 
 def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
-    return f"{offset_names(plan)[use.op.outputs[0]]}_{constant.name.upper()}"
+    return f"{plan.offset_names[use.op.outputs[0]]}_{constant.name.upper()}"
 
 
 def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:

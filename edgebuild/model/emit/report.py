@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..ir import Graph, Tensor
-from ..plan.events import newest_name
-from ..plan.flash_bytes import code
-from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp
+from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
@@ -34,7 +32,12 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     macs = ops.macs(graph)
     data: dict[str, Any] = {
         "schema": SCHEMA,
-        "model": {"name": plan.name, "file": graph.file, "sha256": sha256, "format": graph.arithmetic},
+        "model": {
+            "name": plan.name,
+            "file": graph.file,
+            "sha256": sha256,
+            "format": graph.format or graph.arithmetic,
+        },
         "target": plan.target.name,
         "inputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_in],
         "outputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_out],
@@ -97,7 +100,7 @@ def _rom(plan: Plan, weights: Weights) -> dict[str, Any]:
         "weights_bytes": weights.linked_bytes,
         "header_bytes": HEADER if weights.offsets else 0,
         "tensors_bytes": sum(tensors.values()),
-        "estimated_code_bytes": code(plan),
+        "estimated_code_bytes": plan.code_bytes,
         "memory": plan.weights_memory,
     }
 
@@ -125,7 +128,8 @@ def _tiling(plan: Plan, step: int) -> dict[str, Any]:
         "kind": "rolling",
         "ops": [op.name for op in section.ops],
         "parts": section.calls,
-        "saved_bytes": whole - sum(section.inner[name] for name in (*rings, *map(newest_name, section.rolled.apart))),
+        "saved_bytes": whole
+        - sum(section.inner[name] for name in (*rings, *map(newest_name, section.rolled.separate))),
         "extra_macs": 0,
     }
 

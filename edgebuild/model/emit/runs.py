@@ -126,9 +126,9 @@ def switch(on: str, cases: Sequence[Case], margin: int) -> str:
 def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) -> Step:
     """A rolled run whose rings lie in the arena. `calls`: of its ops."""
     labels = [label(plan, op.outputs[0]) for op in rolled.ops]
-    kept = [kept_row(plan, rolled, name) for name in rolled.apart]
+    kept = [kept_row(plan, rolled, name) for name in rolled.separate]
     names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
-    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.apart))
+    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.separate))
     order = Order(tuple(lines(rolled.numbers)), called, names)
     pushed = _pushed(plan, rolled)
     cases = [Case(name, call.comment, call.text) for name, call in zip(names, calls, strict=False)]

@@ -141,7 +141,7 @@ def _letters(kernels: Sequence[Kernel]) -> dict[str, Any]:
 
 
 def _file_words(template: str) -> str:
-    """arm_dsp/conv.c.j2: arm_dsp_conv."""
+    """arm_dsp/conv_pairs.c.j2: arm_dsp_conv."""
     return template.partition(".")[0].replace("/", "_")
 
 

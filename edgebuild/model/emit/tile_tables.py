@@ -10,7 +10,6 @@ from ...base.templates import remark, render
 from ..ops.base import C_TYPES, Kernel
 from ..plan.printed import PARTS, Copy, CoreWork, TiledOp, Turn
 from ..plan.search import Plan
-from ..plan.storage import view_starts
 from .call_loops import Arg, Call, Step
 from .level1 import Named, block_of, far_address, level1_place, stage_at, tile_places
 from .names import comment, scalar
@@ -125,7 +124,7 @@ def _copies(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
-    starts = view_starts(plan.graph)
+    starts = plan.view_starts
     stored = {c.block for c in moved.copies if not c.tensor and (c.into or not c.stage)}
     offsets = {block: weights.offset(moved.blocks[block]) for block in stored}
     fixed, first = min(offsets.values(), default=0), block_of(plan, step, moved, weights) if stored else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .. import ops
 from ..plan.choose import mac_overhead
-from ..plan.live import NEWEST, RING, SCRATCH, Live, live_set
 from ..plan.search import Plan
+from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
 from .names import comment, shape_text
 from .trade import trade_words
 
@@ -73,8 +73,8 @@ def _limit(plan: Plan) -> list[str]:
     lines += [f"    {part.bytes:>8} B  {_described(plan, part)}" for part in live.parts[:MOST_LINES]]
     if more := live.parts[MOST_LINES:]:
         lines.append(f"    {sum(part.bytes for part in more):>8} B  in {len(more)} more")
-    if live.saved:
-        lines.append(f"    {-live.saved:>8} B  as {comment(live.result)} grows into {comment(live.operand)}")
+    if (overlap := live.overlap) is not None:
+        lines.append(f"    {-overlap.saved:>8} B  as {comment(overlap.result)} grows into {comment(overlap.operand)}")
     if live.parts[0].tensor in plan.graph.inputs:
         lines.append(f"  next limit: the input tensor itself, {live.parts[0].bytes} B")
     return lines

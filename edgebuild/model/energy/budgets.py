@@ -39,8 +39,8 @@ def select_all(
     alone = tuple(select(problem) for problem in problems)
     if len(alone) == 1:
         return ChosenClocks(problems, alone, _ways(alone[0]))
-    found = [c for ways in dict.fromkeys(map(_ways, alone)) if (c := _under(ways, forms, model, budgets_us))]
-    return min(found, key=lambda c: sum(s.energy_uj / a.energy_uj for s, a in zip(c.selections, alone, strict=True)))
+    possible = [c for ways in dict.fromkeys(map(_ways, alone)) if (c := _under(ways, forms, model, budgets_us))]
+    return min(possible, key=lambda c: sum(s.energy_uj / a.energy_uj for s, a in zip(c.selections, alone, strict=True)))
 
 
 def _under(

@@ -96,14 +96,14 @@ def read_calibration(file: Path, tree: ClockTree) -> Calibration:
     """A calibration of this device. Raises EdgebuildError with file and line."""
     if not file.is_file():
         raise fail("no such calibration file", file=str(file))
-    found = read_facts(Calibration, file)
-    if found.device != tree.device:
-        raise fail(f"this is a calibration of {found.device}, not of {tree.device}", file=str(file))
-    if tree.power and found.placement not in tree.power.run_ma:
-        known = tree.power.run_ma
-        raise fail(f"{tree.device} has no placement '{found.placement}'{did_you_mean(found.placement, known)}",
-                   file=str(file), hints=["known: " + ", ".join(known)])  # fmt: skip
-    return found
+    facts = read_facts(Calibration, file)
+    if facts.device != tree.device:
+        raise fail(f"this is a calibration of {facts.device}, not of {tree.device}", file=str(file))
+    if tree.power and facts.placement not in tree.power.run_ma:
+        placements = tree.power.run_ma
+        raise fail(f"{tree.device} has no placement '{facts.placement}'{did_you_mean(facts.placement, placements)}",
+                   file=str(file), hints=["known: " + ", ".join(placements)])  # fmt: skip
+    return facts
 
 
 def calibrated(tree: ClockTree, c: Calibration) -> ClockTree:
@@ -111,7 +111,7 @@ def calibrated(tree: ClockTree, c: Calibration) -> ClockTree:
     timing, power = tree.timing, tree.power
     if c.timing and timing:
         old = timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles
-        new = [was if found is None else found for was, found in zip(old, c.timing.constants, strict=True)]
+        new = [was if measured is None else measured for was, measured in zip(old, c.timing.constants, strict=True)]
         timing = replace(timing, cycles_per_instruction=new[0], flash_line_cycles=new[1], sram_line_cycles=new[2],
                          source=f"fitted to {c.measurements}")  # fmt: skip
     if power and (c.run or c.sleep or c.lfo_ma or c.stop_ma):
@@ -174,9 +174,9 @@ def _fit_timing(rows: Sequence[Measurement], works: Sequence[Work], model: Power
     timing = require_timing(model)
     assumed = np.array([timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles])
     weight = 1 / np.sqrt(np.maximum(a @ assumed, 1.0))
-    found, fitted = _nonnegative(a * weight[:, None], (y - w) * weight, assumed)
-    values = [float(round(v, 4)) if known else None for v, known in zip(found, fitted, strict=True)]
-    return FittedTiming(values[0], values[1], values[2], _error(a @ found + w, y))
+    solved, fitted = _nonnegative(a * weight[:, None], (y - w) * weight, assumed)
+    values = [float(round(v, 4)) if is_fitted else None for v, is_fitted in zip(solved, fitted, strict=True)]
+    return FittedTiming(values[0], values[1], values[2], _error(a @ solved + w, y))
 
 
 def _nonnegative(a: Floats, y: Floats, assumed: Floats) -> tuple[Floats, list[bool]]:
@@ -191,17 +191,17 @@ def _nonnegative(a: Floats, y: Floats, assumed: Floats) -> tuple[Floats, list[bo
         rest = a[:, column] - a[:, others] @ np.linalg.lstsq(a[:, others], a[:, column], rcond=None)[0]
         if np.linalg.norm(rest) <= 1e-6 * max(scale[column], scale.max() * 1e-9):
             free.remove(column)
-    fitted, found = [c in free for c in range(a.shape[1])], assumed.astype(float)
-    rest = y - a[:, [c for c in range(a.shape[1]) if c not in free]] @ found[[not f for f in fitted]]
+    fitted, solution = [c in free for c in range(a.shape[1])], assumed.astype(float)
+    rest = y - a[:, [c for c in range(a.shape[1]) if c not in free]] @ solution[[not f for f in fitted]]
     while free:
         solved = np.linalg.lstsq(a[:, free], rest, rcond=None)[0]
-        found[free] = solved
+        solution[free] = solved
         if (solved >= 0).all():
             break
         worst = free[int(solved.argmin())]
-        found[worst] = 0.0
+        solution[worst] = 0.0
         free.remove(worst)
-    return found, fitted
+    return solution, fitted
 
 
 def _fit_current(
@@ -286,8 +286,8 @@ def calibration_words(c: Calibration, model: PowerModel, works: Sequence[Work], 
         before = np.array([p.cycles(timing, w) for p, w in zip(phases, waits, strict=True)])
         old = (timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles)
         names = ("cycles per instruction", "cycles per line of flash", "cycles per line of RAM")
-        for name, assumed, found in zip(names, old, c.timing.constants, strict=True):
-            lines.append(f"  {name:26} {assumed:8.3f} -> " + ("not determined" if found is None else f"{found:.3f}"))
+        for name, assumed, new in zip(names, old, c.timing.constants, strict=True):
+            lines.append(f"  {name:26} {assumed:8.3f} -> " + ("not determined" if new is None else f"{new:.3f}"))
         was, now = _error(before, np.array([m.value for m in rows])), c.timing.error
         lines.append(f"  error of a step's cycles   {was.rms_percent:7.1f}% -> {now.rms_percent:.1f}% rms, "
                      f"{now.worst_percent:.1f}% at worst")  # fmt: skip

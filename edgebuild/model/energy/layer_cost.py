@@ -144,8 +144,8 @@ class KernelUse:
     @property
     def instructions(self) -> float:
         """Of all calls; where the kernel has no estimate, by its iterations."""
-        known = self.kernel.estimate * self.calls
-        return known or float(self.iterations * PER_TURN + self.calls * PER_CALL)
+        estimated = self.kernel.estimate * self.calls
+        return estimated or float(self.iterations * PER_TURN + self.calls * PER_CALL)
 
     @property
     def constants(self) -> int:

@@ -49,10 +49,10 @@ def read_measurements(file: Path) -> tuple[Measurement, ...]:
     """All rows of the file. Raises EdgebuildError with file and line."""
     text = read_text(file, "cannot read the measurements", JSON)
     rows = _json(text, file) if file.suffix == ".json" else _csv(text, file)
-    found = tuple(_measurement(row, line, str(file)) for line, row in rows)
-    if not found:
+    measurements = tuple(_measurement(row, line, str(file)) for line, row in rows)
+    if not measurements:
         raise fail("there are no measurements in it", file=str(file))
-    return found
+    return measurements
 
 
 def read_supply_log(file: Path, configs: Sequence[str]) -> list[Measurement]:

@@ -53,9 +53,9 @@ def _solve(problem: EnergyProblem) -> Selection:
     if not feasible.any():
         raise _impossible(problem, float((fastest + problem.budget_us - cases.horizon).min()))
     cases = cases.take(np.flatnonzero(feasible))
-    prices, bounds, known = _prices(arrays, cases)
+    prices, bounds, reached = _prices(arrays, cases)
     best: Selection | None = None
-    least = float(known.min())
+    least = float(reached.min())
     for case in np.argsort(bounds, kind="stable"):
         if best and bounds[case] >= least * (1 - TOLERANCE):
             break
@@ -66,9 +66,9 @@ def _solve(problem: EnergyProblem) -> Selection:
             least = min(least, quick.energy_uj) if quick else least
             if least <= limit:
                 break
-        found = run(least, TOLERANCE)
-        if found and found.energy_uj <= (best.energy_uj if best else least * (1 + TOLERANCE)):
-            best, least = found, min(least, found.energy_uj)
+        plans = run(least, TOLERANCE)
+        if plans and plans.energy_uj <= (best.energy_uj if best else least * (1 + TOLERANCE)):
+            best, least = plans, min(least, plans.energy_uj)
     assert best is not None, "the relaxation has found a plan in budget"
     proved = max(float(bounds.min()), best.energy_uj * (1 - 2 * TOLERANCE))
     return replace(best, bound_uj=min(best.energy_uj, proved))
@@ -213,11 +213,11 @@ def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
     """For each case the price of time that gives the best bound, that bound, and the energy of a plan in budget."""
     count = len(cases.start)
     low, high = np.zeros(count), np.full(count, 1e-3)
-    best_price, bound, known = np.zeros(count), np.full(count, -np.inf), np.full(count, np.inf)
+    best_price, bound, best = np.zeros(count), np.full(count, -np.inf), np.full(count, np.inf)
     rows: Ints = np.arange(count)  # the cases that another price may still help
     for step in range(BISECTIONS):
         some = cases.take(rows)
-        rising = np.isinf(known[rows])
+        rising = np.isinf(best[rows])
         price = np.where(rising, high[rows], (low[rows] + high[rows]) / 2) if step else np.zeros(count)
         values, times = _relax(a, some, some.power, price)
         value, time = _first(values[0], some), _first(times[0], some)
@@ -225,27 +225,27 @@ def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
         best_price[rows] = np.where(new > bound[rows], price, best_price[rows])
         bound[rows] = np.maximum(bound[rows], new)
         fits = time <= some.horizon + EPSILON_US
-        known[rows] = np.where(fits, np.minimum(known[rows], value - price * time + some.fixed), known[rows])
+        best[rows] = np.where(fits, np.minimum(best[rows], value - price * time + some.fixed), best[rows])
         low[rows] = np.where(fits, low[rows], price)
         high[rows] = np.where(fits, price, np.where(rising & (step > 0), high[rows] * 4, high[rows]))
-        found = np.isfinite(known) & (known - bound <= TOLERANCE / 10 * np.abs(known))
-        rows = rows[~found[rows] & (bound[rows] < known.min())]
+        done = np.isfinite(best) & (best - bound <= TOLERANCE / 10 * np.abs(best))
+        rows = rows[~done[rows] & (bound[rows] < best.min())]
         if not len(rows):
             break
-    return best_price, bound, known
+    return best_price, bound, best
 
 
 def _labels(
-    problem: EnergyProblem, a: _Arrays, cases: _Cases, case: int, price: float, known: float, tolerance: float
+    problem: EnergyProblem, a: _Arrays, cases: _Cases, case: int, price: float, ceiling: float, tolerance: float
 ) -> Selection | None:
-    """The best plan of one case, to `tolerance`, if it costs no more than `known`; otherwise possibly None."""
+    """The best plan of one case, to `tolerance`, if it costs no more than `ceiling`; otherwise possibly None."""
     one = cases.take(np.array([case]))
     start, power, horizon, fixed = int(one.start[0]), float(one.power[0]), float(one.horizon[0]), float(one.fixed[0])
     togo = _relax(a, one, one.power, np.array([price]))[0][:, 0]
     shortest = _relax(a, one, np.zeros(1), np.ones(1), weigh_energy=False)[0][:, 0]
     # Merging may replace a plan by one that costs up to this half of the tolerance more, which must not be dropped.
-    limit = known + tolerance / 2 * abs(known) - fixed + price * horizon + 1e-9
-    merge = max(tolerance * abs(known) / (2 * len(a.points)), 1e-12)
+    limit = ceiling + tolerance / 2 * abs(ceiling) - fixed + price * horizon + 1e-9
+    merge = max(tolerance * abs(ceiling) / (2 * len(a.points)), 1e-12)
     finite = np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
     switch_energy = a.switch_energy - power * finite
     switch_value = switch_energy + price * finite

@@ -1,6 +1,6 @@
 """The one intermediate representation: a frozen graph of ops over tensors.
 
-Conventions that hold from the importers on, whatever the model file says:
+Conventions that hold from the formats on, whatever the model file says:
 
 * activations of spatial ops are NHWC, weights are laid out as each op's docstring says;
 * a tensor with `data` is a constant, every other tensor is an activation;
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arithmetic import Arithmetic
 from .axes import Nest
 
 Array = NDArray[Any]
@@ -138,7 +139,7 @@ class Link:
 class Graph:
     """Ops in a valid order over named tensors.
 
-    `arithmetic` names the rounding of quantised ops (see ops/fixedpoint.py): "tflite" or "onnx". `removed` and
+    `arithmetic`: the rounding of quantised ops, and where real numbers differ. `removed` and
     `removed_macs` tell what the model has and this graph needs not.
     """
 
@@ -147,11 +148,15 @@ class Graph:
     tensors: Mapping[str, Tensor]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    arithmetic: str = "tflite"
+    arithmetic: Arithmetic = Arithmetic.TFLITE
     removed: tuple[Removed, ...] = ()
     removed_macs: int = 0
     states: tuple[State, ...] = ()
     link: Link | None = None  # of a network on several devices, this one's part
+    format: str = ""  # of the file, by the name of its folder in model/formats
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arithmetic", Arithmetic(self.arithmetic))  # of which a name is enough
 
     @property
     def ports_in(self) -> tuple[str, ...]:

@@ -5,15 +5,20 @@ A folder holds rows, the templates that they print, and `helpers.c.j2` with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
 from ...base.templates import environment
+from ..arithmetic import Arithmetic
 from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload
+from .arm_dsp import dot
+from .arm_mve import vectors
+from .blocks import two_in_one
+from .micro import Function
 from .row import KernelLayer, Row
 
 ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS, *floats.ROWS)
@@ -33,6 +38,9 @@ HELPERS = (
     "shared.c.j2",
     *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn")),
 )
+
+# Functions in assembly by name; each is made when a model needs it.
+FUNCTIONS: dict[str, Callable[[], Function]] = {**two_in_one.FUNCTIONS, **dot.FUNCTIONS, **vectors.FUNCTIONS}
 
 
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -139,13 +147,19 @@ class Helper:
         return f"{self.head};"
 
 
-def helpers(arithmetic: str) -> tuple[Helper, ...]:
+def helpers(arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C for a model of this arithmetic, in order."""
-    return tuple(helper for file in HELPERS for helper in _helpers_in(file, arithmetic))
+    return (*(helper for file in HELPERS for helper in _helpers_in(file, arithmetic)), *map(_assembled, FUNCTIONS))
 
 
 @cache
-def _helpers_in(file: str, arithmetic: str) -> tuple[Helper, ...]:
+def _assembled(name: str) -> Helper:
+    function = FUNCTIONS[name]()
+    return Helper((name,), ("EB_CFI", "EB_REG"), function.before, function.head, function.body)
+
+
+@cache
+def _helpers_in(file: str, arithmetic: Arithmetic) -> tuple[Helper, ...]:
     text, found = environment().get_template(file).render(arithmetic=arithmetic), []
     for piece in f"\n{text}".split("\n%% ")[1:]:
         title, _, body = piece.partition("\n")
@@ -157,17 +171,20 @@ def _helpers_in(file: str, arithmetic: str) -> tuple[Helper, ...]:
     return tuple(found)
 
 
-def used_helpers(names: Iterable[str], arithmetic: str) -> tuple[Helper, ...]:
+def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C that defines these names, and what that uses in turn, in order.
 
     Files are read until all names are known: those with assembly for other cores take a quarter of a second.
     """
-    known, needed = dict[str, Helper](), set[str]()
     waiting = [name for name in names if name != "memcpy"]
+    asked = set(waiting)
+    assembled, needed = {name: _assembled(name) for name in FUNCTIONS if name in asked}, set[str]()
+    known, wanted = dict[str, Helper](), {*asked, *(name for h in assembled.values() for name in h.uses)}
     for file in HELPERS:
-        if known.keys() >= set(waiting):
+        if known.keys() >= wanted - FUNCTIONS.keys():
             break
         known |= {name: helper for helper in _helpers_in(file, arithmetic) for name in helper.names}
+    known |= assembled
     while waiting:
         name = waiting.pop()
         if name in known and name not in needed:

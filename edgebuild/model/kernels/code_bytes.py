@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ...base.templates import Used, environment
+from ..arithmetic import Arithmetic
 from ..ops.base import Form, Kernel
 from . import used_helpers
 
@@ -32,7 +33,7 @@ def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) ->
     return environment().get_template(kernel.template).render(**view).strip() + "\n", frozenset(used.names)
 
 
-def code_bytes(kernels: Iterable[Kernel], arithmetic: str, form: Form) -> int:
+def code_bytes(kernels: Iterable[Kernel], arithmetic: Arithmetic, form: Form) -> int:
     """Of the C functions of kernels and of all that they call, each once; see SHARED_FROM."""
     core, shared_from = form.core, SHARED_FROM[form.wish.optimize]
     texts, names = dict[str, str](), set[str]()

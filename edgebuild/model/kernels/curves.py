@@ -22,7 +22,7 @@ INT16 = (-(2**15), 2**15 - 1)
 BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
 
 
-def lined(template: str, variant: str, cost: float, rounding: float) -> Callable[[KernelLayer], Kernel | None]:
+def linear_pieces(template: str, variant: str, cost: float, rounding: float) -> Callable[[KernelLayer], Kernel | None]:
     """The maker of a kernel for curves without broadcasting.
 
     `cost`: instructions an element, and `rounding` more where the argument is shifted.
@@ -31,7 +31,7 @@ def lined(template: str, variant: str, cost: float, rounding: float) -> Callable
     def make(layer: KernelLayer) -> Kernel | None:
         op, graph = layer.op, layer.graph
         y, function = graph.result(op), op.attrs["function"]
-        if y.dtype != "int16" or function not in BITS or graph.arithmetic != "tflite" or layer.plain.shape["loops"]:
+        if y.dtype != "int16" or function not in BITS or not graph.arithmetic.fixed_point or layer.plain.shape["loops"]:
             return None
         if spatial.bounds(op, y) != INT16:  # another activation follows
             return None

@@ -9,7 +9,6 @@ from . import (
     batch_matmul,
     bilinear,
     clamp,
-    composed,
     concat,
     conv2d,
     convert,
@@ -27,7 +26,6 @@ from . import (
     log_softmax,
     lstm,
     mean,
-    moves,
     mul,
     pad,
     partial_sum,
@@ -41,8 +39,8 @@ from . import (
     slice,
     softmax,
     spectrum,
-    streams,
     svdf,
+    take,
     transpose,
     transpose_conv2d,
     trees,
@@ -79,7 +77,7 @@ SPECS: dict[str, Spec] = {
         lstm.SPEC,
         mean.SPEC,
         mean.SUM,
-        moves.SPEC,
+        take.SPEC,
         mul.SPEC,
         pad.SPEC,
         link.RECEIVE,
@@ -109,9 +107,6 @@ SPECS: dict[str, Spec] = {
         unit_rows.SPEC,
     )
 }
-TFLITE_OTHERS = streams.TFLITE | composed.TFLITE  # read as other operators
-TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()} | TFLITE_OTHERS
-ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.onnx.items()} | composed.ONNX
 
 
 def nest(op: Op, graph: Graph) -> Nest:

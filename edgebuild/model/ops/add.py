@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op
 from . import elementwise, fixedpoint, intervals, linear, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
@@ -19,7 +20,7 @@ def scaling(op: Op, graph: Graph) -> dict[str, int]:
     """
     a, b = (scale_of(t) for t in graph.operands(op))
     y = scale_of(graph.result(op))
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         twice = 2 * max(a, b)
         m0, m1 = fixedpoint.quantize_multiplier(a / twice), fixedpoint.quantize_multiplier(b / twice)
         out = fixedpoint.quantize_multiplier(twice / (2 ** LEFT_SHIFT[graph.result(op).dtype] * y))
@@ -37,12 +38,12 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     f = scaling(op, graph)
     ta, tb = graph.operands(op)
     left, right = a.astype(np.int64) - zero_of(ta), b.astype(np.int64) - zero_of(tb)
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         terms = [
-            fixedpoint.requantize(x << LEFT_SHIFT[y.dtype], f[f"{n}_mul"], f[f"{n}_shift"], "tflite")
+            fixedpoint.requantize(x << LEFT_SHIFT[y.dtype], f[f"{n}_mul"], f[f"{n}_shift"], Arithmetic.TFLITE)
             for x, n in ((left, "x0"), (right, "x1"))
         ]
-        total = fixedpoint.requantize(terms[0] + terms[1], f["y_mul"], f["y_shift"], "tflite")
+        total = fixedpoint.requantize(terms[0] + terms[1], f["y_mul"], f["y_shift"], Arithmetic.TFLITE)
     else:
         total = fixedpoint.round_half_even(left * f["x0_mul"] + right * f["x1_mul"], int(f["point"]))
     return np.clip(total + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
@@ -51,7 +52,7 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 def steady(op: Op, graph: Graph) -> bool:
     """Neither operand nor their sum leaves int32 on its way through the factors."""
     f = scaling(op, graph)
-    return graph.arithmetic == "onnx" or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**30)
+    return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**30)
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -71,8 +72,6 @@ SPEC = Spec(
     nest=elementwise.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"ADD": elementwise.from_tflite("add", "AddOptions"), "ADD_N": elementwise.from_tflite_many},
-    onnx={"Add": elementwise.from_onnx("add")},
     clamps=True,
     integers=("int8", "int16"),
     interval=intervals.rising(reference, steady),

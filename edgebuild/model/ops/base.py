@@ -11,6 +11,7 @@ import numpy as np
 
 from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Quant, Tensor
 from ..ir.axes import Nest
 
@@ -192,7 +193,7 @@ class Sums:
     y_zero: int
     low: int
     high: int
-    arithmetic: str
+    arithmetic: Arithmetic
 
     @property
     def window(self) -> tuple[int, int]:
@@ -256,7 +257,7 @@ class Sums:
     @property
     def shifts_right(self) -> bool:
         """Two roundings, the second over at least one bit, in every channel."""
-        return self.arithmetic == "tflite" and bool(((self.right >= 1) & (self.right <= 31)).all())
+        return self.arithmetic.fixed_point and bool(((self.right >= 1) & (self.right <= 31)).all())
 
     @property
     def rounds_once(self) -> bool:
@@ -267,7 +268,7 @@ class Sums:
         """
         divides = self.mantissa & -self.mantissa
         between = (self.right >= 1) & (self.right <= 31)
-        return self.arithmetic == "onnx" and bool((between & (self.bound * divides < 2.0 ** (30 + self.right))).all())
+        return self.arithmetic.rounds_once and bool((between & (self.bound * divides < 2.0 ** (30 + self.right))).all())
 
     @cached_property
     def finish(self) -> str:
@@ -300,8 +301,7 @@ class Spec:
     """All that the rest of the house may ask of an op.
 
     `view` ops only give the bytes of their first operand another shape; they cost nothing and have
-    no kernel. `tflite` and `onnx` map operator names of the files to functions that read one node.
-    `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
+    no kernel. `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
     so that they work on any dtype and keep their operand's quantisation. `part` is asked only for
     dimensions that the index relation allows to cut. `interval` bounds an int8 or int16
     result (see intervals.py; `exact` ops need none). `moved` is `reference` with the real numbers that it rounds moved
@@ -314,8 +314,6 @@ class Spec:
     nest: Callable[[Op, Graph], Nest]
     reference: Callable[..., Array]
     kernel: Callable[[Op, Graph, Form], Kernel] | None = None
-    tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     view: bool = False
     rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
     any_rows: bool = False  # of "reduce": rows of the operand may have any length, as those behind a view
@@ -333,10 +331,6 @@ class Spec:
     sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None
     link: str = ""  # "send" or "receive": it moves a tensor between devices; these ops keep their order
     limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
-
-    def reading(self, tflite: Mapping[str, Any], onnx: Mapping[str, Any]) -> Spec:
-        """The same with readers of the files."""
-        return replace(self, tflite=tflite, onnx=onnx)
 
 
 def named(spec: Spec) -> Spec:

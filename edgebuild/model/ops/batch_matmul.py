@@ -17,49 +17,6 @@ from . import fixedpoint, spatial
 from .base import Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
-def from_tflite(node: Any) -> None:
-    options = node.options("BatchMatMulOptions")
-    turn = tuple(range(len(node.tensor(0).shape) - 2))
-    first = node.turned(node.inputs[0], (*turn, len(turn) + 1, len(turn))) if options.AdjX() else node.inputs[0]
-    emit(node, first, node.inputs[1], bool(options.AdjY()), (None, None))
-
-
-def emit(node: Any, first: str, second: str, turned: bool, clamp: tuple[float | None, float | None]) -> None:
-    """The product of two tensors of any ranks by the rules of numpy's matmul."""
-    x, w = node.builder.tensors[first], node.builder.tensors[second]
-    if x.constant and not w.constant:
-        return _swapped(node, first, second, turned)
-    if w.data is not None and w.quant is not None and not w.quant.per_tensor:
-        second = node.array(node.real(w))  # scales along a dimension of the matrix: as real numbers
-    if not x.shape or not w.shape or max(len(x.shape), len(w.shape)) > 4:
-        raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 to 4 dimensions are supported")
-    left = (1,) * (4 - len(x.shape)) + x.shape
-    right = (1,) * (4 - len(w.shape)) + w.shape if len(w.shape) > 1 else (1, 1, *w.shape, 1)
-    batch = tuple(max(m, n) for m, n in zip(left[:2], right[:2], strict=True))
-    front = batch[4 - max(len(x.shape), len(w.shape), 2) :]
-    columns = right[2] if turned else right[3]
-    shape = (*front, *((left[2],) if len(x.shape) > 1 else ()), *((columns,) if len(w.shape) > 1 else ()))
-    operands = [node.reshaped(first, left), node.reshaped(second, right)]
-    node.emit_as("batch_matmul", operands, shape, turned=turned, clamp=clamp)
-
-
-def _swapped(node: Any, first: str, second: str, turned: bool) -> None:
-    """A constant times a computed operand, which comes first instead: the transpose of the product of transposes."""
-    x, w = node.builder.tensors[first], node.builder.tensors[second]
-
-    def last_two(count: int) -> tuple[int, ...]:
-        return (*range(count - 2), count - 1, count - 2)
-
-    if len(w.shape) == 1:  # a vector has no transpose
-        return emit(node, second, first, len(x.shape) > 1, (None, None))
-    columns = second if turned else node.turned(second, last_two(len(w.shape)))
-    if len(x.shape) == 1:
-        return emit(node, columns, first, False, (None, None))
-    product = node.before("swapped")
-    emit(product, columns, first, True, (None, None))
-    node.emit("transpose", product.outputs, perm=last_two(max(len(x.shape), len(w.shape))))
-
-
 def nest(op: Op, graph: Graph) -> Nest:
     x, w = graph.operands(op)
     k, c = (w.shape[2], w.shape[3]) if op.attrs["turned"] else (w.shape[3], w.shape[2])
@@ -164,7 +121,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"BATCH_MATMUL": from_tflite},
     clamps=True,
     integers=("int8", "int16"),
     interval=interval,

@@ -16,13 +16,9 @@ from .base import Constant, Form, Kernel, Spec
 
 ONE = 1 << 10
 INTEGERS = ("int8", "int16")
+
+
 Table = tuple[tuple[int, int, int], ...]
-
-
-def emit(node: Any, size: list[int], corners: bool, half: bool) -> None:
-    x = node.tensor(0)
-    rows, columns = (table(n, m, corners, half) for n, m in zip(x.shape[1:3], size, strict=True))
-    node.emit("bilinear", node.inputs[:1], rows=rows, columns=columns)
 
 
 def table(n: int, m: int, corners: bool, half: bool) -> Table:
@@ -32,7 +28,13 @@ def table(n: int, m: int, corners: bool, half: bool) -> Table:
     for i in range(m):
         at = i * step + (step // 2 - ONE // 2 if half else 0)
         before = max(int(at / ONE), 0)
-        found.append((before, min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1), at - ONE * before))
+        found.append(
+            (
+                before,
+                min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1),
+                at - ONE * before,
+            )
+        )
     return tuple(found)
 
 

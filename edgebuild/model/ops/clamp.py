@@ -7,84 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op, Tensor
-from . import convert, elementwise, fixedpoint, intervals, linear, pointwise, spatial
+from . import convert, elementwise, fixedpoint, intervals, linear, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
-
-LARGEST = float(np.finfo(np.float32).max)
-
-
-def from_tflite(low: float | None, high: float | None) -> Any:
-    def read(node: Any) -> None:
-        node.emit("clamp", node.inputs, clamp=(low, high))
-
-    return read
-
-
-def relu6_from_tflite(node: Any) -> None:
-    """RELU6. TFLM clamps the stored numbers by the operand's scale, whatever scale the result declares."""
-    as_stored = node.tensor(0).dtype in ("int8", "int16") and node.tensor(0).quant != node.output_quant()
-    node.emit("clamp", node.inputs, clamp=(0.0, 6.0), **({"as_stored": True} if as_stored else {}))
-
-
-def from_onnx_relu(node: Any) -> None:
-    node.emit("clamp", node.inputs, clamp=(0.0, None))
-
-
-def from_onnx_clip(node: Any) -> None:
-    """Bounds are attributes up to opset 10 and operands from 11 on.
-
-    Floats without one are bounded by the finite numbers, as the standard says; an infinite one bounds nothing.
-    """
-
-    def bound(position: int, name: str) -> float | None:
-        value = node.attr(name, None)
-        if len(node.inputs) > position and node.inputs[position]:
-            value = np.ravel(node.real(node.constant(position, name)))[0]
-        return None if value is None else float(value)
-
-    x = node.tensor(0)
-    if x.quant is not None:
-        return _between_stored(node)
-    if is_float(x) and any(_is_computed(node, position) for position in (1, 2)):
-        return _between_computed(node)
-    low, high = bound(1, "min"), bound(2, "max")
-    if is_float(x):
-        low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
-        if low <= high and low < np.inf and high > -np.inf:
-            return node.emit("clamp", node.inputs[:1], clamp=tuple(None if np.isinf(v) else v for v in (low, high)))
-    else:
-        low, high = (None if v is None or np.isinf(v) else v for v in (low, high))
-    name = node.inputs[0]  # integers, and bounds that cross: the upper one counts
-    for function, value in (("maximum", low), ("minimum", high)):
-        if value is not None:
-            name = node.inner("pointwise", [name, node.array(value, like=x)], **pointwise.attributes(function))
-    node.emit("reshape", [name], shape=x.shape)
-
-
-def _is_computed(node: Any, position: int) -> bool:
-    if len(node.inputs) <= position or not node.inputs[position]:
-        return False
-    bound = node.tensor(position)
-    return bound.quant is None and not bound.constant
-
-
-def _between_computed(node: Any) -> None:
-    """Bounds that the graph computes, as the largest value less 80 dB of a spectrogram."""
-    name, shape = node.inputs[0], node.tensor(0).shape
-    for function, position in (("maximum", 1), ("minimum", 2)):
-        if len(node.inputs) > position and node.inputs[position]:
-            name = node.inner("pointwise", [name, node.inputs[position]], **pointwise.attributes(function))
-    node.emit("reshape", [name], shape=shape)
-
-
-def _between_stored(node: Any) -> None:
-    """Bounds of a quantised tensor are of its scale, so that what is stored is compared."""
-    name, shape = node.inputs[0], node.tensor(0).shape
-    for function, position, what in (("maximum", 1, "min"), ("minimum", 2, "max")):
-        if len(node.inputs) > position and node.inputs[position]:
-            limit = node.array(np.ravel(node.constant(position, what).data)[:1], like=node.tensor(0))
-            name = node.inner("pointwise", [name, limit], **pointwise.attributes(function))
-    node.emit("reshape", [name], shape=shape)
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -129,13 +53,6 @@ SPEC = Spec(
     nest=elementwise.nest,
     reference=reference,
     kernel=kernel,
-    tflite={
-        "RELU": from_tflite(0.0, None),
-        "RELU6": relu6_from_tflite,
-        "RELU_0_TO_1": from_tflite(0.0, 1.0),
-        "RELU_N1_TO_1": from_tflite(-1.0, 1.0),
-    },
-    onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
     rows=convert.rows,
     clamps=True,
     integers=("int8", "int16"),

@@ -10,30 +10,8 @@ import numpy as np
 
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from ..ir.axes import Dim, Nest, Offset, Same
-from . import spatial
 from .base import Constant, Form, Kernel, Spec
-from .moves import axis_of
 from .slice import runs_cost
-
-
-def from_tflite(node: Any) -> None:
-    options = node.options("ConcatenationOptions")
-    if spatial.tflite_clamp(node, options.FusedActivationFunction()) != (None, None):
-        raise node.error("fused activation", "apply the activation to the operands")
-    scale = node.output_quant()
-    whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
-    parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in whole]
-    node.emit("concat", parts, axis=axis_of(node, options.Axis(), len(node.tensor(0).shape)))
-
-
-def _rescaled(node: Any, name: str) -> bool:
-    """The kernel of uint8 brings operands to the result's scale. Those of int8 and int16 move integers."""
-    return name in node.legacy and node.builder.tensors[name].quant != node.output_quant()
-
-
-def from_onnx(node: Any) -> None:
-    whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
-    node.emit("concat", whole, axis=axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -83,8 +61,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"CONCATENATION": from_tflite},
-    onnx={"Concat": from_onnx},
     rows=lambda op, graph: "each" if op.attrs["axis"] > 1 and not any(t.constant for t in graph.operands(op)) else "",
     exact=True,
     limits=(shapes_agree,),

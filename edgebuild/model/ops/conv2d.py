@@ -7,34 +7,12 @@ then have.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Dim, Nest, Same, Whole
-from . import intervals, onnx_sides, spatial, sums
+from . import intervals, spatial, sums
 from .base import Form, Kernel, Spec, Sums, is_float, zero_of
-
-
-def from_tflite(node: Any) -> None:
-    options = node.options("Conv2DOptions")
-    dilation = (options.DilationHFactor(), options.DilationWFactor())
-    attrs = spatial.tflite_window(node, options, node.tensor(1).shape[1:3], dilation)
-    groups = node.tensor(0).shape[-1] // max(1, node.tensor(1).shape[-1])
-    node.emit("conv2d", spatial.tflite_operands(node, 0, 2), dilation=dilation, groups=groups, **attrs)
-
-
-def from_onnx(node: Any) -> None:
-    """Conv; a group per input channel becomes a depthwise convolution."""
-    w = node.constant(1, "weights")
-    attrs, group = onnx_sides.onnx_window(node, w.shape[2:]), node.attr("group", 1)
-    bias = [node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else []
-    x, w = node.nhwc(), node.as_image(w)
-    if w.shape[1] == 1 and group == node.tensor(0).shape[1] and group > 1:
-        node.emit_nchw("depthwise_conv2d", [x, node.permuted(w, (1, 2, 3, 0)), *bias], **attrs)
-    else:
-        node.emit_nchw("conv2d", [x, node.permuted(w, (0, 2, 3, 1)), *bias], groups=group, **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -102,8 +80,6 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products),
-    tflite={"CONV_2D": from_tflite},
-    onnx={"Conv": from_onnx},
     sums=layer,
     rows=spatial.rows,
     part=spatial.part,

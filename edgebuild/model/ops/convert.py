@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,40 +13,6 @@ from .base import C_TYPES, UNSIGNED, Form, Kernel, Spec, scale_of, zero_of
 INTEGERS = ("int8", "int16", "int32")
 
 Scalars = dict[str, int | float]
-
-
-def cast_from_tflite(node: Any) -> None:
-    node.emit("cast", node.inputs, to=node.output_dtype())
-
-
-def cast_from_onnx(node: Any) -> None:
-    node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1)))
-
-
-def cast_like(node: Any) -> None:
-    """In the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
-    x, like = node.tensor(0), node.tensor(1)
-    to = "float32" if like.quant is not None else like.dtype
-    if x.data is not None and x.quant is None:
-        node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0], dtype=to, data=x.data.astype(to))
-        return
-    if x.dtype == to:
-        return node.emit("reshape", node.inputs[:1], shape=x.shape)
-    node.emit("cast", node.inputs[:1], to=to)
-
-
-def quantize_from_tflite(node: Any) -> None:
-    """QUANTIZE reads float32 or, to change scale or type, integers."""
-    node.emit("quantize" if node.tensor(0).dtype == "float32" else "requantize", node.inputs)
-
-
-def dequantize_from_tflite(node: Any) -> None:
-    """A constant stays as it is stored, float16 as float32: the ops that read it know what it stands for."""
-    x = node.tensor(0)
-    if x.constant and (x.quant is not None or x.dtype == "float32"):
-        node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
-        return
-    node.emit("dequantize", node.inputs)
 
 
 def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -66,7 +31,7 @@ def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
 def _narrow(op: Op, graph: Graph) -> bool:
     """Casts of reals to 8 or 16 bits end at the ends of their type in TFLM; in onnxruntime the low bits are left."""
     x, y = graph.operands(op)[0], graph.result(op)
-    return graph.arithmetic == "tflite" and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
+    return graph.arithmetic.saturating_casts and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
 
 
 def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -74,7 +39,7 @@ def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
     y = graph.result(op)
     steps = (x / np.float32(scale_of(y))).astype(np.float32)
     half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
-    steps = half_away if graph.arithmetic == "tflite" else np.rint(steps)
+    steps = half_away if graph.arithmetic.fixed_point else np.rint(steps)
     return np.clip(steps + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
 
 
@@ -176,8 +141,6 @@ CAST = Spec(
     elementwise.nest,
     cast_reference,
     kernel,
-    {"CAST": cast_from_tflite},
-    {"Cast": cast_from_onnx, "CastLike": cast_like},
     rows=rows,
     float_only=True,
     integers=INTEGERS,
@@ -189,7 +152,6 @@ QUANTIZE = Spec(
     elementwise.nest,
     quantize_reference,
     kernel,
-    {"QUANTIZE": quantize_from_tflite},
     interval=intervals.rising(quantize_reference),
     rows=rows,
     float_only=True,
@@ -201,7 +163,6 @@ DEQUANTIZE = Spec(
     elementwise.nest,
     dequantize_reference,
     kernel,
-    {"DEQUANTIZE": dequantize_from_tflite},
     interval=intervals.rising(dequantize_reference),
     rows=rows,
     float_only=True,

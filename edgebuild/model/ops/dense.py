@@ -2,80 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same
-from . import batch_matmul, einsum, intervals, spatial, sums
+from . import intervals, spatial, sums
 from .base import Constant, Form, Kernel, Spec, Sums, is_float, zero_of
-
-OPEN = (None, None)
-
-
-def from_tflite(node: Any) -> None:
-    """The input is seen as rows of the weights' input size, whatever its shape."""
-    options = node.options("FullyConnectedOptions")
-    if options.WeightsFormat() != 0:
-        raise node.error(f"weights format {options.WeightsFormat()}", "only the default format is supported")
-    x, w = node.tensor(0), node.tensor(1)
-    if not w.constant and len(node.inputs) < 3 and options.FusedActivationFunction() == 0:
-        flat = node.reshaped(node.inputs[0], (x.elements // w.shape[-1], w.shape[-1]))
-        batch_matmul.emit(node, flat, node.inputs[1], True, OPEN)
-        return
-    if len(w.shape) != 2 or x.elements % w.shape[1]:
-        raise node.error(f"weights {w.shape} for an input of shape {x.shape}", "columns must divide the input's size")
-    rows = x.elements // w.shape[1]
-    flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
-    clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
-    front = x.shape[:-1] if options.KeepNumDims() else (rows,)
-    told = node.output_shape()  # a vector may stay one
-    shape = told if told == (rows * w.shape[0],) else (*front, w.shape[0])
-    node.emit_as("dense", [flat, *spatial.tflite_operands(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
-
-
-def from_onnx_gemm(node: Any) -> None:
-    """alpha x w + beta b: constants take up their factors, other operands are multiplied by them.
-
-    A computed matrix makes a product of two activations.
-    """
-    x = node.turned(node.inputs[0], (1, 0)) if node.attr("transA", 0) else node.inputs[0]
-    bias = node.inputs[2] if len(node.inputs) > 2 else ""
-    w, turned = node.tensor(1), bool(node.attr("transB", 0))
-    channels = w.shape[0 if turned else 1]
-    in_row = not bias or (node.tensor(2).constant and node.tensor(2).elements in (1, channels))
-    if w.constant and in_row:
-        weights = node.scaled(node.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
-        operands = [node.scaled(node.flat_bias(node.tensor(2), channels), node.attr("beta", 1.0))] if bias else []
-        node.emit("dense", [x, weights, *operands], clamp=OPEN)
-        return
-    product = node.before("product") if bias else node
-    if w.constant:
-        weights = node.scaled(product.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
-        product.emit("dense", [x, weights], clamp=OPEN)
-    else:
-        batch_matmul.emit(product, _times(node, x, node.attr("alpha", 1.0)), node.inputs[1], turned, OPEN)
-    if bias:
-        node.emit("add", [product.outputs[0], _times(node, bias, node.attr("beta", 1.0))], clamp=OPEN)
-
-
-def _times(node: Any, name: str, factor: float) -> str:
-    """Real values times a number."""
-    if node.builder.tensors[name].constant:
-        return str(node.scaled(name, factor))
-    return name if factor == 1.0 else str(node.inner("mul", [name, node.array(np.float32(factor))], clamp=OPEN))
-
-
-def from_onnx_matmul(node: Any) -> None:
-    x, w = node.tensor(0), node.tensor(1)
-    if w.data is None or len(w.shape) != 2 or len(x.shape) < 2:
-        batch_matmul.emit(node, node.inputs[0], node.inputs[1], False, OPEN)
-        return
-    rows = (
-        node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (x.elements // w.shape[0], w.shape[0]))
-    )
-    node.emit_as("dense", [rows, node.permuted(w, (1, 0))], (*x.shape[:-1], w.shape[1]), clamp=OPEN)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -146,8 +78,6 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products),
-    tflite={"FULLY_CONNECTED": from_tflite},
-    onnx={"Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     sums=layer,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
     any_rows=True,

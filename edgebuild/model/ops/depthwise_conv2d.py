@@ -5,21 +5,12 @@ m = K / C is the channel multiplier. Weights are 1 x FH x FW x K.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Dim, Fixed, Grouped, Nest, Same
 from . import intervals, spatial, sums
 from .base import Form, Kernel, Spec, Sums, is_float, zero_of
-
-
-def from_tflite(node: Any) -> None:
-    options = node.options("DepthwiseConv2DOptions")
-    dilation = (options.DilationHFactor(), options.DilationWFactor())
-    attrs = spatial.tflite_window(node, options, node.tensor(1).shape[1:3], dilation)
-    node.emit("depthwise_conv2d", spatial.tflite_operands(node, 0, 2), dilation=dilation, **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -77,7 +68,6 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products),
-    tflite={"DEPTHWISE_CONV_2D": from_tflite},
     sums=layer,
     rows=spatial.rows,
     part=spatial.part,

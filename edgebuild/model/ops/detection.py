@@ -9,52 +9,17 @@ lies in scratch memory.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flatbuffers import flexbuffers
 
-from ..ir import Array, Graph, Op, real_values
+from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Whole
 from .base import Constant, Form, Kernel, Spec, is_float
 
-NAME = "custom TFLite_Detection_PostProcess"
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 NUMBERS = {"score_threshold": "nms_score_threshold", "iou_threshold": "nms_iou_threshold", **{n: n for n in SCALES}}
-PER_CLASS = 100  # boxes of a class, if the file does not tell
 FIELDS = 6  # floats of a box in the result: corners, class, score
-
-
-def from_tflite(node: Any) -> None:
-    """The result's parts are views of the vector, in the shapes of the file or, where it has none, of TFLM."""
-    anchors = node.constant(2, "the anchors")
-    operands = [*node.inputs[:2], node.array(real_values(anchors).astype(np.float32))]
-    found, at = node.inner("detection", operands, **(attrs := _options(node))), 0
-    most = attrs["most"]
-    for output, shape in enumerate(((1, most, 4), (1, most), (1, most), (1,))):
-        size = int(np.prod(shape))
-        part = node.inner("span", [found], begin=(at,), size=(size,))
-        at += size
-        y = node.written[output]
-        y = y if y.elements == size else replace(y, shape=shape)
-        node.add("reshape", [part], y, {"shape": y.shape})
-
-
-def _options(node: Any) -> dict[str, Any]:
-    try:
-        told = flexbuffers.Loads(node.custom_options())
-        regular, many = bool(told.get("use_regular_nms", False)), int(told["max_classes_per_detection"])
-        attrs: dict[str, Any] = {name: float(np.float32(told[key])) for name, key in NUMBERS.items()}
-        attrs |= {"most": int(told["max_detections"]), "classes": int(told["num_classes"])}
-        attrs["per_class"] = int(told.get("detections_per_class", PER_CLASS)) if regular else 0
-    except Exception as problem:  # the options are a format of their own, whose reader checks nothing
-        raise node.error(f"its options are damaged: {problem}", "fetch the file or export it again") from None
-    if many != 1 and not regular:
-        raise node.error(f"max_classes_per_detection {many}", "supported: 1, or use_regular_nms")
-    if regular and attrs["per_class"] < 1:
-        raise node.error(f"{attrs['per_class']} detections of a class", "at least 1")
-    return attrs
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -141,7 +106,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={NAME: from_tflite},
     float_only=True,
     limits=(fitting,),
 )

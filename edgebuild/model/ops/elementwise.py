@@ -12,48 +12,7 @@ from ..ir.axes import Dim, Fixed, Nest, Same
 from . import fixedpoint, linear, loops, spatial
 from .base import Constant, Form, Kernel, is_float, zero_of
 
-POINTWISE = {"add": "sum", "mul": "product"}  # of the kind that takes what these do not
 LOOPS = 4  # of the kernel's template
-
-
-def from_tflite(kind: str, options_type: str) -> Any:
-    def read(node: Any) -> None:
-        _emit(node, kind, spatial.tflite_clamp(node, node.options(options_type).FusedActivationFunction()))
-
-    return read
-
-
-def from_onnx(kind: str) -> Any:
-    def read(node: Any) -> None:
-        _emit(node, kind, (None, None))
-
-    return read
-
-
-def from_tflite_many(node: Any) -> None:
-    """ADD_N. Converters leave it in real numbers."""
-    x = node.tensor(0)
-    if x.quant is not None:
-        raise node.error(f"a sum of {len(node.inputs)} operands of {x.dtype}", "supported: float32; write it as ADD")
-    kind, attrs = ("add", {"finite": False}) if is_float(x) else ("pointwise", {"function": "sum"})
-    node.chained(node.inputs, kind, True, clamp=(None, None), **attrs)
-
-
-def _emit(node: Any, kind: str, clamp: Any) -> None:
-    """Plain integers are another kind's, and so are shapes that this kernel has too few loops for."""
-    x = node.tensor(0)
-    real = is_float(x) or x.quant is not None
-    if real and not _beyond_loops(x, node.tensor(1)):
-        node.emit(kind, node.inputs, clamp=clamp)
-    else:
-        node.emit("pointwise", node.inputs, function=POINTWISE[kind], clamp=clamp)
-
-
-def _beyond_loops(a: Tensor, b: Tensor) -> bool:
-    try:
-        return len(_turns(a, b, out_shape(a, b))) > LOOPS
-    except ValueError:  # shapes that do not fit: the limits say it
-        return False
 
 
 def out_shape(*operands: Tensor) -> tuple[int, ...]:
@@ -113,8 +72,8 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
-    shape["wide"] = op.kind == "mul" and graph.arithmetic == "onnx" and _beyond_words(a, b)
-    shape |= {"unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
+    shape["wide"] = op.kind == "mul" and graph.arithmetic.rounds_once and _beyond_words(a, b)
+    shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]
     if not flat:
@@ -131,7 +90,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         factors = ("x0_mul", "x1_mul") if op.kind == "add" else ("y_mul",)
         scalars = {} if op.kind == "add" else {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
         scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
-        shape |= {"arithmetic": "linear", "shift": found.shift, "low": low, "high": high}
+        shape |= {"linear": True, "shift": found.shift, "low": low, "high": high}
         shape |= {"scale": "eb_scale", "clamp": "eb_clamp"}  # C functions
         shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
     stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"

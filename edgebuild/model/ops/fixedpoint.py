@@ -1,11 +1,11 @@
 """Fixed-point arithmetic of quantised ops: the one place that rounds.
 
 A real multiplier m is held as (M, shift) with m = M / 2^31 * 2^shift and M in [2^30, 2^31); a
-positive shift is a left shift. Two ways of rounding exist, named after the files they come from:
+positive shift is a left shift. An arithmetic rounds in one of two ways:
 
-* "tflite": x * 2^shift through a rounding high multiply, then a rounding right shift (half away
+* `fixed_point`: x * 2^shift through a rounding high multiply, then a rounding right shift (half away
   from zero), as TFLM's and CMSIS-NN's kernels do (gemmlowp's fixedpoint.h). Bit-exact with them.
-* "onnx": one rounding of the exact product, half to even, as QuantizeLinear rounds. Equal to
+* `rounds_once`: one rounding of the exact product, half to even, as QuantizeLinear rounds. Equal to
   onnxruntime wherever M / 2^31 is the scale itself, else within one step of it.
 """
 
@@ -16,6 +16,7 @@ from math import floor, frexp
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Quant
 
 INT32_MAX = 2**31 - 1
@@ -68,34 +69,30 @@ def _wrap32(x: Array) -> Array:
     return np.asarray(x, np.int64).astype(np.int32).astype(np.int64)
 
 
-def requantize(x: Array | np.int64, mantissa: Array | int, shift: Array | int, arithmetic: str) -> Array:
+def requantize(x: Array | np.int64, mantissa: Array | int, shift: Array | int, arithmetic: Arithmetic) -> Array:
     """x * M / 2^31 * 2^shift in the given arithmetic. `x` holds int32 values; int64 out."""
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
-    if arithmetic == "tflite":
+    if arithmetic.fixed_point:
         return rounding_right_shift(rounding_high_multiply(_wrap32(x << left), mantissa), right)
     return round_half_even(x * mantissa, 31 - shift)
 
 
-WIDE_BITS = {"tflite": 15, "onnx": 23}
 WIDE_SUMS = 2**39  # `requantize_wide` is for sums below this
 
 
-def wide(mantissa: Array, shift: Array, arithmetic: str) -> tuple[Array, Array]:
-    """Multipliers for `requantize_wide`: rounded, because a sum beyond int32 times 31 bits would leave int64.
-
-    TFLM leaves 15 bits (MultiplyByQuantizedMultiplier of an int64), "onnx" as many as a float32 has.
-    """
-    bits = WIDE_BITS[arithmetic]
+def wide(mantissa: Array, shift: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:
+    """Multipliers for `requantize_wide`: rounded, because a sum beyond int32 times 31 bits would leave int64."""
+    bits = arithmetic.wide_bits
     rounded = (mantissa.astype(np.int64) + (1 << (30 - bits))) >> (31 - bits)
     return np.minimum(rounded, (1 << bits) - 1).astype(np.int32), np.minimum(shift, bits - 1).astype(np.int8)
 
 
-def requantize_wide(x: Array, mantissa: Array | int, shift: Array | int, arithmetic: str) -> Array:
-    """x * M * 2^shift for |x| < 2^39 and M, shift of `wide`, rounded once: "tflite" half up, "onnx" half to even."""
-    right = WIDE_BITS[arithmetic] - np.asarray(shift, np.int64)
+def requantize_wide(x: Array, mantissa: Array | int, shift: Array | int, arithmetic: Arithmetic) -> Array:
+    """x * M * 2^shift for |x| < 2^39 and M, shift of `wide`, rounded once: halves up, or to even."""
+    right = arithmetic.wide_bits - np.asarray(shift, np.int64)
     product = np.asarray(x, np.int64) * mantissa
-    if arithmetic == "onnx":
+    if arithmetic.rounds_once:
         return round_half_even(product, right)
     return (product + (np.int64(1) << (right - 1))) >> right
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from flatbuffers import flexbuffers
 
 from ..ir import Array, Graph, Op, Tensor
 from ..ir.axes import Dim, Nest, Same, Whole
@@ -261,76 +260,5 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 # Files ---------------------------------------------------------------------------------------
 
 
-def options(node: Any, names: dict[str, str]) -> dict[str, int]:
-    """Numbers of the node's flexbuffer: attribute -> name in the file."""
-    try:
-        told = flexbuffers.Loads(node.custom_options())
-        numbers = {attribute: int(told[name]) for attribute, name in names.items()}
-        if wide := [names[attribute] for attribute, n in numbers.items() if not -(2**31) <= n < 2**31]:
-            raise ValueError(f"{wide[0]} has more than 32 bits")
-        return numbers
-    except Exception as problem:  # the options are a format of their own, whose reader checks nothing
-        raise node.error(f"its options are damaged: {problem}", "fetch the file or export it again") from None
-
-
-def plainly(kind: str, **names: str) -> Callable[[Any], None]:
-    """A node that is one op with these attributes of its options."""
-
-    def read(node: Any) -> None:
-        node.emit(kind, node.inputs, **options(node, names))
-
-    return read
-
-
-def auto_scale(node: Any) -> None:
-    node.emit("signal_headroom", node.inputs[:1], output=1)
-    node.emit("signal_raise", [node.inputs[0], node.outputs[1]])
-
-
-def spectral_subtraction(node: Any) -> None:
-    """Even and odd channels have weights of their own. The estimate is a result, too."""
-    weights = {"even": "smoothing", "odd": "alternate_smoothing"}
-    weights |= {"even_rest": "one_minus_smoothing", "odd_rest": "alternate_one_minus_smoothing"}
-    own = options(node, weights)
-    names = {"smoothing_bits": "smoothing_bits", "bits": "spectral_subtraction_bits"}
-    attrs, least = options(node, {**names, "clamping": "clamping"}), options(node, {"least": "min_signal_remaining"})
-    x = node.tensor(0)
-    odd = np.arange(x.elements) % 2 == 1
-    tables = [
-        node.array(np.where(odd, own[f"odd{part}"], own[f"even{part}"]).astype(np.uint32)) for part in ("", "_rest")
-    ]
-    state = Tensor(f"{node.outputs[0]}@noise", x.shape, "uint32")
-    node.builder.tensors[state.name] = state
-    after = node.after(state)
-    node.add("signal_noise", [x.name, state.name, *tables], after, attrs)
-    shared = {name: attrs[name] for name in names}
-    node.emit("signal_denoise", [x.name, after.name], **shared, **least)
-    node.emit("reshape", [after.name], output=1, shape=x.shape)
-
-
-def channels_agree(kind: str, **names: str) -> Callable[[Any], None]:
-    """As `plainly`; the number of channels in the options is that of the tensors."""
-
-    def read(node: Any) -> None:
-        count = options(node, {"count": "num_channels"})["count"]
-        if count != node.written[0].elements:
-            raise node.error(f"{count} channels, and an output of shape {node.written[0].shape}")
-        node.emit(kind, node.inputs, **options(node, names))
-
-    return read
-
-
-TFLITE: dict[str, dict[str, Callable[[Any], None]]] = {
-    "signal_window": {"custom SignalWindow": plainly("signal_window", shift="shift")},
-    "signal_raise": {"custom SignalFftAutoScale": auto_scale},
-    "signal_energy": {"custom SignalEnergy": plainly("signal_energy", first="start_index", end="end_index")},
-    "signal_bank": {"custom SignalFilterBank": channels_agree("signal_bank")},
-    "signal_root": {"custom SignalFilterBankSquareRoot": plainly("signal_root")},
-    "signal_denoise": {"custom SignalFilterBankSpectralSubtraction": spectral_subtraction},
-    "signal_gain": {"custom SignalPCAN": plainly("signal_gain", shift="snr_shift")},
-    "signal_log": {
-        "custom SignalFilterBankLog": plainly("signal_log", correction="input_correction_bits", scale="output_scale")
-    },
-}
 BASE = Spec(kind="", nest=nest, reference=reference, kernel=kernel, plain=True, limits=(of_its_types,))
-SPECS = tuple(replace(BASE, kind=kind, tflite=TFLITE.get(kind, {})) for kind in STAGES)
+SPECS = tuple(replace(BASE, kind=kind) for kind in STAGES)

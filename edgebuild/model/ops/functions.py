@@ -200,7 +200,10 @@ FUNCTIONS: dict[str, ElementFunction] = {
         2, np.maximum, "({0} > {1} ? {0} : {1})", "{0} > {1} ? {0} : {1}", onnx="{{eb_maximum}}({0}, {1})"
     ),
     "squared_difference": ElementFunction(
-        2, lambda a, b: (a - b) ** 2, "({0} - {1}) * ({0} - {1})", "({0} - {1}) * ({0} - {1})"
+        2,
+        lambda a, b: (a - b) ** 2,
+        "({0} - {1}) * ({0} - {1})",
+        "(uint32_t)({0} - {1}) * (uint32_t)({0} - {1})",  # of int16 they have 32 bits without a sign
     ),
     "power": ElementFunction(2, _pow, "{{eb_pow}}({0}, {1})", "{{eb_integer_power}}({0}, {1})"),
     "mod": ElementFunction(2, np.mod, "{{eb_floor_mod}}({0}, {1})", FLOOR_MOD),

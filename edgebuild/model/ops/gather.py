@@ -10,58 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import ITEM_BYTES, Array, Graph, Op, real_values
+from ..ir import ITEM_BYTES, Array, Graph, Op
 from ..ir.axes import Dim, Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec
-from .moves import axis_of, taken_along
 
 INDICES = ("int32", "int64", "int16", "int8", "uint8")
-
-
-def _read(node: Any, axis: int, batch: int) -> None:
-    table, index = node.tensor(0), node.tensor(1)
-    axis = axis_of(node, axis, len(table.shape))
-    batch = batch + len(index.shape) if batch < 0 else batch
-    if index.data is not None and not batch and index.quant is None:
-        shape = table.shape[:axis] + index.shape + table.shape[axis + 1 :]
-        return taken_along(node, axis, index.data.astype(np.int64), shape)
-    if batch and axis != batch:
-        raise node.error(f"batch_dims {batch} and axis {axis}", "the axis behind the batch dimensions is supported")
-    node.emit("gather", node.inputs, axis=axis, batch=batch)
-
-
-def from_tflite(node: Any) -> None:
-    options = node.options("GatherOptions")
-    _read(node, options.Axis(), options.BatchDims())
-
-
-def from_tflite_embedding(node: Any) -> None:
-    """Rows of a table, which is the second operand; one of int8 with real results is read as real numbers."""
-    table, index = node.tensor(1), node.inputs[0]
-    real = table.data is not None and table.quant is not None and node.output_dtype() == "float32"
-    node.inputs = [node.array(real_values(table)) if real else node.inputs[1], index]
-    _read(node, 0, 0)
-
-
-def from_onnx(node: Any) -> None:
-    _read(node, node.attr("axis", 0), 0)
-
-
-def from_nd(node: Any) -> None:
-    """Known places are those of one dimension in place of all that they index."""
-    x, index, batch = node.tensor(0), node.tensor(1), node.attr("batch_dims", 0) if hasattr(node, "attr") else 0
-    if not index.shape or not 0 <= batch <= len(x.shape) - index.shape[-1]:
-        raise node.error(f"places of shape {index.shape} in {x.shape}, {batch} batch dimensions")
-    if index.data is not None and index.quant is None and index.shape[:batch] == x.shape[:batch]:
-        depth, lead = batch + index.shape[-1], np.indices(index.shape[:-1])[:batch]  # an index has the batch in front
-        places = [*lead, *np.moveaxis(index.data.astype(np.int64), -1, 0)]
-        sizes = x.shape[:depth]
-        if any((p < -n).any() or (p >= n).any() for p, n in zip(places, sizes, strict=True)):
-            raise node.error(f"indices {index.data.min()} to {index.data.max()} in {sizes}")
-        flat = np.ravel_multi_index(tuple(p % n for p, n in zip(places, sizes, strict=True)), sizes)
-        rows = node.reshaped(node.inputs[0], (prod(sizes), *x.shape[depth:]))
-        return taken_along(node, 0, np.asarray(flat), (*index.shape[:-1], *x.shape[depth:]), rows)
-    node.emit("gather_nd", node.inputs, batch=batch)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -176,8 +129,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"GATHER": from_tflite, "EMBEDDING_LOOKUP": from_tflite_embedding},
-    onnx={"Gather": from_onnx},
     rows=rows,
     exact=True,
     limits=(whole_numbers,),
@@ -187,8 +138,6 @@ ND = Spec(
     nest=nd_nest,
     reference=nd_reference,
     kernel=nd_kernel,
-    tflite={"GATHER_ND": from_nd},
-    onnx={"GatherND": from_nd},
     exact=True,
     limits=(whole_numbers,),
 )

@@ -16,40 +16,8 @@ from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec, is_float
 
-TAPS = {"nearest": 1, "bilinear": 2, "linear": 2, "bicubic": 4, "cubic": 4}
 SHARPNESS = -0.75  # of the cubic, as onnxruntime and PyTorch have it
-PADDINGS = ("zeros", "border", "reflection")
 FAR = 1 << 20  # pixels beyond the image: places that are farther off are taken for this far
-OPEN = (None, None)
-
-
-def from_onnx(node: Any) -> None:
-    mode, padding = node.attr("mode", "linear"), node.attr("padding_mode", "zeros")
-    x, grid = node.tensor(0), node.tensor(1)
-    if mode not in TAPS or padding not in PADDINGS:
-        raise node.error(f"mode {mode}, padding {padding}", f"supported: {', '.join(TAPS)}; {', '.join(PADDINGS)}")
-    if len(x.shape) != 4 or len(grid.shape) != 4 or grid.shape[0] != x.shape[0] or grid.shape[3] != 2:
-        raise node.error(f"an image of shape {x.shape}, places of shape {grid.shape}",
-                         "supported: N x C x H x W and N x rows x columns x 2")  # fmt: skip
-    corners = bool(node.attr("align_corners", 0))
-    attrs = {"taps": TAPS[mode], "corners": corners, "padding": padding}
-    node.emit_nchw("grid_sample", [node.nhwc(), node.inputs[1]], **attrs)
-
-
-def affine_grid(node: Any) -> None:
-    """The places of all pixels of an image of known size, times a matrix for each image that the graph computes."""
-    theta, size = node.tensor(0), [int(n) for n in np.ravel(node.constant(1, "size").data)]
-    sides, corners = size[2:], bool(node.attr("align_corners", 0))
-    rank = len(sides)
-    if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or min(size) < 1 or min(sides) < 1 + corners:
-        raise node.error(f"matrices of shape {theta.shape} for an image of {size}",
-                         "supported: N x 2 x 3 for N x C x H x W, N x 3 x 4 for N x C x D x H x W")  # fmt: skip
-    lines = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in sides]
-    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sides)], axis=-1).reshape(-1, rank + 1)
-    rows = node.reshaped(node.inputs[0], (size[0] * rank, rank + 1))
-    found = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=OPEN)
-    turned = node.turned(node.reshaped(found, (size[0], rank, len(places))), (0, 2, 1))
-    node.emit("reshape", [turned], shape=(size[0], *sides, rank))
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -148,7 +116,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    onnx={"GridSample": from_onnx, "AffineGrid": affine_grid},
     float_only=True,
     limits=(real,),
 )

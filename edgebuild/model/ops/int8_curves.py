@@ -7,6 +7,7 @@ from math import floor, frexp
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Op, Tensor
 from . import fixedpoint
 from .base import scale_of, zero_of
@@ -24,7 +25,7 @@ def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> 
     def result(value: int) -> int:
         if abs(value) >= radius:
             return saturated[value > 0]
-        return inside(int(requantize(np.int64(value), m.mantissa, m.shift, "tflite")))
+        return inside(int(requantize(np.int64(value), m.mantissa, m.shift, Arithmetic.TFLITE)))
 
     return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64)
 

@@ -6,71 +6,15 @@ and weights are those of conv2d; a matrix is one image of height 1. Padding stan
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir import Array, Graph, Op
 from ..ir.axes import Nest
-from . import conv2d, onnx_sides, pointwise, spatial
+from . import conv2d, spatial
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 
 BYTES = ("int8", "uint8")
 SPAN = 255  # the largest size of a byte less its zero point
-POINTWISE: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "groups": 1}
-
-
-def dynamic_from_onnx(node: Any) -> None:
-    """The result, its scale and its zero point, of which a node may want any."""
-    x = node.inputs[0]
-    axes = tuple(range(len(node.tensor(0).shape)))
-    ends = [node.inner(kind, [x], axes=axes) for kind in ("reduce_min", "reduce_max")]
-    step = node.inner("pointwise", ends, **pointwise.attributes("step_of_range"))
-    zero = node.inner("pointwise", [ends[0], step], **pointwise.attributes("zero_of_range"))
-    node.emit("pointwise", [x, step, zero], **pointwise.attributes("steps_from_zero"))
-    names = [*node.outputs, "", ""]
-    if names[1]:
-        node.emit("reshape", [step], output=1, shape=())
-    if names[2]:
-        node.emit("cast", [zero], output=2, to="uint8")
-
-
-def _weights(node: Any, axis: int) -> Tensor:
-    """Constant weights without their zero points, which lie along `axis` if there are several."""
-    w = node.constant(1, "weights")
-    zeros = node.constant(3, "zero point of the weights").data if len(node.inputs) > 3 and node.inputs[3] else None
-    if zeros is None or not zeros.any():
-        return w
-    zeros = np.ravel(zeros).astype(int)
-    quant = Quant((1.0,) * zeros.size, tuple(int(z) for z in zeros), axis if zeros.size > 1 else None)
-    return spatial.centred(Tensor(f"{w.name}@centred", w.shape, w.dtype, quant, w.data))
-
-
-def _zero(node: Any) -> str:
-    """The zero point of the first operand; 0 if the node has none."""
-    if len(node.inputs) > 2 and node.inputs[2]:
-        return str(node.inputs[2])
-    return str(node.array(np.zeros((), node.tensor(0).dtype)))
-
-
-def matmul_from_onnx(node: Any) -> None:
-    w = _weights(node, 1)
-    if w.data is None or len(w.shape) != 2:
-        raise node.error(f"weights of shape {w.shape}", "a constant matrix is supported")
-    x, columns = node.tensor(0), w.shape[1]
-    rows = node.reshaped(node.inputs[0], (1, 1, x.elements // w.shape[0], w.shape[0]))
-    turned = node.array(w.data.T[:, None, None, :])
-    node.emit_as("integer_sums", [rows, turned, _zero(node)], (*x.shape[:-1], columns), **POINTWISE, to="int32")
-
-
-def conv_from_onnx(node: Any) -> None:
-    w = _weights(node, 0)
-    attrs = onnx_sides.onnx_window(node, w.shape[2:])
-    assert w.data is not None
-    turned = np.moveaxis(w.data if len(w.shape) == 4 else w.data[:, :, None], 1, 3)
-    del attrs["clamp"]
-    operands = [node.nhwc(), node.array(turned), _zero(node)]
-    node.emit_nchw("integer_sums", operands, groups=node.attr("group", 1), **attrs, to="int32")
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -111,11 +55,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    onnx={
-        "ConvInteger": conv_from_onnx,
-        "DynamicQuantizeLinear": dynamic_from_onnx,
-        "MatMulInteger": matmul_from_onnx,
-    },
     rows=lambda op, graph: spatial.rows(op, graph) if graph.operands(op)[2].constant else "",
     part=spatial.part,
     float_only=True,

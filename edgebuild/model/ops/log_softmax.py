@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op
 from . import fixedpoint, softmax
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of
@@ -21,16 +22,12 @@ MOST = 4095  # exponentials that a sum in Q12.19 holds
 OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
 
 
-def from_tflite(node: Any) -> None:
-    node.emit("log_softmax", node.inputs)
-
-
 def tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
     """Minus distances 0, 1, ... in Q5.26, their exp() in Q12.19, and the factor from Q5.26 back to distances."""
     scale = scale_of(graph.operands(op)[0])
     m = quantize_multiplier(min(scale * (1 << (31 - softmax.INTEGER_BITS)), 2.0**31 - 1))
     radius = floor(((1 << softmax.INTEGER_BITS) - 1) * 2.0 ** (31 - softmax.INTEGER_BITS - m.shift))
-    places = requantize(-np.arange(min(radius, 255) + 1), m.mantissa, m.shift, "tflite")
+    places = requantize(-np.arange(min(radius, 255) + 1), m.mantissa, m.shift, Arithmetic.TFLITE)
     powers = [fixedpoint.exp_on_negative_values(int(x), softmax.INTEGER_BITS) for x in places]
     sums = fixedpoint.rounding_right_shift(np.array(powers, np.int64), softmax.SUM_BITS)
     return places.astype(np.int32), sums.astype(np.int32), quantize_multiplier(2.0 ** (31 - m.shift) / m.mantissa)
@@ -46,7 +43,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     at = np.where(known, distance, 0)
     total = np.where(known, powers[at], 0).astype(np.int64).sum(axis=-1, keepdims=True)
     logs = np.array([log_from_one(int(t)) for t in total.ravel()], np.int64).reshape(total.shape)
-    reach = -requantize(logs - 2**31, back.mantissa, back.shift, "tflite")
+    reach = -requantize(logs - 2**31, back.mantissa, back.shift, Arithmetic.TFLITE)
     y = fixedpoint.rounding_right_shift(places[at] - logs, OUTPUT_SHIFT) + OUTPUT[1]
     return np.where(known & (distance < reach), np.clip(y, -128, 127), -128).astype(np.int8)
 
@@ -83,7 +80,7 @@ def known_form(op: Op, graph: Graph) -> str | None:
     x, y = graph.operands(op)[0], graph.result(op)
     if is_float(y):
         return None
-    if graph.arithmetic != "tflite" or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
         return f"values of type {x.dtype}"
     fits = y.quant.zero_point[0] == OUTPUT[1] and abs(y.quant.scale[0] / OUTPUT[0] - 1) < 1e-3
     return None if fits and y.shape[-1] <= MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
@@ -107,6 +104,5 @@ SPEC = Spec(
     nest=softmax.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"LOG_SOFTMAX": from_tflite},
     limits=(known_form,),
 )

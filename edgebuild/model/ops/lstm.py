@@ -12,75 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
 from ..ir.axes import Dim, Nest, Whole
 from . import fixedpoint, sigmoid16
 from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 
-GATES = (2, 1, 3, 4)  # operands of the weights in the file
 Q12, Q15 = 2.0**-12, 2.0**-15
-TANH = 4  # of the file's activation functions
-LEFT_OUT = {9: "peepholes", 10: "peepholes", 11: "peepholes", 16: "a projection", 20: "layer normalisation"}
-
-
-def from_tflite(node: Any) -> None:
-    options, x = node.options("UnidirectionalSequenceLSTMOptions"), node.tensor(0)
-    for position, what in LEFT_OUT.items():
-        if position < len(node.inputs) and node.inputs[position]:
-            raise node.error(what, "an LSTM without peepholes, projection and layer normalisation is supported")
-    if options.FusedActivationFunction() != TANH or not node.inputs[1]:
-        raise node.error("another activation than tanh, or joined gates", "export a plain LSTM")
-    if len(x.shape) != 3 or x.shape[0 if not options.TimeMajor() else 1] != 1:
-        raise node.error(f"input of shape {x.shape}", "one sample of some steps is supported")
-    hidden, cell = node.tensor(18), node.tensor(19)
-    steps, inner, units = x.elements // x.shape[2], x.shape[2], hidden.elements
-    own = [node.constant(g, "weights") for g in GATES]
-    back = [node.constant(4 + g, "recurrent weights") for g in GATES]
-    bias = [node.constant(11 + g, "bias") for g in GATES]
-    if any(w.quant is not None and (not w.quant.per_tensor or any(w.quant.zero_point)) for w in (*own, *back)):
-        raise node.error("weights with a zero point or several scales", "one scale for each matrix is supported")
-    joined = [node.array(np.concatenate([t.data for t in tensors])) for tensors in (own, back, bias)]
-    attrs = _attributes(x, hidden, cell, own, back, float(options.CellClip()))
-    dtype = "float32" if is_float(x) else "int16"
-    rows = Tensor(f"{node.outputs[0]}@rows", (steps + 2, units), dtype)
-    states = [node.reshaped(t.name, (1, units)) for t in (hidden, cell)]
-    node.add("lstm", [node.reshaped(node.inputs[0], (steps, inner)), *states, *joined], rows, attrs)
-    output = _part(node, rows, range(1, steps + 1), node.written[0], "outputs")
-    node.emit("reshape", [output], shape=node.output_shape())
-    for state, row, what in ((hidden, steps, "hidden"), (cell, steps + 1, "cell")):
-        after = node.after(state)
-        node.add("reshape", [_part(node, rows, range(row, row + 1), after, what)], after, {"shape": after.shape})
-
-
-def _part(node: Any, rows: Tensor, wanted: range, like: Tensor, what: str) -> str:
-    """Rows of the result in the type of `like`."""
-    shape, name = (len(wanted), rows.shape[1]), f"{node.outputs[0]}@{what}"
-    same = like.dtype == rows.dtype
-    taken = Tensor(name, shape, rows.dtype, like.quant if same else None)
-    node.add("take", [rows.name], taken, {"index": (tuple(wanted), None)})
-    if not same:
-        node.add("cast", [name], Tensor(f"{name}@cast", shape, like.dtype, like.quant), {"to": like.dtype})
-    return name if same else f"{name}@cast"
-
-
-def _attributes(
-    x: Tensor, hidden: Tensor, cell: Tensor, own: list[Tensor], back: list[Tensor], clip: float
-) -> dict[str, Any]:
-    """Real factors from sums to Q3.12 and from products to the states, formed as TFLM forms them."""
-    if is_float(x):
-        return {"clip": clip}
-
-    def gates(operand: Tensor, weights: list[Tensor]) -> tuple[float, ...]:
-        return tuple(scale_of(operand) * scale_of(w) / Q12 for w in weights)
-
-    return {
-        "own": gates(x, own),
-        "back": gates(hidden, back),
-        "keep": Q15 * scale_of(cell) / scale_of(cell),
-        "add": Q15 * Q15 / scale_of(cell),
-        "out": Q15 * Q15 / scale_of(hidden),
-        "clip": int(min(clip / scale_of(cell), 32767.0)) if clip > 0 else 0,
-    }
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -100,7 +38,7 @@ def _factors(op: Op, graph: Graph, name: str) -> tuple[Array, Array]:
     """Mantissas and shifts of the four gates."""
     found = [fixedpoint.quantize_multiplier(real) for real in op.attrs[name]]
     mantissa, shift = np.array([m.mantissa for m in found], np.int32), np.array([m.shift for m in found], np.int8)
-    return fixedpoint.wide(mantissa, shift, "tflite") if _wide(op, graph) else (mantissa, shift)
+    return fixedpoint.wide(mantissa, shift, Arithmetic.TFLITE) if _wide(op, graph) else (mantissa, shift)
 
 
 def _tanh_scaling(cell: Tensor) -> tuple[int, int]:
@@ -138,11 +76,11 @@ def _integer_step(
         total = weights.astype(np.int64) @ (value.astype(np.int64) - zero) + start
         mantissa, shift = (np.repeat(f, len(h)) for f in _factors(op, graph, name))
         scale = fixedpoint.requantize_wide if _wide(op, graph) else fixedpoint.requantize
-        return np.clip(scale(total, mantissa.astype(np.int64), shift, "tflite"), -(2**15), 2**15 - 1)
+        return np.clip(scale(total, mantissa.astype(np.int64), shift, Arithmetic.TFLITE), -(2**15), 2**15 - 1)
 
     def product(a: Array, b: Array, name: str) -> Array:
         m = fixedpoint.quantize_multiplier(op.attrs[name])
-        return fixedpoint.requantize(a * b, m.mantissa, m.shift, "tflite")
+        return fixedpoint.requantize(a * b, m.mantissa, m.shift, Arithmetic.TFLITE)
 
     def int16(value: Array) -> Array:
         return np.clip(value, -(2**15), 2**15 - 1)
@@ -164,7 +102,7 @@ def known_form(op: Op, graph: Graph) -> str | None:
         return None if hidden.dtype == cell.dtype == "float32" else f"states of {hidden.dtype} and {cell.dtype}"
     if x.dtype not in ("int8", "int16") or hidden.dtype != x.dtype or cell.dtype != "int16" or cell.quant is None:
         return f"input {x.dtype}, output {hidden.dtype}, cell {cell.dtype}"
-    if graph.arithmetic != "tflite":
+    if not graph.arithmetic.fixed_point:
         return "a quantised LSTM of another format"
     return None if 2.0 ** round(log2(scale_of(cell))) == scale_of(cell) else f"cell with scale {scale_of(cell)}"
 
@@ -201,7 +139,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"UNIDIRECTIONAL_SEQUENCE_LSTM": from_tflite},
     integers=("int8", "int16"),
     plain=True,
     limits=(known_form,),

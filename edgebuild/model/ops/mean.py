@@ -13,11 +13,6 @@ from . import fixedpoint, intervals, linear, loops, reduction
 from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
 
 
-def from_tflite_sum(node: Any) -> None:
-    quantised = node.tensor(0).quant is not None
-    reduction.from_tflite("sum" if quantised else "reduce_sum")(node)
-
-
 def divisor(op: Op, graph: Graph) -> int:
     x = graph.operands(op)[0]
     return prod(x.shape[d] for d in op.attrs["axes"]) if op.kind == "mean" else 1
@@ -27,7 +22,7 @@ def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
     """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y) by n, shifted up as far as it goes."""
     x, y = graph.operands(op)[0], graph.result(op)
     count = divisor(op, graph)
-    if graph.arithmetic == "onnx":
+    if graph.arithmetic.rounds_once:
         return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y) / count)
     m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
     shift = min(count.bit_length() - 1, 32, 31 + m.shift)
@@ -118,8 +113,6 @@ SPEC = Spec(
     nest=reduction.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"MEAN": reduction.from_tflite("mean")},
-    onnx={"ReduceMean": reduction.from_onnx("mean")},
     interval=intervals.rising(reference, steady),
     integers=("int8", "int16"),
     rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] and graph.result(op).dtype != "int16" else "",
@@ -130,7 +123,6 @@ SUM = Spec(
     nest=reduction.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"SUM": from_tflite_sum},
     interval=intervals.rising(reference, steady),
     integers=("int8", "int16"),
     limits=(in_32_bits,),

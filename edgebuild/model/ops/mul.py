@@ -31,7 +31,7 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 def steady(op: Op, graph: Graph) -> bool:
     """ONNX's one rounding is of 64 bits; TFLM's product stays in int32."""
     f, most = scaling(op, graph), prod(fixedpoint.span(t.dtype) for t in graph.operands(op))
-    return graph.arithmetic == "onnx" or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(most)
+    return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(most)
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -51,8 +51,6 @@ SPEC = Spec(
     nest=elementwise.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"MUL": elementwise.from_tflite("mul", "MulOptions")},
-    onnx={"Mul": elementwise.from_onnx("mul")},
     clamps=True,
     integers=("int8", "int16"),
     interval=intervals.corners(reference, steady),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import terms
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
 from . import elementwise, loops, quantised, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float
@@ -20,15 +21,15 @@ MOST_DIMENSIONS = 8
 OPEN = (None, None)
 
 
-def row_of(op: Op) -> ElementFunction:
-    return FUNCTIONS[op.attrs["function"]]
-
-
 def attributes(function: str, **parameters: Any) -> dict[str, Any]:
     """The attributes of an op of this function: its parameters, or their defaults."""
     row = FUNCTIONS[function]
     numbers = {name: float(parameters.get(name, default)) for name, default in row.parameters.items()}
     return {"function": function, "clamp": OPEN, **({"to": row.result} if row.result else {}), **numbers}
+
+
+def row_of(op: Op) -> ElementFunction:
+    return FUNCTIONS[op.attrs["function"]]
 
 
 def reference(op: Op, graph: Graph, *operands: Array) -> Array:
@@ -138,12 +139,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 
 
-def _text(op: Op, x: Tensor, arithmetic: str) -> str:
+def _text(op: Op, x: Tensor, arithmetic: Arithmetic) -> str:
     """C for an element, by the type of the operands."""
     row, function = row_of(op), op.attrs["function"]
     if x.dtype in WORDS and function in WRAPPED:
         return WRAPPED[function].replace("{word}", WORDS[x.dtype])
-    if is_float(x) and arithmetic == "onnx" and row.onnx:
+    if is_float(x) and arithmetic.passes_nan and row.onnx:
         return row.onnx
     return row.real if is_float(x) else row.integer
 
@@ -164,149 +165,11 @@ def _element(
     return f"{name}[{terms((turn[1 + operand] for turn in turns), 'i')}]"
 
 
-TFLITE = {
-    "ABS": "abs", "NEG": "neg", "SIGN": "sign", "FLOOR": "floor", "CEIL": "ceil", "ROUND": "round", "SQUARE": "square",
-    "SQRT": "sqrt", "RSQRT": "rsqrt", "EXP": "exp", "LOG": "log", "SIN": "sin", "COS": "cos", "TANH": "tanh",
-    "LOGISTIC": "sigmoid", "HARD_SWISH": "hard_swish", "ELU": "elu", "LOGICAL_NOT": "not", "MINIMUM": "minimum",
-    "MAXIMUM": "maximum", "SQUARED_DIFFERENCE": "squared_difference", "POW": "power", "FLOOR_DIV": "floor_div",
-    "FLOOR_MOD": "mod", "PRELU": "prelu", "EQUAL": "equal", "NOT_EQUAL": "not_equal", "GREATER": "greater",
-    "GREATER_EQUAL": "greater_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "LOGICAL_AND": "and",
-    "LOGICAL_OR": "or", "SELECT_V2": "where", "SELECT": "where",
-}  # fmt: skip
-ONNX = {
-    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Floor": "floor", "Ceil": "ceil", "Round": "round",
-    "Reciprocal": "reciprocal", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Erf": "erf", "Sin": "sin", "Cos": "cos",
-    "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh",
-    "Acosh": "acosh", "Atanh": "atanh", "Tanh": "tanh", "Sigmoid": "sigmoid", "HardSigmoid": "hard_sigmoid",
-    "HardSwish": "hard_swish", "LeakyRelu": "leaky_relu", "ThresholdedRelu": "thresholded_relu", "Elu": "elu",
-    "Selu": "selu", "Celu": "celu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "swish", "Mish": "mish",
-    "Shrink": "shrink", "Not": "not", "IsNaN": "is_nan", "Sub": "difference", "Div": "quotient", "PRelu": "prelu",
-    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
-    "LessOrEqual": "less_equal", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bit_and",
-    "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor", "BitwiseNot": "bit_not", "Where": "where",
-}  # fmt: skip
-
-
-def from_tflite(function: str) -> Any:
-    def read(node: Any) -> None:
-        node.emit("pointwise", node.inputs, **attributes(function))
-
-    return read
-
-
-def from_tflite_clamped(function: str, options_type: str) -> Any:
-    def read(node: Any) -> None:
-        clamp = spatial.tflite_clamp(node, node.options(options_type).FusedActivationFunction())
-        finite = {"finite": True} if is_float(node.tensor(0)) else {}
-        node.emit("pointwise", node.inputs, **{**attributes(function), "clamp": clamp, **finite})
-
-    return read
-
-
-def from_tflite_leaky(node: Any) -> None:
-    node.emit("pointwise", node.inputs, **attributes("leaky_relu", alpha=node.options("LeakyReluOptions").Alpha()))
-
-
-def from_tflite_gelu(node: Any) -> None:
-    node.emit(
-        "pointwise", node.inputs, **attributes("gelu_tanh" if node.options("GeluOptions").Approximate() else "gelu")
-    )
-
-
-def from_onnx(function: str) -> Any:
-    """Attributes of the node have the names of the parameters."""
-
-    def read(node: Any) -> None:
-        row = FUNCTIONS[function]
-        attrs = attributes(function, **{n: node.attr(n, v) for n, v in row.parameters.items()})
-        if row.condition:
-            attrs["to"] = node.tensor(1).dtype
-        node.emit("pointwise", node.inputs, **attrs)
-
-    return read
-
-
-def from_onnx_gelu(node: Any) -> None:
-    node.emit(
-        "pointwise", node.inputs, **attributes("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu")
-    )
-
-
-def from_onnx_mod(node: Any) -> None:
-    signed = "remainder" if node.attr("fmod", 0) else "mod"
-    node.emit(
-        "pointwise", node.inputs, **attributes("unsigned_remainder" if node.tensor(0).dtype == "uint8" else signed)
-    )
-
-
-def from_onnx_pow(node: Any) -> None:
-    """The result has the type of the base; constant exponents take it on."""
-    base, exponent = node.tensor(0), node.tensor(1)
-    power = node.inputs[1]
-    if exponent.data is not None and exponent.quant is not None:
-        power = node.array(node.real(exponent))
-    elif exponent.dtype != base.dtype:
-        computed = exponent.data is None
-        power = node.inner("cast", [power], to=base.dtype) if computed else node.array(exponent.data, like=base)
-    node.emit("pointwise", [node.inputs[0], power], **attributes("power"))
-
-
-def from_onnx_many(function: str) -> Any:
-    """One op for each operand after the first."""
-
-    def read(node: Any) -> None:
-        node.chained(node.inputs, "pointwise", True, **attributes(function))
-
-    return read
-
-
-def from_onnx_mean(node: Any) -> None:
-    """The sum, divided by the number of operands."""
-    total = node.chained(node.inputs, "pointwise", False, **attributes("sum"))
-    count = node.array(np.float32(len(node.inputs)))
-    node.emit("pointwise", [total, count], **attributes("quotient"))
-
-
-def from_onnx_is_inf(node: Any) -> None:
-    """Beyond the largest number of either sign, or of one; a comparison of x with itself finds nothing."""
-    signs = bool(node.attr("detect_negative", 1)), bool(node.attr("detect_positive", 1))
-    largest = node.array(np.finfo(np.float32).max * np.float32(1 if signs[1] else -1))
-    x = node.inner("pointwise", node.inputs[:1], **attributes("abs")) if all(signs) else node.inputs[0]
-    operands = [x, largest if any(signs) else x]
-    node.emit("pointwise", operands, **attributes("greater" if signs[1] else "less"))
-
-
-def from_onnx_shift(node: Any) -> None:
-    if node.tensor(0).dtype != "uint8":
-        raise node.error(f"shifts of {node.tensor(0).dtype}", "supported: uint8")
-    direction = node.attr("direction", "LEFT").lower()
-    node.emit("pointwise", node.inputs, **attributes(f"shift_{direction}"))
-
-
 SPEC = Spec(
     kind="pointwise",
     nest=elementwise.nest,
     reference=reference,
     kernel=kernel,
-    tflite={
-        **{name: from_tflite(function) for name, function in TFLITE.items()},
-        "SUB": from_tflite_clamped("difference", "SubOptions"),
-        "DIV": from_tflite_clamped("quotient", "DivOptions"),
-        "LEAKY_RELU": from_tflite_leaky,
-        "GELU": from_tflite_gelu,
-    },
-    onnx={
-        **{name: from_onnx(function) for name, function in ONNX.items()},
-        "BitShift": from_onnx_shift,
-        "Gelu": from_onnx_gelu,
-        "IsInf": from_onnx_is_inf,
-        "Mod": from_onnx_mod,
-        "Pow": from_onnx_pow,
-        "Min": from_onnx_many("minimum"),
-        "Max": from_onnx_many("maximum"),
-        "Sum": from_onnx_many("sum"),
-        "Mean": from_onnx_mean,
-    },
     rows=rows,
     clamps=True,
     integers=("int8", "int16"),

@@ -13,60 +13,10 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same, Window
-from . import fixedpoint, intervals, linear, loops, onnx_sides, pointwise, spatial
+from . import fixedpoint, intervals, linear, loops, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
-
-
-def from_tflite(kind: str) -> Any:
-    def read(node: Any) -> None:
-        options = node.options("Pool2DOptions")
-        window = (options.FilterHeight(), options.FilterWidth())
-        node.emit(kind, node.inputs, window=window, **spatial.tflite_window(node, options, window))
-
-    return read
-
-
-def from_tflite_lengths(node: Any) -> None:
-    """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
-    options = node.options("Pool2DOptions")
-    window = (options.FilterHeight(), options.FilterWidth())
-    attrs = spatial.tflite_window(node, options, window)
-    squares = node.inner("pointwise", node.inputs, **pointwise.attributes("square"))
-    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": pointwise.OPEN, "finite": False})
-    node.emit("pointwise", [average], **{**pointwise.attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
-
-
-def from_onnx(kind: str) -> Any:
-    def read(node: Any) -> None:
-        window = tuple(node.attr("kernel_shape", []))
-        attrs, x = onnx_sides.onnx_window(node, window), node.nhwc()
-        window = (1, *window)[-2:]
-        if kind == "avg_pool2d":
-            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
-        if node.attr("ceil_mode", 0) and not node.attr("auto_pad", "NOTSET").startswith("SAME"):
-            x, attrs = _with_ceil(node, x, window, attrs)
-        node.emit_nchw(kind, [x], window=window, **attrs)
-
-    return read
-
-
-def _with_ceil(node: Any, x: str, window: tuple[int, ...], attrs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Padding with what ceil_mode adds at the end, which never counts; the file's own may, and is added first."""
-    own, pad = attrs["pad"], onnx_sides.ceil_pad(node.image_size(), window, attrs)
-    if attrs.get("count_include_pad", False) and pad != own:
-        if any(own):
-            x = node.inner("pad", [x], pads=((0, 0), own[::2], own[1::2], (0, 0)), value=None)
-        pad = tuple(whole - part for whole, part in zip(pad, own, strict=True))
-        attrs = {**attrs, "count_include_pad": False}
-    return x, {**attrs, "pad": pad}
-
-
-def from_onnx_global(node: Any) -> None:
-    window = node.image_size()
-    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
-    node.emit_nchw("avg_pool2d", [node.nhwc()], window=tuple(window), **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -94,12 +44,12 @@ def avg_reference(op: Op, graph: Graph, x: Array) -> Array:
     total: Array = reduce(np.add, (u.astype(kind) - zero for *_, u in spatial.taps(x, op, *windows, fill=zero)))
     if not integer:
         return clip_float(total / count, op.attrs["clamp"])
-    return _average(op, graph, total + zero * count if graph.arithmetic == "tflite" else total, count)
+    return _average(op, graph, total + zero * count if graph.arithmetic.fixed_point else total, count)
 
 
 def _average(op: Op, graph: Graph, total: Array, count: Array) -> Array:
     """The result from sums of `count` elements each; onnx: of elements less the zero point."""
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         mean = np.where(total > 0, total + count // 2, -((-total) + count // 2))
         return _clip(np.sign(mean) * (abs(mean) // count), op, graph)
     mantissa, shift = _multiplier_table(op, graph)
@@ -129,7 +79,7 @@ def _linear(op: Op, graph: Graph) -> linear.Scaled | None:
     count = op.attrs["window"][0] * op.attrs["window"][1]
     if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > linear.MOST_VALUES:
         return None
-    scaled = graph.arithmetic == "onnx"
+    scaled = graph.arithmetic.rounds_once
     zero = zero_of(x) if scaled else 0
     total = np.arange(count * (-128 - zero), count * (127 - zero) + 1)
     weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
@@ -139,7 +89,7 @@ def _linear(op: Op, graph: Graph) -> linear.Scaled | None:
 def same_quantisation(op: Op, graph: Graph) -> str | None:
     """Quantised input and output have the same scale and zero point (TFLite, and max pooling)."""
     x, y = graph.operands(op)[0], graph.result(op)
-    if is_float(x) or x.quant == y.quant or (op.kind == "avg_pool2d" and graph.arithmetic == "onnx"):
+    if is_float(x) or x.quant == y.quant or (op.kind == "avg_pool2d" and graph.arithmetic.rounds_once):
         return None
     return f"input is {x.quant}, output is {y.quant}"
 
@@ -198,12 +148,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         **_letters(op, graph),
         "average": average,
         "float": not integer,
-        "finite": graph.arithmetic == "tflite",  # TFLite's maximum begins at the least finite number
+        "finite": graph.arithmetic.finite,  # TFLite's maximum begins at the least finite number
         "least": 0 if not integer else fixedpoint.limits(x.dtype)[0],
         "parts": loops.parts(count, average and not integer),
         "count_pad": bool(_counts_pad(op)),
         **spatial.rolled(form),
-        "scaled": average and integer and graph.arithmetic == "onnx",
+        "scaled": average and integer and graph.arithmetic.rounds_once,
     }
     constants: tuple[Constant, ...] = ()
     scalars = spatial.float_bounds(op, graph)
@@ -222,7 +172,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape["linear"] = found is not None
     if found is not None:
         shape |= {"up": found.up, "away": found.away, "shift": found.shift, "scaled": False}
-        shape |= {"taken": count * zero_of(x) if graph.arithmetic == "onnx" else 0}
+        shape |= {"taken": count * zero_of(x) if graph.arithmetic.rounds_once else 0}
         shape |= {"low": scalars["low"], "high": scalars["high"]}
         scalars, constants = {"y_mul": found.factor, "offset": found.offset}, ()
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
@@ -247,8 +197,6 @@ MAX = Spec(
     nest=nest,
     reference=max_reference,
     kernel=kernel,
-    tflite={"MAX_POOL_2D": from_tflite("max_pool2d")},
-    onnx={"MaxPool": from_onnx("max_pool2d")},
     rows=spatial.rows,
     part=spatial.part,
     exact=True,
@@ -261,8 +209,6 @@ AVERAGE = Spec(
     nest=nest,
     reference=avg_reference,
     kernel=kernel,
-    tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d"), "L2_POOL_2D": from_tflite_lengths},
-    onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
     rows=average_rows,
     part=spatial.part,
     interval=intervals.rising(avg_reference),

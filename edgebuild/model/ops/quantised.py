@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
 from . import int8_curves, quotient, sigmoid16, spatial, through_reals
 from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
@@ -31,12 +32,18 @@ def missing(op: Op, graph: Graph) -> str | None:
     """Why there is no quantised form; None if there is one."""
     function, operands, y = op.attrs["function"], graph.operands(op), graph.result(op)
     values = operands[1:] if FUNCTIONS[function].condition else operands
-    wide = graph.arithmetic == "onnx" or function in (*SELECT, "difference", "squared_difference", *COMPARISONS, *WIDE)
+    wide = graph.arithmetic.rounds_once or function in (
+        *SELECT,
+        "difference",
+        "squared_difference",
+        *COMPARISONS,
+        *WIDE,
+    )
     types = {"int8", "int16"} if wide else {"int8"}
     if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
         return f"quantised operands of types {', '.join(t.dtype for t in values)}"
     if FUNCTIONS[function].result:
-        known = function in COMPARISONS and graph.arithmetic == "tflite"
+        known = function in COMPARISONS and graph.arithmetic.fixed_point
         return None if known else f"{function} of quantised values"
     if y.dtype != values[0].dtype or y.quant is None:
         return f"result of type {y.dtype}"
@@ -46,7 +53,7 @@ def missing(op: Op, graph: Graph) -> str | None:
         return f"{function} of int16 with another scale than 1/32768 or a zero point"
     if len(operands) == 1 or (function in SELECT and all(t.quant == y.quant for t in values)):
         return None
-    if function in TWO and graph.arithmetic == "tflite":
+    if function in TWO and graph.arithmetic.fixed_point:
         return None
     same = "; operands and result of one scale are supported" if function in SELECT else ""
     return f"{function} of quantised values{same}"
@@ -59,7 +66,7 @@ def table(op: Op, graph: Graph) -> Array:
     """The results for -128 to 127."""
     x, y = graph.operands(op)[0], graph.result(op)
     function = op.attrs["function"]
-    if graph.arithmetic == "tflite" and function in TABLES:
+    if graph.arithmetic.fixed_point and function in TABLES:
         steps = TABLES[function](op, x, y)
     else:
         steps = _through_floats(op, graph, x, y)
@@ -71,7 +78,7 @@ def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
     real = ((INT8 - zero_of(x)).astype(np.float32) * np.float32(scale_of(x))).astype(np.float64)
     with np.errstate(all="ignore"):
         found = np.asarray(row.meaning(real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         ratio = found * (np.float32(1) / np.float32(scale_of(y)))
         steps = np.sign(ratio) * np.floor(np.abs(ratio).astype(np.float64) + 0.5)
     else:
@@ -93,8 +100,8 @@ def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:
 def _leaky(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
     """Before the zero point is added."""
     (up, down, sign), value = _slopes(op, x, y), values.astype(np.int64) - zero_of(x)
-    below = requantize(value, down.mantissa, down.shift, "tflite") * sign
-    return np.where(value >= 0, requantize(value, up.mantissa, up.shift, "tflite"), below)
+    below = requantize(value, down.mantissa, down.shift, Arithmetic.TFLITE) * sign
+    return np.where(value >= 0, requantize(value, up.mantissa, up.shift, Arithmetic.TFLITE), below)
 
 
 def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
@@ -144,7 +151,7 @@ def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
 def _sizes(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
     """Before the zero point is added."""
     value, m = abs(values.astype(np.int64) - zero_of(x)), _size_factor(x, y)
-    return value if m is None else requantize(value, m.mantissa, m.shift, "tflite")
+    return value if m is None else requantize(value, m.mantissa, m.shift, Arithmetic.TFLITE)
 
 
 def _wide_sizes(op: Op, graph: Graph, at: str) -> Expression:
@@ -172,9 +179,9 @@ def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
     m, found = quantize_multiplier(real), []
     for value in np.maximum(INT8 - zero_of(x), 0):
         factor, right = inverse_root(int(value))
-        root = requantize(np.int64(1), factor, ROOT_BITS - right, "tflite")
+        root = requantize(np.int64(1), factor, ROOT_BITS - right, Arithmetic.TFLITE)
         found.append(
-            int(requantize(root, m.mantissa, m.shift - ROOT_BITS, "tflite")) if value > 0 else 127 - zero_of(y)
+            int(requantize(root, m.mantissa, m.shift - ROOT_BITS, Arithmetic.TFLITE)) if value > 0 else 127 - zero_of(y)
         )
     return np.array(found) + zero_of(y)
 
@@ -270,7 +277,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
 
     def scaled(value: Array, prefix: str, bits: int = 0) -> Array:
-        return requantize(value << bits, f[f"{prefix}_mul"], f[f"{prefix}_shift"], "tflite")
+        return requantize(value << bits, f[f"{prefix}_mul"], f[f"{prefix}_shift"], Arithmetic.TFLITE)
 
     if function == "prelu":
         return np.where(left >= 0, scaled(left, "x0"), scaled(left * right, "y"))

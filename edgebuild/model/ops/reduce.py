@@ -13,11 +13,9 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same, Whole
-from . import intervals, loops, normalise, pointwise, reduction
+from . import intervals, loops, reduction
 from .base import UNSIGNED, Form, Kernel, Spec, is_float
 from .functions import WORDS, WRAPPED
-from .moves import axis_of
-from .reduction import from_onnx, from_onnx_global, from_tflite, keeps_dims, kept_shape, onnx_axes
 
 # How a further element joins, and the numpy meaning.
 JOINS = {
@@ -63,51 +61,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "join": _wrapped(op.kind, x.dtype) or JOINS[op.kind][0],
         "parts": loops.parts(prod(x.shape[d] for d in axes), is_float(x) and op.kind == "reduce_sum"),
     }
-    begun = is_float(x) and graph.arithmetic == "tflite"
+    begun = is_float(x) and graph.arithmetic.finite
     shape["start"] = {"reduce_max": "-", "reduce_min": "+"}.get(op.kind, "") if begun else ""
     stem = f"{op.kind}_{'x'.join(map(str, x.shape)) or 1}"
     return Kernel("reduce.c.j2", stem, shape, estimate=6.0 * x.elements)
-
-
-def _log_sum_exp(node: Any) -> None:
-    """The largest element is taken out first, so that nothing overflows."""
-    x, axes = node.tensor(0), onnx_axes(node)
-    if axes is None:
-        return node.emit("reshape", node.inputs[:1], shape=x.shape)
-    largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), kept_shape(x, axes, True))
-    most = float(np.finfo(np.float32).max)
-    largest = node.inner("clamp", [largest], clamp=(-most, most))  # the difference of two infinities is no number
-    less = node.inner("pointwise", [node.inputs[0], largest], **pointwise.attributes("difference"))
-    powers = node.inner("pointwise", [less], **pointwise.attributes("exp"))
-    total = node.inner("pointwise", [node.inner("reduce_sum", [powers], axes=axes)], **pointwise.attributes("log"))
-    shape = kept_shape(x, axes, keeps_dims(node))
-    node.emit("pointwise", [node.reshaped(total, shape), node.reshaped(largest, shape)], **pointwise.attributes("sum"))
-
-
-def lp_normalisation(node: Any) -> None:
-    """x / |x| along one axis; 0 where the norm is 0."""
-    axes, power = (axis_of(node, node.attr("axis", -1), len(node.tensor(0).shape)),), node.attr("p", 2)
-    before, after = ("abs", "") if power == 1 else ("square", "sqrt")
-    emit_normalised(node, axes, before, after, 0.0)
-
-
-def emit_normalised(node: Any, axes: tuple[int, ...], before: str, after: str, least: float) -> None:
-    """x, divided by a norm over the axes, or by `least` if that is more: after(sum of before(x)).
-
-    Without a `least`, a norm of 0 gives 0.
-    """
-    total = node.inner("pointwise", node.inputs[:1], **pointwise.attributes(before))
-    total = node.inner("reduce_sum", [total], axes=axes)
-    if after:
-        total = node.inner("pointwise", [total], **pointwise.attributes(after))
-    if least:
-        total = node.inner("pointwise", [node.array(np.float32(least)), total], **pointwise.attributes("maximum"))
-    else:
-        none = node.inner("pointwise", [total, node.array(np.float32(0))], **pointwise.attributes("equal"))
-        operands = [none, node.array(np.float32(np.inf)), total]
-        total = node.inner("pointwise", operands, **{**pointwise.attributes("where"), "to": "float32"})
-    norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
-    node.emit("pointwise", [node.inputs[0], norm], **pointwise.attributes("quotient"))
 
 
 # Places of extremes --------------------------------------------------------------------------
@@ -157,64 +114,18 @@ def line_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel(f"{op.kind}.c.j2", stem, shape, estimate=6.0 * x.elements * shape["k"])
 
 
-def onnx_arg(largest: bool) -> Any:
-    def read(node: Any) -> None:
-        x = node.tensor(0)
-        axis = axis_of(node, node.attr("axis", 0), len(x.shape))
-        shape = kept_shape(x, (axis,), keeps_dims(node))
-        last = bool(node.attr("select_last_index", 0))
-        node.emit_as("arg", node.inputs[:1], shape, axis=axis, largest=largest, last=last, to="int64")
-
-    return read
-
-
-def tflite_arg(largest: bool) -> Any:
-    def read(node: Any) -> None:
-        x = node.tensor(0)
-        axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(x.shape))
-        node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.output_dtype())
-
-    return read
-
-
-def onnx_topk(node: Any) -> None:
-    """Values and indices are two ops, each only if something wants it."""
-    x = node.tensor(0)
-    axis = axis_of(node, node.attr("axis", -1), len(x.shape))
-    k = int(np.ravel(node.constant(1, "k").data)[0]) if len(node.inputs) > 1 else node.attr("k", 1)
-    if not 1 <= k <= x.shape[axis]:
-        raise node.error(f"k {k} of {x.shape[axis]}")
-    common = {"axis": axis, "k": k, "largest": bool(node.attr("largest", 1))}
-    for output, indices in enumerate((False, True)):
-        if output < len(node.outputs) and node.outputs[output]:
-            to = "int64" if indices else x.dtype
-            node.emit("topk", node.inputs[:1], output=output, **common, indices=indices, to=to)
-
-
-def tflite_topk(node: Any) -> None:
-    x, k = node.tensor(0), int(np.ravel(node.constant(1, "k").data)[0])
-    if not x.shape or not 1 <= k <= x.shape[-1]:
-        raise node.error(f"k {k} of a tensor of shape {x.shape}", "k must be from 1 to the size of the last dimension")
-    for output, indices in enumerate((False, True)):
-        to = node.written[output].dtype
-        attrs = {"axis": len(x.shape) - 1, "k": k, "largest": True, "indices": indices, "to": to}
-        node.emit("topk", node.inputs[:1], output=output, **attrs)
-
-
 def same_scale(op: Op, graph: Graph) -> str | None:
     """The largest or smallest elements have the operand's scale."""
     x, y = graph.operands(op)[0], graph.result(op)
     return None if op.attrs["indices"] or x.quant == y.quant else f"scales {x.quant} and {y.quant}"
 
 
-def _spec(kind: str, tflite: dict[str, Any], onnx: dict[str, Any]) -> Spec:
+def _spec(kind: str) -> Spec:
     return Spec(
         kind=kind,
         nest=reduction.nest,
         reference=reference,
         kernel=kernel,
-        tflite=tflite,
-        onnx=onnx,
         exact=kind in EXTREMES,
         plain=True,
         limits=(plain_numbers,),
@@ -222,38 +133,12 @@ def _spec(kind: str, tflite: dict[str, Any], onnx: dict[str, Any]) -> Spec:
 
 
 SPECS = (
-    _spec(
-        "reduce_sum",
-        {},
-        {
-            "ReduceSum": from_onnx("reduce_sum"),
-            "ReduceSumSquare": from_onnx("reduce_sum", "square"),
-            "ReduceL1": from_onnx("reduce_sum", "abs"),
-            "ReduceL2": from_onnx("reduce_sum", "square", "sqrt"),
-            "ReduceLogSum": from_onnx("reduce_sum", "", "log"),
-            "ReduceLogSumExp": _log_sum_exp,
-            "LpNormalization": lp_normalisation,
-            **normalise.ONNX,
-        },
-    ),
-    _spec("reduce_prod", {"REDUCE_PROD": from_tflite("reduce_prod")}, {"ReduceProd": from_onnx("reduce_prod")}),
-    _spec(
-        "reduce_max",
-        {"REDUCE_MAX": from_tflite("reduce_max"), "REDUCE_ANY": from_tflite("reduce_max")},
-        {"ReduceMax": from_onnx("reduce_max"), "GlobalMaxPool": from_onnx_global("reduce_max")},
-    ),
-    _spec(
-        "reduce_min",
-        {"REDUCE_MIN": from_tflite("reduce_min"), "REDUCE_ALL": from_tflite("reduce_min")},
-        {"ReduceMin": from_onnx("reduce_min")},
-    ),
+    *map(_spec, ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")),
     Spec(
         kind="arg",
         nest=line_nest,
         reference=arg_reference,
         kernel=line_kernel,
-        tflite={"ARG_MAX": tflite_arg(True), "ARG_MIN": tflite_arg(False)},
-        onnx={"ArgMax": onnx_arg(True), "ArgMin": onnx_arg(False)},
         float_only=True,
         plain=True,
     ),
@@ -262,8 +147,6 @@ SPECS = (
         nest=line_nest,
         reference=topk_reference,
         kernel=line_kernel,
-        tflite={"TOPK_V2": tflite_topk},
-        onnx={"TopK": onnx_topk},
         float_only=True,
         integers=("int8", "int16"),
         plain=True,

@@ -12,35 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op
 from ..ir.axes import Dim, Nest, Same, Whole
 from . import add, fixedpoint
 from .base import C_TYPES, SAME, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .functions import WORDS, WRAPPED
-from .moves import axis_of
 
 LEFT = add.LEFT_SHIFT["int8"]
 MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms of half a unit, LEFT bits up, that an int32 holds beside a first
-
-
-def from_onnx(node: Any) -> None:
-    _emit(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)))
-
-
-def from_tflite(node: Any) -> None:
-    options = node.options("CumsumOptions")
-    _emit(node, bool(options.Exclusive()), bool(options.Reverse()))
-
-
-def from_onnx_product(node: Any) -> None:
-    if node.tensor(0).quant is not None:
-        raise node.error("products of quantised values", "dequantise them first")
-    _emit(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)), product=True)
-
-
-def _emit(node: Any, exclusive: bool, backwards: bool, product: bool = False) -> None:
-    axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(node.tensor(0).shape))
-    node.emit("running_sum", node.inputs[:1], axis=axis, exclusive=exclusive, reverse=backwards, product=product)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -62,7 +42,7 @@ def _parts(m: fixedpoint.Multiplier) -> tuple[int, int]:
 
 def _first(zero: int, enter: fixedpoint.Multiplier) -> int:
     """Term of a stored 0, at which TFLM begins its sums."""
-    return int(fixedpoint.requantize(np.int64(-zero) << LEFT, *_parts(enter), "tflite"))
+    return int(fixedpoint.requantize(np.int64(-zero) << LEFT, *_parts(enter), Arithmetic.TFLITE))
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -70,7 +50,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     line, start = np.flip(x, axis) if op.attrs["reverse"] else x, 0
     if t.quant is not None:
         enter, leave = factors(op, graph)
-        line = fixedpoint.requantize((line.astype(np.int64) - zero_of(t)) << LEFT, *_parts(enter), "tflite")
+        line = fixedpoint.requantize((line.astype(np.int64) - zero_of(t)) << LEFT, *_parts(enter), Arithmetic.TFLITE)
         start = _first(zero_of(t), enter)
     product = op.attrs["product"]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -79,7 +59,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
         total = np.roll(total, 1, axis)
         np.moveaxis(total, axis, 0)[0] = int(product)
     if t.quant is not None:
-        scaled = fixedpoint.requantize(total + start, *_parts(leave), "tflite") + zero_of(y)
+        scaled = fixedpoint.requantize(total + start, *_parts(leave), Arithmetic.TFLITE) + zero_of(y)
         total = np.clip(scaled, *fixedpoint.limits(y.dtype))
     return np.ascontiguousarray(np.flip(total, axis) if op.attrs["reverse"] else total).astype(y.dtype)
 
@@ -89,7 +69,7 @@ def known_form(op: Op, graph: Graph) -> str | None:
     (x,), y = graph.operands(op), graph.result(op)
     if x.quant is None:
         return None if is_float(x) or x.dtype in WORDS else f"values of type {x.dtype}"
-    if graph.arithmetic != "tflite" or op.attrs["product"] or (x.dtype, y.dtype) != ("int8", "int8"):
+    if not graph.arithmetic.fixed_point or op.attrs["product"] or (x.dtype, y.dtype) != ("int8", "int8"):
         return f"quantised values of type {x.dtype}"
     most = max(x.shape[op.attrs["axis"]], 1)
     return None if most <= MOST else f"lines of {most}"
@@ -131,8 +111,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"CUMSUM": from_tflite},
-    onnx={"CumSum": from_onnx, "CumProd": from_onnx_product},
     plain=True,
     limits=(known_form,),
 )

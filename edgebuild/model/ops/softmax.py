@@ -7,40 +7,18 @@ values: a table made here with gemmlowp's own fixed-point steps, so that the res
 from __future__ import annotations
 
 from functools import cache
-from math import floor, inf, prod
+from math import floor
 from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
 from ..ir.axes import Nest, Same, Whole
 from . import fixedpoint, softmax16
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
-from .moves import axis_of
 
 INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
-
-
-def from_tflite(node: Any) -> None:
-    beta = float(node.options("SoftmaxOptions").Beta())
-    if not 0 < beta < inf:
-        raise node.error(f"beta {beta}", "it must be positive")
-    node.emit("softmax", node.inputs, beta=beta)
-
-
-def from_onnx(node: Any) -> None:
-    """Any axis is brought to the end. Before opset 13 the dimensions from `axis` on are one."""
-    x = node.tensor(0)
-    rank = len(x.shape)
-    axis = axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), rank)
-    if node.opset < 13:
-        rows = node.reshaped(node.inputs[0], (prod(x.shape[:axis]), prod(x.shape[axis:])))
-        return node.emit_as("softmax", [rows], x.shape, beta=1.0)
-    if axis == rank - 1:
-        return node.emit("softmax", node.inputs, beta=1.0)
-    perm = tuple(rank - 1 if d == axis else axis if d == rank - 1 else d for d in range(rank))
-    turned = node.inner("transpose", node.inputs[:1], perm=perm)
-    node.emit("transpose", [node.inner("softmax", [turned], beta=1.0)], perm=perm)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -91,12 +69,14 @@ def _row(op: Op, graph: Graph, row: Array, table: Array) -> Array:
     inverse, over = fixedpoint.reciprocal(total, SUM_BITS)
     share = fixedpoint.rounding_high_multiply(e, inverse)
     low, high = fixedpoint.limits(graph.result(op).dtype)
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         y = fixedpoint.rounding_right_shift(share, over + 31 - _bits(graph.result(op))) + low
     else:
         m = output_multiplier(graph.result(op).quant)
         shift = m.shift - over  # below -31 every share is less than half a step
-        steps = fixedpoint.requantize(share, m.mantissa, shift, "onnx") if shift >= -31 else np.zeros_like(share)
+        steps = (
+            fixedpoint.requantize(share, m.mantissa, shift, Arithmetic.ONNX) if shift >= -31 else np.zeros_like(share)
+        )
         y = steps + zero_of(graph.result(op))
     return np.clip(y, low, high).astype(graph.result(op).dtype)
 
@@ -116,12 +96,12 @@ def output_quantisation(op: Op, graph: Graph) -> str | None:
     (x,), y = graph.operands(op), graph.result(op)
     q = y.quant
     if (x.dtype, y.dtype) == ("int8", "int16") and q is not None:
-        fits = graph.arithmetic == "tflite" and q.zero_point[0] == -(2**15)
+        fits = graph.arithmetic.fixed_point and q.zero_point[0] == -(2**15)
         return None if fits and abs(q.scale[0] * 2**16 - 1) < 1e-3 else f"output is int16, {q}"
     if y.dtype == "int16" and q is not None:
-        fits = graph.arithmetic == "tflite" and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
+        fits = graph.arithmetic.fixed_point and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
         return None if fits and abs(q.scale[0] * 2**15 - 1) < 1e-3 else f"output is int16, {q}"
-    if is_float(y) or graph.arithmetic != "tflite" or q is None:
+    if is_float(y) or not graph.arithmetic.fixed_point or q is None:
         return None
     return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
 
@@ -147,7 +127,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, softmax16.tables(), numbers)
     table = exp_table(op, graph)
     scalars: dict[str, int | float] = {"table_size": len(table)}
-    if graph.arithmetic == "onnx":
+    if graph.arithmetic.rounds_once:
         assert y.quant is not None
         m = output_multiplier(y.quant)
         scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}
@@ -161,8 +141,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"SOFTMAX": from_tflite},
-    onnx={"Softmax": from_onnx},
     integers=("int8", "int16"),
     limits=(output_quantisation, step_of_int16),
 )

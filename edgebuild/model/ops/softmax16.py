@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array
 from . import fixedpoint
 from .base import Constant
@@ -65,7 +66,7 @@ def looked_up(table: Array, value: Array | np.int64) -> Array:
 def row(x: Array, scale: float, beta: float) -> Array:
     powers_of, inverse_of = (table.data for table in tables())
     m, less = factor(scale, beta), x.astype(np.int64) - int(x.max())
-    scaled = fixedpoint.requantize(less, m.mantissa, m.shift, "tflite") + HIGH
+    scaled = fixedpoint.requantize(less, m.mantissa, m.shift, Arithmetic.TFLITE) + HIGH
     powers = looked_up(powers_of, np.clip(scaled, LOW, HIGH))
     total = int(powers.sum())
     headroom = 31 - total.bit_length()

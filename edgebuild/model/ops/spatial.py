@@ -14,60 +14,8 @@ from . import fixedpoint
 from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")  # of the results of sums
-BIAS_APART = 0.02  # steps of the result: TFLite takes a bias whose scale is this near for one of scale(x) * scale(w)
 MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
-Pad = tuple[int, int, int, int]  # top, left, bottom, right
 UNBOUNDED = ("clamp", "pointwise", "batch_matmul")  # ops whose float results TFLite leaves infinite
-TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
-
-
-def tflite_clamp(node: Any, code: int) -> tuple[float | None, float | None]:
-    """The real bounds of a fused activation function of the TFLite schema."""
-    if code not in TFLITE_CLAMPS:
-        raise node.error(f"fused activation {code} is not supported", "use NONE, RELU, RELU_N1_TO_1 or RELU6")
-    return TFLITE_CLAMPS[code]
-
-
-def same_pad(size: Sequence[int], window: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Pad:
-    """TensorFlow's SAME padding: output = ceil(size / stride), the odd row or column at the end."""
-    total = []
-    for n, k, s, d in zip(size, window, stride, dilation, strict=True):
-        out = -(-n // s)
-        total.append(max((out - 1) * s + (k - 1) * d + 1 - n, 0))
-    top, left = total[0] // 2, total[1] // 2
-    return top, left, total[0] - top, total[1] - left
-
-
-def tflite_window(node: Any, options: Any, window: Sequence[int], dilation: Sequence[int] = (1, 1)) -> dict[str, Any]:
-    """Stride, padding and activation of a windowed TFLite node as attributes."""
-    size = node.tensor(0).shape[1:3]
-    stride = (options.StrideH(), options.StrideW())
-    if min(*stride, *dilation, *window) < 1:
-        raise node.error(
-            f"stride {stride}, dilation {tuple(dilation)}, window {tuple(window)}", "all must be at least 1"
-        )
-    same = options.Padding() == 0
-    pad = same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
-    clamp = tflite_clamp(node, options.FusedActivationFunction())
-    return {"stride": stride, "pad": pad, "clamp": clamp}
-
-
-def tflite_operands(node: Any, x: int, bias: int, symmetric: bool = True) -> list[str]:
-    """Input, weights and bias; int16 sums without a bias get one of int64, for TFLM sums these in 64 bits.
-
-    `symmetric`: int8 weights must have zero point 0, since TFLM's kernels leave it out. Legacy uint8 may have one.
-    """
-    weights = node.tensor(1)
-    zeros_of_w = weights.quant.zero_point if weights.quant is not None else ()
-    if symmetric and weights.dtype == "int8" and any(zeros_of_w) and weights.name not in node.legacy:
-        zero = next(z for z in zeros_of_w if z)
-        raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
-    operands = [node.inputs[x], node.inputs[1], *(n for n in node.inputs[bias : bias + 1] if n)]
-    if len(operands) < 3 and node.tensor(x).dtype == "int16":
-        zeros = np.zeros(node.output_shape()[-1], np.int64)
-        operands.append(f"{node.outputs[0]}@bias")
-        node.builder.tensors[operands[-1]] = Tensor(operands[-1], zeros.shape, "int64", None, zeros)
-    return operands
 
 
 def window_dims(op: Op, x: Tensor, window: Sequence[int]) -> tuple[dict[str, int], Window, Window]:
@@ -160,7 +108,7 @@ def wide(op: Op, graph: Graph) -> bool:
     """Whether an int16 op sums in 64 bits: TFLM does where the bias is int64, else in 32."""
     if graph.operands(op)[0].dtype != "int16":
         return False
-    return graph.arithmetic == "onnx" or (len(op.inputs) > 2 and graph.operands(op)[2].dtype == "int64")
+    return graph.arithmetic.rounds_once or (len(op.inputs) > 2 and graph.operands(op)[2].dtype == "int64")
 
 
 def reach(op: Op, graph: Graph) -> Array:
@@ -279,7 +227,7 @@ def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
 def float_bounds(op: Op, graph: Graph) -> dict[str, int | float]:
     """Bounds as scalar parameters; where TFLite's operator may have an activation, none is the finite numbers."""
     low, high = op.attrs["clamp"]
-    finite = graph.arithmetic == "tflite" and op.attrs.get("finite", op.kind not in UNBOUNDED)
+    finite = graph.arithmetic.finite and op.attrs.get("finite", op.kind not in UNBOUNDED)
     largest = float(np.finfo(np.float32).max if finite else np.inf)
     return {"low": -largest if low is None else float(low), "high": largest if high is None else float(high)}
 
@@ -307,7 +255,7 @@ def symmetric_weights(op: Op, graph: Graph) -> str | None:
         return f"{len(w.quant.scale)} weight scales for {channels} output channels"
     if is_float(x):
         return None
-    apart = BIAS_APART * scale_of(graph.result(op)) if graph.arithmetic == "tflite" else 0.0
+    apart = graph.arithmetic.bias_slack * scale_of(graph.result(op))
     return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None, apart)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same, Whole
-from . import frontend
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 
 FRACTION = {"int16": 15, "int32": 31, "float32": 0}
@@ -195,18 +194,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("spectrum.c.j2", stem, shape, constants, scratch=scratch, estimate=count * 4 * shape["lines"])
 
 
-def from_tflite(kind: str) -> Any:
-    def read(node: Any) -> None:
-        node.emit(kind, node.inputs, **frontend.options(node, {"length": "fft_length"}))
-
-    return read
-
-
 RFFT = Spec(
     kind="rfft", nest=nest, reference=reference, kernel=kernel, plain=True, limits=(of_two,),
-    tflite={"custom SignalRfft": from_tflite("rfft")},
 )  # fmt: skip
 IRFFT = Spec(
     kind="irfft", nest=nest, reference=reference, kernel=kernel, plain=True, limits=(of_two,),
-    tflite={"custom SignalIrfft": from_tflite("irfft")},
 )  # fmt: skip

@@ -17,19 +17,6 @@ from . import fixedpoint, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
-def from_tflite(node: Any) -> None:
-    """Operands: input, weights of features, weights of times, bias or none, state."""
-    options = node.options("SVDFOptions")
-    clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
-    features, times, state = node.constant(1, "weights"), node.constant(2, "weights of times"), node.tensor(4)
-    after = node.after(state)
-    node.add("svdf_state", [state.name, node.inputs[0], features.name], after, {"memory": times.shape[1]})
-    bias = [node.inputs[3]] if node.inputs[3] else []
-    # TFLM applies no activation to quantised results: their range is that of RELU already
-    clamp = clamp if is_float(node.tensor(0)) else (None, None)
-    node.emit("svdf", [after.name, times.name, *bias], rank=options.Rank(), clamp=clamp)
-
-
 def state_nest(op: Op, graph: Graph) -> Nest:
     state, x, w = graph.operands(op)
     extents = {"n": state.shape[0], "s": state.shape[1]}
@@ -132,7 +119,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"SVDF": from_tflite},
     integers=("int8", "int16"),
     limits=(one_step,),
 )

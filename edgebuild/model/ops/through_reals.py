@@ -19,7 +19,7 @@ FAR = 2.0**30  # eb_round keeps results within this
 
 def known(op: Op, graph: Graph) -> bool:
     """The function has a form for real numbers, and it is the arithmetic of the file's format."""
-    return graph.arithmetic == "onnx" and bool(FUNCTIONS[op.attrs["function"]].real)
+    return graph.arithmetic.rounds_once and bool(FUNCTIONS[op.attrs["function"]].real)
 
 
 def reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:

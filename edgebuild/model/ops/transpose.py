@@ -14,16 +14,6 @@ from . import loops
 from .base import C_TYPES, SAME, Constant, Form, Kernel, Spec
 
 
-def from_tflite(node: Any) -> None:
-    perm = tuple(int(p) for p in np.ravel(node.constant(1, "permutation").data))
-    node.emit("transpose", node.inputs[:1], perm=perm)
-
-
-def from_onnx(node: Any) -> None:
-    rank = len(node.tensor(0).shape)
-    node.emit("transpose", node.inputs[:1], perm=tuple(node.attr("perm", list(reversed(range(rank))))))
-
-
 def nest(op: Op, graph: Graph) -> Nest:
     (x,) = graph.operands(op)
     names = tuple(f"i{d}" for d in range(len(x.shape)))
@@ -131,8 +121,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"TRANSPOSE": from_tflite},
-    onnx={"Transpose": from_onnx},
     rows=lambda op, graph: "each" if len(op.attrs["perm"]) > 1 else "",
     exact=True,
     limits=(valid_permutation,),

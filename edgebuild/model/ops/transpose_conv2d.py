@@ -13,54 +13,10 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Dim, Nest, Same, Spread, Whole
-from . import intervals, onnx_sides, spatial
+from . import intervals, spatial
 from .base import Form, Kernel, Ranges, Spec, zero_of
 
 OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator
-
-
-def from_tflite(node: Any) -> None:
-    """The first operand repeats the output's shape; SAME padding is that of the convolution that this one reverses."""
-    options = node.options("TransposeConvOptions")
-    x, w, size = node.tensor(2), node.tensor(1), node.output_shape()[1:3]
-    stride = (options.StrideH(), options.StrideW())
-    if min(stride) < 1:
-        raise node.error(f"stride {stride}", "strides must be at least 1")
-    same = options.Padding() == 0
-    pad = spatial.same_pad(size, w.shape[1:3], stride, (1, 1))[:2] if same else (0, 0)
-    clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
-    operands = spatial.tflite_operands(node, 2, 3)
-    attrs = {"stride": stride, "dilation": (1, 1), "pad": pad, "size": size, "groups": x.shape[3] // w.shape[3]}
-    node.emit("transpose_conv2d", operands, clamp=clamp, **attrs)
-
-
-def from_mediapipe(node: Any) -> None:
-    """Convolution2DTransposeBias of MediaPipe (mediapipe/util/tflite/operations/transpose_conv_bias.cc, 0.10).
-
-    Its options are a struct of C: padding (1: SAME, 2: VALID), stride of columns, of rows. SAME leaves out more than
-    TensorFlow's: what a window reaches beyond the last whole stride.
-    """
-    if len(node.custom_options()) < OPTIONS.size:
-        raise node.error(f"options of {len(node.custom_options())} bytes", "the file is damaged; export it again")
-    padding, across, down = OPTIONS.unpack_from(node.custom_options())
-    x, w, stride = node.tensor(0), node.constant(1, "weights"), (down, across)
-    if padding not in (SAME, VALID) or min(stride) < 1 or (len(x.shape), len(w.shape)) != (4, 4):
-        raise node.error(f"padding {padding}, stride {stride}, input {x.shape}, weights {w.shape}")
-    sides = list(zip(x.shape[1:3], w.shape[1:3], stride, strict=True))
-    less = [max(0, k - (n - 1) % s - 1) if padding == SAME else 0 for n, k, s in sides]
-    size = tuple(s * (n - 1) + k - p for (n, k, s), p in zip(sides, less, strict=True))
-    attrs = {"stride": stride, "dilation": (1, 1), "pad": (less[0] // 2, less[1] // 2), "size": size, "groups": 1}
-    node.emit("transpose_conv2d", node.inputs[:3], clamp=(None, None), **attrs)
-
-
-def from_onnx(node: Any) -> None:
-    """Weights are C x (K / group) x FH x FW; one spatial dimension is a column of height 1."""
-    w, group = node.constant(1, "weights"), node.attr("group", 1)
-    attrs = onnx_sides.onnx_spread(node, w.shape[2:])
-    name = node.permuted(node.as_image(node.ungrouped(w, group)), (0, 2, 3, 1))
-    channels = node.builder.tensors[name].shape[0]
-    bias = [node.flat_bias(node.constant(2, "bias"), channels)] if len(node.inputs) > 2 and node.inputs[2] else []
-    node.emit_nchw("transpose_conv2d", [node.nhwc(), name, *bias], groups=group, clamp=(None, None), **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -128,8 +84,6 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products, parts=False),
-    tflite={"TRANSPOSE_CONV": from_tflite, "custom Convolution2DTransposeBias": from_mediapipe},
-    onnx={"ConvTranspose": from_onnx},
     rows=spatial.rows,
     part=part,
     limits=(groups_agree, spatial.bias_agrees, spatial.symmetric_weights),

@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import fixedpoint, reduce, softmax
-from .base import Form, Kernel, Spec, is_float, zero_of
+from . import fixedpoint, softmax
+from .base import Form, Kernel, Spec, zero_of
 
-LEAST = 1e-6  # length of a row of real numbers by which it is divided, in TFLM
 OUTPUT = (1 / 128, 0)  # scale and zero point of the result
 BITS = 7  # of the fraction of the result
 MOST = 33000  # squares of at most 255 that an int32 holds
-
-
-def from_tflite(node: Any) -> None:
-    if node.options("L2NormOptions").FusedActivationFunction():
-        raise node.error("an activation function is fused", "supported: none")
-    if is_float(node.tensor(0)):
-        return reduce.emit_normalised(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
-    node.emit("unit_rows", node.inputs[:1])
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -41,7 +32,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 def known_form(op: Op, graph: Graph) -> str | None:
     """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
     x, y = graph.operands(op)[0], graph.result(op)
-    if graph.arithmetic != "tflite" or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
         return f"{x.dtype} to {y.dtype}"
     fits = y.quant.zero_point[0] == OUTPUT[1] and abs(y.quant.scale[0] / OUTPUT[0] - 1) < 1e-3
     return None if fits and y.shape[-1] <= MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
@@ -59,6 +50,5 @@ SPEC = Spec(
     nest=softmax.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"L2_NORMALIZATION": from_tflite},
     limits=(known_form,),
 )

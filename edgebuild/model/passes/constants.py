@@ -37,10 +37,10 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
     """
     never = constants(graph)  # the most time goes here: a graph's are found once
     small = _settled(graph, never)
-    known = never if small is graph else constants(small)
-    while (next_one := _remove(small, block, known)) is not small:
+    fixed = never if small is graph else constants(small)
+    while (next_one := _remove(small, block, fixed)) is not small:
         verify(next_one, ops.result_shape)
-        small, known = next_one, constants(next_one)
+        small, fixed = next_one, constants(next_one)
     removed = []
     for op in graph.ops:
         name = op.outputs[0]
@@ -53,16 +53,16 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
 
 def intervals(graph: Graph) -> dict[str, Interval]:
     """The least and the largest value of every element of every int8 activation."""
-    known = {t.name: _anything(t) for t in graph.tensors.values() if t.dtype == "int8" and not t.constant}
+    ranges = {t.name: _anything(t) for t in graph.tensors.values() if t.dtype == "int8" and not t.constant}
     for op in graph.ops:
         spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
         transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
-        if y.dtype != "int8" or transfer is None or not all(t.constant or t.name in known for t in operands):
+        if y.dtype != "int8" or transfer is None or not all(t.constant or t.name in ranges for t in operands):
             continue
-        found = transfer(op, graph, *((t.data, t.data) if t.data is not None else known[t.name] for t in operands))
-        if found is not None:
-            known[y.name] = found[0].reshape(y.shape), found[1].reshape(y.shape)
-    return known
+        bounds = transfer(op, graph, *((t.data, t.data) if t.data is not None else ranges[t.name] for t in operands))
+        if bounds is not None:
+            ranges[y.name] = bounds[0].reshape(y.shape), bounds[1].reshape(y.shape)
+    return ranges
 
 
 def _anything(t: Tensor) -> Interval:
@@ -71,31 +71,31 @@ def _anything(t: Tensor) -> Interval:
 
 def constants(graph: Graph) -> dict[str, dict[int, int]]:
     """The constant channels of every int8 activation with their values."""
-    found: dict[str, dict[int, int]] = {}
+    fixed: dict[str, dict[int, int]] = {}
     for name, (low, high) in intervals(graph).items():
         if low.ndim and low.size:
             least, most = (f(e.reshape(-1, e.shape[-1]), axis=0) for f, e in ((np.min, low), (np.max, high)))
-            found[name] = {int(c): int(least[c]) for c in np.flatnonzero(least == most)}
-    return found
+            fixed[name] = {int(c): int(least[c]) for c in np.flatnonzero(least == most)}
+    return fixed
 
 
 # What may go ---------------------------------------------------------------------------------
 
 
-def _remove(graph: Graph, block: int, known: Mapping[str, dict[int, int]]) -> Graph:
-    """One round, with the graph's constant channels `known`: the same graph if nothing can go."""
+def _remove(graph: Graph, block: int, fixed: Mapping[str, dict[int, int]]) -> Graph:
+    """One round, with the graph's constant channels `fixed`: the same graph if nothing can go."""
     ties = Ties({t.name: t.shape[-1] if t.shape else 1 for t in graph.tensors.values() if not t.constant})
     for name in (*graph.inputs, *graph.outputs):
         ties.pin(name)
     for op in graph.ops:
-        _tie(op, graph, known, ties)
+        _tie(op, graph, fixed, ties)
     kept = ties.kept(block)
     if all(len(channels) == ties.sizes[name] for name, channels in kept.items()):
         return graph
-    return _without(graph, kept, known)
+    return _without(graph, kept, fixed)
 
 
-def _tie(op: Op, graph: Graph, known: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
+def _tie(op: Op, graph: Graph, fixed: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
     """Channels of an op's operands and result, by its index relation."""
     y, relation = graph.result(op), ops.nest(op, graph)
     if ops.SPECS[op.kind].view:
@@ -111,7 +111,7 @@ def _tie(op: Op, graph: Graph, known: Mapping[str, Mapping[int, int]], ties: Tie
             if not t.constant and d < len(dims) - 1 and _axis(dim) == last:
                 ties.pin(y.name)
         if not t.constant and dims:
-            _tie_operand(op, graph, position, known, ties)
+            _tie_operand(op, graph, position, fixed, ties)
     ties.pin(y.name, np.flatnonzero(~covered))
 
 
@@ -129,7 +129,7 @@ def _reached(dim: Dim, axis: str, size: int) -> slice:
     return slice(0, 0)
 
 
-def _tie_operand(op: Op, graph: Graph, position: int, known: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
+def _tie_operand(op: Op, graph: Graph, position: int, fixed: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
     x, y, relation = graph.operands(op)[position], graph.result(op), ops.nest(op, graph)
     last, channels = relation.out[-1] if relation.out else "", np.arange(ties.sizes[x.name])
     match relation.operands[position][-1]:
@@ -143,7 +143,7 @@ def _tie_operand(op: Op, graph: Graph, position: int, known: Mapping[str, Mappin
         case Grouped(axis, group) if axis == last and len(channels) > 1:
             ties.tie(x.name, np.repeat(channels, group), y.name, np.arange(len(channels) * group))
         case Same() if position == 0 and _sums_over_channels(op, relation):
-            needed = np.delete(channels, [*_foldable(op, graph, known.get(x.name, {}))])
+            needed = np.delete(channels, [*_foldable(op, graph, fixed.get(x.name, {}))])
             ties.pin(x.name, needed)
         case _:
             ties.pin(x.name)
@@ -155,7 +155,7 @@ def _sums_over_channels(op: Op, relation: Nest) -> bool:
     return ops.SPECS[op.kind].total is not None and isinstance(channels, Same) and channels.axis not in relation.out
 
 
-def _foldable(op: Op, graph: Graph, known: Mapping[int, int]) -> Iterator[int]:
+def _foldable(op: Op, graph: Graph, values: Mapping[int, int]) -> Iterator[int]:
     """The channels that a sum need not read: without weights, or constant where it meets no other padding."""
     x, w = graph.operands(op)[:2]
     if x.dtype != "int8" or w.data is None:
@@ -164,7 +164,7 @@ def _foldable(op: Op, graph: Graph, known: Mapping[int, int]) -> Iterator[int]:
     weights = np.moveaxis(w.data, relation.operands[1].index(relation.operands[0][-1]), -1)
     unread = ~weights.any(axis=tuple(range(weights.ndim - 1)))
     yield from (int(c) for c in np.flatnonzero(unread))
-    folded = {c: v for c, v in known.items() if v == zero_of(x) or not _padded(relation)}
+    folded = {c: v for c, v in values.items() if v == zero_of(x) or not _padded(relation)}
     if folded and _fits(op, graph, folded):
         yield from folded
 
@@ -205,18 +205,18 @@ def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Arra
 # What stays ----------------------------------------------------------------------------------
 
 
-def _settled(graph: Graph, known: Mapping[str, dict[int, int]]) -> Graph:
+def _settled(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Graph:
     """The graph whose sums come to their constant results without weights, from the smallest bias that gives them.
 
     Channels that cannot be removed then need no products of their operands. Training leaves a bias near the end of
     int32 in channels that are never active; it no longer keeps kernels from their faster forms.
     """
-    new, tensors, taken = list[Op](), list[Tensor](), set[str]()
+    new, tensors, done = list[Op](), list[Tensor](), set[str]()
     for op in graph.ops:
-        values = known.get(op.outputs[0], {})
+        values = fixed.get(op.outputs[0], {})
         if ops.SPECS[op.kind].total is not None and values:
-            names = [unused(f"{op.name}/{i}", graph, taken) for i in (1, 2)]  # two ops may have one name
-            taken.update(names)
+            names = [unused(f"{op.name}/{i}", graph, done) for i in (1, 2)]  # two ops may have one name
+            done.update(names)
             still = _at_rest(op, graph, values)
             tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
             op = replace(op, inputs=(op.inputs[0], *names))
@@ -240,12 +240,12 @@ def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, T
     wanted[still] = list(values.values())
     for scales in (scale, np.array(w.quant.scale)):
         weights = replace(w, data=data, quant=replace(w.quant, scale=tuple(scales.tolist())))
-        found, reached = _least_bias(op, replace(graph, tensors={**graph.tensors, w.name: weights}), wanted)
+        least, reached = _least_bias(op, replace(graph, tensors={**graph.tensors, w.name: weights}), wanted)
         if reached[still].all():
             break
     assert reached[still].all(), "the op had these values with its own scale"
     start = bias[0].data.astype(np.int64).ravel() if bias and bias[0].data is not None else np.zeros_like(wanted)
-    start = np.where(np.isin(np.arange(len(wanted)), still), found, start)
+    start = np.where(np.isin(np.arange(len(wanted)), still), least, start)
     return weights, Tensor("", start.shape, "int32", bias_quant(x, weights), start.astype(np.int32))
 
 
@@ -268,12 +268,12 @@ def _least_bias(op: Op, graph: Graph, wanted: Array) -> tuple[Array, Array]:
 # Doing without -------------------------------------------------------------------------------
 
 
-def _without(graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]) -> Graph:
+def _without(graph: Graph, kept: Kept, fixed: Mapping[str, Mapping[int, int]]) -> Graph:
     """The graph with the kept channels only."""
     new: list[Op] = []
     tensors = {name: _narrowed(graph.tensors[name], c) for name, c in kept.items() if graph.tensors[name].shape}
     for op in graph.ops:
-        parts, changed = _with_operands(op, graph, kept, known, tensors)
+        parts, changed = _with_operands(op, graph, kept, fixed, tensors)
         tensors |= {t.name: t for t in changed}
         attrs = dict(op.attrs)
         if ops.SPECS[op.kind].view:
@@ -289,7 +289,7 @@ def _narrowed(t: Tensor, channels: Array) -> Tensor:
 
 
 def _with_operands(
-    op: Op, graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]], new: Container[str]
+    op: Op, graph: Graph, kept: Kept, fixed: Mapping[str, Mapping[int, int]], new: Container[str]
 ) -> tuple[tuple[str, ...], list[Tensor]]:
     """The op's operands, and constants for those that become smaller or take up the removed channels.
 
@@ -305,10 +305,10 @@ def _with_operands(
         x = operands[0]
         axes[_axis(dims[0][-1])] = kept[x.name]
         gone = np.delete(np.arange(x.shape[-1]), kept[x.name]).tolist()
-        folded = {c: known[x.name][c] for c in gone if c in known.get(x.name, {})}
+        folded = {c: fixed[x.name][c] for c in gone if c in fixed.get(x.name, {})}
         if folded:
             operands[2:], dims[2:] = [_bias(op, graph, folded)], [(Same(relation.out[-1]),)]
-    operands = [_taken(t, d, axes) if t.constant else t for t, d in zip(operands, dims, strict=True)]
+    operands = [_selected(t, d, axes) if t.constant else t for t, d in zip(operands, dims, strict=True)]
     before = (*graph.operands(op), None)
     changed = {
         position: replace(t, name=unused(f"{op.name}/{position}", graph, new))
@@ -327,7 +327,7 @@ def _bias(op: Op, graph: Graph, folded: Mapping[int, int]) -> Tensor:
     return replace(start, shape=data.shape, data=data.astype(np.int32))
 
 
-def _taken(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Tensor:
+def _selected(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Tensor:
     """A constant at the kept indices of its axes; itself if that is all of it."""
     assert t.data is not None
     data, quant = t.data, t.quant

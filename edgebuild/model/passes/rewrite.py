@@ -36,19 +36,24 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
             if op.outputs[0] in touched:
                 continue
             edit = next((e for rule in rules if (e := rule(op, graph)) is not None), None)
-            if edit is None or touched & _reach(edit):
+            if edit is None or touched & (reach := _reach(edit, graph)):
                 continue
             edits.append(edit)
-            touched |= _reach(edit)
+            touched |= reach
         if not edits:
             return graph
         graph = _apply(graph, edits)
 
 
-def _reach(edit: Edit) -> set[str]:
-    """The tensors whose producers or readers an edit changes."""
+def _reach(edit: Edit, graph: Graph) -> set[str]:
+    """The tensors whose producers or readers an edit changes, and those that it makes.
+
+    Nothing produces an input of the graph, and many ops may read it: edits of these do not touch each other.
+    """
     ops = (*edit.remove, *edit.insert)
-    return {n for op in ops for n in (*op.outputs, *op.inputs)} | edit.rename.keys() | set(edit.rename.values())
+    read = {n for op in ops for n in op.inputs}.difference(graph.inputs)
+    made = {n for op in ops for n in op.outputs} | {t.name for t in edit.tensors}
+    return read | made | edit.rename.keys() | set(edit.rename.values())
 
 
 def _apply(graph: Graph, edits: Sequence[Edit]) -> Graph:

@@ -1,4 +1,4 @@
-"""Which of the plans of a network is taken: one rule for all options.
+"""Choose the plan: one rule for all options.
 
 Of the plans that keep to the limits of a command, the one of least memory is taken; among equals the fastest, then the
 one of least flash. Where speed is asked for, the limit is NEAR of the fastest plan that fits; that of `--tile auto` is
@@ -6,9 +6,9 @@ KNEE of every op whole. In both, flash counts at its price. So a plan that takes
 no more of any, always comes before it.
 
 `--objective ram` and `--tile auto` look at every op by itself, rolling, strips, and methods of cutting ops;
-`--tile rolling`, `fdt` and `ffmt` at that way alone, beside every op by itself.
+`--tile rolling`, `fdt` and `ffmt` at that option alone, beside every op by itself.
 
-If one way fails for a reason that is not the user's, the others are tried, and a warning says so.
+If one option fails for a reason that is not the user's, the others are tried, and a warning says so.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..ir import Graph
-from . import thrift
+from . import kernel_selection
 from .check import interpret
-from .cuts import untiled
-from .fed_input import with_rows
-from .flash_bytes import flash
+from .rolling import with_rows
 from .search import METHODS, NEAR, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
 
@@ -52,16 +50,16 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     graph = with_rows(graph) if request.stream_input else graph
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
-    taken = choice.taken()
-    if taken is not None and request.map == "off":
-        taken = _thrifty(replace(taken, cut=taken.steps), choice.most)
-    if taken is not None and (interpret.small(taken.graph) or os.environ.get(CHECK) == "all"):
-        taken = choice.attempt("the plan that was chosen", partial(_interpreted, graph, taken))
-    if taken is None and choice.bug is not None and request.stream_input is None:
-        taken = choice.attempt("every op whole", planner.whole)
-    if taken is None:
+    chosen = choice.plan()
+    if chosen is not None and request.map == "off":
+        chosen = _with_less_code(replace(chosen, cut=chosen.steps), choice.most)
+    if chosen is not None and (interpret.small(chosen.graph) or os.environ.get(CHECK) == "all"):
+        chosen = choice.attempt("the plan that was chosen", partial(_interpreted, graph, chosen))
+    if chosen is None and choice.bug is not None and request.stream_input is None:
+        chosen = choice.attempt("every op whole", planner.whole)
+    if chosen is None:
         raise choice.bug or choice.refusal  # type: ignore[misc]
-    return taken
+    return chosen
 
 
 def mac_overhead(request: ModelRequest) -> float:
@@ -93,7 +91,10 @@ class _Cut:
 
     @cached_property
     def flash(self) -> int:
-        return thrift.flash_of(self.planner.graph, self.steps, self.planner.cutter.form)
+        return kernel_selection.flash_of(self.planner.graph, self.steps, self.planner.cutter.form)
+
+
+Candidate = _Cut | Plan
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,12 @@ class _Goal:
     arena: float = inf
     price: float = 0.0
 
-    def rank(self, found: Plan) -> Rank | None:
+    def rank(self, plan: Plan) -> Rank | None:
         """The plan for which this is least is taken; None if it does not keep to the limits."""
-        if not self.keeps(found.steps, found.arena_bytes):
+        if not self.keeps(plan.steps, plan.arena_bytes):
             return None
-        spent, taken = cost(found.steps), flash(found)
-        return found.arena_bytes + self.price * taken, spent, taken
+        flash = plan.flash_bytes
+        return plan.arena_bytes + self.price * flash, cost(plan.steps), flash
 
     def at_least(self, cut: _Cut) -> Rank:
         """A bound of the rank of a cut that is not laid out."""
@@ -120,7 +121,19 @@ class _Goal:
         return arena <= self.arena and cost(steps) <= self.cost and instructions(steps) <= self.instructions
 
 
-AT_ANY_PRICE, WORTH_ITS_FLASH = _Goal(), _Goal(price=1 / FLASH_FOR_RAM)
+SMALLEST, WORTH_ITS_FLASH = _Goal(), _Goal(price=1 / FLASH_FOR_RAM)
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Candidates, and the goal that says which are admissible and which comes first; None: near the fastest.
+
+    `between`: cuts between those that are listed are candidates, too, once the fastest is known.
+    """
+
+    candidates: Callable[[], Iterable[Candidate | None]]
+    goal: _Goal | None = SMALLEST
+    between: bool = False
 
 
 @dataclass
@@ -130,13 +143,13 @@ class _Choice:
     planner: Planner
     twice: int
     most: float = inf  # cost that the plan may have once kernels have given way to smaller ones
-    refusal: EdgebuildError | None = None  # of the first way that does not fit
+    refusal: EdgebuildError | None = None  # of the first plan that does not fit
     bug: Exception | None = None  # the first of ours
     placed: dict[int, Plan | None] = field(default_factory=dict)  # cuts that were laid out, by identity of the steps
 
-    def attempt(self, way: str, make: Callable[[], Plan | None]) -> Plan | None:
-        """The plan that a way makes; None if there is none, whatever the reason."""
-        progress.say(f"looking at {way}")
+    def attempt(self, name: str, make: Callable[[], Plan | None]) -> Plan | None:
+        """The plan that is made; None if there is none, whatever the reason."""
+        progress.say(f"looking at {name}")
         try:
             return make()
         except EdgebuildError as reason:
@@ -145,59 +158,83 @@ class _Choice:
             if is_strict():
                 raise
             self.bug = self.bug or bug
-            warn_of(bug, way, self.planner.graph.file)
+            warn_of(bug, name, self.planner.graph.file)
         return None
 
-    def taken(self) -> Plan | None:
-        """The plan that is asked for."""
+    def plan(self) -> Plan | None:
+        """The plan that is asked for: that of the first try which has one."""
+        for each in self.tries():
+            if (plan := self.of(each)) is not None:
+                return plan
+        return None
+
+    def tries(self) -> Iterable[_Try]:
+        """Tries of a request, and those for the case that it does not fit."""
         request = self.planner.request
         small = request.objective == "ram" or request.ram is None
         if _at_any_price(request):
-            return self.smallest()
-        if request.tile == "off":
-            return self.least(self.alone, (), AT_ANY_PRICE) or self.attempt("less scratch", self.planner.alone_within)
-        if request.tile in METHODS:
-            return self.by_method(METHODS[request.tile], small)
-        if request.tile == "rolling" or (request.tile is None and self.streamed):
-            return self.least(self.smallest_cuts, (), AT_ANY_PRICE) if small else self.fast(self.cuts, ())
-        if request.tile is None and (found := self.fast(self.alone, ())) is not None:
-            return found
-        if request.tile == "auto" and small and (found := self.knee()) is not None:
-            self.most = self.knee_goal.cost
-            return found
-        return self.fast_of_all()
+            yield _Try(self.smallest_plans)
+        elif request.tile == "off":
+            yield _Try(lambda: self.alone)
+            yield _Try(lambda: [self.attempt("less scratch", self.planner.alone_within)])
+        elif request.tile in METHODS:
+            method = partial(
+                self.parts, METHODS[request.tile], f"--tile {request.tile}", None if small else request.ram
+            )
+            yield _Try(lambda: [*self.alone, method()], SMALLEST if small else None)
+        elif request.tile == "rolling" or (request.tile is None and self.streamed):
+            yield _Try(lambda: self.smallest_cuts) if small else _Try(lambda: self.cuts, None, between=True)
+        else:
+            if request.tile is None:
+                yield _Try(lambda: self.alone, None)
+            elif small:
+                self.most = self.knee_goal.cost
+                yield _Try(lambda: self.knee_plans, self.knee_goal)
+                self.most = inf
+            yield _Try(lambda: [*self.cuts, *self.knee_plans], None, between=True)
+            if not self.streamed:
+                fast = request.ram is not None
+                yield _Try(lambda: [self.attempt("strips", partial(self.planner.strips, self.twice, fast=fast))])
+                yield _Try(lambda: [self.parts(EVERY_METHOD, "parts of ops", request.ram)])
 
     # ---- The rule
 
-    def least(self, cuts: Iterable[_Cut], plans: Iterable[Plan | None], goal: _Goal) -> Plan | None:
+    def of(self, each: _Try) -> Plan | None:
+        """The plan of a try; None if no candidate is admissible."""
+        candidates = [c for c in each.candidates() if c is not None]
+        return self.best(candidates, each.goal) if each.goal is not None else self.fast(candidates, each.between)
+
+    def best(self, candidates: Iterable[Candidate], goal: _Goal) -> Plan | None:
         """The plan that the rule takes; None if none keeps to the limits.
 
         Cuts are laid out in the order of what they take at least, until no other can come before.
         """
-        ranked = [(rank, found) for found in plans if found and (rank := goal.rank(found)) is not None]
+        candidates = list(candidates)
+        ranked = [(rank, c) for c in candidates if isinstance(c, Plan) and (rank := goal.rank(c)) is not None]
         best = min(ranked, key=lambda each: each[0], default=None)
-        waiting = {(cut.bytes, cut.cost): cut for cut in cuts if goal.keeps(cut.steps, cut.bytes)}
-        for number, cut in enumerate(sorted(waiting.values(), key=goal.at_least)):
+        cuts = {(c.bytes, c.cost): c for c in candidates if isinstance(c, _Cut) and goal.keeps(c.steps, c.bytes)}
+        for number, cut in enumerate(sorted(cuts.values(), key=goal.at_least)):
             if best is not None and (number >= LAID_OUT or goal.at_least(cut) >= best[0]):
                 break
-            found = self.place(cut)
-            if found is not None and (rank := goal.rank(found)) is not None and (best is None or rank < best[0]):
-                best = rank, found
+            plan = self.place(cut)
+            if plan is not None and (rank := goal.rank(plan)) is not None and (best is None or rank < best[0]):
+                best = rank, plan
         return best[1] if best is not None else None
 
-    def fast(self, cuts: Sequence[_Cut], plans: Sequence[Plan]) -> Plan | None:
+    def fast(self, candidates: Sequence[Candidate], between: bool) -> Plan | None:
         """The plan that the rule takes where speed is asked for; None if none fits."""
+        plans, cuts = [c for c in candidates if isinstance(c, Plan)], [c for c in candidates if isinstance(c, _Cut)]
         within = [cut for cut in cuts if cut.bytes <= self.planner.room] or sorted(cuts, key=lambda cut: cut.bytes)[:1]
         quick = sorted(within, key=lambda cut: (cut.cost, cut.bytes))
-        first = next((found for cut in quick if (found := self.place(cut)) is not None), None)
-        costs = [cost(found.steps) for found in (first, *plans) if found is not None]
+        first = next((plan for cut in quick if (plan := self.place(cut)) is not None), None)
+        costs = [cost(plan.steps) for plan in (first, *plans) if plan is not None]
         if not costs:
             return None
         goal = replace(WORTH_ITS_FLASH, cost=NEAR * min(costs))
-        near = [] if cuts is self.alone else [self.cut(self.planner.cutter.knee(goal.cost))]
-        return self.least([*within, *near], plans, goal)
+        near = [self.cut(self.planner.cutter.cuts.knee(goal.cost))] if between else []
+        return self.best([*within, *near, *plans], goal)
 
-    # ---- Where plans come from
+    # ---- Candidates
 
     @property
     def streamed(self) -> bool:
@@ -213,15 +250,15 @@ class _Choice:
     def cuts(self) -> list[_Cut]:
         """The fastest cuts within many limits of memory, that of the request among them; and every op by itself."""
         cutter, room = self.planner.cutter, self.planner.room
-        limits = [cutter.cut(room), cutter.cut(room - room // 16)]
+        limits = [cutter.cuts.within(room), cutter.cuts.within(room - room // 16)]
         return [*self.alone, *map(self.cut, (*limits, *cutter.front))]
 
     @property
     def smallest_cuts(self) -> list[_Cut]:
         """Those of least memory. Only `--objective ram` asks for the least where little more is noticeably faster."""
-        cutter, objective = self.planner.cutter, self.planner.request.objective
-        least = [cutter.cut(0)] if objective == "ram" else []
-        return [*self.alone, *map(self.cut, (cutter.cut(), *least))]
+        cuts = self.planner.cutter.cuts
+        least = [cuts.within(0)] if self.planner.request.objective == "ram" else []
+        return [*self.alone, *map(self.cut, (cuts.tight(), *least))]
 
     def cut(self, steps: tuple[Section, ...]) -> _Cut:
         return _Cut(steps, max(self.planner.cutter.profile(steps), default=0), self.planner)
@@ -231,89 +268,74 @@ class _Choice:
             self.placed[id(cut.steps)] = self.attempt(cut.name, partial(self.planner.plan, cut.steps))
         return self.placed[id(cut.steps)]
 
-    def by_method(self, methods: frozenset[str], small: bool) -> Plan | None:
-        """By one method of cutting ops, or every op by itself."""
-        ram = None if small else self.planner.request.ram
-        way = partial(self.planner.parts, methods, self.twice, ram=ram)
-        plans = [found] if (found := self.attempt(f"--tile {self.planner.request.tile}", way)) is not None else []
-        return self.least(self.alone, plans, AT_ANY_PRICE) if small else self.fast(self.alone, plans)
+    def parts(self, methods: frozenset[str], name: str, ram: int | None = None) -> Plan | None:
+        """Ops cut into parts by these methods."""
+        return self.attempt(name, partial(self.planner.parts, methods, self.twice, ram=ram))
 
-    def smallest(self) -> Plan | None:
-        """The plan of least memory of all that there are."""
-        found = [self.least(self.smallest_cuts, (), AT_ANY_PRICE)]
-        for name, methods in METHODS.items():
-            found.append(self.attempt(f"--tile {name}", partial(self.planner.parts, methods, self.twice)))
-        plans = self.improved(self.least((), found, AT_ANY_PRICE), AT_ANY_PRICE, thorough=True)
-        if self.planner.request.max_mac_overhead is not None or not plans:
-            return self.least((), plans, AT_ANY_PRICE)
-        # A search that may compute nothing twice can end lower than one that may.
-        lower = self.attempt("--tile auto", _Choice(self.planner, 0).knee)
-        return self.least((), [*plans, lower], AT_ANY_PRICE)
+    def smallest_plans(self) -> list[Plan | None]:
+        """Those of least memory of each kind."""
+        plans = [self.best(self.smallest_cuts, SMALLEST)]
+        plans += [self.parts(methods, f"--tile {name}") for name, methods in METHODS.items()]
+        plans = [*self.improved(self.best(filter(None, plans), SMALLEST), SMALLEST, thorough=True)]
+        if self.planner.request.max_mac_overhead is None and plans:
+            # A search that may compute nothing twice can end lower than one that may.
+            lower = _Choice(self.planner, 0)
+            plans.append(self.attempt("--tile auto", lambda: lower.best(lower.knee_plans, lower.knee_goal)))
+        return plans
 
     @cached_property
     def knee_goal(self) -> _Goal:
         """Within KNEE of every op whole, no more memory than every op by itself, and worth its flash."""
-        whole = untiled(self.planner.cutter)
+        whole = self.planner.cutter.untiled
         arena = inf if self.streamed else self.planner.untiled_bytes
         return replace(WORTH_ITS_FLASH, cost=KNEE * cost(whole), instructions=KNEE * instructions(whole), arena=arena)
 
     @cached_property
     def knee_plans(self) -> list[Plan]:
-        cuts = [*self.cuts, self.cut(self.planner.cutter.knee(self.knee_goal.cost))]
-        return self.improved(self.least(cuts, (), self.knee_goal), self.knee_goal, thorough=False)
-
-    def knee(self) -> Plan | None:
-        """The plan of `--tile auto`."""
-        return self.least((), self.knee_plans, self.knee_goal)
-
-    def fast_of_all(self) -> Plan | None:
-        """A fast one of all plans that fit: where no cut does, in strips or parts that take as little as is asked."""
-        found = self.fast(self.cuts, self.knee_plans)
-        if found is not None or self.streamed:
-            return found
-        planner, room = self.planner, self.planner.request.ram
-        found = self.attempt("strips", partial(planner.strips, self.twice, fast=room is not None))
-        return found or self.attempt("parts of ops", partial(planner.parts, EVERY_METHOD, self.twice, ram=room))
+        """Those of `--tile auto`."""
+        cuts = [*self.cuts, self.cut(self.planner.cutter.cuts.knee(self.knee_goal.cost))]
+        return self.improved(self.best(cuts, self.knee_goal), self.knee_goal, thorough=False)
 
     def improved(self, best: Plan | None, goal: _Goal, thorough: bool) -> list[Plan]:
         """The plan, if there is one, and those in strips and in parts, each of less memory than those before."""
         plans, planner = [best] if best is not None else [], self.planner
         if self.streamed:
             return plans
-        for way, make in (("strips", planner.strips), ("parts of ops", partial(planner.parts, EVERY_METHOD))):
+        for name, make in (("strips", planner.strips), ("parts of ops", partial(planner.parts, EVERY_METHOD))):
             below = best.arena_bytes if best is not None else None
-            found = self.attempt(way, partial(make, self.twice, below=below, thorough=thorough))
-            plans += [found] if found is not None else []
-            best = self.least((), plans, goal) or best
+            plan = self.attempt(name, partial(make, self.twice, below=below, thorough=thorough))
+            plans += [plan] if plan is not None else []
+            best = self.best(plans, goal) or best
         return plans
 
 
-def _thrifty(found: Plan, most: float) -> Plan:
+def _with_less_code(plan: Plan, most: float) -> Plan:
     """The plan with less code where that costs little, unless kernels were measured; within `--flash`.
 
     `most`: the cost that it may have.
     """
-    form, room = found.cutter.form, found.request.flash
-    found = replace(found, steps=thrift.thrifty(found.graph, found.steps, form, most))
-    if room is None or (taken := flash(found)) <= room:
-        return found
-    beside = taken - thrift.flash(found.graph, thrift.kernels_of(found.graph, found.steps), found.form)
-    least = replace(found, steps=thrift.within(found.graph, found.steps, form, room - beside))
-    if (taken := flash(least)) > room:
-        text = f"does not fit: constants and code take about {taken} B at least, --flash gives {room} B"
-        raise fail(text, file=found.graph.file, hints=[f"over by {taken - room} B"])
-    return least
+    form, room = plan.cutter.form, plan.request.flash
+    plan = replace(plan, steps=kernel_selection.with_less_code(plan.graph, plan.steps, form, most))
+    if room is None or (flash := plan.flash_bytes) <= room:
+        return plan
+    kernels = kernel_selection.kernels_of(plan.graph, plan.steps)
+    calls = flash - kernel_selection.flash(plan.graph, kernels, plan.form)
+    plan = replace(plan, steps=kernel_selection.within_flash(plan.graph, plan.steps, form, room - calls))
+    if (flash := plan.flash_bytes) > room:
+        text = f"does not fit: constants and code take about {flash} B at least, --flash gives {room} B"
+        raise fail(text, file=plan.graph.file, hints=[f"over by {flash - room} B"])
+    return plan
 
 
-def _interpreted(model: Graph, found: Plan) -> Plan:
-    interpret.interpret(model, found.graph, found.steps, found.places, found.rolling.streamed)
-    return found
+def _interpreted(model: Graph, plan: Plan) -> Plan:
+    interpret.interpret(model, plan.graph, plan.steps, plan.places, plan.rolling.streamed)
+    return plan
 
 
-def warn_of(bug: Exception, way: str, file: str) -> None:
-    """Say that a way failed, and that it should not have."""
+def warn_of(bug: Exception, name: str, file: str) -> None:
+    """Say that an option failed, and that it should not have."""
     words = " ".join(str(bug).split())[:200]
-    text = f"internal failure of '{way}': {type(bug).__name__}{': ' if words else ''}{words}"
+    text = f"internal failure of '{name}': {type(bug).__name__}{': ' if words else ''}{words}"
     hints = (
         "the next best way is taken; the result is right, but may take more memory or time than it has to",
         "please report this with the model: it is a mistake of edgebuild",

@@ -4,6 +4,10 @@ A row is all that shares an index of a tensor's second dimension. Tensors inside
 never whole: each is a ring of as many rows as lie between the oldest that a reader still wants and
 the newest made. Nothing is computed twice. Operands from outside are there whole.
 
+A ring has one row more than its readers need between their calls: the newest. If that row is made in a *separate*
+place, the place serves other rings while this one waits. As soon as nobody wants the oldest row any more, the newest
+is copied over it. So the ring itself has a row less.
+
 All follows from the ops' index relations: which rows of an operand an output row needs.
 """
 
@@ -13,53 +17,28 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from .. import ops
-from ..ir import Graph, Op
+from ..ir import Graph, Op, rename
 from ..ir.axes import Same, Spread, Window, input_range
-from .events import Event as Event
-from .events import Reads, waiting, with_keeping
+
+Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
+Span = tuple[int, int]  # numbers of a first and a last op, both inclusive
 
 
-@dataclass(frozen=True)
-class Rolled:
-    """A run of ops that is executed row by row.
+class Event(NamedTuple):
+    """One call: op number `op` of the run makes row `row` (or adds it to its sums, if it reduces over rows).
 
-    `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors that need no ring of their own. Their one
-    reader takes each row up element by element as soon as it is made. So row r is made where row r of the reader's
-    result will stand. `spans`: for every ring, the first and the last op during whose calls it may hold rows that are
-    still wanted. For an op that reduces, the span goes from its first call to its last. Rings whose spans do not meet
-    may lie in the same place. `newest`: the same for the newest row of rings that may have it `apart`; the `rings` of
-    those that do have a row less.
+    `writes` is None while a reduction is not complete; then it writes all rows at once. The number
+    one past the last op stands for the application, which brings the next row of a streamed input. Those behind it
+    stand for rings with a separate newest row: the call copies the row into the ring.
     """
 
-    rolling: RollingGraph
-    ops: tuple[Op, ...]
-    rings: Mapping[str, int]
-    inside: Mapping[str, str]
-    results: tuple[str, ...]  # storages that are wanted outside, whole
-    operands: tuple[str, ...]  # storages from outside
-    spans: Mapping[str, tuple[int, int]]
-    counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
-    fed: tuple[str, ...] | None = None  # storages whose rows are brought; None: the streamed input, if it is read here
-    newest: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    apart: tuple[str, ...] = ()
-
-    @cached_property
-    def events(self) -> tuple[Event, ...]:
-        """The order of the calls."""
-        events = simulate(self.rolling, self.ops, self.fed).events
-        return with_keeping(events, {name: self.rings[name] for name in self.apart}, len(self.ops) + 1)
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers of the calls in order, as they are printed."""
-        return tuple(event.op for event in self.events)
-
-    @cached_property
-    def together(self) -> Rolled:
-        """The same with no row apart."""
-        return replace(self, rings={name: rows + (name in self.apart) for name, rows in self.rings.items()}, apart=())
+    op: int
+    row: int
+    reads: Reads
+    writes: tuple[str, int, int] | None  # storage, first row, one past the last
 
 
 def rows_of(graph: Graph, tensor: str) -> int:
@@ -69,6 +48,83 @@ def rows_of(graph: Graph, tensor: str) -> int:
 
 def row_bytes(graph: Graph, tensor: str) -> int:
     return graph.tensors[tensor].bytes // rows_of(graph, tensor)
+
+
+def with_rows(graph: Graph) -> Graph:
+    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
+    x = graph.inputs[0]
+    readers = graph.consumers[x]
+    if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
+        return graph
+    shape = graph.result(readers[0]).shape
+    others = [op for op in graph.ops if op is not readers[0]]
+    tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
+    return rename(replace(graph, ops=tuple(others), tensors=tensors), {readers[0].outputs[0]: x})
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A run of ops that is executed row by row.
+
+    `rings`: rows of each inner tensor's storage that are kept. `inside`: inner tensors that need no ring of their own.
+    Their one reader reads each row element by element as soon as it is made. So row r is made where row r of the
+    reader's result will be. `spans`: for every ring, the first and the last op during whose calls it may hold rows that
+    are still wanted. For an op that reduces, the span goes from its first call to its last. Rings whose spans do not
+    meet may lie in the same place. `newest`: the same for the newest row of rings that may have it `separate`; the
+    `rings` of those that do have a row less.
+    """
+
+    rolling: RollingGraph
+    ops: tuple[Op, ...]
+    rings: Mapping[str, int]
+    inside: Mapping[str, str]
+    results: tuple[str, ...]  # storages that are wanted outside, whole
+    operands: tuple[str, ...]  # storages from outside
+    spans: Mapping[str, Span]
+    counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
+    fed: tuple[str, ...] | None = None  # storages whose rows are brought; None: the streamed input, if it is read here
+    newest: Mapping[str, Span] = field(default_factory=dict)
+    separate: tuple[str, ...] = ()
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The order of the calls."""
+        events = simulate(self.rolling, self.ops, self.fed).events
+        return with_copies(events, {name: self.rings[name] for name in self.separate}, len(self.ops) + 1)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the calls in order, as they are printed."""
+        return tuple(event.op for event in self.events)
+
+    @cached_property
+    def joined(self) -> Rolled:
+        """The same with all rows of a ring in one place."""
+        return replace(self, rings={n: rows + (n in self.separate) for n, rows in self.rings.items()}, separate=())
+
+
+def with_copies(events: Sequence[Event], rings: Mapping[str, int], first: int) -> tuple[Event, ...]:
+    """The calls, and those that copy separate newest rows into their rings.
+
+    `rings`: the rows of each of them; their numbers begin with `first`, in this order. Rows that nobody reads later are
+    not copied.
+    """
+    if not rings:
+        return tuple(events)
+    makers, last_reads = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
+    for at, event in enumerate(events):
+        if event.writes is not None and event.writes[0] in rings:
+            name, low, high = event.writes
+            makers.update(dict.fromkeys(((name, row) for row in range(low, high)), at))
+        last_reads.update((((n, row), at) for n, low, high in event.reads if n in rings for row in range(low, high)))
+    numbers = {name: first + i for i, name in enumerate(rings)}
+    end = {name: max(at for (n, _), at in last_reads.items() if n == name) for name in rings}
+    copies: list[list[Event]] = [[] for _ in events]
+    for (name, row), at in makers.items():
+        free = max(at, last_reads.get((name, row - rings[name]), at))
+        if free < end[name]:
+            copies[free].append(Event(numbers[name], row, ((name, row, row + 1),), (name, row, row + 1)))
+    return tuple(each for event, more in zip(events, copies, strict=True) for each in (event, *more))
 
 
 @dataclass(frozen=True)
@@ -84,12 +140,12 @@ class RollingGraph:
 
     @cached_property
     def readers(self) -> dict[str, list[Op]]:
-        found: dict[str, list[Op]] = {}
+        readers: dict[str, list[Op]] = {}
         for op in self.graph.ops:
             if not ops.SPECS[op.kind].view:
                 for name in dict.fromkeys(self.storage[n] for n in op.inputs if n in self.storage):
-                    found.setdefault(name, []).append(op)
-        return found
+                    readers.setdefault(name, []).append(op)
+        return readers
 
     @cached_property
     def outputs(self) -> set[str]:
@@ -106,7 +162,7 @@ class RollingGraph:
         return {op.outputs[0]: self._mode(op) for op in self.graph.ops}
 
     def _mode(self, op: Op) -> str:
-        """How the op runs by rows. The rows of several samples do not stand one after the other."""
+        """How the op runs by rows. The rows of several samples do not follow each other."""
         tensors = (self.graph.tensors[n] for n in (*op.inputs, *op.outputs))
         if any(t.shape[:1] > (1,) and len(t.shape) > 1 for t in tensors if not t.constant):
             return ""
@@ -133,28 +189,33 @@ class RollingGraph:
         return {y: [tuple((n, *of[at]) for _, n, of in needs) for at in rows[y]] for y, needs in self.needs.items()}
 
     @cached_property
-    def taken_up(self) -> dict[str, list[str]]:
+    def in_place_rows(self) -> dict[str, list[str]]:
         """For each op the operands of its rows' size that it alone reads, and element by element."""
-        found: dict[str, list[str]] = {}
+        rows: dict[str, list[str]] = {}
         for op in self.graph.ops:
             y = op.outputs[0]
             alone = [root for root in self.overwritten(op) if len(self.readers.get(root, [])) == 1]
-            found[y] = [root for root in alone if row_bytes(self.graph, root) == row_bytes(self.graph, y)]
-        return found
+            rows[y] = [root for root in alone if row_bytes(self.graph, root) == row_bytes(self.graph, y)]
+        return rows
+
+    def by_row(self, name: str) -> bool:
+        """Whether no reader of a storage sees it in other rows, through a view."""
+        seen = [n for op in self.readers.get(name, []) for n, root, _ in self.needs[op.outputs[0]] if root == name]
+        return all(rows_of(self.graph, n) == rows_of(self.graph, name) for n in seen)
 
     def _needs(self, op: Op) -> list[tuple[str, str, list[tuple[int, int]]]]:
-        relation, found = ops.nest(op, self.graph), []
+        relation, needs = ops.nest(op, self.graph), []
         count = rows_of(self.graph, op.outputs[0])
         for position, name in enumerate(op.inputs):
             if name not in self.storage:
                 continue
-            whole = (0, rows_of(self.graph, name))
             dims = relation.operands[position]
             along = dims[1] if len(dims) > 1 and len(relation.out) > 1 else None
-            follows = isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]
-            ranges = [input_range(relation, position, 1, r, r + 1) if follows else whole for r in range(count)]
-            found.append((name, self.storage[name], [self._of_storage(name, *rows) for rows in ranges]))
-        return found
+            ranges = [(0, rows_of(self.graph, name))] * count
+            if isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]:
+                ranges = [input_range(relation, position, 1, r, r + 1) for r in range(count)]
+            needs.append((name, self.storage[name], [self._of_storage(name, *rows) for rows in ranges]))
+        return needs
 
     def _of_storage(self, view: str, first: int, past: int) -> tuple[int, int]:
         """The rows of the storage that hold the rows [first, past) of a view of it."""
@@ -180,8 +241,8 @@ class Trace:
     @cached_property
     def index(self) -> dict[str, int]:
         """The number of the op that makes a storage; that of the application for a streamed input."""
-        found = {op.outputs[0]: number for number, op in enumerate(self.run)}
-        return found | {n: len(self.run) for n in self.rings if n == self.rolling.streamed}
+        index = {op.outputs[0]: number for number, op in enumerate(self.run)}
+        return index | {n: len(self.run) for n in self.rings if n == self.rolling.streamed}
 
     def tail(self, start: int) -> Rolled:
         """The ops from number `start` on by themselves; they have to be `possible`."""
@@ -191,7 +252,7 @@ class Trace:
         rings = {n: rows for n, rows in self.rings.items() if start <= self.index[n] <= end}
         inside = self._inside(start, rings)
         kept = {name: rows for name, rows in rings.items() if name not in inside}
-        spans: dict[str, tuple[int, int]] = {}
+        spans: dict[str, Span] = {}
         for name in (*rings, *(n for n in self._sums if self.index[n] >= start)):
             low, high = self._spans[name]
             home = inside.get(name, name)
@@ -203,12 +264,15 @@ class Trace:
         operands = tuple(dict.fromkeys(r for r in roots if r not in rings and r not in here))
         results = tuple(name for name in self.results if name in here)
         counts = tuple(self.counts[start : end + 1])
-        waits = {name: self._newest[name] for name in kept if name in self._newest and name not in inside.values()}
-        newest = {name: (max(low - start, 0), high - start) for name, (low, high) in waits.items()}
+        newest = {
+            name: (max(low - start, 0), high - start)
+            for name, (low, high) in self._newest.items()
+            if name in kept and name not in inside.values()
+        }
         return Rolled(self.rolling, self.run[start:], kept, inside, results, operands, spans, counts, newest=newest)
 
     def sums(self, name: str) -> bool:
-        """Whether the op that makes a storage takes its operand up row by row."""
+        """Whether the op that makes a storage reads its operand row by row."""
         return self.rolling.modes[name] == "reduce"
 
     @cached_property
@@ -219,26 +283,30 @@ class Trace:
     @cached_property
     def reads(self) -> dict[str, list[tuple[int, int, int]]]:
         """For each storage the events that read it: number, reader, first row."""
-        found: dict[str, list[tuple[int, int, int]]] = {}
+        reads: dict[str, list[tuple[int, int, int]]] = {}
         for at, event in enumerate(self.events):
             for name, first, _ in event.reads:
-                found.setdefault(name, []).append((at, event.op, first))
-        return found
+                reads.setdefault(name, []).append((at, event.op, first))
+        return reads
 
     @cached_property
     def writes(self) -> dict[str, list[tuple[int, int]]]:
         """For each storage the events that write it: number, one past the last row."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        writes: dict[str, list[tuple[int, int]]] = {}
         for at, event in enumerate(self.events):
             if event.writes is not None:
-                found.setdefault(event.writes[0], []).append((at, event.writes[2]))
-        return found
+                writes.setdefault(event.writes[0], []).append((at, event.writes[2]))
+        return writes
 
     @cached_property
     def counts(self) -> list[int]:
         """Calls of each op, and behind them of the application."""
-        counted = Counter(event.op for event in self.events)
+        counted = Counter(self._numbers)
         return [counted[number] for number in range(len(self.run) + 1)]
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        return [event.op for event in self.events]
 
     @cached_property
     def _sums(self) -> list[str]:
@@ -255,67 +323,63 @@ class Trace:
         return until
 
     @cached_property
-    def _newest(self) -> dict[str, tuple[int, int]]:
-        """Of every ring whose newest row may be apart: numbers of the ops called while it is; fewer than all."""
-        numbers, found = [event.op for event in self.events], dict[str, tuple[int, int]]()
+    def _newest(self) -> dict[str, Span]:
+        """Of every ring whose newest row may be separate: numbers of the ops called while it is; fewer than all."""
+        newest = dict[str, Span]()
         for name, rows in self.rings.items():
-            if 1 < rows < rows_of(self.rolling.graph, name) and self.index[name] < len(self.run) and self._by_row(name):
-                low, high = waiting(numbers, self.writes[name], self._until[name], rows)
+            inner = self.index[name] < len(self.run) and self.rolling.by_row(name)
+            if inner and 1 < rows < rows_of(self.rolling.graph, name):
+                until = self._until[name]
+                waits = [self._numbers[at : max(at, until.get(p - rows, at)) + 1] for at, p in self.writes[name]]
+                low, high = min(map(min, waits)), max(map(max, waits))
                 if high - low < self._spans[name][1] - self._spans[name][0]:
-                    found[name] = low, high
-        return found
-
-    def _by_row(self, name: str) -> bool:
-        """Whether no reader of a storage sees it in other rows, through a view."""
-        graph, needs = self.rolling.graph, self.rolling.needs
-        seen = [n for op in self.rolling.readers.get(name, []) for n, root, _ in needs[op.outputs[0]] if root == name]
-        return all(rows_of(graph, n) == rows_of(graph, name) for n in seen)
+                    newest[name] = low, high
+        return newest
 
     @cached_property
-    def _spans(self) -> dict[str, tuple[int, int]]:
+    def _spans(self) -> dict[str, Span]:
         """Of every inner storage, and the sums of every reduction: numbers of the ops called while it is in use."""
-        numbers = [event.op for event in self.events]
-        most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
-        until = self._until
+        numbers, spans = self._numbers, dict[str, Span]()
+        most = min(numbers), max(numbers)
         for name in self.rings:
             low, high, seen = most[1], most[0], 0
             for at, past in self.writes.get(name, []):
-                last = until[name].get(past - 1, at)
+                last = self._until[name].get(past - 1, at)
                 if during := numbers[max(at, seen) : last + 1]:
                     low, high, seen = min(low, *during), max(high, *during), last + 1
                 if (low, high) == most:
                     break
-            found[name] = (low, high) if low <= high else (self.index[name], self.index[name])
+            spans[name] = (low, high) if low <= high else (self.index[name], self.index[name])
         for name in self._sums:
-            mine = [at for at, number in enumerate(numbers) if number == self.index[name]]
-            during = numbers[mine[0] : mine[-1] + 1]
-            found[name] = min(during), max(during)
-        return found
+            first = numbers.index(self.index[name])
+            last = len(numbers) - numbers[::-1].index(self.index[name])
+            spans[name] = min(numbers[first:last]), max(numbers[first:last])
+        return spans
 
     def _inside(self, start: int, rings: Mapping[str, int]) -> dict[str, str]:
         """Inner tensors of one row that can be made in the place of their reader's result, and that place.
 
-        It is free: the reader makes row r at once. The row that stood there before is older than any that is still
+        It is free: the reader makes row r at once. The row that was there before is older than any that is still
         wanted, or the ring of the result would have to be larger.
         """
-        found: dict[str, str] = {}
+        inside: dict[str, str] = {}
         for op in reversed(self.run[start:]):
             y = op.outputs[0]
-            root = next((r for r in self.rolling.taken_up[y] if rings.get(r) == 1), None)
+            root = next((r for r in self.rolling.in_place_rows[y] if rings.get(r) == 1), None)
             if root is not None:
-                found[root] = found.get(y, y)
-        return found
+                inside[root] = inside.get(y, y)
+        return inside
 
 
 def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
     """The numbers of the ops from which on the run can be rolled."""
     index = {op.outputs[0]: number for number, op in enumerate(run)}
     low, high = 0, len(run) - 1
-    found = []
+    starts = []
     for number in reversed(range(len(run))):
         y = run[number].outputs[0]
         roots = [(name, index.get(root, -1), root) for name, root, _ in rolling.needs[y]]
-        # What an op reads in other rows, through a view, has to be there whole.
+        # What an op reads in other rows, through a view, has to be whole.
         other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
         if rolling.modes[y] == "reduce":  # it ends the run, and begins none
             last = any(r.outputs[0] in index for r in rolling.readers.get(y, []))
@@ -329,8 +393,8 @@ def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
         if number < low:
             break
         if number <= high:
-            found.append(number)
-    return found
+            starts.append(number)
+    return starts
 
 
 def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | None = None) -> Trace:
@@ -351,25 +415,25 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
     index |= {name: len(run) + i for i, name in enumerate(fed)}
     reads = [_reads(rolling, op, set(index).difference(results)) for op in run]
     sources = [[index.get(root) for _, root, _ in rolling.needs[op.outputs[0]]] for op in run]
-    made, held = [0] * len(index), [1] * len(index)  # a row takes its place even if unread
+    rows_done, ring_rows = [0] * len(index), [1] * len(index)  # a row needs a place even if unread
     events: list[Event] = []
 
-    def take(number: int, rows: int) -> None:
-        for row in range(made[number], rows):
+    def bring(number: int, rows: int) -> None:
+        for row in range(rows_done[number], rows):
             events.append(Event(number, row, (), (fed[number - len(run)], row, row + 1)))
-        made[number] = max(made[number], rows)
+        rows_done[number] = max(rows_done[number], rows)
 
     def pull(number: int, rows: int) -> None:
         y, mine, each = run[number].outputs[0], sources[number], reads[number]
-        while (row := made[number]) < rows:
+        while (row := rows_done[number]) < rows:
             for (_, _, past), source in zip(each[row], mine, strict=True):
-                if source is not None and made[source] < past:
-                    (pull if source < len(run) else take)(source, past)
+                if source is not None and rows_done[source] < past:
+                    (pull if source < len(run) else bring)(source, past)
             for (_, first, _), source in zip(each[row], mine, strict=True):
-                # now: what one operand took may have made more rows of another
-                if source is not None and made[source] - first > held[source]:
-                    held[source] = made[source] - first
-            made[number] = row + 1
+                # only now: a call for one operand may have made more rows of another
+                if source is not None and rows_done[source] - first > ring_rows[source]:
+                    ring_rows[source] = rows_done[source] - first
+            rows_done[number] = row + 1
             writes: tuple[str, int, int] | None = (y, row, row + 1)
             if rolling.modes[y] == "reduce":
                 writes = (y, 0, rows_of(rolling.graph, y)) if row + 1 == len(each) else None
@@ -378,13 +442,13 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
     for name in sorted(results, key=lambda name: -index[name]):
         pull(index[name], calls(rolling, run[index[name]]))
     if rolling.streamed in index:
-        take(index[rolling.streamed], rows_of(rolling.graph, rolling.streamed))
-    rings, kept = ({n: held[i] for n, i in index.items() if (n in results) == end} for end in (False, True))
+        bring(index[rolling.streamed], rows_of(rolling.graph, rolling.streamed))
+    rings, kept = ({n: ring_rows[i] for n, i in index.items() if (n in results) == end} for end in (False, True))
     return Trace(rolling, tuple(run), tuple(events), rings, results, kept)
 
 
 def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Reads]:
-    """For each call of an op the rows that it reads. One that reduces takes rings up row by row."""
+    """For each call of an op the rows that it reads. One that reduces reads rings row by row."""
     y = op.outputs[0]
     if rolling.modes[y] != "reduce":
         return rolling.reads[y]

@@ -1,38 +1,51 @@
-"""From a canonical graph to plans, one for every way to run it: schedule, sections, layout, check."""
+"""From a canonical graph to plans: schedule, sections, layout, check."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from ...base import progress
 from ...base.errors import EdgebuildError, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target
 from .. import ops
 from ..ir import Graph
+from ..kernels.code_bytes import OF_CALL, code_bytes
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
-from .cuts import Cutter, untiled
+from .cuts import Cutter, little_more
+from .kernel_selection import flash_of, kernels_of
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
-from .pareto import Point, around, point_of
 from .printed import Moves
-from .refusal import OtherWays, does_not_fit
-from .rolling import RollingGraph, rows_of
+from .rolling import RollingGraph, rows_of, with_rows
 from .section import COUPLED, Decoupled, Section, cost, instructions, with_kernels
-from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph, view_starts
-from .strips import in_strips
-from .tiling.critical import Rectangle
-from .tiling.explore import Evaluated, Limits, TilingOutcome, explore
-from .ways import little_more
+from .storage import (
+    NEWEST,
+    RING,
+    SCRATCH,
+    Live,
+    Placed,
+    layout_problem,
+    live_set,
+    loosened,
+    placed_buffers,
+    storages,
+    task_graph,
+    view_starts,
+)
+from .tiling.explore import Evaluated, Limits, Rectangle, TilingChoice, TilingOutcome, explore
+from .tiling.paths import Estimate, Tiling, part_ranges, paths
+from .tiling.transform import tiled
 
 if TYPE_CHECKING:
     from ..energy.step_clocks import ClockSchedule
@@ -45,6 +58,42 @@ THOROUGH = 2_000_000  # ops of paths that are looked at, where the least is aske
 QUICK = 60_000  # the same for --tile auto: a second or two, and all there are of small networks
 EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
+STRIPS = (2, 3, 4)  # of columns, that a run is cut into
+STRIPS_PLANNED = {False: 4_000, True: 40_000}  # ops of graphs in strips that are planned anew; thorough: for the least
+WORTH = 32  # a step to more strips saves at least one part in so many of the peak
+ROWS = 1  # the dimension that is rolled
+
+
+@dataclass(frozen=True)
+class Point:
+    """Quantities of a plan."""
+
+    peak_bytes: int
+    instructions: int  # estimated
+    cost: float  # the same, more where they take longer
+    calls: int  # of kernels
+    rolled: int  # ops that run row by row
+    table_bytes: int  # of flash, for the order of calls
+    flash_bytes: int  # estimated, of constants and code, tables among them
+
+    def undercuts(self, other: Point) -> bool:
+        """Whether it takes no more of anything than the other, and is not equal."""
+        mine, its = ((p.peak_bytes, p.cost, p.flash_bytes) for p in (self, other))
+        return mine != its and all(a <= b for a, b in zip(mine, its, strict=True))
+
+
+def point_of(cutter: Cutter, sections: tuple[Section, ...]) -> Point:
+    tables = [s.calls for s in sections if s.rolled]
+    return Point(
+        max(cutter.profile(sections), default=0),
+        round(instructions(sections)),
+        cost(sections),
+        sum(s.calls for s in sections),
+        sum(len(s.ops) for s in sections if s.rolled),
+        sum(tables),
+        flash_of(cutter.graph, sections, cutter.form),
+    )
+
 
 Placement = tuple[tuple[Section, ...], Layout, dict[str, Place]]  # steps, loosened, and where their buffers lie
 
@@ -56,7 +105,7 @@ class Plan:
     name: str
     graph: Graph
     rolling: RollingGraph
-    cutter: Cutter  # which knows all other ways to cut the same order of ops
+    cutter: Cutter  # which has all other cuts of the same order of ops
     target: Target
     request: ModelRequest
     steps: tuple[Section, ...]
@@ -81,6 +130,23 @@ class Plan:
     def arena_bytes(self) -> int:
         return self.layout.height
 
+    @cached_property
+    def view_starts(self) -> dict[str, int]:
+        """Of every view that does not begin where its storage does: the bytes before it."""
+        return view_starts(self.graph)
+
+    @cached_property
+    def offset_names(self) -> dict[str, str]:
+        """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
+        prefix, graph = self.name.upper(), self.graph
+        names = {n: f"{prefix}_IN" + (f"_{i}" if len(graph.inputs) > 1 else "") for i, n in enumerate(graph.inputs)}
+        running = [op for section in self.steps for op in section.ops]
+        names |= {op.outputs[0]: f"{prefix}_{op.kind.upper()}_{at}" for at, op in enumerate(running)}
+        for b in self.buffers:
+            if b.view_of:
+                names[b.tensor] = names[b.view_of]
+        return names
+
     def home(self, tensor: str) -> Memory:
         """The memory that a tensor lies in."""
         name = self.places[self.rolling.storage[tensor]].memory
@@ -90,6 +156,17 @@ class Plan:
     def form(self) -> Form:
         """The core and the wishes; a wish for little code where `--flash` brought one to some kernel."""
         return next((f for s in self.steps for f in s.forms if f.small), self.cutter.form)
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of code: kernels, and a call for each op. Estimated."""
+        kernels = kernels_of(self.graph, self.steps)
+        return code_bytes(kernels, self.graph.arithmetic, self.form) + OF_CALL * len(kernels)
+
+    @property
+    def flash_bytes(self) -> int:
+        """Bytes of constants and code, and of the orders of rows. Estimated."""
+        return flash_of(self.graph, self.steps, self.form)
 
     @property
     def tiled(self) -> bool:
@@ -107,11 +184,13 @@ class Plan:
 
     @cached_property
     def trade_off(self) -> tuple[Point, ...]:
-        """The plan's `point`, and those of other cuts of its order of ops, the least memory first.
+        """The plan's `point`, and those of other cuts of its order of ops that it does not undercut.
 
-        Parts of ops run as they are: the graph of parts is one way of many already.
+        The least memory comes first. A graph of parts has no other cuts: it is itself one choice of many.
         """
-        return around(self.cutter, self.point) if self.fused is None else (self.point,)
+        own, others = self.point, () if self.fused is not None else self.cutter.front
+        points = [p for p in (point_of(self.cutter, sections) for sections in others) if not own.undercuts(p)]
+        return tuple(sorted([own, *(p for p in points if p.peak_bytes != own.peak_bytes)], key=lambda p: p.peak_bytes))
 
     @property
     def price(self) -> tuple[float, float]:
@@ -139,7 +218,7 @@ def form_of(target: Target, request: ModelRequest | None = None) -> Form:
 
 @dataclass(frozen=True)
 class Planner:
-    """The ways to run a graph on a target, each as a plan that was checked. They may raise EdgebuildError.
+    """Makes plans of a graph for a target, and checks each. Raises EdgebuildError if one does not fit.
 
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
     """
@@ -178,19 +257,19 @@ class Planner:
 
     def whole(self) -> Plan:
         """Every op whole, in place where that costs nothing."""
-        steps = untiled(self.cutter)
+        steps = self.cutter.untiled
         if self.request.map == "off" and self.request.stream_input is None:
-            steps = self.cutter.alone(cost(steps), by_rows=False)
+            steps = self.cutter.whole_cuts.knee(cost(steps))
         return self._plan(*self.scheduled, steps)
 
     @cached_property
     def alone(self) -> tuple[tuple[Section, ...], ...]:
         """Steps of every op by itself: as fast as whole in less memory, in less memory still, and whole."""
-        return self._by_itself(NEAR), self._alone, untiled(self.cutter)
+        return self._by_itself(NEAR), self._alone, self.cutter.untiled
 
     def alone_within(self) -> Plan:
         """Every op by itself, with the fastest kernels that fit."""
-        return self.plan(self.cutter.alone_within(self.room))
+        return self.plan(self.cutter.single_cuts.within(self.room))
 
     @cached_property
     def _alone(self) -> tuple[Section, ...]:
@@ -201,10 +280,10 @@ class Planner:
 
         It is whole, or by rows where its result so comes to lie over an operand.
         """
-        steps = untiled(self.cutter)
+        steps = self.cutter.untiled
         if self.request.map != "off" or self.request.stream_input is not None:
             return steps
-        return self.cutter.alone(more * cost(steps), by_rows=True)
+        return self.cutter.single_cuts.knee(more * cost(steps))
 
     def plan(self, steps: tuple[Section, ...]) -> Plan:
         """Of a cut of the order of ops into sections."""
@@ -215,17 +294,24 @@ class Planner:
 
         At most `budget` multiply-accumulates are done twice. `fast`: the fastest that fits; else that of least memory.
         """
-        fused, cutter, order = self._in_strips(budget, thorough)
+        fused, cutter, order = in_strips(
+            self.graph,
+            self.scheduled,
+            lambda graph: _scheduled_strips(graph, self.target, self.request),
+            budget,
+            self._deadline,
+            thorough,
+        )
         if not fused.tilings:
             return None
         if self.decoupled:
             cutter = replace(cutter, decoupled=self.decoupled)
         if below is not None and cutter.least_peak >= below:
             return None
-        for limit in (self.room, None) if fast else (None,):
+        for cut in (partial(cutter.cuts.within, self.room), cutter.cuts.tight) if fast else (cutter.cuts.tight,):
             with contextlib.suppress(EdgebuildError):
-                return self._plan(cutter, order, cutter.cut(limit), fused)
-        return self._plan(cutter, order, cutter.cut(0), fused)
+                return self._plan(cutter, order, cut(), fused)
+        return self._plan(cutter, order, cutter.cuts.within(0), fused)
 
     def parts(
         self,
@@ -240,12 +326,13 @@ class Planner:
         `ram`: bytes that are enough; then with the fastest kernels, if these fit.
         """
         work = THOROUGH if thorough else QUICK
-        fused = self._fused(methods, Limits(budget, self._code_of_parts, ram, below, self._deadline, work))
+        code = max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
+        fused = explore(self.graph, self._evaluated, methods, Limits(budget, code, ram, below, self._deadline, work))
         cutter, order = _scheduled(fused.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
         if ram is not None:
             with contextlib.suppress(EdgebuildError):
-                return self._plan(cutter, order, untiled(cutter), fused)
-        return self._plan(cutter, order, _frugal(cutter), fused)
+                return self._plan(cutter, order, cutter.untiled, fused)
+        return self._plan(cutter, order, _tight(cutter), fused)
 
     def _plan(
         self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
@@ -253,8 +340,8 @@ class Planner:
         try:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
-            taken = 0 if self.request.ram is not None else self._taken(reason.memory)
-            raise does_not_fit(reason, cutter, loosened(cutter, steps), self._others, taken) from None
+            used = 0 if self.request.ram is not None else self._used(reason.memory)
+            raise does_not_fit(reason, cutter, loosened(cutter, steps), self._alternatives, used) from None
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
@@ -285,10 +372,10 @@ class Planner:
         return self._placed[id(steps)][1]
 
     @cached_property
-    def _others(self) -> OtherWays:
-        return OtherWays(self.cutter, " --tile auto" if self.request.tile == "off" else "")
+    def _alternatives(self) -> Alternatives:
+        return Alternatives(self.cutter, " --tile auto" if self.request.tile == "off" else "")
 
-    def _taken(self, memory: str) -> int:
+    def _used(self, memory: str) -> int:
         """Bytes of a memory that stack and states take."""
         size = next((m.size for m in self.target.memories if m.name == memory), 0)
         return size - next((m.capacity or 0 for m in self.memories if m.name == memory), size)
@@ -296,23 +383,6 @@ class Planner:
     @property
     def _deadline(self) -> float | None:
         return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
-
-    def _in_strips(self, budget: int, thorough: bool) -> tuple[TilingOutcome, Cutter, Schedule]:
-        """The graph with rolled runs cut into strips of columns."""
-
-        def again(other: Graph) -> tuple[Cutter, Schedule]:
-            return _scheduled_strips(other, self.target, self.request)
-
-        return in_strips(self.graph, self.scheduled, again, budget, self._deadline, thorough)
-
-    @property
-    def _code_of_parts(self) -> int:
-        """Bytes of flash that calls and kernels of parts may take."""
-        return max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
-
-    def _fused(self, methods: frozenset[str], limits: Limits) -> TilingOutcome:
-        """The graph with runs of ops cut into parts."""
-        return explore(self.graph, self._evaluated, methods, limits)
 
     def _evaluated(self, candidate: Graph) -> Evaluated:
         """The graph itself, which every method starts from, or one with parts; scheduled and laid out."""
@@ -324,15 +394,14 @@ class Planner:
 
     def _evaluate(self, candidate: Graph) -> Evaluated:
         cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
-        steps = _frugal(cutter)
+        steps = _tight(cutter)
         _, placed, places = _place(cutter, steps, (BufferMemory("arena"),), self.request)
         sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
         for step, section in enumerate(steps):
             sizes |= section.inner
             lives |= dict.fromkeys(section.inner, (step, step))
         pieces = tuple(Rectangle(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items())
-        profile, storage = cutter.profile(steps), cutter.rolling.storage
-        return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, pieces)
+        return Evaluated(candidate, placed.height, cutter.order, cutter.life, sizes, cutter.profile(steps), pieces)
 
 
 def _scheduled(
@@ -351,7 +420,7 @@ def _scheduled(
 def _scheduled_strips(graph: Graph, target: Target, request: ModelRequest) -> tuple[Cutter, Schedule]:
     """Strip after strip, or in an order of least memory of whole ops: what takes less once it is rolled."""
     given, other = (_scheduled(graph, target, request, effort=effort) for effort in (None, EFFORT_OF_PARTS))
-    return given if given[1].order == other[1].order else min(given, other, key=lambda found: found[0].least_peak)
+    return given if given[1].order == other[1].order else min(given, other, key=lambda each: each[0].least_peak)
 
 
 def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
@@ -369,8 +438,8 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
     if request.arena == "caller" or request.tile in ("off", *METHODS):
         hint = "leave out --arena, and --tile or give --tile rolling or auto"
         raise fail("--stream-input needs --arena static and tiling", file=graph.file, hints=[hint])
-    found = storages(graph)
-    if any(found.get(name) == found[graph.inputs[0]] for name in graph.outputs):
+    storage = storages(graph)
+    if any(storage.get(name) == storage[graph.inputs[0]] for name in graph.outputs):
         text = "cannot stream: an output is the input itself, so it has to be there whole"
         raise fail(text, file=graph.file, hints=["leave --stream-input out"])
     return graph.inputs[0]
@@ -388,12 +457,12 @@ def constant_bytes(graph: Graph) -> int:
 def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[BufferMemory, ...]:
     """Where activations may go, best first, less stack and states; `--ram` limits what the first may give."""
     stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
-    taken = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
-    taken[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
-    taken[target.memory("weights").name] += constant_bytes(graph) if moves else 0
+    used = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
+    used[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
+    used[target.memory("weights").name] += constant_bytes(graph) if moves else 0
     memories = [
         BufferMemory(
-            m.name, max(1, m.size - taken[m.name]), max(target.dma_align, CACHE_LINE * m.cached) if moves else 1
+            m.name, max(1, m.size - used[m.name]), max(target.dma_align, CACHE_LINE * m.cached) if moves else 1
         )
         for m in target.memories
         if "arena" in m.roles and (m.access == "cpu" if request.map == "off" else m.level != 1)
@@ -403,9 +472,9 @@ def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple
     return tuple(memories[:1] if request.arena == "caller" else memories)
 
 
-def _frugal(cutter: Cutter) -> tuple[Section, ...]:
+def _tight(cutter: Cutter) -> tuple[Section, ...]:
     """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
-    least = [with_kernels(s, [cutter.choices.whole(s.ops[0])[-1]]) for s in untiled(cutter)]
+    least = [with_kernels(s, [cutter.choices.whole(s.ops[0])[-1]]) for s in cutter.untiled]
     bound = little_more(max(cutter.profile(least), default=0))
     return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))
 
@@ -415,10 +484,152 @@ def _place(
 ) -> Placement:
     steps = loosened(cutter, steps)
     problem, inside = layout_problem(cutter, steps, memories)
-    found = layout(problem, effort=EFFORT_OF_LAYOUT, time_limit=request.time_limit)
-    check_layout(problem, found)
-    places = {}
-    for name, (group, offset) in inside.items():
-        base = found.places[group]
-        places[name] = Place(base.memory, base.offset + offset)
-    return steps, found, places
+    placed = layout(problem, effort=EFFORT_OF_LAYOUT, time_limit=request.time_limit)
+    check_layout(problem, placed)
+    bases = {name: placed.places[group] for name, (group, _) in inside.items()}
+    return steps, placed, {n: Place(base.memory, base.offset + inside[n][1]) for n, base in bases.items()}
+
+
+def in_strips(
+    graph: Graph,
+    scheduled: tuple[Cutter, Schedule],
+    schedule_again: Callable[[Graph], tuple[Cutter, Schedule]],
+    budget: int,
+    deadline: float | None,
+    thorough: bool = True,
+) -> tuple[TilingOutcome, Cutter, Schedule]:
+    """The graph with rolled runs cut into strips of columns, each of which is rolled by itself, for least memory.
+
+    The rows that a run keeps are then as long as a strip is wide. What the windows of neighbouring strips share is
+    computed twice, at most `budget` multiply-accumulates. `scheduled` is that of the graph, `schedule_again` makes one
+    of a graph in strips. The search ends at `deadline` (monotonic seconds), or when it has planned STRIPS_PLANNED ops
+    anew, with what it has. Outcome: no tilings where none helps.
+    """
+    left, tried, chosen = STRIPS_PLANNED[thorough], 0, list[TilingChoice]()
+    began, (cutter, order) = time.monotonic(), scheduled
+    whole = max(cutter.profile(cutter.untiled), default=0)
+    while True:
+        options, spent = list[tuple[TilingChoice, Graph, Cutter, Schedule]](), sum(c.extra_macs for c in chosen)
+        for choice in _around_the_peak(graph, cutter):
+            if progress.stopped() or left <= 0 or (deadline is not None and time.monotonic() > deadline):
+                break
+            if choice.extra_macs <= budget - spent and choice.tiling is not None:
+                other = tiled(graph, choice.tiling)
+                options.append((choice, other, *schedule_again(other)))
+                left -= len(options[-1][2].order)
+        tried += len(options)
+        best = min(options, key=lambda option: (option[2].least_peak, option[0].extra_macs), default=None)
+        if best is None or best[2].least_peak > cutter.least_peak - cutter.least_peak // WORTH:
+            break
+        choice, graph, cutter, order = best
+        chosen.append(choice)
+        progress.say(f"{cutter.least_peak} B with {len(chosen)} runs in strips")
+    outcome = TilingOutcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
+    return outcome, cutter, order
+
+
+def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[TilingChoice]:
+    """Strips of the runs that begin where the section of the peak does and could save something.
+
+    They may be longer than the section: what follows it may be what makes the result small.
+    """
+    sections = cutter.cuts.tight()
+    profile = cutter.profile(sections)
+    at = max(range(len(sections)), key=lambda i: profile[i], default=0)
+    if not sections or sections[at].rolled is None:
+        return
+    start = sum(len(s.ops) for s in sections[:at])
+    members = [op.outputs[0] for op in cutter.order[start:]]
+    # Bytes live while all strips but the last are made: what was there before, and the whole result.
+    before = sum(cutter.sizes[n] for n, (first, last) in cutter.life.items() if first < start <= last)
+    seen = set()
+    for path in paths(graph, members[0], frozenset(["ffmt"])):
+        names = [op.outputs[0] for op in path.ops]
+        key = (len(names), path.cut)
+        if names != members[: len(names)] or len(names) < 2 or path.fan_in or ROWS in path.cut or key in seen:
+            continue
+        seen.add(key)
+        if before + cutter.sizes[names[-1]] > cutter.least_peak - cutter.least_peak // WORTH:
+            continue
+        for tiling in (Tiling(path, (count,) * len(path.cut)) for count in STRIPS):
+            if (ranges := part_ranges(graph, tiling)) is not None:
+                extra = Estimate(graph, tiling, ranges).cost.extra_macs
+                yield TilingChoice(start, start + len(names), 0, extra, tiling)
+
+
+# ---- The error for a model that does not fit: by how much, where, and which options would help
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Options that might fit where others do not, computed once. `beside`: options that rows of the input ask for."""
+
+    cutter: Cutter
+    beside: str
+
+    @cached_property
+    def peaks(self) -> dict[str, int]:
+        """By option that is possible, the bytes that would be live."""
+        rolled = max(self.cutter.profile(self.cutter.cuts.tight()), default=sum(self.cutter.sizes.values()))
+        streamed = self._streamed()
+        more = {} if streamed is None else {f"--stream-input rows{self.beside}": streamed}
+        return {"--tile auto": rolled, **more}
+
+    def _streamed(self) -> int | None:
+        """Bytes live if the application pushed rows; None: it cannot."""
+        graph = self.cutter.graph
+        if len(graph.inputs) != 1 or rows_of(graph := with_rows(graph), graph.inputs[0]) < 2:
+            return None
+        same = {op.outputs[0]: op for op in graph.ops}
+        order = tuple(same[op.outputs[0]] for op in self.cutter.order)
+        streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, self.cutter.form)
+        try:
+            return max(streamed.profile(streamed.cuts.tight()), default=None)
+        except EdgebuildError:
+            return None
+
+
+def does_not_fit(
+    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], alternatives: Alternatives, used: int
+) -> EdgebuildError:
+    """Which memory, by how much, at which node, what lives there, and what would help.
+
+    `used`: bytes of the memory that stack and states take.
+    """
+    graph, profile = cutter.graph, cutter.profile(steps)
+    highest = max(range(len(steps)), key=lambda i: profile[i], default=None)
+    op = steps[highest].ops[-1] if highest is not None else None  # inputs that are outputs need no step
+    least = "at least " if reason.proven else ""
+    text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
+    text += f" beside {used} B of stack and states" if used > 0 else ""
+    hints = [_live(cutter, steps, highest, reason.needed)] if highest is not None else []
+    sizes = {f"{option} ({size} B)": size for option, size in alternatives.peaks.items()}
+    if fitting := [option for option, size in sizes.items() if size <= reason.capacity]:
+        hints.append(f"try: {', or '.join(fitting)}")
+    else:
+        over = reason.needed - reason.capacity
+        hints.append(f"over by {over} B; {' and '.join(sizes)} do not fit either; use a target with more RAM")
+    node, kind = (op.name, op.origin or op.kind) if op is not None else ("", "")
+    return fail(text, file=graph.file, node=node, kind=kind, hints=hints)
+
+
+def _live(cutter: Cutter, steps: Sequence[Section], step: int, needed: int) -> str:
+    """All that is live in a step, which adds up to what it needs; and what the layout of `needed` bytes adds."""
+    live = live_set(cutter, steps, step)
+    parts = [_described(cutter, part) for part in live.parts]
+    if (o := live.overlap) is not None:
+        parts.append(f"less {o.saved} B as {_short(o.result)} lies over {_short(o.operand)}")
+    parts += [f"{needed - live.bytes} B between them"] if needed > live.bytes else []
+    return f"live at this step: {', '.join(parts)}"
+
+
+def _described(cutter: Cutter, part: Live) -> str:
+    tensor = cutter.graph.tensors[part.tensor]
+    if part.kind in (SCRATCH, NEWEST):
+        return f"{part.kind} of {_short(part.tensor)} ({part.bytes} B)"
+    rows = f"{part.rows} rows of " if part.kind == RING else ""
+    return f"{_short(part.tensor)} ({part.bytes} B, {rows}{'x'.join(map(str, tensor.shape))})"
+
+
+def _short(tensor: str) -> str:
+    return tensor.split(";")[0]

@@ -1,33 +1,54 @@
-"""Steps of a schedule: ops that run whole, and runs that are rolled, each with its kernels and what it works on."""
+"""Steps of a schedule: ops that run whole, and runs that are rolled.
+
+Each has kernels, which its ops may choose among, and buffers, of which some may share bytes with others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, product
+from math import prod
 from types import MappingProxyType
 
-from ..ir import Graph, Op
-from ..kernels.unstated import PER_BYTE_KEPT, PER_ROW_KEPT
+import numpy as np
+
+from .. import ops
+from ..ir import Array, Graph, Op
+from ..kernels import kernel_of
+from ..kernels.unstated import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN
 from ..ops.base import PIXELS, Form
 from .printed import Moves, ReachedOp, Transfer, newest_name
 from .printed import scratch_name as scratch_name
-from .rolling import Rolled, RollingGraph
+from .rolling import Rolled, RollingGraph, Trace, calls, row_bytes
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
 ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
+MOST_STATES = 16  # of the operands of an op together; one with more may cost nothing
+ALL_FREE = 2**40  # more bytes than any operand has
+LINE = 32  # bytes: between what is overlaid and a result there is a whole line of any cache
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it; below 0: above it."""
+    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it; below 0: above it.
+
+    `saved`: bytes that both take less than one beside the other.
+    """
 
     operand: str
     result: str
     distance: int
+    saved: int
+
+    @classmethod
+    def of(cls, operand: str, result: str, distance: int, sizes: Mapping[str, int]) -> Overlap:
+        x, y = sizes[operand], sizes[result]
+        together = max(max(distance, 0) + x, y - min(distance, 0))
+        return cls(operand, result, distance, max(0, x + y - together))
 
 
 @dataclass(frozen=True)
@@ -41,26 +62,20 @@ class Section:
     forms: tuple[Form, ...]  # of the ops' kernels
     inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
     spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
-    overlaps: tuple[Overlap, ...]
-    guests: Mapping[str, tuple[str, int]] = field(
-        default_factory=dict
-    )  # of `inner`: the operand that each is over, place
+    overlap: Overlap | None = None
+    overlaid: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # of `inner`: operand it lies in, offset
     instructions: float = 0.0  # estimated
     cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
     moves: Moves | ReachedOp | None = None  # how it runs between memory levels
     before: tuple[Transfer, ...] = ()
     after: tuple[Transfer, ...] = ()
 
-    def host(self, name: str) -> str | None:
-        """The operand that a ring, a newest row or sums lie over."""
-        return self.guests[name][0] if name in self.guests else None
-
     @property
     def name(self) -> str:
         return self.ops[-1].name
 
     @property
-    def over(self) -> bool:
+    def in_place(self) -> bool:
         """Whether the op runs whole and its kernel works in place."""
         return self.rolled is None and any(form.over for form in self.forms)
 
@@ -85,19 +100,27 @@ class Section:
 
     @cached_property
     def in_use(self) -> list[int]:
-        """Bytes of `inner` in use during the calls of each op, beside those that lie over an operand."""
+        """Bytes of `inner` in use during the calls of each op, beside those that lie in an operand."""
         changes = [0] * (self.callers + 1)
-        for name, size in self.inner.items():
-            if name in self.guests:
-                continue
+        for name in self.inner.keys() - self.overlaid.keys():
             first, last = self.spans[name]
-            changes[first] += size
-            changes[last + 1] -= size
+            changes[first] += self.inner[name]
+            changes[last + 1] -= self.inner[name]
         return list(accumulate(changes[:-1]))
 
 
 def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
+
+
+def instructions(sections: Sequence[Section]) -> float:
+    """Estimated, of all sections."""
+    return sum(s.instructions for s in sections)
+
+
+def cost(sections: Sequence[Section]) -> float:
+    """Of all sections: what plans are chosen by."""
+    return sum(s.cost for s in sections)
 
 
 def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
@@ -106,17 +129,11 @@ def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
     return replace(form, granularity=granularity, lfo=lfo)
 
 
-def apart_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[bool, ...]:
-    """Whether the newest row of each operand stands apart; empty if none does."""
-    found = tuple(root in rolled.apart for root, _ in rolling.operands[op.outputs[0]])
-    return found if any(found) else ()
-
-
 def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
-    """Rows of the ring that each operand is, beside one that stands apart; 0 where it is there whole."""
+    """Rows of the ring that each operand is, without a separate newest row; 0 where it is there whole."""
     rings, inside = rolled.rings, rolled.inside
-    kept = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
-    return tuple(0 if n >= rows else n for n, rows in kept)
+    counts = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
+    return tuple(0 if n >= rows else n for n, rows in counts)
 
 
 def distance(op: Op, graph: Graph, in_place: str) -> int | None:
@@ -146,37 +163,309 @@ def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
     Sums of a reduction stay from its first call to its last, all other scratch is free after each call.
     """
     scratch = {op.outputs[0]: scratch_name(op.outputs[0]) for op in section.ops}
-    own = set(scratch.values())
-    inner = {name: size for name, size in section.inner.items() if name not in own}
-    spans, calls = {name: section.spans[name] for name in inner}, section.calls_of
+    inner = {name: size for name, size in section.inner.items() if name not in scratch.values()}
+    spans, counts = {name: section.spans[name] for name in inner}, section.calls_of
     for number, (name, choice) in enumerate(zip(scratch, chosen, strict=True)):
         if choice.scratch:
             inner[scratch[name]] = choice.scratch
             reduced = section.rolled is not None and name in section.results and section.rolled.spans.get(name)
             spans[scratch[name]] = reduced or (number, number)
-    kept = keeping(section)
-    instructions, cost = (
-        sum(n * each for n, each in zip(calls, of_call, strict=True)) + kept
-        for of_call in ([c.instructions for c in chosen], [c.cost for c in chosen])
-    )
+    separate = section.rolled.separate if section.rolled is not None else ()
+    times = dict(zip(scratch, counts, strict=True))
+    copying = sum(times[n] * (PER_ROW_KEPT + PER_BYTE_KEPT * inner[newest_name(n)]) for n in separate)
+    executed = sum(n * c.instructions for n, c in zip(counts, chosen, strict=True)) + copying
+    spent = sum(n * c.cost for n, c in zip(counts, chosen, strict=True)) + copying
     forms = tuple(choice.form for choice in chosen)
-    return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions, cost=cost)
+    return replace(section, forms=forms, inner=inner, spans=spans, instructions=executed, cost=spent)
 
 
-def keeping(section: Section) -> float:
-    """Instructions that put the newest rows of rings among the others."""
-    if section.rolled is None:
-        return 0.0
-    made = {op.outputs[0]: n for op, n in zip(section.ops, section.calls_of, strict=True)}
-    each = {name: PER_ROW_KEPT + PER_BYTE_KEPT * section.inner[newest_name(name)] for name in section.rolled.apart}
-    return sum(made[name] * each[name] for name in section.rolled.apart)
+@dataclass(frozen=True)
+class Choices:
+    """Kernels that the ops of a graph may have, the fastest first; each later one asks for less scratch.
+
+    `form`: for which core they are, and what was asked for of them.
+    """
+
+    rolling: RollingGraph
+    form: Form
+    decoupled: Decoupled = field(default_factory=dict)
+    _cache: dict[tuple[object, ...], tuple[Choice, ...]] = field(default_factory=dict, init=False, compare=False)
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], tuple[Choice, ...]]) -> tuple[Choice, ...]:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    def of(self, section: Section) -> list[tuple[Choice, ...]]:
+        """For each op of a section the kernels that it may have."""
+        if section.rolled is None:
+            return [self.whole(section.ops[0], section.in_place)]
+        return [self.in_run(op, section.rolled) for op in section.ops]
+
+    def whole(self, op: Op, in_place: bool = False) -> tuple[Choice, ...]:
+        """Those of an op that runs whole. `in_place`: that work in place, all in the same way; there may be none."""
+        return self._once(
+            (op.outputs[0], in_place),
+            lambda: self._fastest_first(op, replace(whole_form(op, self.form, self.decoupled), over=in_place)),
+        )
+
+    def in_run(self, op: Op, rolled: Rolled) -> tuple[Choice, ...]:
+        """Those of an op of a rolled run. They are the same where newest rows are separate, and find them there."""
+        rings = rings_of(self.rolling, rolled, op)
+        separate = tuple(root in rolled.separate for root, _ in self.rolling.operands[op.outputs[0]])
+        if not any(separate):
+            return self.by_rows(op, rings)
+        return self._once(
+            (op.outputs[0], rings, separate),
+            lambda: tuple(
+                replace(choice, form=replace(choice.form, rings=rings, apart=separate))
+                for choice in self.in_run(op, rolled.joined)
+            ),
+        )
+
+    def by_rows(self, op: Op, rings: tuple[int, ...]) -> tuple[Choice, ...]:
+        """Those of an op whose operands are rings of so many rows; 0: there whole."""
+        rows = self.rolling.operands[op.outputs[0]][0][1]
+        return self._once(
+            (op.outputs[0], rings), lambda: self._fastest_first(op, replace(self.form, rings=rings, rows=rows))
+        )
+
+    def _fastest_first(self, op: Op, form: Form) -> tuple[Choice, ...]:
+        graph = self.rolling.graph
+        stated = float(PER_TURN * prod(ops.nest(op, graph).extents.values()))
+        stated, call = (stated / calls(self.rolling, op), PER_ROW_CALL) if form.rolled else (stated, PER_CALL)
+        kernel, choices = kernel_of(op, graph, form), list[Choice]()
+        how = kernel.in_place if form.over else ""
+        gathers = form.granularity > 0 and kernel_of(op, graph, replace(form, over=False)).traffic.rounds > 0
+        while not choices or aligned(kernel.scratch) < choices[-1].scratch:
+            if (form.over and (not how or how != kernel.in_place)) or (gathers and not kernel.traffic.rounds):
+                break
+            scratch, count = aligned(kernel.scratch), kernel.estimate or stated
+            form = replace(form, scratch_limit=choices[-1].scratch - 1 if choices else None)
+            choices.append(Choice(form, scratch, count + call, count * kernel.pace + call))
+            kernel = kernel_of(op, graph, replace(form, scratch_limit=scratch - 1)) if kernel.scratch else kernel
+        return tuple(choices)
+
+    def least_costs(self, trace: Trace) -> list[float]:
+        """By number of an op, what it and those behind it cost by rows at least, whichever ops before it run whole."""
+        each = [n * self._least_cost(trace, op) for n, op in zip(trace.counts, trace.run, strict=False)]
+        return list(accumulate(reversed(each)))[::-1]
+
+    def _least_cost(self, trace: Trace, op: Op) -> float:
+        states = [self._states(trace, root, rows) for root, rows in self.rolling.operands[op.outputs[0]]]
+        if prod(map(len, states)) > MOST_STATES:
+            return 0.0
+        return min(c.cost for rings in product(*states) for c in self.by_rows(op, rings))
+
+    def _states(self, trace: Trace, root: str, rows: int) -> set[int]:
+        """Rows of the rings that an operand may be: its own, or one that it is made in the place of; 0: it is whole."""
+        states, names = {0}, [root]
+        while names:
+            name = names.pop()
+            ring = trace.rings.get(name, 0)
+            states.add(0 if ring >= rows else ring)
+            if ring == 1:
+                readers = (op.outputs[0] for op in self.rolling.readers.get(name, []))
+                names += [y for y in readers if name in self.rolling.in_place_rows[y]]
+        return states
 
 
-def instructions(sections: Sequence[Section]) -> float:
-    """Estimated, of all sections."""
-    return sum(s.instructions for s in sections)
+# ---- Placement options of a rolled run
+#
+# A result may grow into an operand that the run reads for the last time, behind the rows that have been read. Blacker,
+# Bridges and Hadfield (2020) call this diagonal memory optimisation; here it holds for a whole run instead of one op.
+# Rings, newest rows and sums of the run are *overlaid* on the operand's start if the run first writes them when it no
+# longer reads those bytes. Newest rows of several rings may lie in one place, see `rolling`.
 
 
-def cost(sections: Sequence[Section]) -> float:
-    """Of all sections: what plans are chosen by."""
-    return sum(s.cost for s in sections)
+@dataclass(frozen=True)
+class Consumed:
+    """An operand of a run: the calls that read it, and the bytes at its start that none of them reads from then on."""
+
+    calls: Array
+    below: Array
+
+    @staticmethod
+    def of(trace: Trace, rolled: Rolled, operand: str) -> Consumed:
+        start, step = len(trace.run) - len(rolled.ops), row_bytes(trace.rolling.graph, operand)
+        reads = np.array([(at, first * step) for at, reader, first in trace.reads[operand] if reader >= start])
+        return Consumed(reads[:, 0], np.append(np.minimum.accumulate(reads[::-1, 1])[::-1], ALL_FREE))
+
+    def before(self, call: Array) -> Array:
+        """The bytes at the start that a call, and those behind it, do not read."""
+        free: Array = self.below[np.searchsorted(self.calls, call)]
+        return free
+
+
+def least_distance(trace: Trace, rolled: Rolled, consumed: Consumed, result: str) -> int:
+    """The least distance in bytes by which the operand must start above `result`; below 0 it may start lower.
+
+    Writing a row of the result must stay below every row of the operand that is read in the
+    same call or later.
+    """
+    step = row_bytes(trace.rolling.graph, result)
+    homes = [result, *(name for name, home in rolled.inside.items() if home == result)]
+    writes = np.array([w for name in homes for w in trace.writes[name]])
+    return int(np.max(writes[:, 1] * step - consumed.before(writes[:, 0])))
+
+
+def best_overlap(
+    trace: Trace, rolled: Rolled, dying: Sequence[str], sizes: Mapping[str, int], grain: int
+) -> Overlap | None:
+    """The overlap of a result and one of the operands that die here which saves most; None if none saves.
+
+    `sizes`: bytes of storages. `grain`: bytes of which each distance is a multiple.
+    """
+    pairs = [(min(sizes[x], sizes[y]), x, y) for x in dying for y in rolled.results]
+    best: Overlap | None = None
+    for most, operand, result in sorted(pairs, key=lambda pair: -pair[0]):
+        if best is not None and most <= best.saved:
+            break
+        distance = max(0, least_distance(trace, rolled, Consumed.of(trace, rolled, operand), result))
+        overlap = Overlap.of(operand, result, -(-distance // grain) * grain, sizes)
+        best = overlap if overlap.saved > (best.saved if best is not None else 0) else best
+    return best
+
+
+def _limits(trace: Trace, rolled: Rolled, consumed: Consumed) -> dict[str, int]:
+    """Of rings, newest rows and sums of a run: where they must end at the latest, in bytes from the operand's start.
+
+    Each row of a ring must end below what is read by the first call that writes there, or later.
+    """
+    graph, ends = trace.rolling.graph, dict[str, int]()
+    for ring, rows in rolled.rings.items():
+        if not rows:
+            continue
+        makers, size = [ring, *(n for n, home in rolled.inside.items() if home == ring)], row_bytes(graph, ring)
+        first = np.array([trace.writes[n][:rows] for n in makers])[:, :, 0].min(axis=0)
+        room = consumed.before(first) - size * np.arange(1, rows + 1)
+        ends[ring] = int(room.min()) + rows * size
+        if ring in rolled.separate:
+            ends[newest_name(ring)] = int(consumed.before(first[:1])[0])
+    for name in filter(trace.sums, rolled.results):
+        ends[scratch_name(name)] = int(consumed.before(np.array([trace.first[trace.index[name]]]))[0])
+    return ends
+
+
+def with_overlaid(trace: Trace, section: Section, operand: str, sizes: Mapping[str, int], grain: int) -> Section:
+    """A rolled section with what can be overlaid on an operand that dies here; as it is if that saves nothing.
+
+    If a result overlaps the operand, too, it then begins behind what is overlaid.
+    """
+    rolled, overlap = section.rolled, section.overlap
+    assert rolled is not None
+    consumed, room = Consumed.of(trace, rolled, operand), sizes[operand]
+    ends = {name: end for name, end in _limits(trace, rolled, consumed).items() if name in section.inner}
+    if overlap is not None:
+        behind = -least_distance(trace, rolled, consumed, overlap.result)
+        room = min(behind, room - sizes[overlap.result]) // LINE * LINE
+    offsets = _overlaid(section, ends, room, grain)
+    if offsets and overlap is not None:
+        top = max(at + section.inner[name] for name, at in offsets.items())
+        overlap = Overlap.of(operand, overlap.result, -(-(-top // LINE) * LINE), sizes)
+    return replace(section, overlap=overlap, overlaid={name: (operand, at) for name, at in offsets.items()})
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Something that may be overlaid: its bytes, where it must end, and its first and last op."""
+
+    name: str
+    size: int
+    limit: int
+    first: int
+    last: int
+
+
+def _overlaid(section: Section, limits: Mapping[str, int], room: int, grain: int) -> dict[str, int]:
+    """Offsets of what is overlaid, from the operand's start; none if that does not lower the most in use.
+
+    `limits`: where each must end. `room`: where all must. As long as something in use at the peak can be overlaid, the
+    largest of that is.
+    """
+    in_use, before, offsets, chosen = list(section.in_use), max(section.in_use), dict[str, int](), list[_Part]()
+    sizes = {name: -(-section.inner[name] // grain) * grain for name in limits}
+    waiting = [_Part(n, sizes[n], min(end, room), *section.spans[n]) for n, end in limits.items()]
+    waiting = sorted((p for p in waiting if p.size <= p.limit), key=lambda p: -p.size)
+    while True:
+        peak = in_use.index(max(in_use))
+        part = next((p for p in waiting if p.first <= peak <= p.last), None)
+        if part is None:
+            return offsets if max(in_use) < before else {}
+        waiting.remove(part)  # what finds no room finds none later
+        packed = _packed(sorted([*chosen, part], key=lambda p: p.limit))
+        if packed is not None:
+            offsets, chosen = packed, [*chosen, part]
+            for call in range(part.first, part.last + 1):
+                in_use[call] -= section.inner[part.name]
+
+
+def _packed(parts: Sequence[_Part]) -> dict[str, int] | None:
+    """The lowest offset for each after the other; None: they do not fit."""
+    placed: list[tuple[int, _Part]] = []
+    for part in parts:
+        at = 0
+        for low, other in sorted(placed, key=lambda each: each[0]):
+            meets = other.first <= part.last and part.first <= other.last
+            if meets and low < at + part.size and at < low + other.size:
+                at = low + other.size
+        if at + part.size > part.limit:
+            return None
+        placed.append((at, part))
+    return {part.name: at for at, part in placed}
+
+
+def with_separate_rows(section: Section, graph: Graph, row_bytes: Mapping[str, int]) -> Section | None:
+    """A rolled section with separate newest rows where that lowers the most in use; None if it does not.
+
+    Kernels are those of the section, which has to get others. A ring stays as it is if one that reads it asks for all
+    rows in one place.
+    """
+    rolled = section.rolled
+    if rolled is None or not (names := _separable(section, rolled, row_bytes)):
+        return None
+    unable = set[str]()
+    for op, form in zip(section.ops, section.forms, strict=True):
+        roots = {root for root, _ in rolled.rolling.operands[op.outputs[0]]}
+        kernel = kernel_of(op, graph, form) if not roots.isdisjoint(names) else None
+        if kernel is not None and not all(k.finds_apart for k in (kernel, *kernel.others)):
+            unable |= roots
+    if unable and not (names := _separable(section, rolled, row_bytes, unable)):
+        return None
+    rings = {name: rows - (name in names) for name, rows in rolled.rings.items()}
+    inner = {name: aligned(rows * row_bytes[name]) for name, rows in rings.items()}
+    inner |= {newest_name(name): aligned(row_bytes[name]) for name in names}
+    spans = {**rolled.spans, **{newest_name(name): rolled.newest[name] for name in names}}
+    return replace(section, rolled=replace(rolled, rings=rings, separate=names), inner=inner, spans=spans)
+
+
+def _separable(
+    section: Section, rolled: Rolled, row_bytes: Mapping[str, int], unable: Container[str] = ()
+) -> tuple[str, ...]:
+    """The rings whose newest row pays to be separate; none if all together save nothing. None of those `unable`."""
+    in_use, changes = np.array(section.in_use), dict[str, Array]()
+    for name, (first, last) in rolled.newest.items():
+        if name not in unable:
+            (low, high), rows, size = rolled.spans[name], rolled.rings[name], row_bytes[name]
+            changes[name] = np.zeros_like(in_use)
+            changes[name][low : high + 1] = aligned((rows - 1) * size) - aligned(rows * size)
+            changes[name][first : last + 1] += aligned(size)
+    separate = in_use + sum(changes.values())
+    least = int(separate.max())
+    if least >= in_use.max():
+        return ()
+    for name, change in list(changes.items()):  # take back what does not lower the peak
+        if (separate - change).max() <= least:
+            separate = separate - changes.pop(name)
+    return tuple(changes)
+
+
+def least_rings(rolled: Rolled, row_bytes: Mapping[str, int]) -> int:
+    """Most bytes of rings that are in use at once, with all newest rows separate; none may be separate yet."""
+    changes = [0] * (max((last for _, last in rolled.spans.values()), default=0) + 2)
+    for name, rows in rolled.rings.items():
+        size = aligned((rows - (name in rolled.newest)) * row_bytes[name])
+        first, last = rolled.spans[name]
+        changes[first] += size
+        changes[last + 1] -= size
+    return max(accumulate(changes))

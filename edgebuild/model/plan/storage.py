@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from .cuts import Cutter
-from .events import newest_name
 from .memory.layout import layout
 from .memory.problem import Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph
+from .printed import newest_name
 from .rolling import RollingGraph
-from .section import ALIGN, Overlap, Section, scratch_name
+from .section import ALIGN, Overlap, Section, aligned, scratch_name
 
 LAID_OUT = 24_000  # buffers in all trial layouts that loosen a plan: some seconds
 LINKS = 32  # of a chain that are tried, one after the other
@@ -37,7 +38,7 @@ class Placed:
     rows: int = 0  # of a ring; 0: the tensor is there whole
     calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that find it in use
     scratch: bool = False  # bytes that the kernel which makes the tensor works on
-    newest: bool = False  # the place of the newest row of a ring, apart from the others
+    newest: bool = False  # the place of the newest row of a ring, if it is separate
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -51,18 +52,18 @@ def storages(graph: Graph) -> dict[str, str]:
 
 def view_starts(graph: Graph) -> dict[str, int]:
     """Of every view that does not begin where its storage does: the bytes before it."""
-    found: dict[str, int] = {}
+    starts: dict[str, int] = {}
     for op in graph.ops:
         spec = ops.SPECS[op.kind]
-        if spec.view and (start := found.get(op.inputs[0], 0) + spec.start(op, graph)):
-            found[op.outputs[0]] = start
-    return found
+        if spec.view and (start := starts.get(op.inputs[0], 0) + spec.start(op, graph)):
+            starts[op.outputs[0]] = start
+    return starts
 
 
 def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
     """The ops as tasks on storages. A result may overwrite an operand that it reads element by element."""
     graph, storage = rolling.graph, rolling.storage
-    sizes = {root: aligned_bytes(graph, root) for root in dict.fromkeys(storage.values())}
+    sizes = {root: aligned(graph.tensors[root].bytes) for root in dict.fromkeys(storage.values())}
     tasks, linked = list[Task](), ""
     for op in running:
         y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
@@ -74,10 +75,6 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
     inputs = tuple(dict.fromkeys(storage[n] for n in graph.inputs if n in storage))
     outputs = tuple(dict.fromkeys(storage[n] for n in graph.outputs))
     return TaskGraph(tuple(tasks), sizes, inputs, outputs)
-
-
-def aligned_bytes(graph: Graph, tensor: str) -> int:
-    return -(-graph.tensors[tensor].bytes // ALIGN) * ALIGN
 
 
 def layout_problem(
@@ -94,16 +91,16 @@ def layout_problem(
     life = {n: (begins[first], ends[last] - 1) for n, (first, last) in cutter.steps_of(steps).items()}
     sizes = {n: cutter.sizes[n] for n in life if n in cutter.sizes}
     for begin, section in zip(begins, steps, strict=False):
-        for name, size in section.inner.items():
-            first, last = section.spans[name]
-            life[name], sizes[name] = (begin + first, begin + last), size
+        sizes |= section.inner
+        life |= {n: (begin + section.spans[n][0], begin + section.spans[n][1]) for n in section.inner}
     group, shift = {n: n for n in life}, dict.fromkeys(life, 0)
     line = max((m.line for m in memories), default=1)
     for section in steps:
-        if (best := cutter.best_overlap(section)) is not None:
-            group[best.result] = group[best.operand]
-            shift[best.result] = shift[best.operand] - -(-best.distance // line) * line  # further apart does no harm
-        for name, (operand, at) in section.guests.items():
+        if (overlap := section.overlap) is not None:
+            group[overlap.result] = group[overlap.operand]
+            # further from each other does no harm
+            shift[overlap.result] = shift[overlap.operand] - -(-overlap.distance // line) * line
+        for name, (operand, at) in section.overlaid.items():
             group[name], shift[name] = group[operand], shift[operand] + at
     members: dict[str, list[str]] = {}
     for name, buffer in group.items():
@@ -114,8 +111,8 @@ def layout_problem(
         low = min(shift[n] for n in names)
         inside |= {n: (buffer, shift[n] - low) for n in names}
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
-        members_of = {n: (*life[n], shift[n] - low, _end(shift[n] - low, sizes[n], line)) for n in names}
-        buffers.append(_buffer(buffer, members_of, max(2 * ALIGN if wide else ALIGN, line)))
+        parts = [(*life[n], shift[n] - low, _end(shift[n] - low, sizes[n], line)) for n in names]
+        buffers.append(_buffer(buffer, parts, max(2 * ALIGN if wide else ALIGN, line)))
     return MemoryProblem(tuple(buffers), tuple(memories)), inside
 
 
@@ -124,12 +121,12 @@ def _end(at: int, size: int, line: int) -> int:
     return -(-(at + size) // line) * line - at if line > 1 else size
 
 
-def _buffer(name: str, members: Mapping[str, tuple[int, int, int, int]], align: int) -> Buffer:
-    """One buffer from members (first step, last step, offset, size): its extent at every step."""
-    times = sorted({t for first, last, _, _ in members.values() for t in (first, last + 1)})
+def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int) -> Buffer:
+    """One buffer from parts (first step, last step, offset, size): its extent at every step."""
+    times = sorted({t for first, last, _, _ in parts for t in (first, last + 1)})
     phases = []
     for lower, upper in pairwise(times):
-        live = [(at, at + size) for first, last, at, size in members.values() if first <= lower <= last]
+        live = [(at, at + size) for first, last, at, size in parts if first <= lower <= last]
         if live:
             low = min(a for a, _ in live)
             phases.append(Phase(lower, upper, low, max(b for _, b in live) - low))
@@ -151,11 +148,12 @@ def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
         if not stretched or left <= 0:
             return steps
         best, height = steps, greedy_height(problem)
+        starts = list(accumulate((len(s.ops) for s in steps), initial=0))
         for at in _links(cutter, steps, inside, {b.name for b in stretched})[:LINKS]:
-            other = (*steps[:at], cutter.apart(steps[at], steps, peak), *steps[at + 1 :])
+            other = (*steps[:at], cutter.without_overlap(steps[at], starts[at], peak), *steps[at + 1 :])
             left -= len(problem.buffers)
-            if (found := greedy_height(layout_problem(cutter, other, memory)[0])) < height:
-                best, height = other, found
+            if (lower := greedy_height(layout_problem(cutter, other, memory)[0])) < height:
+                best, height = other, lower
         if best is steps:
             return steps
         steps = best
@@ -167,16 +165,14 @@ def _links(
     """The steps whose results lie over operands in these chains, those first whose end leaves the shortest parts."""
     links = dict[str, list[tuple[int, Overlap]]]()
     for at, section in enumerate(steps):
-        overlap = cutter.best_overlap(section)
-        if overlap is not None and inside[overlap.result][0] in chains:
-            links.setdefault(inside[overlap.result][0], []).append((at, overlap))
+        if section.overlap is not None and (chain := inside[section.overlap.result][0]) in chains:
+            links.setdefault(chain, []).append((at, section.overlap))
     reach = dict[int, int]()  # by step, the bytes of the longer part of its chain without this link
-    for chain in links.values():
-        spans = [
-            (inside[n][1], inside[n][1] + cutter.sizes[n]) for n in (chain[0][1].operand, *(o.result for _, o in chain))
-        ]
+    for chained in links.values():
+        names = (chained[0][1].operand, *(o.result for _, o in chained))
+        spans = [(inside[n][1], inside[n][1] + cutter.sizes[n]) for n in names]
         before, after = list(accumulate(spans, _hull)), list(accumulate(reversed(spans), _hull))[::-1]
-        for (at, _), (low, high), (start, end) in zip(chain, before, after[1:], strict=False):
+        for (at, _), (low, high), (start, end) in zip(chained, before, after[1:], strict=False):
             reach[at] = max(high - low, end - start)
     return sorted(reach, key=lambda at: (reach[at], at))
 
@@ -193,36 +189,76 @@ def greedy_height(problem: MemoryProblem) -> int:
 def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:
     """Every activation and all scratch with its place and life, in the order of first use."""
     graph, storage, starts = cutter.graph, cutter.rolling.storage, view_starts(cutter.graph)
-    life, found = cutter.steps_of(steps), []
-    eaten = {o.result: o.operand for s in steps if (o := cutter.best_overlap(s)) is not None}
+    life, placed = cutter.steps_of(steps), list[Placed]()
+    operands = {s.overlap.result: s.overlap.operand for s in steps if s.overlap is not None}
     for step, section in enumerate(steps):
+        inner = partial(_inner, section, step, places)
         if section.rolled is not None:
-            for name, rows in section.rolled.rings.items():
-                size = section.inner[name]
-                over = section.host(name)
-                found.append(Placed(name, size, places[name], step, step, None, over, rows, section.spans[name]))
-            for name in section.rolled.apart:
-                own = newest_name(name)
-                size, span = section.inner[own], section.spans[own]
-                over = section.host(own)
-                found.append(Placed(name, size, places[own], step, step, None, over, calls=span, newest=True))
+            placed += [inner(name, name, rows=rows) for name, rows in section.rolled.rings.items()]
+            placed += [inner(name, newest_name(name), newest=True) for name in section.rolled.separate]
             for name, home in section.rolled.inside.items():
-                size, rows = graph.tensors[name].bytes // max(1, graph.tensors[name].shape[1]), 1
-                place = places[home]
-                found.append(Placed(name, size, place, step, step, overlaps=home, rows=rows))
-        for op in section.ops:
-            if (name := scratch_name(op.outputs[0])) in section.inner:
-                calls = section.spans[name] if section.rolled is not None else None
-                size = section.inner[name]
-                over, y = section.host(name), op.outputs[0]
-                found.append(Placed(y, size, places[name], step, step, None, over, calls=calls, scratch=True))
-    inner = {b.tensor for b in found if not b.scratch and not b.newest}
+                size = graph.tensors[name].bytes // max(1, graph.tensors[name].shape[1])
+                placed.append(Placed(name, size, places[home], step, step, overlaps=home, rows=1))
+        outputs = (op.outputs[0] for op in section.ops)
+        placed += [inner(y, scratch_name(y), scratch=True) for y in outputs if scratch_name(y) in section.inner]
+    rolled = {b.tensor for b in placed if not b.scratch and not b.newest}
     for name, root in storage.items():
-        if root in inner or root not in places:
-            continue
-        first, last = life[root]
-        view = root if root != name else None
-        size = graph.tensors[name].bytes
-        place = replace(places[root], offset=places[root].offset + starts.get(name, 0))
-        found.append(Placed(name, size, place, first, last, view, eaten.get(name)))
-    return tuple(sorted(found, key=lambda b: (b.first, b.last)))
+        if root not in rolled and root in places:
+            view, place = root if root != name else None, places[root]
+            place = replace(place, offset=place.offset + starts.get(name, 0))
+            size = graph.tensors[name].bytes
+            placed.append(Placed(name, size, place, *life[root], view, operands.get(name)))
+    return tuple(sorted(placed, key=lambda b: (b.first, b.last)))
+
+
+def _inner(
+    section: Section, step: int, places: Mapping[str, Place], tensor: str, name: str,
+    rows: int = 0, scratch: bool = False, newest: bool = False,
+) -> Placed:  # fmt: skip
+    """The buffer `name` of `section.inner`, which holds rows of a tensor or serves the kernel that makes it."""
+    calls = section.spans[name] if section.rolled is not None else None
+    operand = section.overlaid[name][0] if name in section.overlaid else None
+    return Placed(tensor, section.inner[name], places[name], step, step, None, operand, rows, calls, scratch, newest)
+
+
+TENSOR, RING, NEWEST, SCRATCH = "tensor", "ring", "newest row", "scratch"
+
+
+@dataclass(frozen=True)
+class Live:
+    """Bytes that are live. `tensor`: that they hold, or that a kernel makes with this scratch; `rows`: of a ring."""
+
+    kind: str
+    tensor: str
+    bytes: int
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class LiveSet:
+    """All that is live when a step needs most, the largest first. `overlap`: of the result and an operand."""
+
+    parts: tuple[Live, ...]
+    overlap: Overlap | None
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts) - (self.overlap.saved if self.overlap is not None else 0)
+
+
+def live_set(cutter: Cutter, steps: Sequence[Section], step: int) -> LiveSet:
+    """Of a step of a cut; what is overlaid on an operand takes no bytes of its own."""
+    section = steps[step]
+    start = sum(len(s.ops) for s in steps[:step])
+    before = (n for n, (first, last) in cutter.life.items() if first < start <= last)
+    parts = [Live(TENSOR, name, cutter.sizes[name]) for name in (*before, *section.results)]
+    busiest = section.in_use.index(max(section.in_use))
+    rings = section.rolled.rings if section.rolled is not None else {}
+    kinds = {scratch_name(op.outputs[0]): (SCRATCH, op.outputs[0]) for op in section.ops}
+    kinds |= {newest_name(n): (NEWEST, n) for n in (section.rolled.separate if section.rolled is not None else ())}
+    for name, size in section.inner.items():
+        first, last = section.spans[name]
+        if first <= busiest <= last and name not in section.overlaid:
+            kind, tensor = kinds.get(name, (RING, name))
+            parts.append(Live(kind, tensor, size, rings.get(name, 0)))
+    return LiveSet(tuple(sorted(parts, key=lambda part: -part.bytes)), section.overlap)

@@ -6,14 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-
-from ...base.errors import fail
-from ...base.facts import read_facts
-from ...base.target import Target, hal_dir
 
 REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
 ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")
@@ -21,54 +17,6 @@ BLOCKS = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop", "ldrd", 
 MULTIPLIES = ("mul", "mla", "mls", "sml", "smu", "smm", "uml", "umu", "vml", "vmul", "vfm")
 KEEPING = ("vqmovn", "vmovn", "vqshrn", "vqrshrn", "vshrn", "vrshrn")  # half of the lanes of their result stay
 BRANCHES = ("b", "bl", "bx", "blx", "cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp")
-
-
-@dataclass(frozen=True)
-class Class:
-    """Instructions by their names without suffixes, and the cycles of each."""
-
-    names: tuple[str, ...]
-    cycles: int
-
-
-@dataclass(frozen=True)
-class VectorClass:
-    """Instructions on vectors by the starts of their names: one of these units, and cycles until the result."""
-
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    latency: int
-
-
-@dataclass(frozen=True)
-class CycleTable:
-    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit.
-
-    `gathered`: of each element that a vector load or store moves by an address of its own, for which the vector of
-    addresses must be there `gather_address` cycles earlier than other operands.
-    """
-
-    core: str
-    source: str
-    load: int
-    load_after_load: int
-    store: int
-    block: int
-    block_word: int
-    taken: int
-    classes: tuple[Class, ...] = ()
-    vectors: tuple[VectorClass, ...] = ()
-    gathered: int = 0
-    gather_address: int = 0
-    width: int = 1
-    latency: int = 0
-    vector: int = 1
-    pair_words: int = 1
-    free_branches: tuple[str, ...] = ()  # that cost no refill when they are taken
-
-    @cached_property
-    def by_name(self) -> dict[str, int]:
-        return {name: c.cycles for c in self.classes for name in c.names}
 
 
 @dataclass(frozen=True)
@@ -146,28 +94,114 @@ class Instruction:
         return set(self.registers) if kept else set(self.registers[1:])
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Lines of a cache: `sets` of `ways` lines each."""
+
+    sets: int = 1
+    ways: int = 1
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Caches of instructions and of data, in front of the addresses from `low` to `high`."""
+
+    line_bytes: int = 4
+    instructions: Shape = field(default_factory=Shape)
+    data: Shape = field(default_factory=Shape)
+    low: int = 0
+    high: int = 1 << 32
+
+
+NO_CACHES = Caches(low=0, high=0)
+
+
+Pairs = Counter[tuple[int, int]]  # how often a block was followed by another, by their numbers
+
+
+@dataclass(frozen=True)
+class Block:
+    """A translated block: its instructions, and the address behind it."""
+
+    code: tuple[Instruction, ...]
+    begin: int
+    end: int
+    first_bytes: int  # of its first instruction
+
+
+@dataclass(frozen=True)
+class Step:
+    """Executed between two marks. `reloads`: loads from the word that one of the last two instructions stored."""
+
+    pairs: Pairs
+    instruction_misses: int
+    data_misses: int
+    reloads: int
+
+
+@dataclass(frozen=True)
+class Class:
+    """Instructions by their names without suffixes, and the cycles of each."""
+
+    names: tuple[str, ...]
+    cycles: int
+
+
+@dataclass(frozen=True)
+class VectorClass:
+    """Instructions on vectors by the starts of their names: one of these units, and cycles until the result."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    latency: int
+
+
+@dataclass(frozen=True)
+class CycleTable:
+    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit.
+
+    `gathered`: of each element that a vector load or store moves by an address of its own, for which the vector of
+    addresses must be there `gather_address` cycles earlier than other operands.
+    """
+
+    core: str
+    source: str
+    load: int
+    load_after_load: int
+    store: int
+    block: int
+    block_word: int
+    taken: int
+    classes: tuple[Class, ...] = ()
+    vectors: tuple[VectorClass, ...] = ()
+    gathered: int = 0
+    gather_address: int = 0
+    width: int = 1
+    latency: int = 0
+    vector: int = 1
+    pair_words: int = 1
+    free_branches: tuple[str, ...] = ()  # that cost no refill when they are taken
+
+    @cached_property
+    def by_name(self) -> dict[str, int]:
+        return {name: c.cycles for c in self.classes for name in c.names}
+
+    @property
+    def caches(self) -> Caches:
+        """None: the table knows memory without wait states."""
+        return NO_CACHES
+
+    def misses(self, step: Step) -> int:
+        """Cycles of a step for lines of caches."""
+        return 0
+
+    def block_to_block(self, here: Block, there: Block) -> int:
+        """Cycles from the first instruction of a block to the first of the one behind it."""
+        free = here.end == there.begin or here.code[-1].stem in self.free_branches
+        return block_cycles(self, here.code) + (0 if free else self.taken)
+
+
 CONDITIONS = {"eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le"}
-
-
-def _table(target: Target) -> Path:
-    """The file of the target's core, by its compiler's -mcpu, whether it is there or not."""
-    names = [f.removeprefix("-mcpu=").split("+")[0] for f in target.toolchain.cflags if f.startswith("-mcpu=")]
-    return hal_dir() / "cycles" / f"{names[-1] if names else 'none'}.yaml"
-
-
-def has_model(target: Target) -> bool:
-    """There is a table for the target's core."""
-    return _table(target).is_file()
-
-
-def model_of(target: Target) -> CycleTable:
-    """The table of the target's core. Raises EdgebuildError where there is none."""
-    file = _table(target)
-    if not file.is_file():
-        known = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
-        hints = [f"known: {known}"]
-        raise fail(f"target {target.name}: no table of cycles for its core", hints=hints)
-    return read_facts(CycleTable, file)
 
 
 def block_cycles(core: CycleTable, code: Sequence[Instruction]) -> int:

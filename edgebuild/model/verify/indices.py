@@ -15,8 +15,10 @@ def bounds(model: Path, form: str) -> tuple[int | None, dict[str, int]]:
 
     None and no entry where there is no such thing.
     """
-    if form != "onnx":
+    if form == "tflite":
         return min(_tflite_tables(model), default=None), {}
+    if form != "onnx":
+        return None, {}
     import onnx
 
     file = onnx.load(str(model), load_external_data=False)

@@ -11,10 +11,9 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import Flash, hal_dir
-from .flash import waited_up_to
 from .harness import MODEL_SOURCES, Builder, write_sources
+from .modelled import cycles_by_step
 from .run import run_program
-from .traced import cycles_by_step
 from .vectors import random_inputs
 
 EMPTY = 64  # in layers.c
@@ -50,17 +49,19 @@ def layers(
     hal = [hal_dir() / name for name in ("harness/layers.c", "src/counter.c", *target.runner.sources)]
     elf = builder.program("layers", [*rest, *hal], {model: ("-include", str(hal_dir() / "harness/layers.h"))})
     run_program(elf, target)
-    marks = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").reshape(-1, 2)
+    marks = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").reshape(-1, 3)
     taken = np.diff(marks[:, 1]).astype(float)  # of 32 bits, like the counter
     empty = float(taken[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
-    cycles = cycles_by_step(elf, target) if by_cycles else []
-    if cycles and flash is not None:
-        waited = np.diff(waited_up_to(elf, target, flash, "eb_layer")).tolist()
-        cycles = [c + w for c, w in zip(cycles, waited, strict=False)]  # the last call ends nothing
+    exact = np.diff(marks[:, 2]).astype(float)
+    cycles = (
+        [round(n) for n in exact - exact[-EMPTY:].mean()] if target.runner.cycles
+        else cycles_by_step(elf, target, flash) if by_cycles
+        else []
+    )  # fmt: skip
     found = []
     for i, step in enumerate(steps):
         figures = {"instructions": round((float(taken[i]) - empty) * scale)}
-        figures |= {"cycles": cycles[i]} if by_cycles else {}
+        figures |= {"cycles": cycles[i]} if cycles else {}
         found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
     return found

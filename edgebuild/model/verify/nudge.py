@@ -39,7 +39,7 @@ def near_file(model: Path, rng: Rng, folder: Path) -> Path:
 def _near_onnx(model: Path, rng: Rng) -> bytes:
     import onnx
 
-    from ..importers.onnx_control import graphs
+    from ..formats.onnx.control_flow import graphs
 
     proto = onnx.load(str(model))
     parts = list(graphs(proto.graph))

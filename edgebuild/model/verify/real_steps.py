@@ -32,7 +32,7 @@ def is_exact(op: Op, graph: Graph) -> bool:
     """
     y = graph.result(op)
     computes = not ops.SPECS[op.kind].exact and y.dtype in ("int8", "int16") and y.quant is not None
-    return computes and graph.arithmetic == "onnx"
+    return computes and graph.arithmetic.rounds_once
 
 
 def exact(op: Op, graph: Graph, operands: Sequence[Array]) -> Interval:

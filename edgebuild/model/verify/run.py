@@ -23,6 +23,7 @@ class Outcome:
     outputs: list[list[NDArray[Any]]]
     arenas: list[dict[str, bytes]]  # by memory
     instructions: int | None
+    cycles: int | None  # counted, where the runner's are those of silicon
     stack_bytes: int | None
     arena_touched: int
     dma: dict[str, int] | None = None  # copies, bytes and pieces of one inference, as the model of a DMA unit counted
@@ -46,7 +47,9 @@ def run_harness(
     written = (folder / "output.bin").read_bytes()
     outputs, dumps = _split(written, len(inputs), report["outputs"], arenas(target, report))
     bare = target.firmware is not None
-    return Outcome(outputs, dumps, round(ticks * scale) if bare else None, stack if bare else None,
+    exact = target.runner is not None and target.runner.cycles != ""
+    return Outcome(outputs, dumps, round(ticks * scale) if bare else None, measured["cycles"] if exact else None,
+                   stack if bare else None,
                    measured.get("arena_touched", 0), dma)  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ...base.request import ModelRequest
 from ...base.target import load_target
 from .. import choices
 from ..compile import compile_model, plan_model
-from ..importers import bound_file
+from ..formats import bound_file
 from ..kernels import kernel_of, layer_name
 from . import verify
 

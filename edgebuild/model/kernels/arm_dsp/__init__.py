@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from ....base.target import SLOW_FLASH
 from ...ops import spatial
-from ...ops.base import Form, Kernel, Sums
+from ...ops.base import Kernel
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import (
     convolution,
-    dense_eight,
     depthwise,
     depthwise_four,
-    few_taps,
-    four_pixels,
     gathered,
     matrix,
     svdf_pairs,
     wide,
+    window_registers,
     winograd,
 )
 
@@ -38,7 +34,7 @@ def add(layer: KernelLayer) -> Kernel | None:
 def mul(layer: KernelLayer) -> Kernel | None:
     """Products whose results no linear form gives: rounded twice in a few instructions."""
     k, y = layer.plain, layer.graph.result(layer.op)
-    if k.variant == "linear" or y.dtype != "int8" or layer.graph.arithmetic != "tflite":
+    if k.variant == "linear" or y.dtype != "int8" or not layer.graph.arithmetic.fixed_point:
         return None
     factor, shift = int(k.scalars["y_mul"]), int(k.scalars["y_shift"])
     if not -31 <= shift <= -1 or spatial.bounds(layer.op, y) != (-128, 127):
@@ -71,32 +67,12 @@ def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:
     return (70 if taps > 4 else 34 if padded else 2) + 18 * clamped
 
 
-WAITING = 1.3  # pace of convolutions where flash is slow (`bench-cycles`): they read their weights again and again
-
-
-def convolution_row(core: frozenset[str], make: Callable[[Sums, Form], Kernel | None]) -> Row:
-    """A row of a kernel for all channels, which takes longer on cores that wait for flash."""
-
-    def made(s: Sums, form: Form) -> Kernel | None:
-        k = make(s, form)
-        return replace(k, pace=WAITING * k.pace) if k is not None and SLOW_FLASH in form.core else k
-
-    return Row(CONVOLUTION, core, of_sums(made))
-
-
 CORE = frozenset({"dsp"})
 WAITS = CORE | {SLOW_FLASH}
 ROWS = (
-    convolution_row(CORE, convolution.one_pixel),
-    convolution_row(CORE, convolution.widened_pixel),
-    convolution_row(CORE, convolution.two_pixels),
-    convolution_row(WAITS, four_pixels.four_pixels),
-    convolution_row(WAITS, dense_eight.eight_channels),
-    convolution_row(CORE, convolution.flat_pixels),
-    convolution_row(CORE, partial(convolution.narrow_pixels, 2)),
-    convolution_row(CORE, partial(convolution.narrow_pixels, 1)),
-    convolution_row(CORE, convolution.straight_pixel),
-    convolution_row(CORE, few_taps.narrow),
+    *(Row(CONVOLUTION, CORE, of_sums(v.kernel)) for v in convolution.VARIANTS),
+    *(Row(CONVOLUTION, WAITS, of_sums(v.kernel)) for v in convolution.WAITING),
+    Row(CONVOLUTION, CORE, of_sums(window_registers.bytes_)),
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
@@ -104,7 +80,7 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(depthwise_four.fours)),
     Row(CONVOLUTION, CORE, of_sums(depthwise_four.fours)),
     Row("conv2d", CORE, gathered.convolution),
-    Row("conv2d", CORE, few_taps.halves),
+    Row("conv2d", CORE, window_registers.halves),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, wide.depthwise),
@@ -119,5 +95,5 @@ ROWS = (
     Row("batch_matmul", CORE, matrix.wide),
     Row("svdf_state", CORE, svdf_pairs.state),
     Row("svdf", CORE, svdf_pairs.total),
-    Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
+    Row("pointwise", CORE, curves.linear_pieces("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
 )

@@ -1,253 +1,321 @@
-"""Sums over all channels for Armv7E-M with DSP: two channels in a word, one or two pixels at a time."""
+"""Sums over all channels for Armv7E-M with DSP: variants by the pixels at a time and how their taps are brought.
+
+A variant is a value: its micro-kernel and a function that says how what is under a window becomes its operand. Its
+estimate is what the micro-kernel executes, and what the C around it does, which GATHERS has.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
 
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
-from ...ir import Array
-from ...ops.base import PIXELS, Constant, Form, FourBytes, Kernel, Sums, Traffic
-from ...ops.sums import kept, shape_of, words
+from ...ops.base import PIXELS, Form, Kernel, Sums, Traffic
+from ...ops.sums import shape_of
+from .dot import MICROS, Micro, micro
 from .factors import factors
+from .streams import of_channels, of_pixels, requantised, whole_words
+
+Shape = dict[str, int | str | bool | tuple[int, ...]]
+
+# Numbers below that are fitted are instructions of compiled C, from random layers: `python -m tests.bench_estimates`.
+CALL = 7  # of a micro-kernel
+COPIED = 4  # results of a last group, for a pixel
+GENERAL = 40  # a result of a sum that the caller makes
 
 
-def _whole_words(n: int) -> int:
-    """The next multiple of four."""
-    return -(-n // 4) * 4
+@dataclass(frozen=True)
+class Borders:
+    """How many calls make the pixels of a layer, and how many of them see padding.
 
-
-@kept
-def paired(s: Sums, rows: int) -> Array | None:
-    """The stream that eb_dot reads: for each four channels start values, weights and the words of `factors`.
-
-    The taps of each of `rows` rows of the window are padded to a multiple of four. None: a channel breaks the
-    condition of a shared word.
+    `passes`: all calls; `columns`: of them whose windows lie over columns of padding; `part`: over any. `missing`: the
+    share of rows of windows that are padding.
     """
-    return paired_with(s, rows, factors(s).words)
+
+    passes: float
+    columns: float
+    part: float
+    missing: float
 
 
-def paired_with(s: Sums, rows: int, ends: Array) -> Array | None:
-    """The same with other words for the ends of channels."""
-    k, blocks = s.out[2], _whole_words(s.out[2]) // 4
-    taps: Array = s.weights.reshape(k, rows, -1).astype(np.int64)
-    taps = np.pad(taps, ((0, 4 * blocks - k), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, 2, 2, -1)
-    start = np.pad(s.start, (0, 4 * blocks - k)).reshape(blocks, 2, 2)
-    low, high = taps[:, :, 0], taps[:, :, 1]
-    halves = 256 * high + low
-    bound = np.pad(s.bound, (0, 4 * blocks - k)).reshape(blocks, 2, 2)[:, :, 1]
-    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound.max() >= 2**23:
+def borders(s: Sums, form: Form, together: int, last: int | None = None) -> Borders:
+    """For `together` pixels at a time. `last`: the last column at which a window may begin."""
+    (h, w, _), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
+    last = w - fw if last is None else last
+    begins = [
+        [min(at + i, ow - 1) * s.stride[1] - s.pad[1] for i in (0, together - 1)] for at in range(0, ow, together)
+    ]
+    across = sum(first < 0 or end > last for first, end in begins)
+    tops = [row * s.stride[0] - s.pad[0] for row in range(oh)]
+    missing = [sum(not 0 <= top + fy * s.dilation[0] < h for fy in range(fh)) for top in tops]
+    share = sum(n > 0 for n in missing) / oh
+    rows = 1 if form.rolled else oh
+    part = rows * (across + (len(begins) - across) * share)
+    return Borders(rows * len(begins), rows * across, part, sum(missing) / (oh * fh))
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """How the operands of a layer's micro-kernels come to be.
+
+    `rows`: of the window whose taps are padded to whole words one by one. `groups`: of four taps of a pixel, in `runs`
+    pieces. `passes`: calls for all channels; the last `left` of them take one pixel, by the micro-kernel `alone`.
+    `cost`: instructions to bring the operands of all of them.
+    """
+
+    rows: int
+    groups: int
+    passes: int
+    shape: Shape
+    cost: float
+    scratch: int = 0
+    runs: int = 1
+    left: int = 0
+    alone: str = ""
+    padded: bool = False  # reads padding: the zero point is a parameter
+    in_place: str = ""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A template, its micro-kernel, and how that gets its operands.
+
+    `paces`: cycles of an instruction, as a multiple of what the core's fastest kernels take, by words of the core
+    (`bench-cycles`).
+    """
+
+    name: str
+    template: str
+    micro: str
+    gather: Callable[[Sums, Form], Gathered | None]
+    paces: dict[str, float] = field(default_factory=dict)
+
+    def kernel(self, s: Sums, form: Form) -> Kernel | None:
+        """The variant for these sums; None where it does not serve."""
+        gathered = self.gather(s, form)
+        if gathered is None:
+            return None
+        m = suited(self.micro, s, form)
+        stream = of_pixels(s) if m.packs == "pixels" else of_channels(s, m.channels, gathered.rows)
+        if stream is None or (s.finish == "sums" and "sums" not in m.ends):
+            return None
+        group = {2: "pairs", 4: "groups of four", 8: "groups of eight"}[m.channels]
+        constants, scalars = requantised(s, stream, group)
+        k, step = s.out[2], stream.shape[1]
+        full = k // m.channels * m.channels
+        shape = gathered.shape | factors(s).shape | {
+            "dot": m.name, "alone": gathered.alone, "blocks": k // m.channels, "tail": k - full, "full": full,
+            "tail_at": k // m.channels * step, "step": step // m.channels,
+        }  # fmt: skip
+        cost = gathered.cost + (gathered.passes - gathered.left) * instructions(m.name, s, gathered)
+        cost += gathered.left * instructions(gathered.alone, s, gathered) if gathered.left else 0
+        pace = prod(factor for word, factor in self.paces.items() if word in form.core)
+        return Kernel(
+            self.template, s.stem, shape, constants, {"x_zero": s.x_zero, **scalars} if gathered.padded else scalars,
+            scratch=gathered.scratch, variant=self.name, estimate=cost, pace=pace, in_place=gathered.in_place,
+            traffic=Traffic(passes=gathered.passes),
+        )  # fmt: skip
+
+
+def suited(stem: str, s: Sums, form: Form) -> Micro:
+    """The micro-kernel as the core wants its loads: ahead of products, one by one, or as few as possible."""
+    manner = "dual" if DUAL_ISSUE in form.core and s.finish != "sums" else "single" if SLOW_FLASH in form.core else ""
+    return MICROS.get(f"{stem}_{manner}") or MICROS[stem]
+
+
+def instructions(name: str, s: Sums, gathered: Gathered) -> float:
+    """Of all channels of as many pixels as the micro-kernel takes, with its calls."""
+    m, f, k = MICROS[name], micro(name, factors(s).finish), s.out[2]
+    turns = {"groups": gathered.groups / gathered.runs, "runs": gathered.runs}
+    if s.finish == "sums":
+        each = f.executed(blocks=1, **turns) + CALL
+        return -(-k // m.channels) * each + k * m.pixels * GENERAL
+    whole, last = k // m.channels, k % m.channels > 0
+    cost = f.executed(blocks=whole, **turns) + CALL if whole else 0.0
+    return cost + (f.executed(blocks=1, **turns) + CALL + COPIED * m.pixels if last else 0)
+
+
+def _rows(s: Sums, form: Form) -> int:
+    """Rows of the result that a call makes."""
+    return 1 if form.rolled else s.out[0]
+
+
+def _whole(s: Sums) -> bool:
+    """Sums go over all channels."""
+    return s.weights.shape[3] == s.size[2]
+
+
+def _near(s: Sums) -> bool:
+    """Taps of a row of the window are neighbours."""
+    return s.dilation[1] == 1 or s.window[1] == 1
+
+
+def in_place_bytes(s: Sums, form: Form) -> Gathered | None:
+    """Pixels that are their own window."""
+    c, pixels = s.size[2], s.size[0] * s.size[1]
+    if not s.pointwise or c % 4:
         return None
-    fours = halves.reshape(blocks, 2, -1, 2, 2)  # channel pair, four, half of the word, word
-    pairs = (fours[:, :, :, 0] & 0xFFFF) | fours[:, :, :, 1] << 16
-    stream = [np.stack([start[:, :, 0], 256 * start[:, :, 1] + start[:, :, 0]], axis=2).reshape(blocks, 4)]
-    stream.append(pairs.transpose(0, 2, 3, 1).reshape(blocks, -1))
-    stream.append(np.pad(ends, ((0, 4 * blocks - k), (0, 0))).reshape(blocks, -1))
-    return words(np.concatenate(stream, axis=1))
+    return Gathered(1, c // 4, pixels, {"C": c, "K": s.out[2], "pixels": pixels}, 6 + 4.3 * pixels)
 
 
-def _requantised(s: Sums, stream: Array) -> tuple[tuple[Constant, ...], dict[str, int | float]]:
-    """Constants and scalars of a kernel with this stream of weights."""
-    packed = Constant("w", stream.ravel(), "start values, weights and factors by groups of four channels")
-    if s.finish != "sums":
-        return (packed,), {"y_zero": s.y_zero, **factors(s).scalars, **bounds(s)}
-    return (packed, *s.rescaling), {"y_zero": s.y_zero, "low": s.low, "high": s.high}
-
-
-def manner(s: Sums, form: Form) -> str:
-    """How the core wants its instructions: part of the names of functions in assembly. Empty: as few as possible."""
-    if DUAL_ISSUE in form.core:
-        return "dual_" if s.finish != "sums" else ""
-    return "single_" if SLOW_FLASH in form.core else ""
-
-
-def _groups(s: Sums, form: Form, stream: Array) -> dict[str, int | str]:
-    k = s.out[2]
-    full = k // 4 * 4
-    return {
-        **factors(s).shape,
-        "manner": manner(s, form),
-        "blocks": k // 4,
-        "tail": k - full,
-        "full": full,
-        "tail_at": (k // 4) * stream.shape[1],
-        "step": stream.shape[1] // 4,
-    }
-
-
-def bounds(s: Sums) -> dict[str, int | float]:
-    """Bounds other than those of int8, four times in a word each."""
-    if not s.finish.endswith("_clamped"):
-        return {}
-    low, high = ((bound & 0xFF) * 0x01010101 for bound in (s.low, s.high))
-    return {"low4": FourBytes(low - (low >> 31 << 32)), "high4": FourBytes(high - (high >> 31 << 32))}
-
-
-def per_output(s: Sums) -> float:
-    """Instructions from a sum to its result."""
-    how, _, clamped = s.finish.partition("_")
-    return {"relu": 7.3, "signed": 8.3, "once": 7.3, "sums": 30.0}[how] + (1.2 if clamped else 0)
-
-
-def one_pixel(s: Sums, form: Form) -> Kernel | None:
-    """One pixel at a time, straight from int8: no scratch."""
-    (_, width, c), k = s.size, s.out[2]
-    pixels = s.size[0] * width
-    stream = paired(s, 1) if s.pointwise and c % 4 == 0 else None
-    if stream is None:
-        return None
-    constants, scalars = _requantised(s, stream)
-    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, form, stream)}
-    cost = pixels * (30 + k * (1.035 * c + per_output(s) + 1.7))
-    return Kernel(
-        "arm_dsp/dense.c.j2", s.stem, shape, constants, scalars,
-        variant="dsp one pixel", estimate=cost, traffic=Traffic(passes=pixels),
-    )  # fmt: skip
-
-
-def widened_pixel(s: Sums, form: Form) -> Kernel | None:
+def widened_once(s: Sums, form: Form) -> Gathered | None:
     """The only pixel, widened to int16 once for all channels."""
-    narrow = one_pixel(s, form)
-    if narrow is None or narrow.shape["pixels"] != 1:
+    c = s.size[2]
+    if not s.pointwise or s.size[:2] != (1, 1) or c % 4:
         return None
-    c, k = s.size[2], s.out[2]
-    return replace(
-        narrow, template="arm_dsp/dense_wide.c.j2", variant="dsp widened pixel", scratch=2 * c,
-        estimate=45 + 2.6 * c + k * (0.907 * c + per_output(s) + 1.7),
-    )  # fmt: skip
+    shape: Shape = {"C": c, "K": s.out[2], "pixels": 1}
+    return Gathered(1, c // 4, 1, shape, 10 + 2 * c, scratch=2 * c)
 
 
-def two_pixels(s: Sums, form: Form) -> Kernel | None:
-    """Two pixels at a time, widened to int16."""
-    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    n = _whole_words(fw * c)
-    if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
-        return None
+def widened_once_of_eights(s: Sums, form: Form) -> Gathered | None:
+    """The same where channels are eights."""
+    return widened_once(s, form) if s.out[2] % 8 == 0 and DUAL_ISSUE not in form.core else None
+
+
+def widened_pairs(s: Sums, form: Form) -> Gathered | None:
+    """Two pixels, widened to int16, row by row of the window."""
+    (_, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
+    n = whole_words(fw * c)
     pointwise = s.pointwise and c % 4 == 0
-    stream = paired(s, fh)
-    if stream is None:
-        return None
-    constants, scalars = _requantised(s, stream)
-    shape = shape_of(s, form)
     pixels = ow if form.rolled else oh * ow
-    outside = s.padded_rows
-    edges = s.padded_columns or n > fw * c
-    lined = edges and c % 4 > 0
-    odd = (pixels if pointwise else ow) % 2
-    if pointwise and pixels == 1:
+    if not _near(s) or not _whole(s) or (pointwise and pixels == 1):
         return None
+    outside, edges = s.padded_rows, s.padded_columns or n > fw * c
+    copied_rows = edges and c % 4 > 0
+    odd = (pixels if pointwise else ow) % 2
+    shape = shape_of(s, form) | {
+        "pointwise": pointwise, "pixels": pixels, "words": fh * n, "odd": bool(odd), "kept": bool(odd) and form.over,
+    }  # fmt: skip
     if not pointwise:
-        scalars = {"x_zero": s.x_zero, **scalars} if outside or edges else scalars
-        shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": outside}
-        shape |= {"padded": outside or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
-    shape |= {
-        "pointwise": pointwise,
-        "pixels": pixels,
-        "words": 2 * fh * n // 2,
-        "odd": bool(odd),
-        "kept": bool(odd) and form.over,
-        **_groups(s, form, stream),
-    }
-    gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
-    cost = pixels * (gather + 15 + k * (0.775 * fh * n + per_output(s) + 0.4))
-    if pointwise:  # the last pixel by itself
-        cost += odd * k * 0.27 * c
-    elif odd:  # the last of each row; it is gathered twice
-        cost += (1 if form.rolled else oh) * (gather + k * 0.2 * fh * n)
-    return Kernel(
-        "arm_dsp/conv.c.j2", s.stem, shape, constants, scalars,
-        scratch=4 * fh * n + (2 * n if lined else 0), variant="dsp two pixels", estimate=cost,
-        in_place=PIXELS if pointwise and (form.over or not odd) else "", traffic=Traffic(passes=(pixels + odd) // 2),
+        shape |= {"n": n, "copied_rows": copied_rows, "edges": edges, "padded_rows": outside}
+        shape |= {"padded": outside or (edges and not copied_rows), "inner_last": (w * c - n) // c - s.stride[1]}
+    passes = pixels // 2 + odd if pointwise else -(-ow // 2) * _rows(s, form)
+    edge, groups, run = borders(s, form, 2, (w * c - n) // c), fh * n // 4, fw * c
+    inside, there = edge.passes - edge.columns, 1 - edge.missing
+    if pointwise:
+        cost = passes * (2 + 16.3 * groups)
+    elif copied_rows:
+        cost = edge.passes * 87 + groups * (9.6 * inside * there + 11 * edge.columns)
+        cost += 15.6 * edge.columns * there * fh * run
+    else:
+        cost = edge.passes * (53.6 + 19.9 * fh + 21.6 * edge.missing * groups) + 11.8 * inside * there * groups
+        cost += edge.columns * there * fh * (42.5 + 3.9 * run)
+    return Gathered(
+        fh, groups, passes, shape, cost, 4 * fh * n + (2 * n if copied_rows else 0),
+        left=odd * (1 if pointwise else _rows(s, form)), padded=not pointwise and (outside or edges),
+        alone=("eb_dot1" if pointwise else "eb_dot1i") if odd else "",
+        in_place=PIXELS if pointwise and (form.over or not odd) else "",
     )  # fmt: skip
 
 
 MOST_CHANNELS, MOST_ROWS = 8, 5  # of a pixel and of a window whose copies are written out
 
 
-def flat_pixels(s: Sums, form: Form) -> Kernel | None:
-    """Two pixels at a time whose rows of taps lie without gaps: where a row by itself would be rounded up to four."""
-    c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
-    n, run = _whole_words(fh * fw * c), fw * c
-    gapless = n < fh * _whole_words(run) and c <= MOST_CHANNELS and s.dilation[1] == 1 and s.weights.shape[3] == c
-    stream = paired(s, 1) if gapless else None
-    if stream is None:
+def packed_taps(s: Sums, form: Form) -> Gathered | None:
+    """Two pixels whose rows of taps lie without gaps: where a row by itself would be rounded up to four."""
+    c, ow, (fh, fw) = s.size[2], s.out[1], s.window
+    n, run = whole_words(fh * fw * c), fw * c
+    if n >= fh * whole_words(run) or c > MOST_CHANNELS or s.dilation[1] != 1 or not _whole(s):
         return None
-    constants, scalars = _requantised(s, stream)
     edges, outside = s.padded_columns, s.padded_rows
-    scalars = {"x_zero": s.x_zero, **scalars} if edges or outside else scalars
     shape = shape_of(s, form) | {
-        "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside, **_groups(s, form, stream),
-        "straight": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
+        "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside,
+        "whole_windows": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
     }  # fmt: skip
-    pixels = (ow + ow % 2) * (1 if form.rolled else oh)
-    border = (8 * fh * run * (fw - 1) / ow if edges else 0) + (3 * fh if outside else 0)
-    cost = pixels * (
-        fh * ((2 if shape["straight"] else 12) + 0.8 * run)
-        + border
-        + 1.2 * n
-        + 25
-        + k * (0.775 * n + per_output(s) + 0.4)
-    )
-    return Kernel(
-        "arm_dsp/conv_flat.c.j2", s.stem, shape, constants, scalars, scratch=6 * n,
-        variant="dsp two flat pixels", estimate=cost, traffic=Traffic(passes=pixels // 2),
-    )  # fmt: skip
+    passes = -(-ow // 2) * _rows(s, form)
+    edge = borders(s, form, 2)
+    cost = edge.passes * (42 + 13.4 * n / 4) + edge.part * 3.2 * fh * run
+    return Gathered(1, n // 4, passes, shape, cost, 6 * n, padded=edges or outside)
 
 
-NARROW = 1.2  # pace on a core that issues two instructions at once (`bench-cycles`): pixels wait to be widened
+# By pixels, instructions of a call, a row of the window, four taps; at borders of a row, a byte, and four zeros.
+BYTES = {1: (9, 2, 4.6, 29.5, 2.2, 7.9), 2: (47, 0, 10.8, 9.5, 4.2, 27)}
 
 
-def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
-    """Two pixels at a time in int8, or one: a half or a quarter of the scratch of two in int16.
+def _bytes(together: int) -> Callable[[Sums, Form], Gathered | None]:
+    def gather(s: Sums, form: Form) -> Gathered | None:
+        """Two pixels in int8, or one: a half or a quarter of the scratch of two in int16.
 
-    They are widened anew for each four channels, and weights of one pixel serve no other.
-    """
-    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    n = _whole_words(fw * c)
-    if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c or (s.pointwise and c % 4 == 0):
-        return None
-    stream = paired(s, fh)
-    if stream is None:
-        return None
-    constants, scalars = _requantised(s, stream)
-    edges, outside = s.padded_columns or n > fw * c, s.padded_rows
-    scalars = {"x_zero": s.x_zero, **scalars} if edges or outside else scalars
-    odd = ow % together
-    shape = shape_of(s, form) | {
-        "pixels": together, "n": n, "row_words": n // 4 * together, "words": fh * n // 4 * together, "odd": bool(odd),
-        "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c, **_groups(s, form, stream),
-    }  # fmt: skip
-    pixels = (ow + odd) * (1 if form.rolled else oh)
-    rate = 0.9 if together == 2 else 1.035
-    cost = pixels * (fh * (14 + 1.3 * n) + 30 / together + k * (rate * fh * n + per_output(s)))
-    return Kernel(
-        "arm_dsp/conv_narrow.c.j2", s.stem, shape, constants, scalars, scratch=fh * n * together,
-        variant=f"dsp {'two narrow pixels' if together == 2 else 'one pixel'}", estimate=cost,
-        pace=NARROW if DUAL_ISSUE in form.core else 1.0, traffic=Traffic(passes=pixels // together),
-    )  # fmt: skip
+        They are widened anew for each four channels, and weights of one pixel serve no other.
+        """
+        (_, w, c), ow, (fh, fw) = s.size, s.out[1], s.window
+        n = whole_words(fw * c)
+        if not _near(s) or not _whole(s) or (s.pointwise and c % 4 == 0):
+            return None
+        edges, outside = s.padded_columns or n > fw * c, s.padded_rows
+        shape = shape_of(s, form) | {
+            "pixels": together, "n": n, "row_words": n // 4 * together, "words": fh * n // 4 * together,
+            "odd": bool(ow % together), "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c,
+        }  # fmt: skip
+        passes = -(-ow // together) * _rows(s, form)
+        edge, groups, run = borders(s, form, together, (w * c - n) // c), fh * n // 4, fw * c
+        each, row, group, side, tap, cleared = BYTES[together]
+        inside, there = edge.passes - edge.columns, 1 - edge.missing
+        cost = edge.passes * (each + row * fh) + group * inside * there * groups
+        cost += edge.columns * there * fh * (side + tap * run) + cleared * edge.part * groups
+        return Gathered(fh, groups, passes, shape, cost, fh * n * together, padded=edges or outside)
+
+    return gather
 
 
 MOST_TAPS = 25  # of a window whose rows are listed on the stack
 
 
-def straight_pixel(s: Sums, form: Form) -> Kernel | None:
-    """One pixel at a time where its bytes are: the scratch is a pixel of padding, or none."""
-    c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
-    if c % 4 or s.pointwise or s.dilation[1] != 1 or s.weights.shape[3] != c or fh * fw > MOST_TAPS:
+def row_pointers(s: Sums, form: Form) -> Gathered | None:
+    """One pixel where its bytes are: the scratch is a pixel of padding, or none."""
+    c, ow, (fh, fw) = s.size[2], s.out[1], s.window
+    if c % 4 or s.pointwise or s.dilation[1] != 1 or not _whole(s) or fh * fw > MOST_TAPS:
         return None
-    stream = paired(s, 1)
-    if stream is None:
-        return None
-    constants, scalars = _requantised(s, stream)
     padded = s.padded_columns or s.padded_rows
+    shape = shape_of(s, form) | {"padded_columns": s.padded_columns, "padded_rows": s.padded_rows}
+    edge = borders(s, form, 1)
+    rows = fh * edge.passes
+    plain = fh * (edge.passes - edge.columns) * (1 - edge.missing)
+    cost = 9 * edge.passes + 7.8 * plain + (rows - plain) * (117 + 10.4 * fw) + (3 * c if padded else 0)
+    return Gathered(1, fh * fw * c // 4, ow * _rows(s, form), shape, cost, c if padded else 0, runs=fh, padded=padded)
+
+
+def zipped(s: Sums, form: Form) -> Gathered | None:
+    """Four bytes of a pixel are four taps, and taps of a row are neighbours; the core issues one instruction a time."""
+    (_, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
+    pixels = oh * ow if s.pointwise and not form.rolled else ow
+    if not _whole(s) or c % 4 or not _near(s) or pixels < 4 or DUAL_ISSUE in form.core:
+        return None
+    n = fw * c
+    padded = not s.pointwise and (s.padded_rows or s.padded_columns)
     shape = shape_of(s, form) | {
-        "padded_columns": s.padded_columns, "padded_rows": s.padded_rows, **_groups(s, form, stream),
+        "pointwise": s.pointwise, "pixels": pixels, "n": n, "words": fh * n,
+        "padded_rows": s.padded_rows, "padded_columns": s.padded_columns, "inner_last": w - fw - 3 * s.stride[1],
+        "rest": bool((pixels if s.pointwise else ow) % 4),
     }  # fmt: skip
-    pixels = ow if form.rolled else oh * ow
-    cost = (3 * c if padded else 0) + pixels * (40 + 14 * fh + k * (fh * (1.035 * fw * c + 3) + per_output(s) + 1.2))
-    return Kernel(
-        "arm_dsp/conv_runs.c.j2", s.stem, shape, constants, {"x_zero": s.x_zero, **scalars} if padded else scalars,
-        scratch=c if padded else 0, variant="dsp straight pixel", estimate=cost, traffic=Traffic(passes=pixels),
-        pace=NARROW if DUAL_ISSUE in form.core else 1.0,
+    passes = pixels // 4 + pixels % 4 if s.pointwise else -(-ow // 4) * _rows(s, form)
+    edge, groups = borders(s, form, 4), fh * n // 4
+    if s.pointwise:
+        cost = passes * (27 + 21.3 * groups)
+    else:
+        cost = edge.passes * (19 * groups + 27 * fh) + edge.part * 64 * fh + edge.columns * 54 * fh * fw
+    return Gathered(
+        1, groups, passes, shape, cost, 4 * fh * n + (c if padded else 0),
+        padded=padded, in_place=PIXELS if s.pointwise else "",
     )  # fmt: skip
+
+
+# Where flash is slow, weights that are read again and again wait for it; where two instructions issue at once, those of
+# the tuned forms do, and pixels wait to be widened.
+TUNED, ONCE = {DUAL_ISSUE: 0.93, SLOW_FLASH: 1.12}, {SLOW_FLASH: 1.03}
+PLAIN, WIDENED = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
+TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/conv_pairs.c.j2", "eb_dot2", widened_pairs, TUNED)
+VARIANTS = (
+    Variant("dsp 1 pixel", "arm_dsp/dense.c.j2", "eb_dot1", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel, int16", "arm_dsp/dense_wide.c.j2", "eb_dot1w", widened_once, ONCE),
+    TWO_PIXELS,
+    Variant("dsp 2 pixels, packed taps", "arm_dsp/conv_packed.c.j2", "eb_dot2", packed_taps, TUNED),
+    Variant("dsp 2 pixels, int8", "arm_dsp/conv_bytes.c.j2", "eb_dot2n", _bytes(2), WIDENED),
+    Variant("dsp 1 pixel", "arm_dsp/conv_bytes.c.j2", "eb_dot1", _bytes(1), WIDENED),
+    Variant("dsp 1 pixel, row pointers", "arm_dsp/conv_rows.c.j2", "eb_dot1r", row_pointers, WIDENED),
+)
+WAITING = (  # where flash is slow
+    Variant("dsp 4 pixels", "arm_dsp/conv_four.c.j2", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
+    Variant("dsp 8 channels", "arm_dsp/dense_eight.c.j2", "eb_dot8", widened_once_of_eights, ONCE),
+)

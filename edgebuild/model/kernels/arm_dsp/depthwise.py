@@ -8,8 +8,8 @@ from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, kept, shape_of, words
-from .convolution import bounds
 from .factors import Factors, factors, two_words
+from .streams import bounds
 
 Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
 

@@ -16,8 +16,10 @@ from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero
 from .. import phases
 from ..row import KernelLayer
 from . import wide
-from .convolution import bounds, paired_with, per_output
+from .convolution import CALL, COPIED
+from .dot import micro
 from .factors import Factors, factors_within
+from .streams import bounds, of_channels_with
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,7 @@ class PhaseSums:
     """The outputs of a phase as sums.
 
     `streams`: weights for each group, of which blocks of channels take the first `full` words. `run`: how many taps lie
-    side by side in each row. `ends`: how sums become results, with the scalars that this takes. `result`:
-    instructions for that.
+    side by side in each row. `ends`: how sums become results, with the scalars that this takes.
     """
 
     taps: int
@@ -35,7 +36,6 @@ class PhaseSums:
     full: int
     ends: dict[str, str | bool]
     scalars: dict[str, int | float]
-    result: float
 
     @property
     def finish(self) -> str:
@@ -73,7 +73,7 @@ def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
     full = len(weights) // len(own) // 2 * packed[0].shape[1]
     form: dict[str, str | bool] = {"finish": f"wide{end}", "unit": False}
     streams = tuple(stream.ravel() for stream in packed)
-    return PhaseSums(weights.shape[1], run, streams, full, form, scalars, 9.0 if end else 5.0)
+    return PhaseSums(weights.shape[1], run, streams, full, form, scalars)
 
 
 def _phase(op: Op, s: Sums, ends: Factors, run: int) -> PhaseSums | None:
@@ -85,7 +85,7 @@ def _phase(op: Op, s: Sums, ends: Factors, run: int) -> PhaseSums | None:
     if len(made) < len(own) or s.finish == "sums":
         return None
     streams, scalars = tuple(stream for stream, _ in made), {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
-    return PhaseSums(count, run, streams, made[0][1], ends.shape, scalars, per_output(s))
+    return PhaseSums(count, run, streams, made[0][1], ends.shape, scalars)
 
 
 def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
@@ -93,11 +93,11 @@ def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
     k = len(s.weights)
     full, rest = k // 4 * 4, k % 4
     if rest not in (1, 2):
-        stream = paired_with(s, rows, ends)
+        stream = of_channels_with(s, 4, rows, ends)
         return None if stream is None else (stream.ravel(), full // 4 * stream.shape[1])
     last = phases.group(s, slice(full, k))
     words = wide.stream(last.weights.reshape(rest, rows, -1), last.start, ends[full:], rest, range(4)).ravel()
-    blocks = paired_with(phases.group(s, slice(full)), rows, ends[:full]) if full else np.empty(0, words.dtype)
+    blocks = of_channels_with(phases.group(s, slice(full)), 4, rows, ends[:full]) if full else np.empty(0, words.dtype)
     if blocks is None or not s.fits:
         return None
     return np.concatenate([blocks.ravel(), words]), blocks.size
@@ -151,7 +151,7 @@ def _heads(found: list[PhaseSums], flat: bool) -> list[tuple[int, ...]]:
 
 
 def _pair(p: PhaseSums, c: int, groups: int, kg: int, flat: bool) -> float:
-    """Instructions for two pixels."""
+    """Instructions for two pixels: beside the micro-kernels, medians of `./sconsw bench-kernels`."""
     entries, wide = p.taps / p.run, p.finish.startswith("wide")
     inner, together = -(-p.taps * c // 4) * 4, c * p.run * (2 if wide else 1)
     if flat:
@@ -159,9 +159,14 @@ def _pair(p: PhaseSums, c: int, groups: int, kg: int, flat: bool) -> float:
     else:
         gather = 20 + p.taps * (3 + 1.75 * c if c <= 8 else 6 + 2.25 * c)
     if wide:
-        products = -(-kg // 2) * (22 + 4 * p.result + 3.9 * inner) + 25 * (kg % 2)
+        products = -(-kg // 2) * (22 + 4 * (9 if p.ends["finish"] == "wide_clamped" else 5) + 3.9 * inner) + 25 * (
+            kg % 2
+        )
     else:
         rest = kg % 4 if kg % 4 < 3 else 0
-        blocks = -(-(kg - rest) // 4) * (3 + 8 * p.result + 6.2 * inner) + 25 * (kg % 4 == 3)
-        products = blocks + (28 + 2 * rest * p.result + (0.5 + 1.75 * rest) * inner if rest else 0)
-    return 30 + 22 * entries + groups * (25 + gather + products)
+        products, turns = 0.0, inner // 4
+        if kg > rest:
+            blocks = micro("eb_dot2", p.finish).executed(blocks=-(-(kg - rest) // 4), groups=turns)
+            products += blocks + CALL + COPIED * 2 * (kg % 4 == 3)
+        products += micro(f"eb_rest{rest}", p.finish).executed(groups=turns) + CALL if rest else 0
+    return 30 + 22 * entries + groups * (gather + products)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...arithmetic import Arithmetic
 from ...ops import batch_matmul, spatial
 from ...ops.base import Kernel, zero_of
 from ...ops.fixedpoint import Multiplier
@@ -48,7 +49,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y = graph.operands(op), graph.result(op)
     c, (a, b, n, columns), tensors = x.shape[3], y.shape, (x, w, y)
-    if graph.arithmetic != "tflite" or any(t.dtype != "int16" or zero_of(t) for t in tensors) or c < 2:
+    if not graph.arithmetic.fixed_point or any(t.dtype != "int16" or zero_of(t) for t in tensors) or c < 2:
         return None
     m, full = batch_matmul.multiplier(op, graph), spatial.bounds(op, y) == (-(2**15), 2**15 - 1)
     right = 15 - m.shift  # of sum * mantissa, halves up
@@ -62,7 +63,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
     cost = 30.0 + a * b * -(-columns // 2) * (4 * c + 40 + -(-n // 2) * (60 + 3.7 * c))
     return Kernel(
         "arm_dsp/matmul_halves.c.j2", k.stem, shape, k.constants, scalars,
-        scratch=4 * (c + c % 2), variant="dsp wide pairs", estimate=cost,
+        scratch=4 * (c + c % 2), variant="dsp pairs of int16", estimate=cost,
     )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def wide(layer: KernelLayer) -> Kernel | None:
     cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * (90 + 2.6 * c))
     return Kernel(
         "arm_dsp/matmul_wide.c.j2", k.stem, shape, k.constants, scalars,
-        scratch=4 * c, variant="dsp wide columns", estimate=cost,
+        scratch=4 * c, variant="dsp columns of int16", estimate=cost,
     )  # fmt: skip
 
 
@@ -87,10 +88,10 @@ def _kind(c: int) -> str:
     return "_ragged" if c % 4 else "" if c < 12 else "_odd" if c // 4 % 2 else "_even"
 
 
-def _finish(arithmetic: str, m: Multiplier, c: int) -> str:
+def _finish(arithmetic: Arithmetic, m: Multiplier, c: int) -> str:
     """As `Sums.finish`, for c terms below 2^16 each."""
     if not 1 <= -m.shift <= 31:
         return ""
-    if arithmetic == "tflite":
+    if arithmetic.fixed_point:
         return "signed"
     return "once" if 2**16 * c * (m.mantissa & -m.mantissa) < 2 ** (30 - m.shift) else ""

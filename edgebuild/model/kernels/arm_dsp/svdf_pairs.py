@@ -45,7 +45,7 @@ def total(layer: KernelLayer) -> Kernel | None:
 def _end(layer: KernelLayer) -> dict[str, int | float] | None:
     """Scalars of the rounding in two multiplications; None where results have other bounds than their type's."""
     k, y = layer.plain, layer.graph.result(layer.op)
-    if layer.graph.arithmetic != "tflite" or is_float(y):
+    if not layer.graph.arithmetic.fixed_point or is_float(y):
         return None
     if (k.scalars["low"], k.scalars["high"]) != fixedpoint.limits(y.dtype):
         return None

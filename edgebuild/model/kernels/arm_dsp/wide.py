@@ -18,7 +18,7 @@ def fits(op: Op, graph: Graph) -> bool:
     """One image of int16, weights of int8, TFLite's rounding of 64-bit sums over 17 bits or more, no zero points."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     types = (x.dtype, w.dtype, y.dtype) == ("int16", "int8", "int16") and w.data is not None
-    if not types or graph.arithmetic != "tflite" or zero_of(x) or not spatial.wide(op, graph):
+    if not types or not graph.arithmetic.fixed_point or zero_of(x) or not spatial.wide(op, graph):
         return False
     _, shift = spatial.multipliers(op, graph)
     return spatial.narrow(op, graph) and bool(((shift > -33) & (shift < -1)).all())
@@ -76,7 +76,8 @@ def dense(layer: KernelLayer) -> Kernel | None:
         "tail_at": k // 4 * packed.shape[1],
     }  # fmt: skip
     return Kernel(
-        "arm_dsp/wide_dense.c.j2", layer.plain.stem, shape, (_constant(packed),), scalars, variant="dsp wide pixel",
+        "arm_dsp/wide_dense.c.j2", layer.plain.stem, shape, (_constant(packed),), scalars,
+        variant="dsp 1 pixel of int16",
         estimate=n * (30 + -(-k // 4) * (36 + 4.8 * c)), traffic=Traffic(passes=n),
     )  # fmt: skip
 
@@ -97,7 +98,7 @@ def depthwise(layer: KernelLayer) -> Kernel | None:
     made = ow * (1 if form.rolled else oh)
     return Kernel(
         "arm_dsp/wide_depthwise.c.j2", layer.plain.stem, shape, constants, {"x_zero": 0, **scalars},
-        scratch=4 * taps + 2 * k, variant="dsp wide taps", traffic=Traffic(passes=made),
+        scratch=4 * taps + 2 * k, variant="dsp taps of int16", traffic=Traffic(passes=made),
         estimate=2 * k + made * (30 + 16 * taps + k // 4 * (36 + 9.5 * taps)),
     )  # fmt: skip
 
@@ -105,7 +106,7 @@ def depthwise(layer: KernelLayer) -> Kernel | None:
 def _plain_halves(layer: KernelLayer) -> bool:
     """int16 in TFLite's arithmetic without zero points, whose results are bounded by their type alone."""
     tensors = (*layer.graph.operands(layer.op), layer.graph.result(layer.op))
-    if layer.graph.arithmetic != "tflite" or any(t.dtype != "int16" or zero_of(t) for t in tensors):
+    if not layer.graph.arithmetic.fixed_point or any(t.dtype != "int16" or zero_of(t) for t in tensors):
         return False
     return spatial.bounds(layer.op, tensors[-1]) == (-(2**15), 2**15 - 1)
 
@@ -117,7 +118,7 @@ def product(layer: KernelLayer) -> Kernel | None:
         return None
     scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")} | _end(k)
     shape, cost = {**k.shape, "ends": "eb_scale_halves"}, 20.0 + 13 * int(str(k.shape["N"]))
-    return replace(k, shape=shape, scalars=scalars, variant="dsp wide products", estimate=cost)
+    return replace(k, shape=shape, scalars=scalars, variant="dsp products of int16", estimate=cost)
 
 
 def total(layer: KernelLayer) -> Kernel | None:
@@ -136,7 +137,7 @@ def total(layer: KernelLayer) -> Kernel | None:
         )
     cost = 20.0 + 16 * int(str(k.shape["N"]))
     return replace(
-        k, template="arm_dsp/add_wide.c.j2", shape=shape, scalars=scalars, variant="dsp wide sums", estimate=cost
+        k, template="arm_dsp/add_wide.c.j2", shape=shape, scalars=scalars, variant="dsp sums of int16", estimate=cost
     )
 
 

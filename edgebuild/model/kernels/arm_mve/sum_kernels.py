@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of
+from . import vectors
+from .vectors import LANES
 
-LANES = 16
 SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # pace, where loads stand close to what waits for them (`bench-cycles`)
 MOST_OVER = 32  # pixels that are copied before their results are written over them
 
@@ -102,7 +103,8 @@ def _convolution(
     if own and (how == "sums" or k < 4 or pixels < 2 or max(step, bytes_ // 16, shape["advance"] // 8) >= 2**12):
         return None
     if own:
-        shape["pairs"] = _pairs(taps.shape[1], shape["advance"], 7 + (step >= 128) + 4 * how.endswith("_clamped"))
+        two = vectors.pairs(taps.shape[1], shape["advance"], 7 + (step >= 128) + 4 * how.endswith("_clamped"))
+        shape["pairs"] = vectors.Own(two, k // 4 * 4, taps.shape[1], bytes_, how, step, shape["advance"])
     shape |= {
         "own": own, "finish": how, "taps": taps.shape[1], "step": packed.shape[1], "beside": step,
         "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
@@ -111,56 +113,12 @@ def _convolution(
     scalars["y_zero"] = s.y_zero
     if how == "sums" or how.endswith("_clamped"):
         scalars |= {"low": s.low, "high": s.high}
-    products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how, own)
+    products = lines * blocks * _products(s, pixels, taps.shape[1], shape.get("pairs"))
     return Kernel(
         "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=name, estimate=30 + gathering + products,
+        scratch=scratch, variant=name, estimate=(30 if gathering else 0) + gathering + products,
         pace=1.0 if own else SHARED, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
         in_place=PIXELS if over else "",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """How pairs.c.j2 goes through the taps of two pixels.
-
-    `sizes`: taps of each chunk. `before` of them come ahead of a loop of `turns` times four; `between` their products
-    stand the steps by which the pair before is stored, numbered. `second`: the register of the second pixel.
-    """
-
-    sizes: tuple[int, ...]
-    before: int
-    turns: int
-    between: tuple[tuple[tuple[int, ...], ...], ...]
-    second: str
-    first_moves: int
-    second_moves: int
-    last_moves: int
-    on: int
-    zero: str
-    group_stays: bool
-
-
-def _pairs(taps: int, advance: int, steps: int) -> Pairs:
-    """Pixels that lie `advance` bytes apart share a register if they are near."""
-    sizes = [LANES] * (taps // LANES) + [taps % LANES] * (taps % LANES > 0)
-    n, whole = len(sizes), taps // LANES
-    turns = (whole - 5) // 4 if whole > 13 else 0
-    before = n if not turns else whole - 1 - 4 * turns
-    near = advance <= 127
-    jump = advance - LANES * (n - 1) if near else 2 * advance - LANES * n  # from behind the last pixel to the next pair
-    fits = near and abs(jump) <= 127
-    each = -(-steps // min(before, 4))
-    places = {1: (2,), 2: (2, 4), 3: (2, 4, 6), 4: (1, 2, 4, 6)}.get(each, tuple(i * 7 // each for i in range(each)))
-    where = [(step // each, places[step % each]) for step in range(steps)]
-    between = tuple(
-        tuple(tuple(step for step, place in enumerate(where) if place == (i, k)) for k in range(7))
-        for i in range(before)
-    )
-    return Pairs(
-        tuple(sizes), before, turns, between, "r9" if near else "r11", advance if near else LANES,
-        LANES - advance if near else LANES, (jump if fits else 0) if near else LANES, 0 if fits else jump,
-        "r11" if near else "q3" if turns > 1 else "r7", near and turns <= 1,
     )  # fmt: skip
 
 
@@ -190,17 +148,30 @@ def _columns(s: Sums, pixels: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _products(pixels: int, groups: int, taps: int, how: str, own: bool) -> float:
-    """Instructions for a line of pixels."""
-    sixteens, rest = divmod(taps, LANES)
-    scalar = 120 if how == "sums" else 0
-    two = 45 + groups * (27 + scalar * 2 + 15 * sixteens + (20 if rest else 0))
-    one = 35 + groups * (19 + scalar + 10 * sixteens + (14 if rest else 0))
-    line = 0
-    if own:
-        two = groups * (27 + 14 * sixteens + (17 if rest else 0))
-        line = 45 + 17 * groups
-    return line + pixels // 2 * two + pixels % 2 * one
+CALL, GENERAL, COPIED = (
+    14,
+    40,
+    4,
+)  # fitted to `./sconsw bench-kernels`: a call, a sum's result in C, a pixel's last group
+
+
+def _products(s: Sums, pixels: int, taps: int, own: vectors.Own | None) -> float:
+    """Instructions for a line of pixels: of the layer's own function, and of those that layers share."""
+    turns = {"sixteens": taps // LANES, "rest": int(taps % LANES > 0)}
+    k, whole, last = s.out[2], s.out[2] // 4, s.out[2] % 4 > 0
+
+    def shared(together: int, groups: int, tail: bool) -> float:
+        f = vectors.micro(together, s.finish)
+        if s.finish == "sums":
+            return -(-k // 4) * (f.executed(groups=1, **turns) + CALL) + k * together * GENERAL
+        made = f.executed(groups=groups, **turns) + CALL if groups else 0.0
+        return made + (f.executed(groups=1, **turns) + CALL + COPIED * together if tail else 0)
+
+    one = pixels % 2 * shared(1, whole, last)
+    if own is None:
+        return one + pixels // 2 * shared(2, whole, last)
+    tails = pixels // 2 * shared(2, 0, True) if last else 0.0
+    return one + tails + own.function("").executed(groups=whole, pairs=pixels // 2) + CALL
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:

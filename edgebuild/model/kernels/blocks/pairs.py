@@ -1,10 +1,9 @@
-"""Two pixels in one multiplication, for cores whose multiplier has 32 bits and takes one product at a time.
+"""Convolutions by two pixels in one multiplication, for cores whose multiplier has 32 bits: see `two_in_one.py`.
 
-An operand holds x0 + 65536 x1, so a sum of its products with weights holds the sums of both pixels: S0 + 65536 S1.
-Each stays within 16 bits while the weights' absolute values add up to 255 at most, which the compiler proves: it puts
-the taps into an order in which groups of them keep to that in every channel. Behind a group the upper half goes to S1;
-the whole goes to T, which is S0 + 65536 S1 modulo 2^32, so that S0 = T - 65536 S1 in the end. A group starts at 0x8000
-so that S0 borrows nothing from the upper half.
+An operand holds x0 + 65536 x1, so a sum of its products with weights holds the sums of both pixels. Each stays within
+16 bits while the weights' absolute values add up to 255 at most, which the compiler proves: it puts the taps into an
+order in which groups of them keep to that in every channel. A group starts at 0x8000 so that S0 borrows nothing from
+the upper half.
 """
 
 from __future__ import annotations
@@ -17,59 +16,43 @@ import numpy as np
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums
 from ...ops.sums import shape_of, words
+from .two_in_one import MICROS, TwoInOne, ends_of, micro, name
 
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
-LOOPS = (*((size,) for size in SIZES), (3, 3), (4, 4), (5, 5))  # groups in one turn of each loop of the assembly
 MOST_WEIGHT = 255  # of a group: 128 x 255 < 2^15
 OPEN_GROUPS = 256  # that the search for a group looks at
 SMALL = 2**18  # weights of a layer for which the search tries groups of other sizes, too
 START = 0x8000  # of a group's sum
 
 
+CALL = 30.0  # instructions of a call of a micro-kernel; this and those below: `./sconsw bench-kernels` shows the error
+
+
 @dataclass(frozen=True)
 class PairsCore:
-    """How a core computes: sums of `pixels` x `channels` at once, and instructions for the estimate.
+    """A micro-kernel, and instructions of compiled C that brings its operands.
 
-    `tap`, `group`, `kind`: for all sums, of a tap, of a group, of the groups of one size; `result`: of one result;
-    `channel`: of a block of channels; `pack`, `place`: to bring one operand of one pixel, to find one pixel's tap, of
-    which a row by itself saves `in_row`, because its line is found once for all pixels.
+    `pack`, `place`: to bring one operand of one pixel, to find one pixel's tap, of which a row by itself saves
+    `in_row`, because its line is found once for all pixels.
     """
 
-    name: str
-    pixels: int
-    channels: int
-    tap: float
-    group: float
-    kind: float
-    result: float
-    channel: float
+    stem: str
     pack: float
     place: float
-    doubled: tuple[int, ...] = (3, 4, 5)  # sizes of which loops take two groups a turn
     in_row: float = 0.0
-    away: float = 0.0  # instructions of a result whose halves are rounded away from zero, beside `result`
 
-    def bounded(self, s: Sums) -> bool:
-        """The assembly asks for the bounds of the results."""
-        return self.name == "rv32" or not s.full_range
-
-    def function(self, s: Sums, how: str) -> str:
-        """The C function in assembly that makes the sums and results of a block of pixels."""
-        rounding = "away" if how == "signed" else "up"
-        end = "_clamped" if self.name != "rv32" and self.bounded(s) else ""
-        return f"eb_pairs_{self.name}_{self.pixels}x{self.channels}_{rounding}{end}"
+    @property
+    def micro(self) -> TwoInOne:
+        return MICROS[self.stem]
 
 
 RV32 = (
-    PairsCore("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11, doubled=(3,), away=4),
-    PairsCore("rv32", 4, 3, 17, 19.5, 8, 11, 40, 3.6, 11, doubled=(3,), away=4),
-    PairsCore("rv32", 2, 6, 19, 19.5, 8, 11, 60, 4, 12, doubled=(3,), away=4),
+    PairsCore("eb_pairs_rv32_6x2", 3.4, 11),
+    PairsCore("eb_pairs_rv32_4x3", 3.6, 11),
+    PairsCore("eb_pairs_rv32_2x6", 4, 12),
 )
-M3 = (PairsCore("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10), PairsCore("armv7m", 2, 2, 5, 5, 4, 7.5, 30, 4, 12))
-M0 = (
-    PairsCore("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4), in_row=7),
-    PairsCore("armv6m", 2, 2, 9, 10, 11, 31, 40, 7, 18, doubled=(3, 4), in_row=7),
-)
+M3 = (PairsCore("eb_pairs_armv7m_4x1", 3.2, 10), PairsCore("eb_pairs_armv7m_2x2", 4, 12))
+M0 = (PairsCore("eb_pairs_armv6m_4x1", 6, 16, in_row=7), PairsCore("eb_pairs_armv6m_2x2", 7, 18, in_row=7))
 
 
 def groups(weights: Array, allowed: tuple[int, ...] = SIZES, quickly: bool = False) -> tuple[tuple[int, ...], ...]:
@@ -144,13 +127,13 @@ def sizes(taps: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-def loops(taps: tuple[tuple[int, ...], ...], doubled: tuple[int, ...]) -> Array:
-    """Loops that go through the groups: number in LOOPS, from 1 on, turns, and taps of a turn; then zeros."""
+def loops(taps: tuple[tuple[int, ...], ...], m: TwoInOne) -> Array:
+    """Loops that go through the groups: number in those of the assembly, turns, and taps of a turn; then zeros."""
     rows = []
     for size, count in sizes(taps):
-        turns = count // 2 if size in doubled else 0
-        rows += [(LOOPS.index((size, size)) + 1, turns, 2 * size)] if turns else []
-        rows += [(LOOPS.index((size,)) + 1, count - 2 * turns, size)] if count > 2 * turns else []
+        turns = count // 2 if (size, size) in m.loops else 0
+        rows += [(m.loops.index((size, size)) + 1, turns, 2 * size)] if turns else []
+        rows += [(m.loops.index((size,)) + 1, count - 2 * turns, size)] if count > 2 * turns else []
     return np.array([*rows, (0, 0, 0)], np.uint8)
 
 
@@ -182,29 +165,30 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     if away and how != "relu":
         return None
     how = "signed" if away else how
-    c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
+    m, c, (oh, ow, k), (fh, fw) = core.micro, s.size[2], s.out, s.window
     count, taps = ow if form.rolled else oh * ow, fh * fw * c
-    if not s.fits or s.weights.shape[3] != c or count < core.pixels or k < core.channels or form.small:
+    if not s.fits or s.weights.shape[3] != c or count < m.pixels or k < m.channels or form.small:
         return None
     scale = rescaling(s, how)
-    if scale is None or taps * core.pixels // 2 >= 2**15:
+    if scale is None or taps * m.pixels // 2 >= 2**15:
         return None
     chosen = groups(s.weights.reshape(k, taps), quickly=form.tile)
     order = np.array([tap for group in chosen for tap in group])
-    channels = channels_in_blocks(k, core.channels)
+    channels = channels_in_blocks(k, m.channels)
     places = np.empty(taps, np.int16)
-    places[order] = np.arange(taps) * (core.pixels // 2)
-    packed = s.weights.reshape(k, taps)[channels][:, order].reshape(-1, core.channels, taps).transpose(0, 2, 1)
-    runs = loops(chosen, core.doubled)
-    blocks = len(channels) // core.channels
+    places[order] = np.arange(taps) * (m.pixels // 2)
+    packed = s.weights.reshape(k, taps)[channels][:, order].reshape(-1, m.channels, taps).transpose(0, 2, 1)
+    runs = loops(chosen, m)
+    ends = ends_of(core.stem, how == "signed", not s.full_range)
+    function = micro(name(core.stem, ends))
     padded = not s.pointwise and (s.padded_rows or s.padded_columns)
     shape = shape_of(s, form) | {
-        "function": core.function(s, how), "bounded": core.bounded(s),
-        "pixels": core.pixels, "taps": taps, "count": count, "pointwise": s.pointwise,
-        "channels": core.channels, "blocks": k // core.channels, "odd": k % core.channels, "step": taps * core.channels,
+        "function": function.name, "bounded": ends.clamped,
+        "pixels": m.pixels, "taps": taps, "count": count, "pointwise": s.pointwise,
+        "channels": m.channels, "blocks": k // m.channels, "odd": k % m.channels, "step": taps * m.channels,
         "padded_rows": not s.pointwise and s.padded_rows, "padded_columns": not s.pointwise and s.padded_columns,
-        "padded": padded, "unroll": next(u for u in (4, 2, 1) if c % u == 0), "rest": count % core.pixels,
-        "last_y": (count - core.pixels) // ow, "last_x": (count - core.pixels) % ow,
+        "padded": padded, "unroll": next(u for u in (4, 2, 1) if c % u == 0), "rest": count % m.pixels,
+        "last_y": (count - m.pixels) // ow, "last_x": (count - m.pixels) % ow,
     }  # fmt: skip
     constants = (
         Constant("w", np.ascontiguousarray(packed), "by blocks of channels, in groups of taps"),
@@ -212,20 +196,20 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
         Constant("places", places, "of each tap in its order"),
         Constant("runs", runs, "loop, turns, taps of a turn"),
     )
-    result = core.result + (core.away if how == "signed" else 0)
-    work = taps * core.tap + len(chosen) * core.group + len(runs) * core.kind
-    work = blocks * (work + core.channel + result * core.pixels * core.channels)
+    turns = [(int(loop), int(count)) for loop, count, _ in runs[:-1]]
+    calls = [k // m.channels] + [1] * (k % m.channels > 0)
+    work = sum(CALL + function.executed(blocks=blocks, runs=turns) for blocks in calls)
     place = core.place - core.in_row * form.rolled
-    bring = core.pixels * (core.pack * taps + (0 if s.pointwise else place * fh * fw))
+    bring = m.pixels * (core.pack * taps + (0 if s.pointwise else place * fh * fw))
     scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
-    scalars |= {"low": s.low, "high": s.high} if core.bounded(s) else {}
+    scalars |= {"low": s.low, "high": s.high} if ends.clamped else {}
     scalars |= {"x_zero": s.x_zero} if padded else {}
-    variant = f"pairs, {core.pixels} pixels{', away' if away else ''}"
-    once = s.pointwise and not form.rolled and count % core.pixels == 0  # no pixel is read again, its place written
+    variant = f"pairs, {m.pixels} pixels{', away' if away else ''}"
+    once = s.pointwise and not form.rolled and count % m.pixels == 0  # no pixel is read again, its place written
     return Kernel(
         "blocks/pairs.c.j2", s.stem, shape, constants, scalars, in_place=PIXELS if once else "",
-        scratch=2 * core.pixels * taps + (c if padded else 0), variant=variant,
-        estimate=-(-count // core.pixels) * (work + bring) + 60,
+        scratch=2 * m.pixels * taps + (c if padded else 0), variant=variant,
+        estimate=-(-count // m.pixels) * (work + bring) + 60,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def _scratch(s: Sums, form: Form, depthwise: bool) -> int:
 
 
 def _kernel(s: Sums, form: Form, depthwise: bool) -> Kernel | None:
-    if s.arithmetic != "tflite" or form.rolled or form.granularity or not s.fits:
+    if not s.arithmetic.fixed_point or form.rolled or form.granularity or not s.fits:
         return None
     weights = s.weights.astype(np.int64)
     bias = s.start + s.x_zero * weights.sum(axis=(1, 2, 3))  # the library adds the zero point itself

@@ -15,7 +15,7 @@ from functools import partial
 from ....base.target import DUAL_ISSUE
 from ...ops.base import Form, Kernel, Sums, Traffic
 from ..arm_dsp import CORE
-from ..arm_dsp.convolution import two_pixels
+from ..arm_dsp.convolution import TWO_PIXELS
 from ..arm_dsp.depthwise import CLEAR, filling, planes
 from ..row import Row, of_sums
 
@@ -27,7 +27,7 @@ KEPT = 4096  # bytes of weights that surely stay in a cache from one pair of col
 def pointwise(s: Sums, form: Form) -> Kernel | None:
     """A 1x1 convolution that gathers the columns of g pixels, then runs through the weights once for all of them."""
     g, pixels, (c, k) = form.granularity, s.out[0] * s.out[1], (s.size[2], s.out[2])
-    plain = _ordinary(two_pixels(s, form), form)
+    plain = _ordinary(TWO_PIXELS.kernel(s, form), form)
     if plain is None or not plain.shape["pointwise"] or pixels < 2 or g - STEP >= pixels:
         return None
     group = 16 * int(str(plain.shape["step"]))  # bytes of weights for four channels

@@ -50,9 +50,9 @@ def shift_of(s: Sums, rounding: Sequence[str]) -> Shift | str:
     right = int(s.right[0])
     if not -1 <= right < 30:
         return f"a shift by {right + 1}"
-    if right < 0 or (right == 0 and s.arithmetic == "tflite"):
+    if right < 0 or (right == 0 and s.arithmetic.fixed_point):
         return Shift(right + 1, right + 1)
-    if s.arithmetic != "tflite":
+    if not s.arithmetic.fixed_point:
         no = "its halves are rounded to even, and the engine rounds down"
         return Shift(right + 1, to_even=True) if "even" in rounding else no
     if "down" not in rounding:
@@ -75,7 +75,7 @@ def refusal(op: Op, graph: Graph, engine: Engine) -> str:
     if not s.fits:
         return "its sums may leave 32 bits"
     if engine.requantise == "multiply":
-        return "" if s.arithmetic == "tflite" else f"its halves are rounded to even, which {engine.name} does not do"
+        return "" if s.arithmetic.fixed_point else f"its halves are rounded to even, which {engine.name} does not do"
     found = shift_of(s, engine.rounding)
     if isinstance(found, str):
         return found

@@ -29,10 +29,10 @@ def fold_constant(op: Op, graph: Graph) -> Edit | None:
     quantised = [t for t in operands if t.quant is not None]
     one = all(t.quant == first.quant or (t.quant is None and t.dtype != "float32") for t in operands)
     moved = spec.exact and one and first.quant is not None and first.quant.per_tensor
-    settled = op.kind == "dequantize" or (graph.arithmetic == "tflite" and y.dtype != "float32")
+    settled = op.kind == "dequantize" or (graph.arithmetic.fixed_point and y.dtype != "float32")
     settled = settled and all(t.quant is None or t.quant.per_tensor for t in operands)
     if quantised and not (moved or settled):
-        real = graph.arithmetic == "onnx" and (y.dtype == "float32" or op.kind == "quantize")
+        real = graph.arithmetic.rounds_once and (y.dtype == "float32" or op.kind == "quantize")
         if not real or op.kind == "dequantize" or (spec.exact and one):
             return None  # weights with a scale for each channel keep them
         values = {t.name: Tensor(t.name, t.shape, "float32", None, real_values(t)) for t in quantised}

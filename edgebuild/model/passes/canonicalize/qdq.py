@@ -48,7 +48,7 @@ def integer_op(op: Op, graph: Graph) -> Edit | None:
             return None
     joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
     wider = replace(graph, tensors={**graph.tensors, **{t.name: t for t in constants}})
-    same = graph.arithmetic == "onnx" or _equal_in_floats(joined, wider, others)
+    same = graph.arithmetic.rounds_once or _equal_in_floats(joined, wider, others)
     return Edit((op, quantize), (joined,), tuple(constants)) if same and _has_form(joined, wider, others) else None
 
 
@@ -60,10 +60,10 @@ def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
     spec = ops.SPECS[op.kind]
     types = [graph.tensors[n].dtype for n in (*op.inputs, *op.outputs) if n not in others]
     if op.kind in SUMS:
-        known = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
+        supported = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
     else:
-        known = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
-    return known and (spec.exact or check_limits(spec, op, graph) is None)  # a requantize follows what is exact
+        supported = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
+    return supported and (spec.exact or check_limits(spec, op, graph) is None)  # a requantize follows what is exact
 
 
 def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
@@ -104,8 +104,8 @@ def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:
     zero = round(-128 - low / scale)
     data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
     most = max(abs(end - x.quant.zero_point[0]) for end in limits(x.dtype)) * x.quant.scale[0]
-    apart = np.abs((data.astype(np.float64) - zero) * scale - t.data).max() * (most if op.kind == "mul" else 1.0)
-    if apart > NEAR * y.quant.scale[0]:
+    error = np.abs((data.astype(np.float64) - zero) * scale - t.data).max() * (most if op.kind == "mul" else 1.0)
+    if error > NEAR * y.quant.scale[0]:
         return None
     return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
 
@@ -126,7 +126,7 @@ def requantize_moves(op: Op, graph: Graph) -> Edit | None:
     TFLite's kernels move the integers as they are, whatever scales the file tells.
     """
     spec, y = ops.SPECS[op.kind], graph.tensors[op.outputs[0]]
-    if not spec.exact or y.quant is None or graph.arithmetic == "tflite":
+    if not spec.exact or y.quant is None or graph.arithmetic.fixed_point:
         return None
     values = {n: t for n in op.inputs if (t := graph.tensors[n]).quant is not None}
     wrong = {n: t for n, t in values.items() if t.quant != y.quant}
@@ -160,7 +160,7 @@ def quantize_of_dequantize(op: Op, graph: Graph) -> Edit | None:
     x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
     if (x.quant, x.dtype) == (y.quant, y.dtype):
         return None if op.outputs[0] in graph.outputs else Edit((op,), rename={y.name: x.name})
-    if graph.arithmetic == "tflite":  # whose requantize rounds in fixed point
+    if graph.arithmetic.fixed_point:  # whose requantize rounds in fixed point
         return None
     return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
 

@@ -141,7 +141,7 @@ class Relations:
         storages = [self.views[callee.op.inputs[position]].storage for position in callee.operands]
         rows = [rolled.rings.get(rolled.inside.get(name, name), 0) for name in storages]
         wanted = tuple(n if n < self.rows(name) else 0 for n, name in zip(rows, storages, strict=True))
-        apart = tuple(name in rolled.apart for name in storages)
+        apart = tuple(name in rolled.separate for name in storages)
         return callee.form.rings == wanted and callee.form.apart == (apart if any(apart) else ())
 
 
@@ -170,7 +170,7 @@ class Addresses:
         if section is None or section.rolled is None:
             return Addresses(graph, places, {}, {}, {})
         rolled = section.rolled
-        return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.apart, 0))
+        return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.separate, 0))
 
     def row_bytes(self, storage: str) -> int:
         return Relations(self.graph).row_bytes(storage)
@@ -206,7 +206,7 @@ class Addresses:
 def kept_by(section: Step, number: int) -> str | None:
     """The ring whose newest row a call puts among the others, if the number is of such a call."""
     at = number - len(section.ops) - 1
-    return section.rolled.apart[at] if section.rolled is not None and at >= 0 else None
+    return section.rolled.separate[at] if section.rolled is not None and at >= 0 else None
 
 
 def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]]:
@@ -219,7 +219,7 @@ def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]
     """
     if section.rolled is None:
         return [(0, None)]
-    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.apart)), list[tuple[int, int | None]]()
+    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.separate)), list[tuple[int, int | None]]()
     for number in section.rolled.numbers:
         found.append((number, made[number]))
         made[number] += 1

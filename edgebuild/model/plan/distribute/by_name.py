@@ -17,10 +17,10 @@ from .pipeline import pipeline
 from .tensor_forms import DeviceLimits
 from .thesis import Counts, full
 
-WAYS = ("joint", "fdto", "owp", "paper", "pipeline")
+METHODS = ("joint", "fdto", "owp", "paper", "pipeline")
 LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
 INFINITY = float("inf")
-MIXED, MOST_WAYS = 6, 60_000  # devices and ways of a network up to which mixed plans are searched
+MIXED, MOST_OPTIONS = 6, 60_000  # devices, and options of a network, up to which mixed plans are searched
 MORE = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # times what devices have, where no plan fits
 FINE = 0.01  # of memory: where a bisection ends
 
@@ -44,34 +44,34 @@ class Chosen:
 def choose(
     network: Network, cluster: Cluster, stated: bool, method: str = "joint", objective: str = "traffic", file: str = ""
 ) -> Chosen:
-    """The best plan by a method of WAYS. Raises EdgebuildError where no device split makes the network fit.
+    """The best plan by one of METHODS. Raises EdgebuildError where no device split makes the network fit.
 
     `stated`: the shares are the user's; otherwise the source may lean on the others or help them.
     """
     if _lacks_flash(network, cluster):
         raise _no_plan(network, cluster, method, _nearest(network, cluster, method), file)
-    found = _Best(objective)
+    incumbent = _Best(objective)
     several = method == "joint" and len(cluster.devices) > 1
     if several:
-        _in_a_row(network, cluster, found)
+        _in_a_row(network, cluster, incumbent)
     for candidate in (cluster,) if stated else _leaning(cluster):
         for search in _searches(network, candidate, _limits(candidate), method, objective):
             if method == "pipeline":
-                found.take(*pipeline(network, candidate, search))
+                incumbent.consider(*pipeline(network, candidate, search))
             elif method == "joint" and objective == "memory":
-                _least_memory(search, found)
+                _least_memory(search, incumbent)
             else:
-                found.take(*search.solve(found.known))
-    mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, found)
-    if found.best is None:
+                incumbent.consider(*search.solve(incumbent.limit))
+    mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, incumbent)
+    if incumbent.best is None:
         nearest = _nearest(network, cluster, method)
         if nearest is None or not _within(nearest, _limits(cluster)):
             raise _no_plan(network, cluster, method, nearest, file)
-        found.take(nearest, 0.0)  # parts of layers are whole channels, which take less than shares say
-    best = found.best
+        incumbent.consider(nearest, 0.0)  # parts of layers are whole channels, which take less than shares say
+    best = incumbent.best
     assert best is not None
     worth = _worth(best, objective)[0]
-    bound = min(found.bound, worth)
+    bound = min(incumbent.bound, worth)
     proved = method == "joint" and objective != "memory" and bound >= worth - 1e-6
     return replace(best, optimal=proved, bound=bound, mixed=mixed)
 
@@ -98,7 +98,7 @@ class _Best:
         return "latency" if self.objective == "latency" else "traffic"
 
     @property
-    def known(self) -> float:
+    def limit(self) -> float:
         """A plan that is worse is of no use, which makes other searches short."""
         if self.best is None or self.objective == "memory":
             return INFINITY
@@ -109,20 +109,20 @@ class _Best:
         """Bytes of the device that has most in the best plan."""
         return _most(self.best) if self.best is not None else INFINITY
 
-    def take(self, plan: ClusterPlan | None, bound: float) -> None:
-        """Take a plan if it is better; the bound is that of its search."""
+    def consider(self, plan: ClusterPlan | None, bound: float) -> None:
+        """Keep a plan if it is better; the bound is that of its search."""
         self.bound = min(self.bound, bound)
         if plan is not None:
-            found = Chosen(plan, *usage(plan), False)
-            if self.best is None or _worth(found, self.objective) < _worth(self.best, self.objective):
-                self.best = found
+            chosen = Chosen(plan, *usage(plan), False)
+            if self.best is None or _worth(chosen, self.objective) < _worth(self.best, self.objective):
+                self.best = chosen
 
 
-def _in_a_row(network: Network, cluster: Cluster, found: _Best) -> None:
+def _in_a_row(network: Network, cluster: Cluster, incumbent: _Best) -> None:
     """Take the pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
     limits = _limits(cluster)
-    plan, bound = pipeline(network, cluster, Search(network, cluster, limits, found.goal))
-    found.take(plan if plan is not None and _within(plan, limits) else None, bound)
+    plan, bound = pipeline(network, cluster, Search(network, cluster, limits, incumbent.goal))
+    incumbent.consider(plan if plan is not None and _within(plan, limits) else None, bound)
 
 
 def _within(plan: ClusterPlan, limits: DeviceLimits) -> bool:
@@ -130,21 +130,21 @@ def _within(plan: ClusterPlan, limits: DeviceLimits) -> bool:
     return all(u <= most for used, room in pairs for u, most in zip(used, room, strict=True))
 
 
-def _mixed(network: Network, cluster: Cluster, found: _Best) -> bool:
+def _mixed(network: Network, cluster: Cluster, incumbent: _Best) -> bool:
     """Try plans in which devices run some layers alone and split others; False: not searched.
 
     There may be too many ways. Where all cores are as fast, a layer alone elsewhere takes as long as at the source, and
     what such a plan saves in time is less than the model of times is good for.
     """
-    if found.goal == "latency" and len({d.macs_per_us for d in cluster.devices}) == 1:
+    if incumbent.goal == "latency" and len({d.macs_per_us for d in cluster.devices}) == 1:
         return False
-    candidate = cluster if found.best is None else found.best.plan.cluster
-    search = Search(network, candidate, _limits(candidate), found.goal, stages=True)
-    graph = search.graph(found.known, MOST_WAYS)
-    if graph and found.objective == "memory":
-        _least_memory(search, found)
+    candidate = cluster if incumbent.best is None else incumbent.best.plan.cluster
+    search = Search(network, candidate, _limits(candidate), incumbent.goal, stages=True)
+    graph = search.graph(incumbent.limit, MOST_OPTIONS)
+    if graph and incumbent.objective == "memory":
+        _least_memory(search, incumbent)
     elif graph:
-        found.take(*search.solved(graph, found.known))
+        incumbent.consider(*search.solved(graph, incumbent.limit))
     return bool(graph)
 
 
@@ -155,14 +155,14 @@ def _leaning(cluster: Cluster) -> Iterator[Cluster]:
         yield replace(cluster, devices=tuple(devices))
 
 
-def _worth(found: Chosen, objective: str) -> tuple[float, ...]:
-    most = _most(found)
-    spent = (found.plan.cost.bytes, found.plan.cost.time_us + found.plan.compute_us)
+def _worth(chosen: Chosen, objective: str) -> tuple[float, ...]:
+    most = _most(chosen)
+    spent = (chosen.plan.cost.bytes, chosen.plan.cost.time_us + chosen.plan.compute_us)
     return {"traffic": (*spent, most), "latency": (spent[1], spent[0], most), "memory": (most, *spent)}[objective]
 
 
-def _most(found: Chosen) -> int:
-    return max(w + a for w, a in zip(found.weights, found.arena, strict=True))
+def _most(chosen: Chosen) -> int:
+    return max(w + a for w, a in zip(chosen.weights, chosen.arena, strict=True))
 
 
 def _searches(
@@ -183,23 +183,23 @@ def _searches(
             raise AssertionError(method)
 
 
-def _least_memory(base: Search, found: _Best) -> None:
+def _least_memory(base: Search, incumbent: _Best) -> None:
     """Plans of ever less flash and RAM of the device that has most, by bisection, while they are within the limits."""
-    low, known = _least_possible(base.network, base.cluster), found.best is not None
-    if not known:
-        found.take(*base.solve())
+    low, feasible = _least_possible(base.network, base.cluster), incumbent.best is not None
+    if not feasible:
+        incumbent.consider(*base.solve())
     parts = [0.3, 0.5, 0.7, 0.9]  # of both, for flash
-    while found.most - low > found.most * FINE and found.best is not None:
-        middle, before = (low + found.most) / 2, found.best
-        if known:  # whether these shares are better at all
-            middle, known = max(low, found.most * (1 - FINE)), False
+    while incumbent.most - low > incumbent.most * FINE and incumbent.best is not None:
+        middle, before = (low + incumbent.most) / 2, incumbent.best
+        if feasible:  # whether these shares are better at all
+            middle, feasible = max(low, incumbent.most * (1 - FINE)), False
         for part in list(parts):
             flash = tuple(min(f, middle * part) for f in base.limits.flash)
             ram = tuple(min(r, middle * (1 - part)) for r in base.limits.ram)
             if sum(flash) < base.network.weights or ram[base.cluster.source] < _at_source(base.network):
                 continue
-            found.take(*replace(base, limits=replace(base.limits, flash=flash, ram=ram)).solve())
-            if found.best is not before:
+            incumbent.consider(*replace(base, limits=replace(base.limits, flash=flash, ram=ram)).solve())
+            if incumbent.best is not before:
                 parts.sort(key=lambda p: p != part)  # what was right is tried first
                 break
         else:
@@ -216,14 +216,14 @@ def _at_source(network: Network) -> int:
     return max(sum(network.tensors[t].bytes for t in some) for some in (network.inputs, network.results))
 
 
-def _forced(network: Network, cluster: Cluster, ways: set[str]) -> tuple[frozenset[str], ...]:
+def _forced(network: Network, cluster: Cluster, forms: set[str]) -> tuple[frozenset[str], ...]:
     """Layers with weights by these methods where they can be cut so; all others at the source."""
     search = Search(network, cluster, DeviceLimits((), ()))
-    found = []
+    forced = []
     for number, layer in enumerate(network.layers):
-        possible = {option[0] for option in search.options(number)} & ways if layer.weights else set()
-        found.append(frozenset(possible or {"whole"}))
-    return tuple(found)
+        possible = {option[0] for option in search.options(number)} & forms if layer.weights else set()
+        forced.append(frozenset(possible or {"whole"}))
+    return tuple(forced)
 
 
 def _two_steps(network: Network, cluster: Cluster) -> tuple[frozenset[str], ...]:
@@ -253,8 +253,8 @@ def usage(plan: ClusterPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         reads = {t: live[t] if live[t].ring else f for t, f in zip(layer.inputs, d.reads, strict=True)}
         for k in devices:
             weights[k] += _weights(plan, d.layer, d.method, d.makes, k)
-            made = d.keeps if d.keeps.ring else d.makes
-            total = held(network.tensors[layer.output], made, k, cluster.source, layer.partial)
+            result = d.keeps if d.keeps.ring else d.makes
+            total = held(network.tensors[layer.output], result, k, cluster.source, layer.partial)
             for t in {*live, *reads}:
                 forms = [f for f in (live.get(t), reads.get(t)) if f is not None]
                 total += max(held(network.tensors[t], f, k, cluster.source) for f in forms)
@@ -301,8 +301,8 @@ def macs(plan: ClusterPlan, device: int) -> int:
                 first, past = split(of, cluster.shares)[device]
                 part = past - first
             case _:
-                made = replace(network.tensors[layer.output], item=1)
-                part, of = held(made, d.makes, device, cluster.source), made.bytes
+                tensor = replace(network.tensors[layer.output], item=1)
+                part, of = held(tensor, d.makes, device, cluster.source), tensor.bytes
         total += layer.macs * part // of
     return total
 
@@ -331,7 +331,7 @@ def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | N
         if sum(flash) < network.weights:
             continue
         for search in _searches(network, cluster, limits, method, "traffic"):
-            found = pipeline(network, cluster, search)[0] if method == "pipeline" else search.run()
-            if found is not None:
-                return found
+            nearest = pipeline(network, cluster, search)[0] if method == "pipeline" else search.run()
+            if nearest is not None:
+                return nearest
     return None

@@ -64,12 +64,12 @@ def _devices(node: Any) -> tuple[DeviceFacts, ...]:
         raise wrong(node, "expected a list of devices")
     if not 1 <= len(items) <= MOST_DEVICES:
         raise wrong(node, f"{len(items)} devices; a cluster has 1 to {MOST_DEVICES}")
-    found = list[DeviceFacts]()
+    devices = list[DeviceFacts]()
     for item in items:
-        found.append(read_node(DeviceFacts, item))
-        if any(found[-1].name == before.name for before in found[:-1]):
-            raise wrong(item, f"two devices are named '{found[-1].name}'")
-    return tuple(found)
+        devices.append(read_node(DeviceFacts, item))
+        if any(devices[-1].name == before.name for before in devices[:-1]):
+            raise wrong(item, f"two devices are named '{devices[-1].name}'")
+    return tuple(devices)
 
 
 def _with_node(node: Any) -> tuple[str, Any]:

@@ -35,21 +35,21 @@ def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:
 
     RAM is that of the devices. Shares are those of the cluster.
     """
-    found = list(dict.fromkeys(map(_point, _plans(network, cluster))))
-    kept = [p for p in found if not any(q.betters(p) for q in found)]
+    points = list(dict.fromkeys(map(_point, _plans(network, cluster))))
+    kept = [p for p in points if not any(q.betters(p) for q in points)]
     return tuple(sorted(kept, key=lambda p: (p.weights, p.arena, p.traffic)))
 
 
 def _plans(network: Network, cluster: Cluster) -> Iterator[ClusterPlan]:
     ram = tuple(float(d.ram) for d in cluster.devices)
     base = Search(network, cluster, DeviceLimits((INFINITY,) * len(ram), ram))
-    graph, known = base.graph(), INFINITY  # neither depends on flash; more flash never makes plans worse
+    graph, limit = base.graph(), INFINITY  # neither depends on flash; more flash never makes plans worse
     for step in STEPS:
         flash = tuple(min(step * share, 1.0) * network.weights + 1 for share in cluster.shares)
         search = replace(base, limits=DeviceLimits(flash, ram))
-        split, in_a_row = search.solved(graph, known)[0], pipeline(network, cluster, search)[0]
+        split, in_a_row = search.solved(graph, limit)[0], pipeline(network, cluster, search)[0]
         yield from (plan for plan in (split, in_a_row) if plan is not None)
-        known = split.cost.bytes if split is not None else known
+        limit = split.cost.bytes if split is not None else limit
         if all(step * share >= 1 for share in cluster.shares):
             return
 

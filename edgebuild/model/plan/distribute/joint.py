@@ -46,7 +46,7 @@ class _Choice:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _LayerChoice:
     """An option of a layer, its inputs kept in given forms. `gained`: inputs that all have then, and others read later.
 
     `needs`: bytes of each device's RAM beside what is kept. `whole`, `copied`: weights that device `by` alone has, and
@@ -77,7 +77,7 @@ class Search(TensorForms):
     sums_to: str = "SAPF"
     _costs: dict[tuple[int, Split, Split, int], Cost] = field(default_factory=dict)
     _held: dict[tuple[int, Split, int], Bytes] = field(default_factory=dict)
-    _found: dict[tuple[int, tuple[Split, ...]], tuple[_Way, ...]] = field(default_factory=dict, init=False)
+    _cached: dict[tuple[int, tuple[Split, ...]], tuple[_LayerChoice, ...]] = field(default_factory=dict, init=False)
 
     # ---- costs
 
@@ -119,7 +119,7 @@ class Search(TensorForms):
     def _every_option(self) -> tuple[tuple[Option, ...], ...]:
         allowed = self.methods or (METHODS,) * len(self.network.layers)
         pairs = zip(self.network.layers, allowed, strict=True)
-        return tuple(tuple(o for o in self._options(layer) if o[0] in ways) for layer, ways in pairs)
+        return tuple(tuple(o for o in self._options(layer) if o[0] in forms) for layer, forms in pairs)
 
     def _options(self, layer: Layer) -> Iterator[Option]:
         inputs, out = layer.inputs, layer.output
@@ -166,12 +166,12 @@ class Search(TensorForms):
     def short(self) -> list[bool]:
         """Of each layer: its result together with the operands and the result of the reader may not fit a device."""
         tensors, room = self.network.tensors, min(self.limits.ram, default=float("inf"))
-        found = []
+        missing = []
         for layer in self.network.layers:
             after = [self.network.layers[n] for n in self.readers[layer.output] if n < len(self.network.layers)]
             sizes = {t for x in (layer, *after) for t in (*x.inputs, x.output)}
-            found.append(not self.limits.thesis_arena and sum(tensors[t].bytes for t in sizes) > room)
-        return found
+            missing.append(not self.limits.thesis_arena and sum(tensors[t].bytes for t in sizes) > room)
+        return missing
 
     def needs(self, layer: Layer, live: Mapping[int, Split], reads: Mapping[int, Split], makes: Split) -> Bytes | None:
         """RAM that a step takes of each device beside the live tensors as they are kept: for those that it reads in
@@ -206,12 +206,12 @@ class Search(TensorForms):
     def _holds(self, tensor: int, form: Split, partial: int = 4) -> Bytes:
         """Bytes of a tensor in this form on each device."""
         key = (tensor, form, partial)
-        found = self._held.get(key)
-        if found is None:
+        stored = self._held.get(key)
+        if stored is None:
             shape, source = self.network.tensors[tensor], self.cluster.source
-            found = tuple(held(shape, form, k, source, partial) for k in range(len(self.cluster.devices)))
-            self._held[key] = found
-        return found
+            stored = tuple(held(shape, form, k, source, partial) for k in range(len(self.cluster.devices)))
+            self._held[key] = stored
+        return stored
 
     def _thesis_arena(self, layer: Layer, makes: Split) -> float:
         """Eq. 5.13: input and output of a layer with weights, divided where rows are split, whole otherwise."""
@@ -288,29 +288,29 @@ class Search(TensorForms):
         layer, live = self.network.layers[number], dict(forms)
         remaining = tuple((t, f) for t, f in forms if max(self.readers[t], default=-1) > number)
         held_by, rolled = self._all_held(live), any(form.ring for form in live.values())
-        for way in self._ways(number, tuple(live[t] for t in layer.inputs)):
-            if rolled and way.sends:  # nothing is sent between steps that run row by row together
+        for option in self._choices_of(number, tuple(live[t] for t in layer.inputs)):
+            if rolled and option.sends:  # nothing is sent between steps that run row by row together
                 continue
-            if not all(map(le, map(add, held_by, way.needs), self.limits.ram)):
+            if not all(map(le, map(add, held_by, option.needs), self.limits.ram)):
                 continue
             stays = remaining
-            if way.keeps.ring:  # what a run reads stays to its end
-                stays = tuple((t, way.reads.get(t, f) if self.readers[t][-1:] == [number] else f) for t, f in forms)
-            for gained in ({}, way.gained) if way.gained else ({},):
+            if option.keeps.ring:  # what a run reads stays to its end
+                stays = tuple((t, option.reads.get(t, f) if self.readers[t][-1:] == [number] else f) for t, f in forms)
+            for gained in ({}, option.gained) if option.gained else ({},):
                 key = tuple((t, gained.get(t, f)) for t, f in stays) if gained else stays
                 if self.readers[layer.output]:
-                    key = tuple(sorted((*key, (layer.output, way.keeps))))
+                    key = tuple(sorted((*key, (layer.output, option.keeps))))
                 head = after.setdefault(key, len(after))
-                yield Arc(tail, head, way.value, way.whole, way.copied, way.choice, way.by)
+                yield Arc(tail, head, option.value, option.whole, option.copied, option.choice, option.by)
 
-    def _ways(self, number: int, live: tuple[Split, ...]) -> tuple[_Way, ...]:
+    def _choices_of(self, number: int, live: tuple[Split, ...]) -> tuple[_LayerChoice, ...]:
         """The options of a layer whose inputs are kept in these forms: the same whatever else is kept."""
         key = number, live
-        if key not in self._found:
-            self._found[key] = tuple(
-                self._new_ways(number, dict(zip(self.network.layers[number].inputs, live, strict=True)))
+        if key not in self._cached:
+            self._cached[key] = tuple(
+                self._new_choices(number, dict(zip(self.network.layers[number].inputs, live, strict=True)))
             )
-        return self._found[key]
+        return self._cached[key]
 
     def gained(
         self, number: int, method: str, live: Mapping[int, Split], reads: Mapping[int, Split]
@@ -323,7 +323,7 @@ class Search(TensorForms):
                 if form == ALL or both is not None:
                     yield t, both or form
 
-    def _new_ways(self, number: int, live: dict[int, Split]) -> Iterator[_Way]:
+    def _new_choices(self, number: int, live: dict[int, Split]) -> Iterator[_LayerChoice]:
         layer = self.network.layers[number]
         for method, wanted, makes, kept in self.options(number):
             asked = dict(zip(layer.inputs, wanted, strict=True))
@@ -340,4 +340,6 @@ class Search(TensorForms):
                 needs = self.needs(layer, live, reads, form if form.ring else makes)
                 if needs is not None:
                     choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
-                    yield _Way(form, reads, gained, sends, needs, self.value(total, compute), whole, copied, by, choice)
+                    yield _LayerChoice(
+                        form, reads, gained, sends, needs, self.value(total, compute), whole, copied, by, choice
+                    )

@@ -45,21 +45,21 @@ def _cuts(network: Network, search: Search, others: Sequence[int]) -> tuple[list
     source, count = search.cluster.source, len(network.layers)
     own = _segments(network, search, source)
     alike = {_kind(search, k): k for k in others}
-    known = {kind: _segments(network, search, k) for kind, k in alike.items()}
-    steps = [known[_kind(search, k)] for k in others]
+    costs = {kind: _segments(network, search, k) for kind, k in alike.items()}
+    steps = [costs[_kind(search, k)] for k in others]
     weights = np.cumsum([0, *(layer.flash for layer in network.layers)])
     twice = weights[:, None] + weights[-1] - weights[None, :] > search.limits.flash[source]
-    found = [np.where(np.eye(count + 1, dtype=bool), 0.0, INFINITY)]
+    tables = [np.where(np.eye(count + 1, dtype=bool), 0.0, INFINITY)]
     for step in steps:
-        found.append(np.array([(row[:, None] + step).min(axis=0) for row in found[-1]]))
-    total = own[0][:, None] + found[-1] + own[:, count][None, :] + _returned(network, search)
+        tables.append(np.array([(row[:, None] + step).min(axis=0) for row in tables[-1]]))
+    total = own[0][:, None] + tables[-1] + own[:, count][None, :] + _returned(network, search)
     total[twice] = INFINITY
     np.fill_diagonal(total[:count, :count], INFINITY)  # the source alone is one segment, not two
     first, last = (int(i) for i in np.unravel_index(int(total.argmin()), total.shape))
     if total[first, last] == INFINITY:
         return None, INFINITY
     edges = [last]
-    for step, before in zip(reversed(steps), reversed(found[:-1]), strict=True):
+    for step, before in zip(reversed(steps), reversed(tables[:-1]), strict=True):
         sent = before[first] + step[:, edges[-1]]
         edges.append(int(np.flatnonzero(sent == sent.min())[-1]))  # the first devices work, where one is enough
     return [0, *reversed(edges), count], float(total[first, last])
@@ -80,11 +80,11 @@ def _sent(search: Search, tensor: int) -> float:
 def _returned(network: Network, search: Search) -> Floats:
     """Cost of what the source gets back of the layers from any (row) up to any (column)."""
     count = len(network.layers)
-    found = np.zeros((count + 1, count + 1))
+    table = np.zeros((count + 1, count + 1))
     for number, layer in enumerate(network.layers if len(search.cluster.devices) > 1 else ()):
         last = max(search.readers[layer.output], default=-1)
-        found[: number + 1, number + 1 : last + 1] += _sent(search, layer.output)
-    return found
+        table[: number + 1, number + 1 : last + 1] += _sent(search, layer.output)
+    return table
 
 
 def _segments(network: Network, search: Search, device: int) -> Floats:
@@ -93,11 +93,11 @@ def _segments(network: Network, search: Search, device: int) -> Floats:
     Infinite where they do not fit. What is sent back to the source is not counted.
     """
     count = len(network.layers)
-    found = np.full((count + 1, count + 1), INFINITY)
+    table = np.full((count + 1, count + 1), INFINITY)
     for first in range(count + 1):
         for past, spent in _segments_from(network, search, first, device):
-            found[first, past] = spent
-    return found
+            table[first, past] = spent
+    return table
 
 
 def _segments_from(network: Network, search: Search, first: int, device: int) -> Iterator[tuple[int, float]]:
@@ -124,24 +124,24 @@ def _segments_from(network: Network, search: Search, first: int, device: int) ->
 
 def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[int]) -> ClusterPlan:
     spent, compute, decisions = Cost(), 0.0, list[Decision]()
-    stands = {t: {cluster.source} for t in network.inputs}  # devices that have a tensor, its maker first
+    holders = {t: {cluster.source} for t in network.inputs}  # devices that have a tensor, its maker first
     maker = dict.fromkeys(network.inputs, cluster.source)
     for number, device in enumerate(where):
         layer, before = network.layers[number], list[Conversion]()
         for t in dict.fromkeys(layer.inputs):
-            if device not in stands[t]:
+            if device not in holders[t]:
                 before.append(Conversion(t, at(network, cluster, t, maker[t]), at(network, cluster, t, device)))
-                stands[t].add(device)
+                holders[t].add(device)
         spent = sum((search.cost(c.tensor, c.have, c.want) for c in before), spent)
         compute += layer.macs / cluster.devices[device].macs_per_us
-        made = at(network, cluster, layer.output, device)
+        form = at(network, cluster, layer.output, device)
         reads = tuple(at(network, cluster, t, device) for t in layer.inputs)
-        decisions.append(Decision(number, STAGE, tuple(before), reads, made, made))
-        stands[layer.output], maker[layer.output] = {device}, device
+        decisions.append(Decision(number, STAGE, tuple(before), reads, form, form))
+        holders[layer.output], maker[layer.output] = {device}, device
     gather = tuple(
         Conversion(t, at(network, cluster, t, maker[t]), SOURCE)
         for t in network.results
-        if cluster.source not in stands[t]
+        if cluster.source not in holders[t]
     )
     spent = sum((search.cost(c.tensor, c.have, c.want) for c in gather), spent)
     return ClusterPlan(network, cluster, tuple(decisions), gather, spent, compute, 0.0, False)

@@ -149,8 +149,8 @@ def shortest(
     # A path that few labels find makes the bound of all others tighter.
     for most in (FEW, MOST if len(ends) <= 2 else MANY // len(ends)):
         upper = min(below, best.cost if best is not None else INFINITY)
-        found, left_out = _labelled(steps, kept, bounds, least, upper, ends, most)
-        best = found if found is not None else best
+        labels, left_out = _labelled(steps, kept, bounds, least, upper, ends, most)
+        best = labels if labels is not None else best
         if left_out == INFINITY:
             break
     if best is None or best.cost > below:
@@ -162,12 +162,12 @@ def shortest(
 def _tightest(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> list[Constraint]:
     """The constraints that count: of devices of one share that have nothing alone, the one of the least limit."""
     alone = {arc.by for arcs in layers for arc in arcs if arc.first}
-    found: dict[tuple[int, float], Constraint] = {}
+    tightest: dict[tuple[int, float], Constraint] = {}
     for c in constraints:
         key = (c.device if c.device in alone else -1, c.share)
-        if c.limit < min(INFINITY, found[key].limit if key in found else INFINITY):
-            found[key] = c
-    return list(found.values())
+        if c.limit < min(INFINITY, tightest[key].limit if key in tightest else INFINITY):
+            tightest[key] = c
+    return list(tightest.values())
 
 
 def _labelled(
@@ -185,8 +185,8 @@ def _labelled(
     history, left_out = list[_Labels](), INFINITY
     for number, step in enumerate(steps):
         history.append(labels)
-        found = _extended(labels, step, constraints, bounds, [some[number + 1] for some in least], number + 1, upper)
-        labels, left = _promising(found.some(_front(found, ends)), most)
+        longer = _extended(labels, step, constraints, bounds, [some[number + 1] for some in least], number + 1, upper)
+        labels, left = _promising(longer.some(_front(longer, ends)), most)
         left_out = min(left_out, left)
     room = np.array([c.limit + SLACK for c in constraints])
     allowed = np.flatnonzero((labels.node == 0) & (labels.used <= room).all(axis=1))
@@ -223,15 +223,17 @@ def _extended(
     for i, some in enumerate(least):
         good &= used[:, i] + _ahead(some, step)[heads] <= limits[i] + SLACK
     keep = np.flatnonzero(good)
-    found = _Labels(heads[keep], cost[keep], used[keep], rest[keep], arc[keep], before[keep])
-    return found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(len(limits)))), found.cost, found.node)))
+    longer = _Labels(heads[keep], cost[keep], used[keep], rest[keep], arc[keep], before[keep])
+    return longer.some(
+        np.lexsort((*(longer.used[:, i] for i in reversed(range(len(limits)))), longer.cost, longer.node))
+    )
 
 
 def _ahead(to_go: Floats, step: _Step) -> Floats:
     """The same for all nodes behind a layer; one that no arc leaves has no way to the end."""
-    found = np.full(step.nodes_behind, INFINITY)
-    found[: len(to_go)] = to_go[: step.nodes_behind]
-    return found
+    ahead = np.full(step.nodes_behind, INFINITY)
+    ahead[: len(to_go)] = to_go[: step.nodes_behind]
+    return ahead
 
 
 def _promising(labels: _Labels, most: int) -> tuple[_Labels, float]:
@@ -263,21 +265,21 @@ def _bounds(
 
     # What costs more than the dearest arcs of all layers, or than `below`, is no path.
     dearest = min(below, sum(float(step.cost.max(initial=0.0)) for step in steps)) * (1 + 1e-9) + SLACK
-    found = look([0.0] * len(constraints))
-    if found is None or found[0].value > dearest:
+    first = look([0.0] * len(constraints))
+    if first is None or first[0].value > dearest:
         return [], None
-    bounds, weights = [found[0]], [0.0] * len(constraints)
+    bounds, weights = [first[0]], [0.0] * len(constraints)
     for _ in range(CYCLES if best is None else 0):
         for number, constraint in enumerate(constraints):
             low, high = 0.0, INFINITY
-            weight = weights[number] or _first_weight(found[1], constraint)
+            weight = weights[number] or _first_weight(first[1], constraint)
             for _ in range(ROUNDS):
-                found = look([*weights[:number], weight, *weights[number + 1 :]])
-                assert found is not None
-                bounds.append(found[0])
-                if found[0].value > dearest:
+                first = look([*weights[:number], weight, *weights[number + 1 :]])
+                assert first is not None
+                bounds.append(first[0])
+                if first[0].value > dearest:
                     return [], None
-                used = sum(constraint.use(a) for a in found[1].arcs)
+                used = sum(constraint.use(a) for a in first[1].arcs)
                 low, high = (weight, high) if used > constraint.limit else (low, weight)
                 weight = (low + high) / 2 if high < INFINITY else 4 * weight
             weights = list(max(bounds, key=lambda b: b.value).weights)
@@ -321,15 +323,15 @@ def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
     return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
 
 
-def _front(found: _Labels, ends: Sequence[int]) -> Places:
-    """Places of labels that no other of their node betters in cost and all uses. `found`: by node and rising cost.
+def _front(labels: _Labels, ends: Sequence[int]) -> Places:
+    """Places of labels that no other of their node betters in cost and all uses. `labels`: by node and rising cost.
 
     `ends`: uses such that what is better in these is better in all.
     """
-    edges = np.flatnonzero(np.diff(found.node, prepend=-1, append=-1))
+    edges = np.flatnonzero(np.diff(labels.node, prepend=-1, append=-1))
     if not ends:
         return edges[:-1]
-    used, kept = found.used[:, list(ends)], list[int]()
+    used, kept = labels.used[:, list(ends)], list[int]()
     for first, past in pairwise(edges.tolist()):
         if len(ends) <= 2:
             kept += _stairs(first, used[first:past, 0].tolist(), used[first:past, -1].tolist())
@@ -382,8 +384,8 @@ def _unbettered(start: int, used: Floats) -> list[int]:
 
 def _unwind(ends: _Labels, place: int, history: Sequence[_Labels], steps: Sequence[_Step]) -> Route:
     """The path of a label behind the last layer. `history`: labels before each layer."""
-    arcs, found, cost = list[Arc](), ends, float(ends.cost[place])
+    arcs, chosen, cost = list[Arc](), ends, float(ends.cost[place])
     for labels, step in zip(reversed(history), reversed(steps), strict=True):
-        arcs.append(step.arcs[step.order[found.arc[place]]])
-        found, place = labels, int(found.before[place])
+        arcs.append(step.arcs[step.order[chosen.arc[place]]])
+        chosen, place = labels, int(chosen.before[place])
     return Route(tuple(reversed(arcs)), cost)

@@ -37,13 +37,13 @@ class TensorForms:
 
     @cached_property
     def readers(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.network.tensors]
+        numbers: list[list[int]] = [[] for _ in self.network.tensors]
         for number, layer in enumerate(self.network.layers):
             for tensor in dict.fromkeys(layer.inputs):
-                found[tensor].append(number)
+                numbers[tensor].append(number)
         for tensor in self.network.results:
-            found[tensor].append(len(self.network.layers))
-        return found
+            numbers[tensor].append(len(self.network.layers))
+        return numbers
 
     def channels(self, tensor: int) -> Split:
         return Split("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
@@ -51,14 +51,14 @@ class TensorForms:
     @cached_property
     def channel_forms(self) -> list[tuple[Split, ...]]:
         """Of each tensor: channels by shares, and those of which a reader that joins tensors makes such."""
-        found = []
+        splits = []
         for tensor, readers in enumerate(self.readers):
             forms = [self.channels(tensor)] if self.divisible(tensor) else []
             for layer in (self.network.layers[n] for n in readers if n < len(self.network.layers)):
                 if layer.joins and self.divisible(layer.output):
                     forms.append(self.joined(layer, layer.inputs.index(tensor)))
-            found.append(tuple(dict.fromkeys(forms)))
-        return found
+            splits.append(tuple(dict.fromkeys(forms)))
+        return splits
 
     def divisible(self, tensor: int) -> bool:
         return self.network.tensors[tensor].channels >= len(self.cluster.devices)
@@ -85,7 +85,7 @@ class TensorForms:
     @cached_property
     def row_forms(self) -> list[tuple[Split, ...]]:
         """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
-        found: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
+        splits: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
         for tensor in reversed(range(len(self.network.tensors))):
             enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
             forms = [self.rows(tensor, lean) for lean in self.leans] if enough else []
@@ -98,8 +98,8 @@ class TensorForms:
                 current = self.network.layers[number].output
                 if self.network.tensors[current].rows >= len(self.cluster.devices):
                     forms += [self._back(self.rows(current, lean), ahead, tensor) for lean in self.leans]
-            found[tensor] = tuple(dict.fromkeys(forms))
-        return found
+            splits[tensor] = tuple(dict.fromkeys(forms))
+        return splits
 
     def _back(self, form: Split, run: Sequence[int], tensor: int) -> Split:
         ranges = form.ranges

@@ -96,7 +96,7 @@ def optimized(layers: Sequence[Counts], n: int) -> tuple[float, list[str]]:
                     after[method] = total, methods
         best = after
     best.pop("first", None)
-    return min(best.values(), key=lambda found: found[0])
+    return min(best.values(), key=lambda option: option[0])
 
 
 def _next(before: str, counted: bool) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class _Simulation:
         self.devices = [_Device(p) for p in programs]
         self.medium = medium
         self.arrivals: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        self.taken: dict[tuple[int, int], int] = {}
+        self.occupied: dict[tuple[int, int], int] = {}
         self.free: dict[tuple[int, str], float] = {}
 
     def passed(self, k: int, kind: str, end: float) -> None:
@@ -123,14 +123,14 @@ class _Simulation:
                 when = self.arrival(step, k)
                 if when is None:
                     return moved
-                self.taken[step.sender, k] = self.taken.get((step.sender, k), 0) + step.bytes
+                self.occupied[step.sender, k] = self.occupied.get((step.sender, k), 0) + step.bytes
                 self.passed(k, "wait", max(when, self.devices[k].now))
             moved = True
         return moved
 
     def arrival(self, step: Receive, k: int) -> float | None:
         """When the last byte of a wait is there; None: it has not been sent."""
-        wanted, some = self.taken.get((step.sender, k), 0) + step.bytes, self.arrivals.get((step.sender, k), [])
+        wanted, some = self.occupied.get((step.sender, k), 0) + step.bytes, self.arrivals.get((step.sender, k), [])
         at = bisect_left(some, wanted, key=lambda arrived: arrived[0])
         return some[at][1] if at < len(some) else None
 

@@ -105,18 +105,18 @@ def _common(a: Range, b: Range) -> Range:
 def _owned(tensor: Sizes, have: Split, cluster: Cluster) -> list[tuple[Range, Range]]:
     """Rows and channels of which each device is the one that sends them; rows that several have are the first one's."""
     every_row, every_channel, none = (0, tensor.rows), (0, tensor.channels), (0, 0)
-    found, reached = [], 0
+    owned, reached = [], 0
     for device in range(len(cluster.devices)):
         if have.letter == "S":
-            found.append((every_row if device == cluster.source else none, every_channel))
+            owned.append((every_row if device == cluster.source else none, every_channel))
         elif have.letter == "P":
-            found.append((every_row, have.ranges[device]))
+            owned.append((every_row, have.ranges[device]))
         else:
             first, past = have.ranges[device]
             mine = (max(first, reached), past)
             reached = max(reached, past)
-            found.append((mine, every_channel))
-    return found
+            owned.append((mine, every_channel))
+    return owned
 
 
 def _missing(
@@ -131,10 +131,10 @@ def _missing(
     return count * tensor.item, rows, channels
 
 
-def routed(found: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
+def routed(transfers: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
     """The same where the hub of a star forwards what is not for it, hop by hop."""
     hub = cluster.source
-    for t in found:
+    for t in transfers:
         for receiver in t.receivers if cluster.medium.kind == "star" else ():
             if hub in (t.sender, receiver):
                 yield replace(t, receivers=(receiver,))
@@ -150,17 +150,17 @@ def frames(size: int, medium: Medium) -> int:
     return max(1, -(-size // medium.mtu)) if medium.mtu else 1
 
 
-def cost(found: tuple[Transfer, ...], cluster: Cluster) -> Cost:
+def cost(transfers: tuple[Transfer, ...], cluster: Cluster) -> Cost:
     """Bytes and time of transfers that are made one after the other, on a switch port by port."""
     medium, hub = cluster.medium, cluster.source
-    hops = [2 if medium.kind == "star" and hub != t.sender and hub not in t.receivers else 1 for t in found]
-    total = sum(t.bytes * hop for t, hop in zip(found, hops, strict=True))
+    hops = [2 if medium.kind == "star" and hub != t.sender and hub not in t.receivers else 1 for t in transfers]
+    total = sum(t.bytes * hop for t, hop in zip(transfers, hops, strict=True))
     per_byte = 8e6 / medium.bits_per_s + medium.byte_work_us
     if medium.kind != "switch":
-        sent = sum(frames(t.bytes, medium) * hop for t, hop in zip(found, hops, strict=True))
+        sent = sum(frames(t.bytes, medium) * hop for t, hop in zip(transfers, hops, strict=True))
         return Cost(total, total * per_byte + sent * medium.message_us + sum(hops) * medium.message_work_us)
     ports: dict[tuple[int, str], tuple[int, float]] = {}
-    for t in found:
+    for t in transfers:
         for port in ((t.sender, "out"), *((r, "in") for r in t.receivers)):
             size, more = ports.get(port, (0, 0.0))
             ports[port] = size + t.bytes, more + frames(t.bytes, medium) * medium.message_us + medium.message_work_us

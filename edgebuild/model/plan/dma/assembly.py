@@ -225,7 +225,7 @@ class _Assembly:
         """The step as it takes room in the second level: none but for an op that runs there."""
         if isinstance(step.by, PlannedRun):
             return replace(step.by.section, inner={}, spans={})
-        whole = replace(self.planner.cutter.whole(step.start), overlaps=())
+        whole = replace(self.planner.cutter.whole(step.start), overlap=None)
         return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
 
     def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
@@ -405,7 +405,7 @@ def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, Tar
     cutter = planner.cutter
     if len(memories) < 2:
         return {}
-    steps = tuple(replace(cutter.whole(at), overlaps=()) for at in range(len(cutter.order)))
+    steps = tuple(replace(cutter.whole(at), overlap=None) for at in range(len(cutter.order)))
     problem, inside = layout_problem(cutter, steps, memories)
     try:
         found = layout(problem, effort=EFFORT)

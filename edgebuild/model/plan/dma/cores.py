@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ir.axes import Same, Window
 from ..hierarchy.nest import Operand, Range, Ranges, TiledLayer
-from ..tiling.path_cost import even
+from ..tiling.paths import even
 
 HANDOVER = 100  # cycles to wake cores and to wait for them; an estimate, for nothing here can measure it
 MOST = 16  # cores: EB_CORES_MOST of hal/include/eb_dma.h

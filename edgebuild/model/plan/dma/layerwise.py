@@ -170,7 +170,7 @@ def _sound(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     try:
         return made(())
     except BrokenPlan:
-        return made({o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None})
+        return made({s.overlap.result for s in plan.steps if s.overlap is not None})
 
 
 def _checked(plan: Plan) -> Plan:

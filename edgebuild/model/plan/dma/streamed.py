@@ -333,7 +333,7 @@ class Streamer:
         spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
-        section = Section(trace.run, within, operands, results, forms, within_bytes, spans, ())
+        section = Section(trace.run, within, operands, results, forms, within_bytes, spans)
         absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
         calls_ = [trace.calls(number) for number in range(len(trace.run))]
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))

@@ -38,10 +38,10 @@ def check_layout(problem: MemoryProblem, layout: Layout) -> None:
         if p.memory == q.memory and frozenset((a.name, b.name)) not in problem.may_overlap:
             for i, j in product(a.extents, b.extents):
                 start, other = p.offset + i.offset, q.offset + j.offset
-                apart = start + i.size <= other or other + j.size <= start or not i.size or not j.size
+                clear = start + i.size <= other or other + j.size <= start or not i.size or not j.size
                 together = i.lower < j.upper and j.lower < i.upper
                 _require(
-                    apart or not together, "overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
+                    clear or not together, "overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
                 )
     _require(dict(layout.heights) == ends, "wrong-height", f"heights {dict(layout.heights)}, buffers end at {ends}")
     for name, limit in capacity.items():
@@ -75,7 +75,7 @@ def check_schedule(graph: TaskGraph, schedule: Schedule) -> None:
     pairs = [(task, pair) for task in schedule.order for pair in graph.tasks[task].in_place]
     for pair in schedule.in_place:
         read, written = pair
-        at = [step_of[task] for task, known in pairs if known == pair]
+        at = [step_of[task] for task, other in pairs if other == pair]
         step = lives[read][1]
         good = at == [step] and lives[written][0] == step and len(writers[written]) == 1
         _require(good and written not in graph.inputs, "wrong-in-place", f"{pair}")
@@ -96,11 +96,11 @@ def check_schedule(graph: TaskGraph, schedule: Schedule) -> None:
 
 def _users(graph: TaskGraph, how: Literal["reads", "writes"]) -> dict[str, list[int]]:
     """For each storage the tasks that read it, or write it."""
-    found: dict[str, list[int]] = {s: [] for s in graph.sizes}
+    users: dict[str, list[int]] = {s: [] for s in graph.sizes}
     for number, task in enumerate(graph.tasks):
         for storage in dict.fromkeys(getattr(task, how)):
-            found[storage].append(number)
-    return found
+            users[storage].append(number)
+    return users
 
 
 def _lifetime(graph: TaskGraph, storage: str, uses: list[int]) -> tuple[int, int]:

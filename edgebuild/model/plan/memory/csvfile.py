@@ -79,10 +79,10 @@ def solve_file(
         result = layout(problem, capacity, time_limit=time_limit)
     except DoesNotFit as error:
         why = "which is proven to be impossible" if error.proven else "and none was found; it may exist"
-        known = f"at least {error.needed} B are needed" if error.proven else f"the best found takes {error.needed} B"
+        proof = f"at least {error.needed} B are needed" if error.proven else f"the best found takes {error.needed} B"
         live = ", ".join(error.buffers[:8]) + (", ..." if len(error.buffers) > 8 else "")
         finding = fail(
-            f"no layout within {capacity} B, {why}: {known}", file=str(path), hints=[f"most are live with {live}"]
+            f"no layout within {capacity} B, {why}: {proof}", file=str(path), hints=[f"most are live with {live}"]
         )
         print(finding, file=sys.stderr)
         return 1

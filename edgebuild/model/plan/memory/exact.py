@@ -1,4 +1,4 @@
-"""Is there a layout within a height? Walks (walk.py) take turns with constraint search by OR-Tools CP-SAT.
+"""Is there a layout within a height? Walks take turns with constraint search by OR-Tools CP-SAT.
 
 Walks are quicker on most problems. CP-SAT takes phases and buffers that may overlap, too, and proves that there is no
 layout where walks prove nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
@@ -11,14 +11,17 @@ limits in deterministic time make the result a function of the input.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from edgebuild.model.plan.memory.greedy import static_order
 from edgebuild.model.plan.memory.sections import Sections
-from edgebuild.model.plan.memory.walk import Walks, suits
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -166,3 +169,300 @@ def _groups(sections: Sections) -> list[list[int]]:
         left -= {(i, j) for i in group for j in group}
         groups.append(sorted(group))
     return groups
+
+
+# ---- Walks: depth-first search that places buffers from the bottom up, with restarts
+#
+# A step places the buffer that can lie lowest on what is placed, and if that fails says that it lies higher (Moffitt,
+# "MiniMalloc", ASPLOS 2023: such layouts are enough). Three things make a step worth its time:
+#
+# * Who is first in a section? Above what is placed, a section still needs the bytes of all that wait. A buffer that can
+#   only begin higher than that leaves is not its first, so it lies on top of one that may be ("not first", as for jobs
+#   on one machine: Carlier and Pinson 1989). A section without a first has failed, and so has one in which those that
+#   lie above some offset do not fit above it (Jackson's schedule).
+# * Who is to blame? A failed section names the buffers placed in it and under it. The search jumps back to the last one
+#   (Prosser 1993). Reasons that come by way of other sections are left out, so a search that has jumped proves nothing.
+# * Buffers of sections that fail gain weight (Boussemart et al. 2004), and the next search places those first.
+#
+# It counts steps, never seconds, so the result is a function of the input.
+
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+_Floats = npt.NDArray[np.float64]
+
+_NEVER = 1 << 60  # higher than any offset
+_STEPS = 3  # of one search, per buffer
+_FADE = 0.9  # of all weights, after each search
+_CLASSES = 8  # in which weights are compared before the order is
+_ROUNDS = 2  # of the reasoning about sections, after each step
+
+
+def suits(sections: Sections) -> bool:
+    """Whether each buffer takes the same bytes all its life, and none may overlap another."""
+    return not sections.may_overlap and not any(b.phases for b in sections.buffers)
+
+
+@dataclass
+class _State:
+    """Bounds of the buffers that wait, given those placed; one entry per buffer or section."""
+
+    support: _Ints  # offset at which a buffer lies on what is placed
+    low: _Ints  # offset below which it cannot lie
+    waits: _Bools
+    rest: _Ints  # bytes per section of the buffers that wait
+
+    def copy(self) -> _State:
+        return _State(self.support.copy(), self.low.copy(), self.waits.copy(), self.rest.copy())
+
+
+@dataclass
+class Walks:
+    """Searches for a layout of `sections` of at most `height` bytes. Later ones learn from earlier ones."""
+
+    sections: Sections
+    height: int
+    orders: tuple[str, ...]  # letters of greedy.py
+    offsets: list[int] | None = None  # the layout, once it is found
+    refuted: bool = False
+    _done: int = 0
+    _weights: _Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._weights = np.zeros(len(self.sections.buffers))
+
+    @property
+    def seconds_per_step(self) -> float:
+        """About the processor time of a step."""
+        return 6e-5 + 1e-8 * len(self._members)
+
+    def search(self) -> int:
+        """One search more. Returns the steps it took."""
+        limit = _STEPS * len(self.sections.buffers)
+        steps = _Walk(self, self._order()).run(limit)
+        self._weights *= _FADE
+        self._done += 1
+        return steps
+
+    def _order(self) -> _Ints:
+        """The rank of each buffer: each order as it is first, then after the weights or mixed with them."""
+        letters, turn = self.orders[self._done % len(self.orders)], self._done // len(self.orders)
+        count, most = len(self._weights), self._weights.max(initial=0.0)
+        rank = np.empty(count, np.int64)
+        rank[static_order(self.sections, letters)] = np.arange(count)
+        if not turn or not most:
+            return rank
+        weights = self._weights / most
+        after = np.lexsort((rank, -np.floor(weights * _CLASSES)))
+        rank[after if turn % 2 else np.argsort(rank / count - weights, kind="stable")] = np.arange(count)
+        return rank
+
+    # What does not change during a search. "Members" are all (section, buffer) pairs, in the order of the sections.
+
+    @cached_property
+    def sizes(self) -> _Ints:
+        return np.array([b.size for b in self.sections.buffers], np.int64)
+
+    @cached_property
+    def aligns(self) -> _Ints:
+        return np.array([b.align for b in self.sections.buffers], np.int64)
+
+    @cached_property
+    def conflicts(self) -> _Bools:
+        table = np.zeros((len(self.sections.buffers),) * 2, np.bool_)
+        for i, others in enumerate(self.sections.conflicts):
+            table[i, list(others)] = True
+        return table
+
+    @cached_property
+    def twins(self) -> tuple[_Ints, _Ints]:
+        """Buffers that another one is like, and that other one, which comes first and is to lie lower."""
+        last, pairs = dict[tuple[object, ...], int](), list[tuple[int, int]]()
+        for i, b in enumerate(self.sections.buffers):
+            key = (self.sections.spans[i], b.size, b.align)
+            if b.size and key in last:
+                pairs.append((i, last[key]))
+            last[key] = i
+        both = np.array(pairs, np.int64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
+    @cached_property
+    def _members(self) -> _Ints:
+        return np.array([i for section in self.sections.live for i in section], np.int64)
+
+    @cached_property
+    def _section_of(self) -> _Ints:
+        return np.repeat(np.arange(len(self.sections.live)), [len(section) for section in self.sections.live])
+
+    @cached_property
+    def _starts(self) -> _Ints:
+        return np.searchsorted(self._section_of, np.arange(len(self.sections.live)))
+
+    @cached_property
+    def _by_buffer(self) -> tuple[_Ints, _Ints]:
+        """The sections of all buffers, one buffer after the other, and where each buffer begins."""
+        order = np.argsort(self._members, kind="stable")
+        return order, np.searchsorted(self._members[order], np.arange(len(self.sections.buffers)))
+
+    @cached_property
+    def _member_sizes(self) -> _Ints:
+        return self.sizes[self._members]
+
+    @cached_property
+    def at_first(self) -> _State:
+        count = len(self.sections.buffers)
+        rest = np.add.reduceat(self._member_sizes, self._starts)
+        return _State(np.zeros(count, np.int64), np.zeros(count, np.int64), np.ones(count, np.bool_), rest)
+
+    def aligned(self, offsets: Any) -> _Ints:
+        """Per buffer its first offset that is not below the one given."""
+        return np.asarray(-(-offsets // self.aligns) * self.aligns)
+
+    def tighten(self, state: _State, rounds: int = _ROUNDS) -> _Ints | None:
+        """Raise what cannot be first in a section. None, or the buffers of a section that failed, or the one buffer."""
+        order, begins = self._by_buffer
+        for _ in range(rounds):
+            low = np.where(state.waits, state.low, _NEVER).take(self._members)
+            first = low <= (self.height - state.rest).take(self._section_of)
+            least = np.minimum.reduceat(np.where(first, low + self._member_sizes, _NEVER), self._starts)
+            failed = (least == _NEVER) & (state.rest > 0)
+            if failed.any():
+                return np.array(self.sections.live[int(failed.argmax())], np.int64)
+            raised = np.maximum.reduceat(np.where(first, 0, least.take(self._section_of)).take(order), begins)
+            changed = (raised > state.low) & state.waits
+            if not changed.any():
+                break
+            state.low[changed] = self.aligned(raised)[changed]
+            over = changed & (state.low + self.sizes > self.height)
+            if over.any():
+                return np.flatnonzero(over)[:1]
+        return self._overfull(state)
+
+    def _overfull(self, state: _State) -> _Ints | None:
+        """Buffers of a section that cannot all lie above the lowest of them; none if their keys exceed 63 bits."""
+        bits = self._bits
+        if 2 * bits + len(self.sections.live).bit_length() > 63:
+            return None
+        waiting = state.waits.take(self._members)
+        keys = (self._keys - (state.low << bits).take(self._members))[waiting]
+        keys.sort()  # section after section, in each the highest first
+        section, low = keys >> 2 * bits, ~(keys >> bits) & (1 << bits) - 1
+        below = state.rest.cumsum() - state.rest  # what waits in the sections before
+        over = low + (keys & (1 << bits) - 1).cumsum() - below.take(section) > self.height
+        if not over.any():
+            return None
+        first = int(over.argmax())
+        members = np.array(self.sections.live[int(section[first])], np.int64)
+        return members[state.waits[members] & (state.low[members] >= low[first])]
+
+    @property
+    def _bits(self) -> int:
+        """That an offset takes."""
+        return (self.height + 1).bit_length()
+
+    @cached_property
+    def _keys(self) -> _Ints:
+        """Per member its section, room for an offset of which the complement is taken, and its size."""
+        bits = self._bits
+        return np.asarray((self._section_of << 2 * bits) + (((1 << bits) - 1) << bits) + self._member_sizes)
+
+
+class _Walk:
+    """One search."""
+
+    def __init__(self, walks: Walks, rank: _Ints) -> None:
+        self.all, self.rank = walks, rank
+        count = len(rank)
+        self.state = walks.at_first.copy()
+        self.stack: list[tuple[int, _State]] = []  # what was placed, and the state before
+        self.tops = np.full(count, -1, np.int64)  # where what was placed ends
+        self.why_higher = np.zeros((count, count), np.bool_)  # per buffer: who kept it from lying on its support
+        self.jumped = False
+
+    def run(self, limit: int) -> int:
+        """Search for at most so many steps. Returns their number."""
+        if self.all.tighten(self.state, rounds=len(self.rank)) is not None:
+            self.all.refuted = True
+            return 1
+        for step in range(1, limit + 1):
+            i = self._lowest()
+            if i is None:
+                blame = ~self.state.waits
+            else:
+                failed = self._place(i)
+                if failed is None and len(self.stack) == len(self.rank):
+                    self.all.offsets = self.state.low.tolist()
+                    return step
+                if failed is None:
+                    continue
+                blame = self._blamed(failed)
+            if not self._back(blame):
+                self.all.refuted = not self.jumped
+                return step
+        return limit
+
+    def _lowest(self) -> int | None:
+        """The buffer that can lie lowest on its support, the first by rank among equals."""
+        state, (twins, others) = self.state, self.all.twins
+        able = state.waits & (state.support == state.low)
+        able[twins] &= ~state.waits[others]
+        waiting = np.flatnonzero(able)
+        if not len(waiting):
+            return None
+        lowest = waiting[state.support[waiting] == state.support[waiting].min()]
+        return int(lowest[self.rank[lowest].argmin()])
+
+    def _place(self, i: int) -> _Ints | None:
+        """Place a buffer on its support; what has failed by that, if anything."""
+        self.stack.append((i, self.state))
+        self.state = state = self.state.copy()
+        first, end = self.all.sections.spans[i]
+        state.waits[i] = False
+        self.tops[i] = state.low[i] + self.all.sizes[i]
+        above = self.all.conflicts[i] & state.waits
+        np.maximum(state.support, self.all.aligned(self.tops[i]), out=state.support, where=above)
+        np.maximum(state.low, state.support, out=state.low, where=above)
+        state.rest[first:end] -= self.all.sizes[i]
+        return self.all.tighten(state)
+
+    def _blamed(self, failed: _Ints) -> _Bools:
+        """Those placed in a failed section, right under its waiting buffers, or to blame that one is not lower."""
+        state, blamed = self.state, np.zeros(len(self.rank), np.bool_)
+        blamed[failed] = True
+        waiting = failed[state.waits[failed]]
+        self.all._weights[waiting] += 1.0 if len(failed) > 1 else 3.0
+        blamed |= self._under(waiting).any(axis=0)
+        blamed |= self.why_higher[waiting[state.low[waiting] > state.support[waiting]]].any(axis=0)
+        return blamed & ~state.waits
+
+    def _under(self, buffers: _Ints) -> _Bools:
+        """Per buffer those placed whose tops it would lie on."""
+        gap = self.state.support[buffers][:, None] - self.tops
+        touches = (gap >= 0) & (gap < self.all.aligns[buffers][:, None])
+        return self.all.conflicts[buffers] & touches & ~self.state.waits
+
+    def _back(self, blame: _Bools) -> bool:
+        """Undo steps up to one that is to blame and has another way; False if there is none."""
+        while True:
+            while self.stack and not blame[self.stack[-1][0]]:
+                self.stack.pop()
+                self.jumped = True
+            if not self.stack:
+                return False
+            i, self.state = self.stack.pop()
+            blame[i] = False
+            blame |= self._under(np.array([i]))[0]
+            self.why_higher[i] = blame
+            failed = self._lift(i)
+            if failed is None:
+                return True
+            blame = blame | self._blamed(failed)
+
+    def _lift(self, i: int) -> _Ints | None:
+        """Buffer i does not lie on its support, so it will on another buffer that waits; what has failed by that."""
+        state = self.state
+        others = self.all.conflicts[i] & state.waits
+        least = (state.low + self.all.sizes)[others].min(initial=_NEVER)
+        state.low[i] = self.all.aligned(np.maximum(least, state.low[i] + 1))[i]
+        if state.low[i] + self.all.sizes[i] > self.all.height:
+            return np.array([i])
+        return self.all.tighten(state)

@@ -68,12 +68,12 @@ class Flow:
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """Per task all tasks that must run before it."""
-        known = dict[int, int]()
+        before = dict[int, int]()
         for task in _topological(self.preds):
-            known[task] = self.preds[task]
+            before[task] = self.preds[task]
             for pred in bits(self.preds[task]):
-                known[task] |= known[pred]
-        return tuple(known[t] for t in range(len(self.preds)))
+                before[task] |= before[pred]
+        return tuple(before[t] for t in range(len(self.preds)))
 
     @cached_property
     def descendants(self) -> tuple[int, ...]:
@@ -83,11 +83,11 @@ class Flow:
     @cached_property
     def used(self) -> tuple[tuple[int, ...], ...]:
         """Per task the numbers of the storages that it uses."""
-        found: list[list[int]] = [[] for _ in self.preds]
+        numbers: list[list[int]] = [[] for _ in self.preds]
         for number, s in enumerate(self.stores):
             for task in bits(s.first | s.last):
-                found[task].append(number)
-        return tuple(map(tuple, found))
+                numbers[task].append(number)
+        return tuple(map(tuple, numbers))
 
     @cached_property
     def _costs(self) -> dict[int, _Cost]:
@@ -187,8 +187,8 @@ def _matching(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
         return pairs
     head, rest = pairs[0], pairs[1:]
     free = tuple(p for p in rest if p.read != head.read and p.written != head.written)
-    taken, left = (head, *_matching(free)), _matching(rest)
-    return taken if sum(p.saved for p in taken) >= sum(p.saved for p in left) else left
+    first, left = (head, *_matching(free)), _matching(rest)
+    return first if sum(p.saved for p in first) >= sum(p.saved for p in left) else left
 
 
 def flow_of(graph: TaskGraph) -> Flow:

@@ -30,7 +30,7 @@ class _Stack:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Offsets:
     """The layout of one component: offsets in the order of its buffers."""
 
     offsets: list[int]
@@ -121,34 +121,34 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
     offsets, methods, ends = dict[str, int](), dict[str, None](), [0]
     # The component with the highest bound first: what it cannot avoid, the others need not go below.
     for part in sorted(parts, key=lambda part: -part.bound):
-        found = _lay_out(part, max(bound, *ends), capacity, enough, budget)
-        ends.append(greedy.height(part, found.offsets))
-        bound = max(bound, found.bound)
-        methods[found.method] = None
-        offsets.update((b.name, at) for b, at in zip(part.buffers, found.offsets, strict=True))
+        placed = _lay_out(part, max(bound, *ends), capacity, enough, budget)
+        ends.append(greedy.height(part, placed.offsets))
+        bound = max(bound, placed.bound)
+        methods[placed.method] = None
+        offsets.update((b.name, at) for b, at in zip(part.buffers, placed.offsets, strict=True))
     return _Stack(offsets, max(ends), bound, tuple(methods))
 
 
-def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Found:
+def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Offsets:
     """Lay out one component; no need to go below `least`. With `enough`, nothing above the capacity is of use."""
     target = max(least, capacity) if enough and capacity is not None else least
-    found = _Found(greedy.best(part, target), "greedy", part.bound)
-    if least < target < greedy.height(part, found.offsets) and budget:  # a glance, as tight problems may be easier
+    lowest = _Offsets(greedy.best(part, target), "greedy", part.bound)
+    if least < target < greedy.height(part, lowest.offsets) and budget:  # a glance, as tight problems may be easier
         answer = exact.decide(part, least, budget, min(exact.turn(part) / 4, budget.left))
         if answer.offsets is not None:
-            return _Found(answer.offsets, "exact search", found.bound)
+            return _Offsets(answer.offsets, "exact search", lowest.bound)
     low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
-    while low < greedy.height(part, found.offsets) and budget:
+    while low < greedy.height(part, lowest.offsets) and budget:
         answer = exact.decide(part, limit, budget, share)
         if answer.offsets is not None:
-            found = _Found(answer.offsets, "exact search", found.bound)
+            lowest = _Offsets(answer.offsets, "exact search", lowest.bound)
         else:
             low = limit + 1
-            if answer.refuted and limit >= found.bound:
-                found = _Found(found.offsets, found.method, limit + 1)
+            if answer.refuted and limit >= lowest.bound:
+                lowest = _Offsets(lowest.offsets, lowest.method, limit + 1)
             if enough:
                 break
-        high = greedy.height(part, found.offsets)
+        high = greedy.height(part, lowest.offsets)
         limit = capacity if capacity is not None and low <= capacity < high else (low + high) // 2
         limit, share = min(limit, high - 1), max(budget.left / 3, _LEAST_SHARE)
-    return found
+    return lowest

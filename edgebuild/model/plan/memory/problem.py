@@ -112,8 +112,8 @@ class DoesNotFit(Exception):
 
     def __init__(self, memory: str, needed: int, capacity: int, buffers: tuple[str, ...], proven: bool) -> None:
         self.memory, self.needed, self.capacity, self.buffers, self.proven = memory, needed, capacity, buffers, proven
-        known = "at least" if proven else "no layout found below"
-        super().__init__(f"memory {memory} has {capacity} B; {known} {needed} B")
+        proof = "at least" if proven else "no layout found below"
+        super().__init__(f"memory {memory} has {capacity} B; {proof} {needed} B")
 
 
 @dataclass(frozen=True)

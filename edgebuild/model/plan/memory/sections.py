@@ -78,17 +78,17 @@ class Sections:
 
         With all alignments multiples of g, every buffer but the topmost takes a multiple of g.
         """
-        apart = list[int]()
+        conflicting = list[int]()
         for i in sorted(section, key=lambda i: -self.buffers[i].size):
-            if not self.may_overlap or all((i, j) not in self.may_overlap for j in apart):
-                apart.append(i)
-        if not apart:
+            if not self.may_overlap or all((i, j) not in self.may_overlap for j in conflicting):
+                conflicting.append(i)
+        if not conflicting:
             return 0
-        if any(self.buffers[i].phases for i in apart):
-            return sum(self.size_in(i, number) for i in apart)
-        unit = gcd(*(self.buffers[i].align for i in apart))
-        rounded = [-(-self.buffers[i].size // unit) * unit for i in apart]
-        return sum(rounded) - max(r - self.buffers[i].size for i, r in zip(apart, rounded, strict=True))
+        if any(self.buffers[i].phases for i in conflicting):
+            return sum(self.size_in(i, number) for i in conflicting)
+        unit = gcd(*(self.buffers[i].align for i in conflicting))
+        rounded = [-(-self.buffers[i].size // unit) * unit for i in conflicting]
+        return sum(rounded) - max(r - self.buffers[i].size for i, r in zip(conflicting, rounded, strict=True))
 
 
 def split(buffers: Sequence[Buffer], may_overlap: frozenset[frozenset[str]]) -> list[Sections]:

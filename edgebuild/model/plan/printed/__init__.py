@@ -21,7 +21,7 @@ SLOTS = 2  # of such blocks
 
 
 def newest_name(tensor: str) -> str:
-    """The name of the place where the newest row of a ring stands apart."""
+    """The name of the place of the newest row of a ring, if it is separate."""
     return f"{tensor} (newest row)"
 
 
@@ -30,10 +30,10 @@ def scratch_name(output: str) -> str:
 
 
 class RolledCalls(Protocol):
-    """A run that goes row by row: rows of its rings, tensors inside of others, and rings whose newest row is apart.
+    """A run that goes row by row: rows of its rings, tensors inside of others, and rings with a separate newest row.
 
     `numbers`: the order of the calls. A number is that of an op of the run; one past the last op the application brings
-    a row of the streamed input; those behind it put the newest row of a ring of `apart` among the others.
+    a row of the streamed input; those behind it put the newest row of a ring of `separate` into the ring.
     """
 
     @property
@@ -43,7 +43,7 @@ class RolledCalls(Protocol):
     def inside(self) -> Mapping[str, str]: ...
 
     @property
-    def apart(self) -> tuple[str, ...]: ...
+    def separate(self) -> tuple[str, ...]: ...
 
     @property
     def numbers(self) -> tuple[int, ...]: ...

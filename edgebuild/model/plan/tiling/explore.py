@@ -14,13 +14,54 @@ from dataclasses import dataclass, field, replace
 
 from ....base import progress
 from ...ir import Graph, Op
-from .critical import Rectangle, critical
-from .path_cost import Estimate, Tiling, counts, cuts, overlap, result_bytes
-from .paths import paths
+from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result_bytes
 from .transform import tiled
 
 UNLIMITED = 1 << 40
 TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """Bytes [offset, past) taken by a buffer during the steps `first` to `last`, both inclusive."""
+
+    name: str
+    offset: int
+    past: int
+    first: int
+    last: int
+
+
+def critical(pieces: Sequence[Rectangle]) -> tuple[str, ...]:
+    """Buffers of all chains that reach from the top to zero, each standing on the next; the largest first.
+
+    Two buffers touch if one ends where the other begins while both are live (Stahl 2024, section 4.3.3). Where no
+    chain reaches zero, because of gaps, all that is live below a highest buffer counts.
+    """
+    height = max((p.past for p in pieces), default=0)
+    reached: dict[Rectangle, bool] = {}
+    ends: dict[int, list[Rectangle]] = {}
+    for piece in pieces:
+        ends.setdefault(piece.past, []).append(piece)
+
+    def rests(piece: Rectangle) -> bool:
+        """Whether a chain from here reaches zero; marks what it goes through."""
+        if piece not in reached:
+            reached[piece] = False
+            below = [rests(p) for p in ends.get(piece.offset, ()) if _meet(p, piece)]
+            reached[piece] = piece.offset == 0 or any(below)
+        return reached[piece]
+
+    tops = [p for p in pieces if p.past == height]
+    complete = [rests(p) for p in tops]
+    if not any(complete):
+        reached = {p: True for p in pieces if any(_meet(p, top) for top in tops)}
+    sizes = {p.name: p.past - p.offset for p, rests_on in reached.items() if rests_on}
+    return tuple(sorted(sizes, key=lambda name: (-sizes[name], name)))
+
+
+def _meet(a: Rectangle, b: Rectangle) -> bool:
+    return a.first <= b.last and b.first <= a.last
 
 
 @dataclass(frozen=True)
@@ -31,7 +72,6 @@ class Evaluated:
     graph: Graph
     arena: int
     order: tuple[Op, ...]
-    storage: Mapping[str, str]
     life: Mapping[str, tuple[int, int]]
     sizes: Mapping[str, int]
     live: tuple[int, ...]
@@ -109,7 +149,7 @@ class _Search:
     evaluated: int = 0
     work: int = 0  # ops of the paths that were looked at
     parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
-    known: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
+    looked_at: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
 
     def run(self) -> None:
         while self.best.order and not self.enough and not self.limits.over and self.improve():
@@ -127,7 +167,7 @@ class _Search:
     def improve(self) -> bool:
         """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
         base, before, graph = self.best, self.tilings, self.best.graph
-        self.known = set()
+        self.looked_at = set()
         left = replace(
             self.limits,
             extra_macs=self.limits.extra_macs - self.spent,
@@ -146,14 +186,14 @@ class _Search:
             level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
-        found: tuple[TilingChoice, ...] | None = None
+        kept: tuple[TilingChoice, ...] | None = None
         for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
-            if self.limits.over or self.enough or (found and max(c.bytes for c in chosen) > self.best.arena):
+            if self.limits.over or self.enough or (kept and max(c.bytes for c in chosen) > self.best.arena):
                 break
-            as_good = found is not None and weight(chosen) < weight(found)
+            as_good = kept is not None and weight(chosen) < weight(kept)
             if self.try_out(base, before, chosen, self.best.arena if as_good else self.best.arena - 1):
-                found = chosen
-        return found is not None
+                kept = chosen
+        return kept is not None
 
     def reachable(
         self, base: Evaluated, graph: Graph, roof: int, left: Limits, choices: list[TilingChoice], looked_at: set[str]
@@ -184,16 +224,16 @@ class _Search:
                     yield within(choices, count, max(level, left.ram)) or plan
         first, _ = least(choices, count, left)
         for level in sorted({c.bytes for c in choices if first <= c.bytes < roof}):
-            found = within(choices, count, level)
-            if found is not None and affordable(found, left):
-                yield found
+            option = within(choices, count, level)
+            if option is not None and affordable(option, left):
+                yield option
 
     def around(self, base: Evaluated, graph: Graph, name: str, roof: int, left: Limits) -> list[TilingChoice]:
         """All tilings of paths around a critical buffer whose ops follow each other in the schedule.
 
         Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
         """
-        found = []
+        choices = []
         position = {op.outputs[0]: i for i, op in enumerate(base.order)}
         for path in paths(graph, name, self.methods):
             if not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
@@ -210,22 +250,22 @@ class _Search:
             for n in counts(graph, path):
                 tiling = Tiling(path, n)
                 key = (path.ops[0].outputs[0], path.ops[-1].outputs[0], path.operands, path.cut, path.fan_in, n)
-                if key in self.known or self.limits.over:
+                if key in self.looked_at or self.limits.over:
                     continue
-                self.known.add(key)
+                self.looked_at.add(key)
                 self.work += len(path.ops)
-                cut = cuts(graph, tiling)
-                if cut is None:
+                ranges = part_ranges(graph, tiling)
+                if ranges is None:
                     continue
                 self.estimated += 1
-                estimate = Estimate(graph, tiling, cut)
+                estimate = Estimate(graph, tiling, ranges)
                 cost = estimate.cost
                 if cost.extra_macs > left.extra_macs:
                     break  # more parts overlap more
                 if alive + cost.bytes < roof:
                     choice = TilingChoice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code)
-                    found.append(replace(choice, saved=estimate.saved))
-        return found
+                    choices.append(replace(choice, saved=estimate.saved))
+        return choices
 
     def try_out(
         self, base: Evaluated, before: tuple[TilingChoice, ...], plan: Iterable[TilingChoice], most: int
@@ -244,12 +284,7 @@ class _Search:
         return True
 
 
-def explore(
-    graph: Graph,
-    evaluate: Evaluate,
-    methods: frozenset[str],
-    limits: Limits,
-) -> TilingOutcome:
+def explore(graph: Graph, evaluate: Evaluate, methods: frozenset[str], limits: Limits) -> TilingOutcome:
     """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
 
     Interrupted by the user or the clock, it is the best found until then.
@@ -258,15 +293,8 @@ def explore(
     untiled = evaluate(graph)
     search = _Search(evaluate, methods, limits, untiled)
     search.run()
-    seconds = time.monotonic() - began
-    return TilingOutcome(
-        search.best.graph,
-        search.tilings,
-        max(untiled.live, default=0),
-        search.estimated,
-        search.evaluated,
-        seconds,
-    )
+    peak, seconds = max(untiled.live, default=0), time.monotonic() - began
+    return TilingOutcome(search.best.graph, search.tilings, peak, search.estimated, search.evaluated, seconds)
 
 
 def affordable(plan: Iterable[TilingChoice], limits: Limits) -> bool:
@@ -299,26 +327,18 @@ def least(choices: Sequence[TilingChoice], count: int, limits: Limits) -> tuple[
 
 def within(choices: Sequence[TilingChoice], count: int, level: int) -> tuple[TilingChoice, ...] | None:
     """The plan of least weight that takes at most `level` bytes anywhere; None if there is none."""
-    by_start: dict[int, list[TilingChoice]] = {}
-    for c in choices:
-        if c.bytes <= level:
-            by_start.setdefault(c.start, []).append(c)
-    best: list[tuple[tuple[int, int, int], TilingChoice | None] | None] = [((0, 0, 0), None)] + [None] * count
-    for start in range(count):
-        before = best[start]
-        for c in by_start.get(start, ()) if before is not None else ():
-            weight = tuple(a + b for a, b in zip(before[0], c.weight, strict=True))  # type: ignore[index]
-            there = best[c.stop]
-            if there is None or weight < there[0]:
-                best[c.stop] = (weight, c)
-    plan: list[TilingChoice] = []
-    at = count
-    while at > 0:
-        there = best[at]
-        if there is None or there[1] is None:
-            return None
-        plan.append(there[1])
-        at = there[1].start
+    best: dict[int, tuple[tuple[int, ...], TilingChoice | None]] = {0: ((0, 0, 0), None)}
+    for c in sorted((c for c in choices if c.bytes <= level), key=lambda c: c.start):
+        if c.start in best:
+            weight = tuple(a + b for a, b in zip(best[c.start][0], c.weight, strict=True))
+            if c.stop not in best or weight < best[c.stop][0]:
+                best[c.stop] = weight, c
+    if count not in best:
+        return None
+    plan, last = list[TilingChoice](), best[count][1]
+    while last is not None:
+        plan.append(last)
+        last = best[last.start][1]
     return tuple(reversed(plan))
 
 

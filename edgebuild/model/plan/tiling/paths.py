@@ -1,4 +1,6 @@
-"""Block-based path discovery (Stahl 2024, section 4.3.3), driven by the ops' index relations alone.
+"""Paths that can be cut into parts (Stahl 2024, section 4.3.3: block-based path discovery), and what a cut path costs.
+
+All follows from the ops' index relations alone.
 
 A path is a run of ops, each the only reader of the one before, that is computed in parts. The blocks of the thesis
 follow from how the dimension that is cut appears in the relation of each op:
@@ -9,20 +11,30 @@ follow from how the dimension that is cut appears in the relation of each op:
 * FDT fan-in: the op sums over it; parts add to the sums of the whole result.
 * SPLIT and CONCAT: where a path begins with an op that needs only a part of its input, and where it does not end with
   a fan-in.
+
+The parts run one after the other, each from the first op to the last: parts of one path are interchangeable, so no
+other order of them can take less while the result grows in one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from math import prod
 
 from ... import ops
-from ...ir import Graph, Op
-from ...ir.axes import Grouped, Nest, Same, Spread, Window, input_range
+from ...ir import ITEM_BYTES, Graph, Op
+from ...ir.axes import Grouped, Nest, Same, Spread, Window, input_range, separable
+from ...kernels import code_bytes
 from ...ops.base import Ranges, unchanged
+from ...ops.slice import neighbours
 
 MOST_PARTS = 25
 GRIDS = (2, 3, 4, 5)
+ALIGN = 4  # bytes of every buffer
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -60,17 +72,17 @@ def axis_of(nest: Nest, operand: int, dim: int) -> str | None:
 
 def needed(nest: Nest, operand: int, parts: Mapping[str, tuple[int, int]], shape: tuple[int, ...]) -> Ranges:
     """Ranges of an operand that a part of the op needs; `parts` has the ranges of the axes that are cut."""
-    found = []
+    ranges = []
     for dim, size in enumerate(shape):
         relation = nest.operands[operand][dim]
         part = parts.get(relation.axis)
         if part is None:
-            found.append((0, size))
+            ranges.append((0, size))
         elif isinstance(relation, Same):
-            found.append(part)
+            ranges.append(part)
         else:
-            found.append(input_range(nest, operand, dim, *part))
-    return tuple(found)
+            ranges.append(input_range(nest, operand, dim, *part))
+    return tuple(ranges)
 
 
 def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
@@ -87,15 +99,15 @@ def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
                 windowed = _either(above, below)
                 if len(cut) > 1 and not any(windowed):
                     continue
-                found = Path(
+                path = Path(
                     tuple(op for op, _ in (*head, *tail)),
                     tuple(position for _, position in (*head, *tail)),
                     end,
                     fan_in,
                     windowed,
                 )
-                if found.method in methods:
-                    yield found
+                if path.method in methods:
+                    yield path
 
 
 Links = tuple[tuple[Op, int], ...]
@@ -170,3 +182,239 @@ def _sums_over(graph: Graph, op: Op, position: int, dim: int) -> bool:
     spec = ops.SPECS[op.kind]
     layer = spec.total is not None and position == 0 and spec.fan_in(op, graph)
     return layer and isinstance(relation, Same) and relation.axis not in ops.nest(op, graph).out
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A path and the number of parts along each dimension that is cut."""
+
+    path: Path
+    counts: tuple[int, ...]
+
+    @property
+    def parts(self) -> int:
+        return prod(self.counts)
+
+
+@dataclass(frozen=True)
+class PartRanges:
+    """For every op of a path the axes that are cut, and the ranges of all parts along each of them."""
+
+    axes: tuple[tuple[str, ...], ...]
+    ranges: tuple[tuple[tuple[Range, ...], ...], ...]
+
+    def of_tile(self, i: int, tile: tuple[int, ...]) -> dict[str, Range]:
+        """The ranges of op `i` in a tile, given by its number along each cut dimension."""
+        return {axis: parts[t] for axis, parts, t in zip(self.axes[i], self.ranges[i], tile, strict=True)}
+
+    @property
+    def tiles(self) -> Iterator[tuple[int, ...]]:
+        return product(*(range(len(parts)) for parts in self.ranges[-1]))
+
+
+def even(size: int, count: int) -> tuple[Range, ...]:
+    """`count` ranges whose sizes differ by one at most, the larger ones first."""
+    small, more = divmod(size, count)
+    ends = [0]
+    for i in range(count):
+        ends.append(ends[-1] + small + (i < more))
+    return tuple(pairwise(ends))
+
+
+def counts(graph: Graph, path: Path) -> Iterator[tuple[int, ...]]:
+    """The numbers of parts to try: 2 to 25 along one dimension, 2x2 to 5x5 along two."""
+    last = path.ops[-1]
+    shape = graph.tensors[last.inputs[path.operands[-1]] if path.fan_in else last.outputs[0]].shape
+    sizes = [shape[d] for d in path.cut]
+    if len(sizes) == 1:
+        yield from ((n,) for n in range(2, min(MOST_PARTS, sizes[0]) + 1))
+    else:
+        yield from ((n,) * len(sizes) for n in GRIDS if n <= min(sizes))
+
+
+def part_ranges(graph: Graph, tiling: Tiling) -> PartRanges | None:
+    """Ranges of all parts, from the last op back to the first; None if an op cannot be cut there."""
+    path, last = tiling.path, tiling.path.ops[-1]
+    nest = ops.nest(last, graph)
+    if path.fan_in:
+        relation = nest.operands[path.operands[-1]][path.cut[0]]
+        axes: tuple[str, ...] = (relation.axis,)
+    else:
+        axes = tuple(nest.out[d] for d in path.cut)
+    if any(n > nest.extents[axis] for axis, n in zip(axes, tiling.counts, strict=True)):
+        return None
+    ranges = tuple(even(nest.extents[axis], n) for axis, n in zip(axes, tiling.counts, strict=True))
+    all_axes, all_ranges = [axes], [ranges]
+    for i in range(len(path.ops) - 1, -1, -1):
+        nest = ops.nest(path.ops[i], graph)
+        cut = dict(zip(axes, ranges, strict=True))
+        if not all(separable(nest, axis) for axis in axes) or not _whole_groups(graph, path.ops[i], cut):
+            return None
+        if i == 0 and _reads_nothing(nest, cut):
+            return None
+        if i == 0:
+            break
+        position, before = path.operands[i], ops.nest(path.ops[i - 1], graph)
+        dims = _dims(nest, position, axes)
+        if not (path.fan_in and i == len(path.ops) - 1):
+            ranges = tuple(
+                tuple(input_range(nest, position, d, *part) for part in parts)
+                for d, parts in zip(dims, ranges, strict=True)
+            )
+        axes = tuple(before.out[d] for d in dims)
+        if any(first >= past for parts in ranges for first, past in parts):
+            return None
+        all_axes.append(axes)
+        all_ranges.append(ranges)
+    return PartRanges(tuple(reversed(all_axes)), tuple(reversed(all_ranges)))
+
+
+def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
+    """Whether a part that needs several groups of an operand has all of each."""
+    relations = (r for operand in ops.nest(op, graph).operands for r in operand)
+    groups = ((r.group, *part) for r in relations if isinstance(r, Grouped) for part in ranges.get(r.axis, ()))
+    return all(first // n == (past - 1) // n or not (first % n or past % n) for n, first, past in groups)
+
+
+def _reads_nothing(nest: Nest, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
+    """Whether a part needs no element of an operand: rows between the taps of a transposed convolution do."""
+    relations = ((i, d, r) for i, operand in enumerate(nest.operands) for d, r in enumerate(operand))
+    windows = ((i, d, ranges.get(r.axis, ())) for i, d, r in relations if isinstance(r, Window | Spread))
+    needs = (input_range(nest, i, d, *part) for i, d, parts in windows for part in parts)
+    return any(first >= past for first, past in needs)
+
+
+def overlap(graph: Graph, path: Path) -> bool:
+    """Whether parts certainly compute something twice: a window reaches over the end of a part of what has MACs."""
+    nests = [ops.nest(op, graph) for op in path.ops]
+    if path.fan_in or not any(nest.mac_count for nest in nests[:-1]):
+        return False
+    axes = tuple(nests[-1].out[d] for d in path.cut)
+    for i in range(len(nests) - 1, 0, -1):
+        dims = _dims(nests[i], path.operands[i], axes)
+        reached = (nests[i].operands[path.operands[i]][d] for d in dims)
+        wide = any(isinstance(r, Window) and (nests[i].extents[r.tap] - 1) * r.dilation + 1 > r.stride for r in reached)
+        if wide and any(nest.mac_count for nest in nests[:i]):
+            return True
+        axes = tuple(nests[i - 1].out[d] for d in dims)
+    return False
+
+
+def _dims(nest: Nest, operand: int, axes: tuple[str, ...]) -> list[int]:
+    """The dimensions of an operand that these axes index."""
+    relations = nest.operands[operand]
+    return [next(d for d, r in enumerate(relations) if r.axis == axis) for axis in axes]
+
+
+@dataclass(frozen=True)
+class TilingCost:
+    """Bytes that the parts of a path take beside what lives through it, and multiply-accumulates done again."""
+
+    bytes: int
+    extra_macs: int
+    code: int  # bytes of calls and of kernels for the several sizes of parts, more or less
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of one tiling of a path, before any graph is made of it."""
+
+    graph: Graph
+    tiling: Tiling
+    ranges: PartRanges
+
+    @cached_property
+    def cost(self) -> TilingCost:
+        path, macs, most = self.tiling.path, 0, 0
+        before, code = 0, 0
+        for i, op in enumerate(path.ops):
+            nest = ops.nest(op, self.graph)
+            share = 1.0
+            for axis, ranges in zip(self.ranges.axes[i], self.ranges.ranges[i], strict=True):
+                share *= sum(past - first for first, past in ranges) / nest.extents[axis]
+            macs += round(nest.mac_count * share) - nest.mac_count
+            slices = self._slices(i)
+            if ops.SPECS[op.kind].view:
+                most = max(most, before + slices)
+                continue
+            kinds = self._kinds(i)
+            outer = prod(self.tiling.counts[:-1])  # parts in the last dimension are made in loops
+            code += code_bytes.OF_CALL * outer * kinds[-1] * (2 if slices else 1) + code_bytes.OF_KERNEL * (
+                prod(kinds) - 1
+            )
+            if path.fan_in and i == len(path.ops) - 1:
+                most = max(most, before + slices)
+                break
+            size = self._bytes(i)
+            position = path.operands[i]
+            in_place = position in ops.taken_up(op, self.graph)
+            most = max(most, slices + (max(before, size) if in_place else before + size))
+            before = size
+        return TilingCost(max(most, before) + self._result, macs, code)
+
+    @property
+    def saved(self) -> int:
+        """Bytes by which the tensors between the ops of the path become smaller."""
+        inner = self.tiling.path.ops[:-1]
+        whole = sum(aligned(self.graph.result(op).bytes) for op in inner)
+        return whole - sum(self._bytes(i) for i in range(len(inner)))
+
+    @property
+    def _result(self) -> int:
+        return result_bytes(self.graph, self.tiling.path)
+
+    def _kinds(self, i: int) -> list[int]:
+        """How many kinds of parts of op `i` there are along each dimension: by their size and their padding."""
+        nest, counts = ops.nest(self.tiling.path.ops[i], self.graph), []
+        relations = {r.axis: r for dims in nest.operands for r in dims if isinstance(r, Window | Spread)}
+        for axis, parts in zip(self.ranges.axes[i], self.ranges.ranges[i], strict=True):
+            kinds = {(past - first, 0, 0) for first, past in parts}
+            if isinstance(r := relations.get(axis), Spread):
+                kinds = {(first, past, 0) for first, past in parts}
+            elif r is not None:
+                reach = (nest.extents[r.tap] - 1) * r.dilation + 1 - r.pad - r.size
+                kinds = {(b - a, max(0, r.pad - a * r.stride), max(0, (b - 1) * r.stride + reach)) for a, b in parts}
+            counts.append(len(kinds))
+        return counts
+
+    def _largest(self, i: int) -> dict[str, Range]:
+        """The longest range of op `i` along each axis."""
+        longest = [max(ranges, key=lambda r: r[1] - r[0]) for ranges in self.ranges.ranges[i]]
+        return dict(zip(self.ranges.axes[i], longest, strict=True))
+
+    def _bytes(self, i: int) -> int:
+        """A part of the result of op `i`, the largest."""
+        y, largest = self.graph.result(self.tiling.path.ops[i]), self._largest(i)
+        lengths = [
+            largest[axis][1] - largest[axis][0] if axis in largest else n
+            for axis, n in zip(ops.nest(self.tiling.path.ops[i], self.graph).out, y.shape, strict=True)
+        ]
+        return aligned(prod(lengths) * ITEM_BYTES[y.dtype])
+
+    def _slices(self, i: int) -> int:
+        """Copies of parts of operands that op `i` reads from outside of the path."""
+        op, nest, total = self.tiling.path.ops[i], ops.nest(self.tiling.path.ops[i], self.graph), 0
+        for position, name in enumerate(op.inputs):
+            t = self.graph.tensors[name]
+            if t.constant or position == self.tiling.path.operands[i]:
+                continue
+            ranges = needed(nest, position, self._largest(i), t.shape)
+            if not free(t.shape, ranges, ITEM_BYTES[t.dtype]):
+                total += aligned(prod(past - first for first, past in ranges) * ITEM_BYTES[t.dtype])
+        return total
+
+
+def result_bytes(graph: Graph, path: Path) -> int:
+    """The whole result of a path, or its sums in 4 bytes each: what any tiling of it takes at least."""
+    y = graph.result(path.ops[-1])
+    return aligned(y.elements * 4 if path.fan_in else y.bytes)
+
+
+def free(shape: tuple[int, ...], ranges: Ranges, item: int) -> bool:
+    """A part that needs no copy: all of the tensor, or a run of elements that starts where kernels can read words."""
+    start = sum(first * prod(shape[d + 1 :]) for d, (first, _) in enumerate(ranges)) * item
+    return neighbours(shape, ranges) and start % ALIGN == 0
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN

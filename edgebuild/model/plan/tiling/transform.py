@@ -11,18 +11,17 @@ from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
 from ...ir.axes import Nest
 from ...ops.base import Ranges, is_float
 from ...ops.spatial import bias_quant
-from .path_cost import Cuts, Range, Tiling, cuts, free
-from .paths import needed
+from .paths import PartRanges, Range, Tiling, free, needed, part_ranges
 
 OPEN = (None, None)
 
 
 def tiled(graph: Graph, tiling: Tiling) -> Graph:
     """The graph with the path's ops replaced by those of its parts. All other names stay."""
-    found = cuts(graph, tiling)
-    assert found is not None, "a tiling that cannot be cut was chosen"
-    parts = _Parts(graph, tiling, found)
-    for number, tile in enumerate(found.tiles):
+    ranges = part_ranges(graph, tiling)
+    assert ranges is not None, "a tiling that cannot be cut was chosen"
+    parts = _Parts(graph, tiling, ranges)
+    for number, tile in enumerate(ranges.tiles):
         parts.tile(number, tile)
     if tiling.path.fan_in:
         parts.finish()
@@ -40,7 +39,7 @@ class _Parts:
 
     graph: Graph
     tiling: Tiling
-    cuts: Cuts
+    ranges: PartRanges
     ops: list[Op] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     so_far: str | None = None  # the result, or its sums, with all parts made until now
@@ -61,19 +60,19 @@ class _Parts:
 
     def tile(self, number: int, tile: tuple[int, ...]) -> None:
         """All ops of one part, and its way into the result."""
-        path, made = self.tiling.path, ""
+        path, before = self.tiling.path, ""
         for i, op in enumerate(path.ops):
-            nest, cut = ops.nest(op, self.graph), self.cuts.of_tile(i, tile)
+            nest, cut = ops.nest(op, self.graph), self.ranges.of_tile(i, tile)
             inputs = []
             for position, name in enumerate(op.inputs):
                 shape = self.graph.tensors[name].shape
                 wanted = needed(nest, position, cut, shape)
-                inputs.append(made if position == path.operands[i] else self.part(name, wanted, op, number))
+                inputs.append(before if position == path.operands[i] else self.part(name, wanted, op, number))
             if path.fan_in and i == len(path.ops) - 1:
                 self.add_to_sums(op, inputs, number)
                 return
-            made = self.compute(op, nest, cut, inputs, number)
-        self.insert(made, self.cuts.of_tile(len(path.ops) - 1, tile), number)
+            before = self.compute(op, nest, cut, inputs, number)
+        self.insert(before, self.ranges.of_tile(len(path.ops) - 1, tile), number)
 
     def compute(self, op: Op, nest: Nest, cut: Mapping[str, Range], inputs: list[str], number: int) -> str:
         y = self.graph.result(op)
@@ -99,14 +98,14 @@ class _Parts:
         if t.data is not None:
             data = t.data[tuple(slice(*r) for r in ranges)]
             return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, quant_of_part(t.quant, ranges), data))
-        made = f"{name}[{where}] for {op.outputs[0]}:{number}{self.again}"
-        if made in self.tensors:
-            return made
+        part_name = f"{name}[{where}] for {op.outputs[0]}:{number}{self.again}"
+        if part_name in self.tensors:
+            return part_name
         kind = "span" if free(t.shape, ranges, ITEM_BYTES[t.dtype]) else "slice"
-        self.keep(replace(t, name=made, shape=size))
+        self.keep(replace(t, name=part_name, shape=size))
         attrs = {"begin": tuple(first for first, _ in ranges), "size": size}
-        self.ops.append(Op(kind, f"{op.name}:{number} {kind}", (name,), (made,), attrs))
-        return made
+        self.ops.append(Op(kind, f"{op.name}:{number} {kind}", (name,), (part_name,), attrs))
+        return part_name
 
     def insert(self, part: str, cut: Mapping[str, Range], number: int) -> None:
         """Put a part into its place in the result."""
@@ -127,8 +126,8 @@ class _Parts:
         if self.so_far is None:
             self.so_far = inputs[2] if len(inputs) > 2 else self.no_bias(y, kind)
         direct = real and op.attrs["clamp"] == OPEN and number + 1 == self.tiling.parts
-        made = Tensor(f"{y.name} sums to {number}{self.again}", y.shape, kind, last_axis(quant, y))
-        name = y.name if direct else self.keep(made)
+        sums_tensor = Tensor(f"{y.name} sums to {number}{self.again}", y.shape, kind, last_axis(quant, y))
+        name = y.name if direct else self.keep(sums_tensor)
         sums = Op("partial_sum", f"{op.name}:{number}", (self.so_far, *inputs[:2]), (name,), op.attrs)
         self.ops.append(sums)
         self.so_far = name

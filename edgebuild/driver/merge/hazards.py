@@ -1,0 +1,200 @@
+"""Accesses that a register does not allow, and updates that may be lost, in generated code or in the source itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgebuild.base.errors import Diagnostic
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Site
+from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.analysis.contexts import contexts, guarded, preempts
+from edgebuild.driver.analysis.simplify import Facts
+from edgebuild.driver.layout.registers import Register, Slot, Window
+from edgebuild.driver.merge.merging import Merged
+from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.ir import Expression
+
+
+def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """(errors, warnings): accesses that this register does not allow, and those that may lose an update."""
+    errors: list[Diagnostic] = []
+    warnings: list[Diagnostic] = []
+    in_handlers = _written_in_handlers(cdfg, merged)
+    for name, region in merged.all():
+        at, register, leaves = region.place.where, merged.register(region.place), merged.leaves(region)
+        window = merged.window(region)
+        if region.place.whole and region.kind == "w":
+            leaves = tuple(dict.fromkeys(name for name, _ in merged.named(region.place.site)))
+            wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
+            error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
+        elif region.place.whole:
+            error, warning = _popped(register, leaves), ""
+        else:
+            error, warning = _illegal(register, leaves, region.kind, window)
+            error = error or _read_back(merged, region)
+        if window.read and region.kind == "w" and not cdfg.functions[name].handler:
+            others = in_handlers.get((merged.ref(region.place).group, register.name), ())
+            if any(merged.keeps(region, other) or _shared(region, other) for other in others):
+                warning = f"the interrupt handler also writes register '{register.name}': an update may be lost here"
+        for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
+            if text:
+                list_.append(Diagnostic(text, at.file, at.line, at.column, severity=severity))
+    return errors, warnings
+
+
+def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> dict[tuple[str, str], list[Region]]:
+    """Writes of interrupt handlers, by group and register."""
+    found: dict[tuple[str, str], list[Region]] = {}
+    for name, r in merged.all():
+        if r.kind == "w" and cdfg.functions[name].handler:
+            found.setdefault((merged.ref(r.place).group, merged.register(r.place).name), []).append(r)
+    return found
+
+
+def _shared(region: Region, other: Region) -> bool:
+    """Whether a field is read, changed and written that the other region writes, too."""
+    changed = {a.field for a in region.accesses if a.site.form in ("compound", "step")}
+    return any(a.field in changed for a in other.accesses)
+
+
+def _read_back(merged: Merged, region: Region) -> str:
+    """An error where what was read of flags is written back to them, which would touch all that were set."""
+    for a in region.accesses:
+        modified = merged.register(a).slot(merged.ref(a).leaf).modified
+        if region.kind == "w" and modified and a.site.form in ("compound", "step"):
+            text = f"'{a.field[1]}' is no stored value ({modified}): '{a.site.operator}' writes back what was read;"
+            return f"{text} assign the bits that are meant"
+    return ""
+
+
+def _popped(register: Register, leaves: tuple[str, ...]) -> str:
+    popped = next((s for s in register.slots if s.sensitive and s.name not in leaves), None)
+    return f"a read of '{', '.join(leaves)}' also reads '{popped.name}', which has a side effect" if popped else ""
+
+
+def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Window) -> tuple[str, str]:
+    """(error, warning) of an access to `leaves` of a register; both may be empty."""
+    what = ", ".join(leaves)
+    span = ((1 << window.bits) - 1) << 8 * window.offset
+    others = [s for s in register.slots if (s.name not in leaves or s.count > 1) and s.cover & span]
+    mine = [register.slot(n) for n in leaves]
+    if kind == "r":
+        wrong = next((s for s in mine if "r" not in s.access), None)
+        if wrong:
+            return f"'{wrong.name}' cannot be read", ""
+        popped = next((s for s in others if s.sensitive), None)
+        text = f"a read of '{what}' also reads '{popped.name}', which has a side effect" if popped else ""
+        return (text + _overlay(popped, "plain: true") if popped else ""), ""
+    wrong = next((s for s in mine if "w" not in s.access), None)
+    if wrong:
+        return f"'{wrong.name}' cannot be written", ""
+    bad = next((s for s in others if s.back == "never"), None)
+    if bad:
+        text = f"a write of '{what}' also writes '{bad.name}', and no value is harmless there"
+        return text + _overlay(bad, 'back: "0"'), ""
+    if not window.read:
+        return "", ""
+    popped = next((s for s in register.slots if s.sensitive and s.cover & span), None)
+    if popped:
+        text = f"a write of '{what}' must read its register first, and a read of '{popped.name}' has a side effect"
+        return text + _overlay(popped, "plain: true"), ""
+    blind = next((s for s in others if s.back == "keep" and "r" not in s.access), None)
+    if blind:
+        text = f"a write of '{what}' must keep '{blind.name}', which cannot be read"
+        return text + _overlay(blind, 'back: "0"'), ""
+    racing = next((s for s in others if s.back == "keep" and s.volatile), None)
+    if not racing:
+        return "", ""
+    text = f"'{racing.name}' may change by itself while '{what}' is written: the change would be lost"
+    return "", text + _overlay(racing, "plain: true")
+
+
+def _overlay(slot: Slot, words: str) -> str:
+    """Facts that an overlay can add where a register description leaves them open."""
+    return f"; if that is not so, the overlay says '{slot.key}: {{{words}}}'" if slot.key else ""
+
+
+# ---- races between contexts
+
+
+def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """(errors, warnings). An error: a register is read, changed and written while another context may write it too.
+
+    A warning: the source does that itself, with one field.
+    """
+    errors: list[Diagnostic] = []
+    warnings: list[Diagnostic] = []
+    if not any(f.interrupt is not None for f in cdfg.functions.values()):
+        return errors, warnings
+    runs = contexts(cdfg)
+    off = {name: guarded(f) for name, f in cdfg.functions.items()}
+    writes = [
+        (name, r) for name, r in merged.all() if r.kind == "w" and not _meant(Facts(dialect, merged.conflicts.refs), r)
+    ]
+    for name, region in writes:
+        a = region.place
+        if a.node in off[name]:
+            continue
+        changes = next((x for x in region.accesses if x.site.form in ("compound", "step")), None)
+        reads = merged.window(region).read or changes is not None
+        for other, theirs in writes if reads else ():
+            if not preempts(runs[other], runs[name]) or not _one_register(merged, region, theirs):
+                continue
+            mine = changes and any(x.field == changes.field for x in theirs.accesses)
+            if not mine and not merged.keeps(region, theirs):
+                continue  # it writes back nothing that the other one stores
+            text = _text(merged, a, other, theirs)
+            if mine and not merged.window(region).read:
+                warnings.append(_at(a, f"{text}; bf_critical protects it, bf_shared says that it is meant", "warning"))
+            else:
+                key = merged.register(a).slot(merged.ref(a).leaf).key
+                way = f"the overlay '{key}: {{shared: true}}'" if key else "bf_shared"
+                errors.append(_at(a, f"{text}; bf_critical protects it, {way} says that it is meant", "error"))
+            break
+    return errors, warnings
+
+
+def _meant(facts: Facts, region: Region) -> bool:
+    return all(facts.of(a).shared for a in region.accesses)
+
+
+def _one_register(merged: Merged, a: Region, b: Region) -> bool:
+    x, y = a.place, b.place
+    apart = x.chain.device and y.chain.device and x.chain.device != y.chain.device
+    same = merged.ref(x).group == merged.ref(y).group and merged.register(x).name == merged.register(y).name
+    return same and not apart
+
+
+def _text(merged: Merged, a: Access, other: str, theirs: Region) -> str:
+    name, line = merged.register(a).name, theirs.place.where.line
+    return f"register '{name}' is changed here and by {other}() in an interrupt (line {line}): an update may be lost"
+
+
+def _at(a: Access, text: str, severity: str) -> Diagnostic:
+    return Diagnostic(text, a.where.file, a.where.line, a.where.column, severity=severity)
+
+
+# ---- constants that a register does not take: SVD's `writeConstraint` says which values may be written
+
+
+def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
+    """A warning for each constant that the source writes to a field which does not take it."""
+    found = []
+    for a, value in (w for f in cdfg.functions.values() for s in f.sites for w in _writes(s)):
+        slot, number = merged.register(a).slot(merged.ref(a).leaf), value.constant
+        if number is None or not slot.accepts:
+            continue
+        stored = number & ((1 << slot.width) - 1)
+        if any(low <= stored <= high for low, high in slot.accepts):
+            continue
+        ranges = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in slot.accepts)
+        text = f"'{slot.key}' takes {ranges} by its description, and {stored} is written"
+        found.append(Diagnostic(text, a.where.file, a.where.line, a.where.column, severity="warning"))
+    return found
+
+
+def _writes(site: Site) -> Iterator[tuple[Access, Expression]]:
+    if site.form == "assign" and site.write and site.right is not None:
+        yield site.write, site.right
+    if site.form in ("group", "make"):
+        yield from ((a, v) for a, v in site.parts if v is not None)

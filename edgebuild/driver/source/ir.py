@@ -1,0 +1,718 @@
+"""C and C++ as typed values: types and declarations, and bodies of functions as expressions and statements.
+
+`lowering` makes them from libclang's tree, once, and analysis and prover read these values alone. Operands stand in the
+order of the text. What libclang finds out on request (constants, positions) is asked when it is needed, and kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, dataclass_transform
+
+from clang.cindex import Cursor, Type
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.clang import Place
+
+Span = tuple[int, int]  # bytes of the unit's text: first, and one behind the last
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Value:
+    """A frozen value, which is equal to itself alone."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+
+
+class Lowering(Protocol):
+    """Parts that a value has made when it is asked for them."""
+
+    unit: clang.Unit
+
+    def type(self, origin: Type) -> CType: ...
+    def record(self, type_: Type) -> Record | None: ...
+    def fields(self, type_: Type) -> tuple[Member, ...]: ...
+    def parameters(self, function: Cursor, expected: bool) -> tuple[Variable, ...]: ...
+    def body(self, function: Cursor) -> Block | None: ...
+    def initialisers(self, constructor: Cursor) -> tuple[Initialiser, ...]: ...
+    def default(self, declaration: Cursor) -> Expression | None: ...
+
+
+class CType(Value):
+    """A type; what stands behind typedefs, but for what is as it is written.
+
+    `kind` is "pointer", "array", "open array", "variable array", "reference", "rvalue reference", "record", "void",
+    "bool", "real", "atomic", "dependent" (on a template), or "number" for all others.
+    """
+
+    program: Lowering
+    origin: Type
+    kind: str
+    written: str  # the kind as it is written: a typedef of an array is a "number"
+    name: str  # as it is written
+    text: str  # without typedefs
+    size: int  # bytes; negative where it is not known
+    count: int  # elements of an array
+    signed: bool
+    is_volatile: bool  # as it is written
+    is_const: bool  # as it is written
+    is_pod: bool
+    changes: bool  # whether an object of this type may change by itself
+    group: tuple[str, bool]  # name of the struct or union that it is or points to, and whether it points; else ""
+
+    @property
+    def is_reference(self) -> bool:
+        return self.kind in ("reference", "rvalue reference")
+
+    @property
+    def is_address(self) -> bool:
+        return self.is_reference or self.kind in ("pointer", "array", "open array")
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether each access of an object of this type counts."""
+        return self.is_volatile or self.written == "atomic"
+
+    @cached_property
+    def canonical(self) -> CType:
+        return self.program.type(self.origin.get_canonical())
+
+    @cached_property
+    def to(self) -> CType:
+        """The type that a pointer or a reference points to."""
+        return self.program.type(self.canonical.origin.get_pointee())
+
+    @cached_property
+    def element(self) -> CType:
+        """The elements of an array, as they are written."""
+        return self.program.type((self if "array" in self.written else self.canonical).origin.element_type)
+
+    @cached_property
+    def record(self) -> Record | None:
+        return self.program.record(self.canonical.origin)
+
+    @cached_property
+    def fields(self) -> tuple[Member, ...]:
+        """The members of a struct, without those of its bases."""
+        return self.program.fields(self.canonical.origin)
+
+
+# ---- declarations
+
+
+class Declaration(Value):
+    """Something with a name."""
+
+    program: Lowering
+    origin: Cursor
+    name: str
+
+    @cached_property
+    def type(self) -> CType:
+        return self.program.type(self.origin.type)
+
+    @cached_property
+    def span(self) -> Span:
+        return clang.span(self.origin)
+
+    @property
+    def where(self) -> Place:
+        """The position of its name."""
+        return clang.place(self.origin.location)
+
+    @property
+    def owner(self) -> str:
+        """The struct that it is in, or "" (groups are structs)."""
+        return self.program.unit.member(self.origin)[0]
+
+    @cached_property
+    def default(self) -> Expression | None:
+        """The value of a parameter that a call leaves out, or the first one of a member, as its class gives it."""
+        return self.program.default(self.origin)
+
+    def error(self, message: str, *hints: str) -> EdgebuildError:
+        return clang.error_at(self.origin, self.program.unit.text, message, *hints)
+
+
+class Variable(Declaration):
+    """A variable or a parameter."""
+
+    offset: int  # of its name in the text, in bytes
+    is_parameter: bool
+    is_global: bool
+    storage: str  # "STATIC", "EXTERN", or another word
+    function: str  # that it stands in, with its classes; "" for one outside of functions
+    qualified: str  # its name with its namespaces and classes
+    cleanup: str | None  # the function that `__attribute__((cleanup(f)))` calls at the end of its scope
+
+    @property
+    def key(self) -> str:
+        """A name that no other variable of the unit has."""
+        return f"{self.name}@{self.offset}"
+
+    def lives_in(self, function: Function) -> bool:
+        """Whether it lives in a call of the function only. What a lambda captures is not its own."""
+        if function.form == "lambda" and self.offset < function.span[0]:
+            return False
+        return self.is_parameter or (self.storage not in ("STATIC", "EXTERN") and bool(self.function))
+
+
+class Member(Declaration):
+    """A member of a struct, a class or a union that holds a value."""
+
+    offset: int  # of its name in the text, in bytes
+    in_union: bool
+    bits: int | None  # the width of a bit field
+    at_bit: int  # its lowest bit in the struct
+
+    @property
+    def at(self) -> int:
+        """Its byte offset in the struct."""
+        return self.at_bit // 8
+
+
+class Constant(Declaration):
+    """A constant of an enumeration."""
+
+    value: int
+
+
+class Record(Value):
+    """A struct, a class or a union."""
+
+    program: Lowering
+    name: str
+    members: tuple[Member, ...]  # that hold values, in order; none of a template's instance
+    bases: tuple[CType, ...]
+    destructor: Function | None  # that is written, if not as a default
+    has_virtual_base: bool
+    is_constructed: bool  # whether a constructor is written, and not as a default
+    has_table: bool  # whether its objects begin with a pointer to the table of its virtual methods
+
+
+class Function(Declaration):
+    """A function, a method, or the body of a lambda.
+
+    `form` is "function", "method", "constructor", "destructor", "conversion" or "lambda".
+    """
+
+    form: str
+    full_name: str  # that no other function of the unit has
+    is_static: bool  # whether other files cannot call it
+    has_object: bool  # whether it is called for an object
+    is_virtual: bool
+    is_copy: bool  # whether it is a constructor that copies or moves an object
+    is_default: bool
+    is_written: bool  # whether its class declares it, and not as a default
+    interrupt: str | None  # that it is declared to serve; "" if that has no name
+
+    @property
+    def is_operator(self) -> bool:
+        return self.name.startswith("operator")
+
+    @cached_property
+    def parameters(self) -> tuple[Variable, ...]:
+        return self.program.parameters(self.origin, False)
+
+    @cached_property
+    def expected(self) -> tuple[Variable, ...]:
+        """Its parameters as a call has them: also those of an instance of a template."""
+        return self.program.parameters(self.origin, True)
+
+    @cached_property
+    def result(self) -> CType:
+        return self.program.type(self.origin.result_type)
+
+    @cached_property
+    def class_(self) -> Record | None:
+        """The class of a method."""
+        return self.program.record(self.origin.semantic_parent.type)
+
+    @cached_property
+    def body(self) -> Block | None:
+        return self.program.body(self.origin)
+
+    @cached_property
+    def initialisers(self) -> tuple[Initialiser, ...]:
+        """All that stands between a constructor's head and its body."""
+        return self.program.initialisers(self.origin)
+
+
+@dataclass(frozen=True)
+class Initialiser:
+    """The first value of a member or a base in front of a constructor's body."""
+
+    member: str  # "" for a base
+    base: Record | None
+    value: Expression
+
+
+# ---- nodes
+
+
+class Node(Value):
+    """A piece of a body."""
+
+    program: Lowering
+    origin: Cursor
+
+    @cached_property
+    def span(self) -> Span:
+        return clang.span(self.origin)
+
+    @cached_property
+    def where(self) -> Place:
+        return clang.place(self.origin.extent.start)
+
+    @property
+    def bare(self) -> Node:
+        """Of an expression, the one inside of parentheses and implicit conversions."""
+        return self
+
+    @property
+    def source(self) -> bytes:
+        """Its text."""
+        return self.program.unit.text[slice(*self.span)]
+
+    @cached_property
+    def parts(self) -> tuple[Node, ...]:
+        """The nodes that it is made of, in order."""
+        values = (value if isinstance(value, tuple) else (value,) for value in vars(self).values())
+        return tuple(x for value in values for x in value if isinstance(x, Node))
+
+    def all(self) -> Iterator[Node]:
+        """It and all below it, in order."""
+        yield self
+        for part in self.parts:
+            yield from part.all()
+
+    def error(self, message: str, *hints: str) -> EdgebuildError:
+        return clang.error_at(self.origin, self.program.unit.text, message, *hints)
+
+
+class Expression(Node):
+    """Something that has a value, or that is evaluated for what it does."""
+
+    @cached_property
+    def type(self) -> CType:
+        return self.program.type(self.origin.type)
+
+    @cached_property
+    def constant(self) -> int | None:
+        """The value of an integer constant expression."""
+        return clang.constant(self.origin)
+
+    @property
+    def bare(self) -> Expression:
+        return self
+
+    @property
+    def word(self) -> str:
+        """A word for it in messages."""
+        return str(self.origin.kind.name.lower())
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is a default argument: it has no text here."""
+        return self.span[0] == self.span[1]
+
+
+class Number(Expression):
+    """An integer, a character or a truth value."""
+
+
+class RealNumber(Expression):
+    """A floating-point number."""
+
+
+class NullPointer(Expression):
+    """`nullptr`."""
+
+
+class String(Expression):
+    """A string literal; `text` is as it is written."""
+
+    text: str
+
+    @property
+    def plain(self) -> str | None:
+        """The characters, without escapes; None where there are some."""
+        match = re.fullmatch(r'"([^"\\]*)"', self.text)
+        return match[1] if match and match[1].isascii() else None
+
+
+class Name(Expression):
+    """A variable, a function, or a constant of an enumeration."""
+
+    to: Declaration | None
+
+    @property
+    def name(self) -> str:
+        return str(self.origin.spelling)
+
+    @property
+    def variable(self) -> Variable | None:
+        return self.to if isinstance(self.to, Variable) else None
+
+
+class This(Expression):
+    """The object that a method is called for."""
+
+
+class Wrapped(Expression):
+    """An expression inside of something."""
+
+    inside: Expression
+
+
+class Parenthesised(Wrapped):
+    """`(x)`."""
+
+    @property
+    def bare(self) -> Expression:
+        return self.inside.bare
+
+
+class Converted(Wrapped):
+    """An implicit conversion. `transparent`: libclang shows nothing in it but the expression."""
+
+    transparent: bool
+
+    @property
+    def bare(self) -> Expression:
+        return self.inside.bare if self.transparent else self
+
+
+class Cast(Wrapped):
+    """A conversion that is written. `form`: that of C ("c"), or of C++ ("static", "value")."""
+
+    form: str
+
+
+class MemberOf(Expression):
+    """`base.member` and `base->member`; without a base, a member of the method's own object."""
+
+    base: Expression | None
+    member: Declaration | None
+
+    @property
+    def value_member(self) -> Member | None:
+        return self.member if isinstance(self.member, Member) else None
+
+
+class Subscript(Expression):
+    """`base[index]`."""
+
+    base: Expression
+    index: Expression
+
+
+class Unary(Expression):
+    """An operator in front of its operand: `*`, `&`, `-`..."""
+
+    operator: str
+    operand: Expression
+
+
+class Step(Expression):
+    """`++` and `--`, as an `operator` of one letter. `after`: the value is the old one."""
+
+    operator: str
+    operand: Expression
+    after: bool
+
+    @property
+    def word(self) -> str:
+        return "post" * self.after + 2 * self.operator
+
+
+class Binary(Expression):
+    """An operator between two operands that C evaluates in any order."""
+
+    left: Expression
+    right: Expression
+    operator: str
+
+
+class Logical(Expression):
+    """`&&` and `||`."""
+
+    left: Expression
+    right: Expression
+    operator: str
+
+
+class Comma(Expression):
+    """`left, right`."""
+
+    left: Expression
+    right: Expression
+
+
+class Assignment(Expression):
+    """`left = right`, or with an operator (`|`) `left |= right`."""
+
+    left: Expression
+    right: Expression
+    operator: str = ""
+
+
+class Choice(Expression):
+    """`condition ? yes : no`; without `yes`, `condition ?: no`."""
+
+    condition: Expression
+    yes: Expression | None
+    no: Expression
+
+
+class Call(Expression):
+    """A call. `to` is None where a pointer is called; then, and for a function of C, `callee` names what is called.
+
+    `target`: the object of a method or an operator; None also stands for the method's own object.
+    """
+
+    to: Function | None
+    callee: Expression | None
+    target: Expression | None
+    arguments: tuple[Expression, ...]
+    own_object: bool = False  # whether it calls a method of the object itself
+
+    @property
+    def is_construction(self) -> bool:
+        return self.to is not None and self.to.form == "constructor"
+
+
+class CompoundLiteral(Wrapped):
+    """`(T){a, b}`."""
+
+
+class ListValue(Expression):
+    """`{a, b, .c = d}`."""
+
+    items: tuple[Expression, ...]
+
+
+class Designated(Expression):
+    """`.member[index] = value` in a list of values."""
+
+    members: tuple[Declaration, ...]
+    indices: tuple[Expression, ...]
+    value: Expression
+
+
+class Unevaluated(Expression):
+    """`sizeof`, `_Alignof`: the operands have types, and nothing happens."""
+
+    operands: tuple[Expression, ...]
+
+
+class OffsetOf(Expression):
+    """`offsetof(T, member)`."""
+
+    members: tuple[Member, ...]
+    operands: tuple[Expression, ...]
+
+
+class Generic(Expression):
+    """`_Generic(controller, ...)`."""
+
+    controller: Expression
+    chosen: tuple[Expression, ...]
+
+
+class Statements(Expression):
+    """`({ ... })`."""
+
+    block: Block
+
+
+class Lambda(Expression):
+    """A lambda; `captured` are the expressions of its captures."""
+
+    captured: tuple[Expression, ...]
+    body: Block
+    function: Function
+
+
+class Allocation(Expression):
+    """`new` and `delete`."""
+
+    operands: tuple[Expression, ...]
+
+
+class Intrinsic(Expression):
+    """An operation of the compiler's own, as those of <stdatomic.h>."""
+
+    operands: tuple[Expression, ...]
+
+    @property
+    def name(self) -> str:
+        return next((token.spelling for token in self.origin.get_tokens()), "")
+
+    @property
+    def pretty(self) -> str:
+        return clang.pretty(self.origin)
+
+
+class Other(Expression):
+    """An expression of another kind, whose operands are evaluated in order."""
+
+    operands: tuple[Expression, ...]
+
+
+# ---- statements
+
+
+class Statement(Node):
+    """Something that is done."""
+
+
+class Evaluation(Statement):
+    """An expression as a statement."""
+
+    value: Expression
+
+
+class Block(Statement):
+    """`{ ... }`."""
+
+    statements: tuple[Statement, ...]
+
+
+class Empty(Statement):
+    """`;`."""
+
+
+class Declared(Statement):
+    """A variable begins to live. `sizes`: expressions in its type; `value`: what it begins with."""
+
+    variable: Variable
+    sizes: tuple[Expression, ...]
+    value: Expression | None
+
+    @property
+    def type_text(self) -> str:
+        """The type of the variable without namespaces."""
+        return re.sub(r"\b\w+::", "", self.variable.type.text)
+
+    def first_text(self, offsets: Iterable[int | None]) -> str:
+        """The text of the first value without macros; `offsets` stand for the `offsetof`s in it."""
+        text = clang.pretty(self.origin).partition("=")[2] if self.value else ""
+        for offset in offsets:
+            text = re.sub(r"(?:__builtin_)?offsetof\([^)]*\)", f"{offset}U", text, count=1)
+        return " ".join(text.split())
+
+
+class Declarations(Statement):
+    """The declarations of one statement. `uses`: members that others than variables name, as a class does."""
+
+    variables: tuple[Declared, ...]
+    uses: tuple[Expression, ...] = ()
+
+
+class If(Statement):
+    """`before`: what is declared or done in front of the condition."""
+
+    before: tuple[Statement, ...]
+    condition: Expression
+    then: Statement
+    otherwise: Statement | None
+
+
+class Loop(Statement):
+    """`while`, `do` and `for`. `first`: the body comes before the condition. `once`: a section of `bf_critical`."""
+
+    before: tuple[Statement, ...]
+    condition: Expression | None
+    step: Expression | None
+    body: Statement
+    first: bool = False
+    again: bool = False  # `before` is done on each turn: `while (int x = f())`
+    once: bool = False
+
+
+class RangeLoop(Statement):
+    """`for (T x : range)`. `declared`: all that it declares, `x` among it."""
+
+    over: tuple[Expression, ...]
+    body: Statement
+    declared: tuple[Variable, ...]
+
+
+class Switch(Statement):
+    """`before` as in `If`."""
+
+    before: tuple[Statement, ...]
+    value: Expression
+    body: Statement
+
+
+class Case(Statement):
+    """`case low:` and `case low ... high:`; without values, `default:`."""
+
+    values: tuple[Expression, ...]
+    body: Statement
+
+
+class Label(Statement):
+    """`name: body`."""
+
+    name: str
+    body: Statement
+
+
+class Goto(Statement):
+    """`goto label;`. `back`: the label stands in front of it."""
+
+    label: str
+    back: bool
+
+
+class Break(Statement):
+    """`break;`."""
+
+
+class Continue(Statement):
+    """`continue;`."""
+
+
+class Return(Statement):
+    """`return value;`."""
+
+    value: Expression | None
+
+
+class Assembly(Statement):
+    """An assembly statement. `text`: its strings and colons without macros; None if they are not at hand."""
+
+    operands: tuple[Expression, ...]
+    text: str | None
+
+
+def effect(expression: Node, reads: Callable[[Expression], object]) -> str:
+    """Whether an expression "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
+    kind = ""
+    for x in expression.all():
+        if is_busy(x):
+            return "changes"
+        if isinstance(x, MemberOf | Subscript | Unary) and not kind and reads(x):
+            kind = "reads"
+    return kind
+
+
+def is_busy(x: Node) -> bool:
+    """Whether a node itself changes something, or calls what may."""
+    return isinstance(x, Call | Assignment | Step | Statements | Lambda | Allocation)
+
+
+def labels(body: Node) -> Iterator[Case]:
+    """The labels of a switch whose body this is a part of."""
+    if isinstance(body, Case):
+        yield body
+    for x in body.parts if not isinstance(body, Switch | Lambda) else ():
+        yield from labels(x)

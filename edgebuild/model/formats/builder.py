@@ -1,0 +1,309 @@
+"""Code that both importers share: a graph under construction, and the view of one node that op modules read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import Diagnostic, EdgebuildError, fail, grouped, shortened
+from .. import ops
+from ..arithmetic import Arithmetic
+from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
+from ..ops.base import check_limits
+
+COMPUTED = f"types of computed tensors: {', '.join(ITEM_BYTES)}; float16 in constants alone"
+UNREAD = "it breaks the format's rules where no check looks, or edgebuild has a fault: please report it with the model"
+LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
+
+
+def checked_size(t: Tensor, file: str) -> Tensor:
+    """The tensor. Raises EdgebuildError if it is larger than any that a microcontroller has."""
+    size = math.prod(t.shape) * ITEM_BYTES.get(t.dtype, 1)
+    if size > LARGEST:
+        text = f"tensor '{t.name}' of shape {'x'.join(map(str, t.shape))} has {size} bytes"
+        raise fail(text, file=file, hints=[f"at most {LARGEST} bytes; is one of its sizes wrong?"])
+    return t
+
+
+class GraphBuilder:
+    """Tensors and ops so far. `graph` is a live view of them for the op modules' functions."""
+
+    def __init__(self, file: str, arithmetic: Arithmetic) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.ops: list[Op] = []
+        self.computed = 0  # elements of the constants that were computed while the file was read
+        self.broken = set[str]()  # results of nodes that cannot be read
+        self.unmade: dict[str, EdgebuildError] = {}  # results that the reader of their node leaves out
+        self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
+        self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
+
+    def read(
+        self,
+        nodes: Sequence[Node],
+        known: Callable[[Node], None],
+        reader: Callable[[Node], None],
+        ends: Sequence[str] | None = None,
+    ) -> None:
+        """Read all nodes; those that are not `known` or cannot be read are told together.
+
+        Nodes that only miss the results of others are not told, nor any if all `ends` are there without them: a branch
+        that never runs may have been what wanted them. None: all nodes count.
+        """
+        problems, missing = list[Diagnostic](), False
+        for node in nodes:
+            try:
+                known(node)
+                if not self.broken.intersection(node.inputs):
+                    node.read_by(reader)
+                    self._note_unmade(node)
+                    continue
+            except EdgebuildError as error:
+                problems += error.diagnostics
+            missing = True
+            self.broken.update(name for name in node.outputs if name)
+        if missing and (ends is None or self.broken.intersection(ends)):
+            raise grouped(problems)
+
+    def _note_unmade(self, node: Node) -> None:
+        for number, name in enumerate(node.outputs, 1):
+            if name and name not in self.tensors:
+                hint = "end the model at other results with --outputs"
+                self.unmade[name] = node.error(f"result {number}, '{name}', is not supported", hint)
+
+    def compute(self, first: int) -> None:
+        """Compute the ops from this number on, whose operands are constants: nodes after them may need the values."""
+        for op in self.ops[first:]:
+            operands, y = self.graph.operands(op), self.graph.result(op)
+            value = ops.SPECS[op.kind].reference(op, self.graph, *(np.asarray(t.data) for t in operands))
+            self.tensors[y.name] = replace(y, data=np.ascontiguousarray(value, y.dtype).reshape(y.shape))
+            self.computed += y.elements
+        del self.ops[first:]
+
+    def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+        """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
+        own: list[str] = []
+        self._each_is_written_once()
+        for at, name in enumerate(inputs):
+            if name in inputs[:at]:
+                raise fail(f"input '{name}' stands twice in the list of inputs", file=self.graph.file)
+            t = self.tensors.get(name)
+            if t is not None and t.constant:
+                raise fail(f"input '{name}' is a constant", file=self.graph.file)
+            if t is not None and t.dtype not in ITEM_BYTES:
+                raise fail(f"input '{name}' is {t.dtype}", file=self.graph.file, hints=[COMPUTED])
+        inputs = [*inputs, *(read for read, _, _ in self.states)]
+        for name in (*outputs, *(written for _, written, _ in self.states)):
+            if name in self.unmade:
+                raise self.unmade[name]
+            if name not in self.tensors:
+                raise fail(f"output '{name}' is never computed", file=self.graph.file)
+            t = self.tensors[name]
+            if not t.elements:
+                raise fail(f"output '{name}' has the empty shape {'x'.join(map(str, t.shape))}", file=self.graph.file)
+            if name in inputs or name in own or t.constant:
+                copies = (f"{name}@output{number or ''}" for number in count(own.count(name)))
+                y = replace(t, name=next(n for n in copies if n not in self.tensors), data=None)
+                self.tensors[y.name] = y
+                self.ops.append(Op("copy", name, (name,), (y.name,), {}, "output"))
+                name = y.name
+            own.append(name)
+        graph = Graph(
+            self.graph.file, tuple(self.ops), dict(self.tensors), tuple(inputs), tuple(own), self.graph.arithmetic
+        )
+        first = len(inputs) - len(self.states), len(own) - len(self.states)
+        starts = enumerate(start for _, _, start in self.states)
+        graph = replace(graph, states=tuple(State(first[0] + i, first[1] + i, start) for i, start in starts))
+        return graph.with_ops(graph.ops)
+
+    def _each_is_written_once(self) -> None:
+        """Raise EdgebuildError where a tensor of the file has the name of one that stands between two ops here."""
+        seen = {name for name, t in self.tensors.items() if t.constant}
+        for name in (name for op in self.ops for name in op.outputs):
+            if name in seen:
+                hints = ["edgebuild's own tensors have an '@' in their names: rename this one"]
+                raise fail(f"'{name}' is the name of two tensors", file=self.graph.file, hints=hints)
+            seen.add(name)
+
+
+Reader = Callable[[Any], None]  # adds to the graph what one node of the file, a Node of its format, means
+MOST_TURNS = 256  # of a loop
+MOST_OPS = 1 << 15  # of the whole model, so that nested loops of a damaged file end
+
+
+class Node(ABC):
+    """One node of a model file, as op modules see it. Missing optional operands are ''."""
+
+    damaged: tuple[type[Exception], ...] = ()
+
+    def __init__(
+        self, builder: GraphBuilder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str]
+    ) -> None:
+        self.builder, self.name, self.origin = builder, name, origin
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.opset = 0
+
+    def error(self, text: str, hint: str = "") -> EdgebuildError:
+        hints = [hint] if hint else []
+        return fail(text, file=self.builder.graph.file, node=self.name, kind=self.origin, hints=hints)
+
+    def read_by(self, reader: Callable[[Any], None]) -> None:
+        """Read the node. What its reader fails with names the node; `damaged` exceptions say that of the file."""
+        try:
+            reader(self)
+        except (EdgebuildError, MemoryError):
+            raise
+        except Exception as problem:
+            if isinstance(problem, self.damaged):
+                raise
+            words = shortened(" ".join(str(problem).split()))
+            raise self.error(
+                f"cannot be read: {type(problem).__name__}{': ' if words else ''}{words}", UNREAD
+            ) from None
+
+    def tensor(self, position: int) -> Tensor:
+        if position >= len(self.inputs) or self.inputs[position] not in self.builder.tensors:
+            raise self.error(f"operand {position} is missing")
+        return self.builder.tensors[self.inputs[position]]
+
+    def constant(self, position: int, what: str) -> Tensor:
+        t = self.tensor(position)
+        if t.data is None:
+            raise self.error(f"{what} '{t.name}' is computed by the graph", f"{what} must be a constant")
+        return t
+
+    def emit(self, kind: str, inputs: Sequence[str], *, output: int = 0, **attrs: Any) -> None:
+        """Add the op that computes this node's output of that number; its shape must be the file's."""
+        shape = self._shape(kind, inputs, attrs)
+        self._add(kind, inputs, self.result(self.outputs[output], shape, kind, inputs, attrs), attrs)
+
+    def add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
+        """Add an op with a result that is none of the file's, as the node reads it further on."""
+        self._shape(kind, inputs, attrs)
+        self._add(kind, inputs, result, attrs)
+
+    def inner(self, kind: str, inputs: Sequence[str], quant: Quant | None = None, **attrs: Any) -> str:
+        """Add an op on the way to the node's output, and tell its result. The type is that of the first operand."""
+        first = self.builder.tensors[inputs[0]]
+        shape = self._shape(kind, inputs, attrs)
+        result = Tensor(self.fresh(kind), shape, attrs.get("to", first.dtype), quant or first.quant)
+        self._add(kind, inputs, result, attrs)
+        return result.name
+
+    def array(self, data: Any, like: Tensor | None = None) -> str:
+        """A constant, in the type and quantisation of `like` if that is given."""
+        data = np.ascontiguousarray(data, like.dtype if like is not None else None)
+        name = self.fresh("constant")
+        quant = like.quant if like is not None else None
+        self.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), quant, data)
+        return name
+
+    def chained(self, inputs: Sequence[str], kind: str, last: bool, **attrs: Any) -> str:
+        """The inputs combined two by two, from the left; `last`: the final op computes the node's output."""
+        total = inputs[0]
+        for position, name in enumerate(inputs[1:], start=2):
+            if position == len(inputs) and last:
+                self.emit(kind, [total, name], **attrs)
+                return self.outputs[0]
+            total = self.inner(kind, [total, name], **attrs)
+        if last:
+            self.emit("reshape", [total], shape=self.builder.tensors[total].shape)
+        return total
+
+    def fresh(self, tag: str) -> str:
+        """A name that no tensor has."""
+        number, stem = 0, self.outputs[0] if self.outputs else self.name
+        while (name := f"{stem}@{tag}{number or ''}") in self.builder.tensors:
+            number += 1
+        return name
+
+    def emit_as(self, kind: str, inputs: Sequence[str], shape: tuple[int, ...], **attrs: Any) -> None:
+        """Like emit, for an op whose own result has the node's elements under another shape."""
+        own = self._shape(kind, inputs, attrs)
+        if own == shape:
+            return self.emit(kind, inputs, **attrs)
+        final = self.result(self.outputs[0], shape, kind, inputs, attrs)
+        before = after_move(final, "reshape", own)
+        inner = Tensor(f"{self.outputs[0]}@{kind}", own, final.dtype, final.quant, origin=before)
+        self._add(kind, inputs, inner, attrs)
+        self._add("reshape", [inner.name], final, {"shape": shape})
+
+    def reshaped(self, name: str, shape: tuple[int, ...]) -> str:
+        """A view of tensor `name` under another shape."""
+        x = self._whole(name)
+        if x.shape == shape:
+            return name
+        origin = after_move(x, "reshape", shape)
+        view = Tensor(self.fresh("view"), shape, x.dtype, x.quant, origin=origin)
+        if x.data is not None:
+            self.builder.tensors[view.name] = replace(view, data=x.data.reshape(shape))
+            return view.name
+        self._add("reshape", [name], view, {"shape": shape})
+        return view.name
+
+    def _whole(self, name: str) -> Tensor:
+        """The tensor; a constant with a scale for each index of an axis as real numbers, for its axes will change."""
+        x = self.builder.tensors[name]
+        if x.data is None or x.quant is None or x.quant.per_tensor:
+            return x
+        return replace(x, dtype="float32", quant=None, data=real_values(x))
+
+    def turned(self, name: str, perm: tuple[int, ...]) -> str:
+        """A transpose of tensor `name`."""
+        x = self._whole(name)
+        view = Tensor(self.fresh("turned"), tuple(x.shape[p] for p in perm), x.dtype, x.quant)
+        if x.data is not None:
+            self.builder.tensors[view.name] = replace(view, data=np.ascontiguousarray(x.data.transpose(perm)))
+        else:
+            self._add("transpose", [name], view, {"perm": perm})
+        return view.name
+
+    @abstractmethod
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
+        """The tensor `name` that an op of this kind writes; the importers know its type."""
+
+    def _shape(self, kind: str, inputs: Sequence[str], attrs: dict[str, Any]) -> tuple[int, ...]:
+        op = Op(kind, self.name, tuple(n for n in inputs if n), (), attrs, self.origin)
+        try:
+            return ops.result_shape(op, self.builder.graph)
+        except (ArithmeticError, IndexError, KeyError, ValueError):
+            shapes = ", ".join(str(self.builder.tensors[n].shape) for n in op.inputs if n in self.builder.tensors)
+            raise self.error(f"operands of shapes {shapes} do not fit together") from None
+
+    def _add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
+        op = Op(kind, self.name, tuple(n for n in inputs if n), (result.name,), attrs, self.origin)
+        first = self.builder.tensors[inputs[0]] if inputs else result
+        real = first.constant and first.quant is not None  # integers that stand for real numbers, as DequantizeLinear's
+        if ops.SPECS[kind].exact and first.dtype != result.dtype and not real:
+            raise self.error(f"'{first.name}' is {first.dtype} and '{result.name}' {result.dtype}")
+        if result.dtype not in ITEM_BYTES:
+            raise self.error(f"result '{result.name}' is {result.dtype}", COMPUTED)
+        if not result.elements:
+            raise self.error(f"result of shape {result.shape}", "empty tensors are not supported")
+        self.builder.tensors[result.name] = checked_size(result, self.builder.graph.file)
+        self.builder.ops.append(op)
+        problem = check_limits(ops.SPECS[kind], op, self.builder.graph)
+        if problem:
+            raise problem
+
+
+def single(quant: Quant | None) -> Quant | None:
+    """An activation's quantisation must be per tensor; anything else is none of ours."""
+    return quant if quant is None or quant.per_tensor else None
+
+
+def needed(nodes: Sequence[tuple[Sequence[str], Sequence[str]]], outputs: Sequence[str]) -> list[bool]:
+    """For each node, given by what it reads and writes, whether an output needs it. Nodes are in a valid order."""
+    wanted, found = set(outputs), list[bool]()
+    for reads, writes in reversed(nodes):
+        found.append(not wanted.isdisjoint(writes))
+        if found[-1]:
+            wanted.update(reads)
+    return found[::-1]

@@ -1,0 +1,194 @@
+"""A node of a format whose images are N x C x H x W, as readers see it: operands and results in N x H x W x C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from .. import ops
+from ..ir import Array, Quant, Tensor, after_move, real_values
+from .builder import Node
+from .compose import Pad
+
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+class ChannelsFirstNode(Node):
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
+        first = self.builder.tensors[inputs[0]]
+        dtype = attrs.get("to", "float32" if first.quant is not None and first.constant else first.dtype)
+        keeps = ops.SPECS[kind].exact and not first.constant and dtype == first.dtype
+        return Tensor(name, shape, dtype, first.quant if keeps else None)
+
+    def scaled(self, name: str, factor: float) -> str:
+        """A constant times a positive or negative number: its scale takes it up if it is quantised."""
+        t = self.builder.tensors[name]
+        assert t.data is not None
+        if factor == 1.0:
+            return name
+        if t.quant is not None and factor > 0:
+            changed = replace(t, quant=replace(t.quant, scale=tuple(s * factor for s in t.quant.scale)))
+        else:
+            data = (real_values(t) * np.float32(factor)).astype(np.float32)
+            changed = replace(t, dtype="float32", quant=None, data=data)
+        changed = replace(changed, name=f"{name}@{self.outputs[0]}")
+        self.builder.tensors[changed.name] = changed
+        return changed.name
+
+    def nhwc(self) -> str:
+        """The first operand, transposed from NCHW."""
+        x = self.tensor(0)
+        size, perm = self.image_size(), self._perm(x)
+        origin, shape = after_move(x, "transpose", perm), tuple(x.shape[p] for p in perm)
+        turned = Tensor(f"{self.outputs[0]}@in", shape, x.dtype, x.quant, origin=origin)
+        self._add("transpose", [x.name], turned, {"perm": perm})
+        return self.reshaped(turned.name, (x.shape[0], *size, x.shape[1]))
+
+    def image_size(self) -> tuple[int, int]:
+        """Rows and columns of the first operand; one spatial dimension is a row of height 1."""
+        x = self.tensor(0)
+        if len(x.shape) not in (3, 4):
+            raise self.error(f"input '{x.name}' of shape {x.shape}", "N x C x H x W and N x C x L are supported")
+        return (1, *x.shape[2:])[-2:]  # type: ignore[return-value]
+
+    def _perm(self, x: Tensor) -> tuple[int, ...]:
+        return TO_NHWC if len(x.shape) == 4 else (0, 2, 1)
+
+    def as_image(self, w: Tensor) -> Tensor:
+        """Constant weights of a 1-D window as those of a window of height 1."""
+        assert w.data is not None
+        if len(w.shape) != 3:
+            return w
+        data = w.data[:, :, None]
+        wide = Tensor(f"{w.name}@2d", data.shape, w.dtype, w.quant, data)
+        self.builder.tensors[wide.name] = wide
+        return wide
+
+    def before(self, what: str) -> Self:
+        """A node like this one whose result this one reads on."""
+        other = copy(self)
+        other.outputs = [f"{self.outputs[0]}@{what}"]
+        return other
+
+    def ungrouped(self, w: Tensor, group: int) -> Tensor:
+        """Constant weights C x (K / group) x window of a ConvTranspose as K x (C / group) x window."""
+        assert w.data is not None
+        if group < 1 or w.shape[0] % group:
+            raise self.error(f"group {group} of {w.shape[0]} channels", "groups must divide the channels")
+        parts = w.data.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+        data = np.ascontiguousarray(parts.reshape(-1, *parts.shape[2:]))
+        quant = w.quant
+        if quant is not None and quant.axis is not None:
+            if quant.axis % len(w.shape) != 1:
+                raise self.error("weights are quantised along their input channels", "quantise along axis 1")
+            quant = Quant(quant.scale * group, quant.zero_point * group, 0)
+        turned = Tensor(f"{w.name}@out", data.shape, w.dtype, quant, data)
+        self.builder.tensors[turned.name] = turned
+        return turned
+
+    def emit_nchw(self, kind: str, inputs: Sequence[str], **attrs: Any) -> None:
+        """Add an NHWC op and transpose its result to the node's NCHW output."""
+        shape = self._shape(kind, inputs, attrs)
+        inner = self.result(f"{self.outputs[0]}@nhwc", shape, kind, inputs, attrs)
+        order = TO_NCHW if len(self.tensor(0).shape) == 4 else (0, 3, 2)
+        final = Tensor(self.outputs[0], tuple(shape[p] for p in order), inner.dtype, inner.quant)
+        if order == TO_NCHW:
+            self._add(kind, inputs, replace(inner, origin=after_move(final, "transpose", TO_NHWC)), attrs)
+            self._add("transpose", [inner.name], final, {"perm": TO_NCHW})
+            return
+        flat = replace(final, name=f"{final.name}@flat", shape=(shape[0], *shape[2:]))
+        flat = replace(flat, origin=after_move(final, "transpose", (0, 2, 1)))
+        self._add(kind, inputs, replace(inner, origin=after_move(flat, "reshape", shape)), attrs)
+        self._add("reshape", [inner.name], flat, {"shape": flat.shape})
+        self._add("transpose", [flat.name], final, {"perm": (0, 2, 1)})
+
+    def permuted(self, t: Tensor, perm: Sequence[int]) -> str:
+        """A constant with its dimensions in another order."""
+        assert t.data is not None
+        name = f"{t.name}@{''.join(map(str, perm))}"
+        quant = t.quant
+        if quant is not None and quant.axis is not None:
+            quant = Quant(quant.scale, quant.zero_point, list(perm).index(quant.axis % len(perm)))
+        data = np.ascontiguousarray(t.data.transpose(perm))
+        self.builder.tensors[name] = Tensor(name, data.shape, t.dtype, quant, data)
+        return name
+
+    def flat_bias(self, t: Tensor, channels: int) -> str:
+        """A constant bias as a vector of `channels`."""
+        assert t.data is not None
+        if t.elements not in (1, channels):
+            raise self.error(f"bias '{t.name}' of shape {t.shape} for {channels} outputs")
+        data = np.ascontiguousarray(np.broadcast_to(t.data.ravel(), (channels,)))
+        name = f"{t.name}@flat"
+        self.builder.tensors[name] = Tensor(name, (channels,), t.dtype, t.quant, data)
+        return name
+
+    def real(self, t: Tensor) -> Array:
+        """The real values of a constant, whether it is quantised or not."""
+        return real_values(t)
+
+
+WHOLE: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
+
+
+def convolution(node: ChannelsFirstNode, w: Tensor, bias: Sequence[str], group: int, attrs: dict[str, Any]) -> None:
+    """The first operand through constant weights K x C / group x window; a group per channel is a depthwise one."""
+    x, w = node.nhwc(), node.as_image(w)
+    if w.shape[1] == 1 and group == node.tensor(0).shape[1] and group > 1:
+        node.emit_nchw("depthwise_conv2d", [x, node.permuted(w, (1, 2, 3, 0)), *bias], **attrs)
+    else:
+        node.emit_nchw("conv2d", [x, node.permuted(w, (0, 2, 3, 1)), *bias], groups=group, **attrs)
+
+
+def transpose_convolution(
+    node: ChannelsFirstNode, w: Tensor, bias: Tensor | None, group: int, attrs: dict[str, Any]
+) -> None:
+    """Constant weights are C x (K / group) x FH x FW; one spatial dimension is a column of height 1."""
+    name = node.permuted(node.as_image(node.ungrouped(w, group)), (0, 2, 3, 1))
+    more = [node.flat_bias(bias, node.builder.tensors[name].shape[0])] if bias is not None else []
+    node.emit_nchw("transpose_conv2d", [node.nhwc(), name, *more], groups=group, clamp=(None, None), **attrs)
+
+
+def pool(node: ChannelsFirstNode, kind: str, window: tuple[int, ...], attrs: dict[str, Any], ceil: bool) -> None:
+    """A pool of windows. `ceil`: the last window may reach beyond the padded image."""
+    x, window = node.nhwc(), (1, *window)[-2:]
+    if ceil:
+        x, attrs = _with_ceil(node, x, window, attrs)
+    node.emit_nchw(kind, [x], window=window, **attrs)
+
+
+def _with_ceil(
+    node: ChannelsFirstNode, x: str, window: tuple[int, ...], attrs: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Padding with what ceil_mode adds at the end, which never counts; the file's own may, and is added first."""
+    own, pad = attrs["pad"], _ceil_pad(node.image_size(), window, attrs)
+    if attrs.get("count_include_pad", False) and pad != own:
+        if any(own):
+            x = node.inner("pad", [x], pads=((0, 0), own[::2], own[1::2], (0, 0)), value=None)
+        pad = tuple(whole - part for whole, part in zip(pad, own, strict=True))
+        attrs = {**attrs, "count_include_pad": False}
+    return x, {**attrs, "pad": pad}
+
+
+def _ceil_pad(size: Sequence[int], window: Sequence[int], attrs: dict[str, Any]) -> Pad:
+    """Enough padding at the end that the floor rule gives the ceil_mode's output size."""
+    stride, dilation, pad = (attrs[name] for name in ("stride", "dilation", "pad"))
+    out = list(pad)
+    for i in range(2):
+        room = size[i] + pad[i] + pad[i + 2] - (window[i] - 1) * dilation[i] - 1
+        steps = -(-room // stride[i])
+        if steps * stride[i] >= size[i] + pad[i]:  # the last window would start in the padding
+            steps -= 1
+        out[i + 2] += max(0, steps * stride[i] - room)
+    return out[0], out[1], out[2], out[3]
+
+
+def global_average(node: ChannelsFirstNode) -> None:
+    """The average of all pixels."""
+    node.emit_nchw("avg_pool2d", [node.nhwc()], window=tuple(node.image_size()), **WHOLE)

@@ -1,0 +1,396 @@
+"""Readers of ONNX operators that sum products, look through windows, or normalise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...ir import Quant, Tensor
+from ...ops import spatial
+from ...ops.pointwise import attributes
+from ..channels_first import convolution, pool, transpose_convolution
+from ..compose import (
+    OPEN,
+    TINY,
+    along,
+    axis_of,
+    centred,
+    group_normalised,
+    layer_normalised,
+    local_response,
+    matmul,
+    normalised,
+    plus,
+    same_pad,
+    scaled,
+)
+
+
+def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
+    """An attribute that lists a number for each spatial dimension, as of two dimensions: one is a row of height 1."""
+    found = listed(node, name, default, dims, ends)
+    return tuple(found) if dims == 2 else tuple(n for end in found for n in (default, end))
+
+
+def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list[int]:
+    """An attribute that lists a number for each end of each spatial dimension."""
+    found = [int(n) for n in node.attr(name, [default] * dims * ends)]
+    if len(found) != dims * ends:
+        raise node.error(f"{name} {found} for {dims} spatial dimensions", f"give {dims * ends} numbers")
+    return found
+
+
+def _dims(node: Any, window: Sequence[int]) -> int:
+    """Of the node's window, which weights have, too, where there are any."""
+    said = tuple(node.attr("kernel_shape", window))
+    if said != tuple(window):
+        raise node.error(f"kernel_shape {list(said)} for weights of {list(window)}", "give both the same size")
+    if len(window) not in (1, 2):
+        raise node.error(f"{len(window)}-D window", "1-D and 2-D windows are supported")
+    return len(window)
+
+
+def window_of(node: Any, window: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation and padding of a windowed ONNX node as attributes (auto_pad resolved)."""
+    dims = _dims(node, window)
+    stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
+    auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(), (1, *window)[-2:]
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        top, left, bottom, right = same_pad(size, window, stride, dilation)
+        pad = (top, left, bottom, right) if auto == "SAME_UPPER" else (bottom, right, top, left)
+    else:
+        top, left, bottom, right = _plane(node, "pads", 0, dims, 2) if auto == "NOTSET" else (0, 0, 0, 0)
+        pad = (top, left, bottom, right)
+    return {"stride": stride, "dilation": dilation, "pad": pad, "clamp": (None, None)}
+
+
+def spread_of(node: Any, window: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation, padding and output size of a ConvTranspose node, by its specification."""
+    dims = _dims(node, window)
+    stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
+    sizes = zip(node.image_size()[-dims:], window, stride[-dims:], dilation[-dims:], strict=True)
+    found = [spread_size(node, d, *side, dims) for d, side in enumerate(sizes)]
+    pad, size = zip(*[(0, 1)] * (2 - dims), *found, strict=True)
+    return {"stride": stride, "dilation": dilation, "pad": pad, "size": size}
+
+
+def spread_size(node: Any, d: int, size: int, taps: int, stride: int, dilation: int, dims: int) -> tuple[int, int]:
+    """Padding before and size of the result of a ConvTranspose node along dimension d of `dims`."""
+    auto, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape", [])[-dims:]
+    full = stride * (size - 1) + listed(node, "output_padding", 0, dims)[d] + (taps - 1) * dilation + 1
+    if not wanted and not auto.startswith("SAME"):
+        pads = listed(node, "pads", 0, dims, 2) if auto == "NOTSET" else [0] * 2 * dims
+        return pads[d], full - pads[d] - pads[dims + d]
+    out = wanted[d] if wanted else size * stride
+    spare = max(0, full - out)
+    return (spare // 2 if auto == "SAME_UPPER" else spare - spare // 2), out
+
+
+def read_gemm(node: Any) -> None:
+    """alpha x w + beta b: constants take up their factors, other operands are multiplied by them.
+
+    A computed matrix makes a product of two activations.
+    """
+    x = node.turned(node.inputs[0], (1, 0)) if node.attr("transA", 0) else node.inputs[0]
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    w, turned = node.tensor(1), bool(node.attr("transB", 0))
+    channels = w.shape[0 if turned else 1]
+    in_row = not bias or (node.tensor(2).constant and node.tensor(2).elements in (1, channels))
+    if w.constant and in_row:
+        weights = node.scaled(node.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
+        operands = [node.scaled(node.flat_bias(node.tensor(2), channels), node.attr("beta", 1.0))] if bias else []
+        node.emit("dense", [x, weights, *operands], clamp=OPEN)
+        return
+    product = node.before("product") if bias else node
+    if w.constant:
+        weights = node.scaled(product.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
+        product.emit("dense", [x, weights], clamp=OPEN)
+    else:
+        matmul(product, _times(node, x, node.attr("alpha", 1.0)), node.inputs[1], turned, OPEN)
+    if bias:
+        node.emit("add", [product.outputs[0], _times(node, bias, node.attr("beta", 1.0))], clamp=OPEN)
+
+
+def _times(node: Any, name: str, factor: float) -> str:
+    """Real values times a number."""
+    if node.builder.tensors[name].constant:
+        return str(node.scaled(name, factor))
+    return name if factor == 1.0 else str(node.inner("mul", [name, node.array(np.float32(factor))], clamp=OPEN))
+
+
+OUTER = "ABCDEFGH"  # letters for the dimensions that an ellipsis stands for
+Operand = tuple[str, str]  # letters of its dimensions, and its name
+
+
+def read_einsum(node: Any) -> None:
+    terms, out = _einsum_terms(node)
+    sizes: dict[str, int] = {}
+    for position, letters in enumerate(terms):
+        for letter, size in zip(letters, node.tensor(position).shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise node.error(f"'{letter}' is {sizes[letter]} and {size}", "sizes must be equal; none is broadcast")
+    names = list(node.inputs)
+    for position, letters in enumerate(terms):
+        elsewhere = {*out, *"".join(terms[:position] + terms[position + 1 :])}
+        terms[position], names[position] = _einsum_sum(node, names[position], letters, elsewhere)
+    operands = list(zip(terms, names, strict=True))
+    while len(operands) > 1:
+        first, second, rest = _einsum_pair(node, operands, out, sizes)
+        if node.builder.tensors[first[1]].constant:
+            first, second = second, first
+        name, letters = _einsum_product(
+            node, [first[1], second[1]], [first[0], second[0]], _einsum_wanted(rest, out), sizes
+        )
+        operands = [(letters, node.reshaped(name, tuple(sizes[c] for c in letters)) if rest else name), *rest]
+    _einsum_last(node, operands[0][1], operands[0][0], out, sizes)
+
+
+def _einsum_pair(
+    node: Any, operands: list[Operand], out: str, sizes: dict[str, int]
+) -> tuple[Operand, Operand, list[Operand]]:
+    """The operands whose product is smallest, not both constant, and the others; of equals the first."""
+
+    def size(places: tuple[int, int]) -> int:
+        rest = [x for i, x in enumerate(operands) if i not in places]
+        return prod(sizes[c] for c in {*operands[places[0]][0], *operands[places[1]][0]} & {*_einsum_wanted(rest, out)})
+
+    computed = [not node.builder.tensors[name].constant for _, name in operands]
+    pairs = [pair for pair in combinations(range(len(operands)), 2) if any(computed[i] for i in pair)]
+    i, j = min(pairs or [(0, 1)], key=size)
+    return operands[i], operands[j], operands[:i] + operands[i + 1 : j] + operands[j + 1 :]
+
+
+def _einsum_wanted(rest: list[Operand], out: str) -> str:
+    return out + "".join(letters for letters, _ in rest)
+
+
+def _einsum_terms(node: Any) -> tuple[list[str], str]:
+    """Letters of the operands' dimensions, and of the result's."""
+    left, arrow, out = node.attr("equation", "").replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(node.inputs):
+        raise node.error(f"equation '{left}' of {len(node.inputs)} operands", "one term for each operand is expected")
+    wide = 0
+    for position, letters in enumerate(terms):
+        rest = len(node.tensor(position).shape) - len(letters.replace("...", ""))
+        if "..." in letters:
+            wide = max(wide, rest)
+            terms[position] = letters.replace("...", OUTER[wide - rest : wide])
+        if len(set(terms[position])) != len(terms[position]) or len(terms[position]) != len(
+            node.tensor(position).shape
+        ):
+            raise node.error(f"'{letters}' for shape {node.tensor(position).shape}", "diagonals are not supported")
+    every = "".join(terms)
+    if not arrow:
+        out = OUTER[:wide] + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in OUTER))
+    return terms, out.replace("...", OUTER[:wide])
+
+
+def _einsum_sum(node: Any, name: str, letters: str, wanted: set[str]) -> tuple[str, str]:
+    """Without the dimensions that nothing else has; letters and name."""
+    axes = tuple(d for d, letter in enumerate(letters) if letter not in wanted)
+    if not axes:
+        return letters, name
+    return "".join(c for c in letters if c in wanted), node.inner("reduce_sum", [name], axes=axes)
+
+
+def _einsum_product(node: Any, names: list[str], terms: list[str], out: str, sizes: dict[str, int]) -> tuple[str, str]:
+    """The sum of products over letters of both operands that the result has not; its name and letters."""
+    a, b = terms
+    batch = "".join(c for c in a if c in b and c in out)
+    inner = "".join(c for c in a if c in b and c not in out)
+    left, right = ("".join(c for c in t if c not in batch + inner) for t in terms)
+
+    def size(letters: str) -> int:
+        return prod(sizes[c] for c in letters)
+
+    def matrix(name: str, letters: str, order: str) -> str:
+        perm = tuple(letters.index(c) for c in order)
+        return name if perm == tuple(range(len(perm))) else str(node.turned(name, perm))
+
+    rows = matrix(names[0], a, batch + left + inner)
+    if not batch and node.builder.tensors[names[1]].constant:
+        flat = node.reshaped(rows, (size(left), size(inner)))
+        columns = node.reshaped(matrix(names[1], b, right + inner), (size(right), size(inner)))
+        return node.inner("dense", [flat, columns], clamp=OPEN), left + right
+    turned = b != batch + inner + right
+    columns = matrix(names[1], b, batch + (right + inner if turned else inner + right))
+    second = (size(right), size(inner)) if turned else (size(inner), size(right))
+    operands = [
+        node.reshaped(rows, (1, size(batch), size(left), size(inner))),
+        node.reshaped(columns, (1, size(batch), *second)),
+    ]
+    return node.inner("batch_matmul", operands, turned=turned, clamp=OPEN), batch + left + right
+
+
+def _einsum_last(node: Any, name: str, letters: str, out: str, sizes: dict[str, int]) -> None:
+    """The node's output: these letters in the order that is asked for."""
+    name = node.reshaped(name, tuple(sizes[c] for c in letters))
+    perm = tuple(letters.index(c) for c in out)
+    if perm == tuple(range(len(perm))):
+        node.emit("reshape", [name], shape=tuple(sizes[c] for c in out))
+    else:
+        node.emit("transpose", [name], perm=perm)
+
+
+def read_conv2d(node: Any) -> None:
+    w = node.constant(1, "weights")
+    attrs, bias = window_of(node, w.shape[2:]), [name for name in node.inputs[2:3] if name]
+    convolution(node, w, bias, node.attr("group", 1), attrs)
+
+
+def read_conv_transpose(node: Any) -> None:
+    w = node.constant(1, "weights")
+    bias = node.constant(2, "bias") if len(node.inputs) > 2 and node.inputs[2] else None
+    transpose_convolution(node, w, bias, node.attr("group", 1), spread_of(node, w.shape[2:]))
+
+
+def pool_reader(kind: str) -> Any:
+    def read(node: Any) -> None:
+        window = tuple(node.attr("kernel_shape", []))
+        attrs = window_of(node, window)
+        if kind == "avg_pool2d":
+            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
+        ceil = node.attr("ceil_mode", 0) and not node.attr("auto_pad", "NOTSET").startswith("SAME")
+        pool(node, kind, window, attrs, ceil)
+
+    return read
+
+
+ONE_PIXEL: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "groups": 1}
+
+
+def read_dynamic_quantize(node: Any) -> None:
+    """The result, its scale and its zero point, of which a node may want any."""
+    x = node.inputs[0]
+    axes = tuple(range(len(node.tensor(0).shape)))
+    ends = [node.inner(kind, [x], axes=axes) for kind in ("reduce_min", "reduce_max")]
+    step = node.inner("pointwise", ends, **attributes("step_of_range"))
+    zero = node.inner("pointwise", [ends[0], step], **attributes("zero_of_range"))
+    node.emit("pointwise", [x, step, zero], **attributes("steps_from_zero"))
+    names = [*node.outputs, "", ""]
+    if names[1]:
+        node.emit("reshape", [step], output=1, shape=())
+    if names[2]:
+        node.emit("cast", [zero], output=2, to="uint8")
+
+
+def _integer_weights(node: Any, axis: int) -> Tensor:
+    """Constant weights without their zero points, which lie along `axis` if there are several."""
+    w = node.constant(1, "weights")
+    zeros = node.constant(3, "zero point of the weights").data if len(node.inputs) > 3 and node.inputs[3] else None
+    if zeros is None or not zeros.any():
+        return w
+    zeros = np.ravel(zeros).astype(int)
+    quant = Quant((1.0,) * zeros.size, tuple(int(z) for z in zeros), axis if zeros.size > 1 else None)
+    return spatial.centred(Tensor(f"{w.name}@centred", w.shape, w.dtype, quant, w.data))
+
+
+def _integer_zero(node: Any) -> str:
+    """The zero point of the first operand; 0 if the node has none."""
+    if len(node.inputs) > 2 and node.inputs[2]:
+        return str(node.inputs[2])
+    return str(node.array(np.zeros((), node.tensor(0).dtype)))
+
+
+def read_matmul_integer(node: Any) -> None:
+    w = _integer_weights(node, 1)
+    if w.data is None or len(w.shape) != 2:
+        raise node.error(f"weights of shape {w.shape}", "a constant matrix is supported")
+    x, columns = node.tensor(0), w.shape[1]
+    rows = node.reshaped(node.inputs[0], (1, 1, x.elements // w.shape[0], w.shape[0]))
+    turned = node.array(w.data.T[:, None, None, :])
+    node.emit_as("integer_sums", [rows, turned, _integer_zero(node)], (*x.shape[:-1], columns), **ONE_PIXEL, to="int32")
+
+
+def read_conv_integer(node: Any) -> None:
+    w = _integer_weights(node, 0)
+    attrs = window_of(node, w.shape[2:])
+    assert w.data is not None
+    turned = np.moveaxis(w.data if len(w.shape) == 4 else w.data[:, :, None], 1, 3)
+    del attrs["clamp"]
+    operands = [node.nhwc(), node.array(turned), _integer_zero(node)]
+    node.emit_nchw("integer_sums", operands, groups=node.attr("group", 1), **attrs, to="int32")
+
+
+def read_softmax(node: Any) -> None:
+    """Before opset 13 the dimensions from `axis` on are one."""
+    x = node.tensor(0)
+    axis = axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), len(x.shape))
+    if node.opset < 13:
+        rows = node.reshaped(node.inputs[0], (prod(x.shape[:axis]), prod(x.shape[axis:])))
+        return node.emit_as("softmax", [rows], x.shape, beta=1.0)
+    along(node, axis, "softmax", beta=1.0)
+
+
+def read_instance_normalization(node: Any) -> None:
+    """Each channel of each sample."""
+    x = node.tensor(0)
+    shape = (1, x.shape[1], *(1 for _ in x.shape[2:]))
+    result, *_ = normalised(node, x.name, tuple(range(2, len(x.shape))), node.attr("epsilon", 1e-5))
+    scaled(node, result, *(node.reshaped(node.inputs[i], shape) for i in (1, 2)))
+
+
+def read_layer_normalization(node: Any) -> None:
+    """All dimensions from an axis on. Mean and 1 / deviation are outputs, too."""
+    rank = len(node.tensor(0).shape)
+    axes = tuple(range(axis_of(node, node.attr("axis", -1), rank), rank))
+    layer_normalised(node, axes, [*node.inputs[1:], "", ""], node.attr("epsilon", 1e-5))
+
+
+def read_group_normalization(node: Any) -> None:
+    group_normalised(node, node.attr("num_groups", 0), node.inputs[1:3], node.attr("epsilon", 1e-5))
+
+
+def read_mean_variance_normalization(node: Any) -> None:
+    x = node.tensor(0)
+    axes = tuple(sorted({axis_of(node, axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])}))
+    _, rest, variance = centred(node, x.name, axes)
+    deviation = plus(node, node.inner("pointwise", [variance], **attributes("sqrt")), TINY)
+    node.emit("pointwise", [rest, deviation], **attributes("quotient"))
+
+
+def read_local_response(node: Any) -> None:
+    """A window of `size` channels; alpha is divided by it. Channels are dimension 1."""
+    size = node.attr("size", 0)
+    if size < 1:
+        raise node.error(f"size {size}", "it must be at least 1")
+    alpha = node.attr("alpha", 1e-4) / size
+    local_response(node, 1, (size - 1) // 2, size // 2, node.attr("bias", 1.0), alpha, node.attr("beta", 0.75))
+
+
+TAPS = {"nearest": 1, "bilinear": 2, "linear": 2, "bicubic": 4, "cubic": 4}
+PADDINGS = ("zeros", "border", "reflection")
+
+
+def read_grid_sample(node: Any) -> None:
+    mode, padding = node.attr("mode", "linear"), node.attr("padding_mode", "zeros")
+    x, grid = node.tensor(0), node.tensor(1)
+    if mode not in TAPS or padding not in PADDINGS:
+        raise node.error(f"mode {mode}, padding {padding}", f"supported: {', '.join(TAPS)}; {', '.join(PADDINGS)}")
+    if len(x.shape) != 4 or len(grid.shape) != 4 or grid.shape[0] != x.shape[0] or grid.shape[3] != 2:
+        raise node.error(f"an image of shape {x.shape}, places of shape {grid.shape}",
+                         "supported: N x C x H x W and N x rows x columns x 2")  # fmt: skip
+    corners = bool(node.attr("align_corners", 0))
+    attrs = {"taps": TAPS[mode], "corners": corners, "padding": padding}
+    node.emit_nchw("grid_sample", [node.nhwc(), node.inputs[1]], **attrs)
+
+
+def read_affine_grid(node: Any) -> None:
+    """The places of all pixels of an image of known size, times a matrix for each image that the graph computes."""
+    theta, size = node.tensor(0), [int(n) for n in np.ravel(node.constant(1, "size").data)]
+    sides, corners = size[2:], bool(node.attr("align_corners", 0))
+    rank = len(sides)
+    if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or min(size) < 1 or min(sides) < 1 + corners:
+        raise node.error(f"matrices of shape {theta.shape} for an image of {size}",
+                         "supported: N x 2 x 3 for N x C x H x W, N x 3 x 4 for N x C x D x H x W")  # fmt: skip
+    lines = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in sides]
+    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sides)], axis=-1).reshape(-1, rank + 1)
+    rows = node.reshaped(node.inputs[0], (size[0] * rank, rank + 1))
+    found = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=OPEN)
+    turned = node.turned(node.reshaped(found, (size[0], rank, len(places))), (0, 2, 1))
+    node.emit("reshape", [turned], shape=(size[0], *sides, rank))

@@ -1,0 +1,510 @@
+"""Readers of ONNX operators that bring values to other places: views, slices, joins, gathers, resizes, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, floor, prod
+from typing import Any
+
+import numpy as np
+
+from ...ir import Array, Tensor
+from ...ops import loops, take
+from ...ops.pointwise import attributes
+from ..compose import (
+    OPEN,
+    axis_of,
+    blended,
+    border,
+    check_blocks,
+    chosen,
+    gathered,
+    identity,
+    kept_shape,
+    moving,
+    numbers,
+    parts_along,
+    places_along,
+    rearranged,
+    reversed_sequences,
+    scattered,
+    taken,
+    taken_along,
+    whole_index,
+)
+from .onnx_layers import pool_reader
+
+
+def maybe_numbers(node: Any, position: int, what: str) -> list[int] | None:
+    given = len(node.inputs) > position and node.inputs[position]
+    return numbers(node, position, what) if given else None
+
+
+def read_slice(node: Any) -> None:
+    """Starts, ends, axes and steps are operands from opset 10 on."""
+    x = node.tensor(0)
+    starts = maybe_numbers(node, 1, "starts") or list(node.attr("starts", []))
+    ends = maybe_numbers(node, 2, "ends") or list(node.attr("ends", []))
+    axes = maybe_numbers(node, 3, "axes")
+    axes = list(node.attr("axes", range(len(starts)))) if axes is None else axes
+    steps = maybe_numbers(node, 4, "steps") or [1] * len(starts)
+    index = whole_index(x)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        d = axis_of(node, axis, len(x.shape))
+        if step == 0:
+            raise node.error("step 0")
+        last = end if end > -(2**31) + 1 else None
+        index[d] = range(x.shape[d])[start : None if step < 0 and last is None else end : step]
+    taken(node, node.inputs[0], index)
+
+
+def read_split(node: Any) -> None:
+    """Equal parts if no sizes are given; the last may be smaller."""
+    x, count = node.tensor(0), len(node.outputs)
+    axis = axis_of(node, node.attr("axis", 0), len(x.shape))
+    sizes = maybe_numbers(node, 1, "split") or list(node.attr("split", []))
+    if not sizes:
+        count = node.attr("num_outputs", count)
+        each = ceil(x.shape[axis] / count)
+        sizes = [min(each, x.shape[axis] - i * each) for i in range(count)]
+    parts_along(node, node.inputs[0], axis, sizes)
+
+
+def read_depth_to_space(node: Any) -> None:
+    (n, c, h, w), b = node.tensor(0).shape, node.attr("blocksize", 1)
+    check_blocks(node, b * b, c)
+    if node.attr("mode", "DCR") == "DCR":
+        inner, perm = (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        inner, perm = (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3)
+    rearranged(node, node.inputs[0], inner, perm, (n, c // b**2, h * b, w * b))
+
+
+def read_space_to_depth(node: Any) -> None:
+    (n, c, h, w), b = node.tensor(0).shape, node.attr("blocksize", 1)
+    check_blocks(node, b, h, w)
+    inner = (n, c, h // b, b, w // b, b)
+    perm = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    rearranged(node, node.inputs[0], inner, perm, (n, c * b * b, h // b, w // b))
+
+
+def read_reshape(node: Any) -> None:
+    x = node.tensor(0)
+    wanted = [int(n) for n in np.ravel(node.constant(1, "shape").data)]
+    if not node.attr("allowzero", 0):
+        wanted = [x.shape[d] if n == 0 else n for d, n in enumerate(wanted)]
+    if -1 in wanted:
+        rest = prod(n for n in wanted if n != -1)
+        wanted[wanted.index(-1)] = x.elements // rest if rest else 0
+    if prod(wanted) != x.elements:
+        raise node.error(f"shape {tuple(wanted)} for an input of shape {x.shape}", "element counts must agree")
+    node.emit("reshape", node.inputs[:1], shape=tuple(wanted))
+
+
+def read_flatten(node: Any) -> None:
+    x = node.tensor(0)
+    axis = node.attr("axis", 1)
+    axis += len(x.shape) if axis < 0 else 0
+    node.emit("reshape", node.inputs[:1], shape=(prod(x.shape[:axis]), prod(x.shape[axis:])))
+
+
+def read_squeeze(node: Any) -> None:
+    x, listed = node.tensor(0), _listed_axes(node)
+    axes = (
+        [d for d, n in enumerate(x.shape) if n == 1]
+        if listed is None
+        else [axis_of(node, a, len(x.shape)) for a in listed]
+    )
+    node.emit("reshape", node.inputs[:1], shape=tuple(n for d, n in enumerate(x.shape) if d not in axes))
+
+
+def read_unsqueeze(node: Any) -> None:
+    x, listed = node.tensor(0), _listed_axes(node) or []
+    rank = len(x.shape) + len(listed)
+    axes, rest = {axis_of(node, a, rank) for a in listed}, iter(x.shape)
+    node.emit("reshape", node.inputs[:1], shape=tuple(1 if d in axes else next(rest) for d in range(rank)))
+
+
+def _listed_axes(node: Any) -> list[int] | None:
+    """Axes are an attribute up to opset 12 and an operand from 13 on."""
+    if len(node.inputs) > 1 and node.inputs[1]:
+        return [int(a) for a in np.ravel(node.constant(1, "axes").data)]
+    listed = node.attr("axes", None)
+    return None if listed is None else [int(a) for a in listed]
+
+
+def read_dropout(node: Any) -> None:
+    """Read it as outside of training: the identity. A mask keeps all elements."""
+    identity(node)
+    if len(node.outputs) > 1 and node.outputs[1]:
+        kept = np.ones(node.tensor(0).shape, np.bool_)
+        node.builder.tensors[node.outputs[1]] = Tensor(node.outputs[1], kept.shape, "bool", None, kept)
+
+
+def read_transpose(node: Any) -> None:
+    rank = len(node.tensor(0).shape)
+    node.emit("transpose", node.inputs[:1], perm=tuple(node.attr("perm", list(reversed(range(rank))))))
+
+
+def read_concat(node: Any) -> None:
+    whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
+    node.emit("concat", whole, axis=axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
+
+
+def read_pad(node: Any) -> None:
+    listed = node.constant(1, "pads").data if len(node.inputs) > 1 else node.attr("pads", [])
+    value = _onnx_value(node) if len(node.inputs) > 2 and node.inputs[2] else None
+    pads = np.reshape(listed, (2, -1)).T
+    if len(node.inputs) > 3 and node.inputs[3]:
+        rank, axes = len(node.tensor(0).shape), [int(a) for a in np.ravel(node.constant(3, "axes").data)]
+        full = np.zeros((rank, 2), int)
+        full[[axis_of(node, a, rank) for a in axes]] = pads
+        pads = full
+    border(node, pads, node.attr("mode", "constant"), value)
+
+
+def _onnx_value(node: Any) -> int | float | None:
+    """The border's value: real, or as it is stored (int) where a QOperator file has bytes of the operand's scale."""
+    fill = node.constant(2, "value")
+    if node.tensor(0).quant is not None and fill.quant is None and fill.dtype != "float32":
+        return int(np.ravel(node.stored(fill))[0])
+    return float(np.ravel(node.real(fill))[0]) or None
+
+
+def read_gather(node: Any) -> None:
+    gathered(node, node.attr("axis", 0), 0)
+
+
+def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -> Array | str:
+    """The places index * steps + rest of the node's indices, which may count from the end of `sizes`.
+
+    Without a rest they are added up along their last dimension. Known places are an array, others a tensor's name.
+    """
+    index = node.tensor(1)
+    if index.data is not None:
+        at = index.data.astype(np.int64)
+        if (at < -sizes).any() or (at >= sizes).any():
+            raise node.error(f"indices {at.min()} to {at.max()} in {np.ravel(sizes).tolist()}")
+        return np.asarray((at % sizes * steps).sum(-1) if rest is None else at % sizes * steps + rest)
+    numbers = [node.array(np.asarray(n, np.int32)) for n in (0, sizes, steps, 0 if rest is None else rest)]
+    name = node.inputs[1] if index.dtype == "int32" else node.inner("cast", [node.inputs[1]], to="int32")
+    below = node.inner("pointwise", [name, numbers[0]], **attributes("less"))
+    around = node.inner("pointwise", [name, numbers[1]], **attributes("sum"))
+    name = node.inner("pointwise", [below, around, name], **{**attributes("where"), "to": "int32"})
+    name = node.inner("pointwise", [name, numbers[2]], **attributes("product"))
+    if rest is None:
+        return str(node.inner("reduce_sum", [name], axes=(len(index.shape) - 1,)))
+    return str(node.inner("pointwise", [name, numbers[3]], **attributes("sum")))
+
+
+def _element_places(node: Any) -> Array | str:
+    """Of elements that have the place of their index along all axes but one."""
+    shape, index = node.tensor(0).shape, node.tensor(1)
+    axis = axis_of(node, node.attr("axis", 0), len(shape))
+    if len(index.shape) != len(shape) or any(
+        n > m for n, m in zip(index.shape, shape, strict=True) if m != shape[axis]
+    ):
+        raise node.error(f"indices of shape {index.shape} in {shape}", "as many dimensions, and none of them larger")
+    steps, places = loops.steps(shape), np.indices(index.shape)
+    rest = sum(places[d] * steps[d] for d in range(len(shape)) if d != axis)
+    return _scatter_places(node, np.array(shape[axis]), np.array(steps[axis]), np.zeros(index.shape, np.int64) + rest)
+
+
+def read_gather_elements(node: Any) -> None:
+    places, x = _element_places(node), node.tensor(0)
+    flat = node.reshaped(node.inputs[0], (x.elements,))
+    if isinstance(places, str):
+        return node.emit("gather", [flat, places], axis=0, batch=0)
+    taken_along(node, 0, places, places.shape, flat)
+
+
+def read_scatter_elements(node: Any) -> None:
+    scattered(node, _element_places(node), (node.tensor(0).elements, 1), 2, node.attr("reduction", "none"))
+
+
+def read_scatter_nd(node: Any) -> None:
+    """ScatterND: the last dimension of the indices is a place in the first dimensions of the tensor."""
+    shape = node.tensor(0).shape
+    depth = node.tensor(1).shape[-1]
+    sizes, steps = np.array(shape[:depth]), np.array(loops.steps(shape[:depth]))
+    table = prod(shape[:depth]), prod(shape[depth:])
+    scattered(node, _scatter_places(node, sizes, steps, None), table, 2, node.attr("reduction", "none"))
+
+
+Place = Callable[[Array], Array]
+
+
+def _linear_weight(ratio: float, scale: float) -> tuple[int, Array]:
+    """First neighbour, counted from the one at a place or below it, and weights; `scale` below 1 widens the window."""
+    start = floor(-1 / scale) + 1
+    at = (np.arange(start, 2 - start) - ratio) * scale
+    return start, np.clip(1 - np.abs(at), 0, 1)
+
+
+def _cubic_weight(a: float) -> Callable[[float, float], tuple[int, Array]]:
+    def weights(ratio: float, scale: float) -> tuple[int, Array]:
+        start = floor(-2 / scale) + 1
+        x = np.abs((np.arange(start, 2 - start) - ratio) * scale)
+        near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+        far = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+        return start, np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+    return weights
+
+
+def resize_tables(
+    n: int, places: list[float], scale: float, weights: Callable[[float, float], tuple[int, Array]], inside_only: bool
+) -> tuple[list[list[int]], list[list[float]]]:
+    """Neighbours, kept inside of the line, and their weights, which add up to 1. A wide window has none of weight 0."""
+    index, weight = [], []
+    for x in places:
+        below = floor(x)
+        start, w = weights(x - below, scale)
+        at = np.arange(below + start, below + start + len(w))
+        if inside_only:
+            w = np.where((at >= 0) & (at < n), w, 0)
+        found = np.clip(at, 0, n - 1)
+        index.append([int(i) for i in (np.where(w, found, take.OUTSIDE) if scale < 1 else found)])
+        weight.append([float(v) for v in w / w.sum()])
+    return index, weight
+
+
+def two_neighbours(n: int, places: list[float]) -> tuple[list[list[int]], list[list[float]]]:
+    """The element at a place, or before it, and the next one; the last one is both, in equal parts."""
+    index, weight = [], []
+    for x in (min(max(at, 0.0), n - 1.0) for at in places):
+        first = floor(x)
+        last = first == n - 1
+        index.append([first, first + (not last)])
+        weight.append([0.5, 0.5] if last else [1 - (x - first), x - first])
+    return index, weight
+
+
+def place_of(mode: str, n: int, m: int, scale: float, roi: tuple[float, float]) -> Place | None:
+    """Where output element x lies in the input, by the standard's name of the transformation.
+
+    `x` is float32. In this order of operations it gives the places of onnxruntime: half a pixel of 13 to 1 is
+    5.9999995, not 6.
+    """
+    last, real, (start, end) = max(m - 1, 1), np.float32, roi
+    symmetric = float(real(n / 2) * (1 - real(m) / (real(scale) * real(n))))
+    modes: dict[str, Place] = {
+        "half_pixel": lambda x: (x + 0.5) / scale - 0.5,
+        "half_pixel_symmetric": lambda x: (symmetric + (x.astype(float) + 0.5) / float(real(scale)) - 0.5).astype(real),
+        "pytorch_half_pixel": lambda x: (x + 0.5) / scale - 0.5 if m > 1 else 0 * x,
+        "align_corners": lambda x: x * (n - 1) / last,
+        "asymmetric": lambda x: x / scale,
+        "tf_half_pixel_for_nn": lambda x: (x + 0.5) / scale,
+        "tf_crop_and_resize": lambda x: (
+            start * (n - 1) + x * (end - start) * (n - 1) / last if m > 1 else 0 * x + 0.5 * (start + end) * (n - 1)
+        ),
+    }
+    return modes.get(mode)
+
+
+NEAR = 1e-6  # so far from the middle of two elements counts as the middle, as in onnxruntime
+NEAREST: dict[str, Callable[[float], int]] = {
+    "round_prefer_floor": lambda x: ceil(x - 0.5 - NEAR),
+    "round_prefer_ceil": lambda x: floor(x + 0.5 + NEAR),
+    "floor": floor,
+    "ceil": ceil,
+}
+SIMPLE = "simple"  # of files before opset 11, as in onnxruntime: floor where the dimension grows, else ceil
+
+
+def _given(node: Any, position: int, what: str) -> Array | None:
+    if len(node.inputs) <= position or not node.inputs[position]:
+        return None
+    data = np.ravel(node.constant(position, what).data)
+    return data if data.size else None
+
+
+def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
+    """Of every dimension the new size and the scale."""
+    rank = len(x.shape)
+    axes = [axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
+    scales, sizes = _given(node, 2, "scales"), _given(node, 3, "sizes")
+    if (scales is None) == (sizes is None) or len(axes) != len(sizes if scales is None else scales):  # type: ignore[arg-type]
+        raise node.error("neither scales nor sizes fit", "give either of them for each dimension, as constants")
+    new, factor = list(x.shape), [1.0] * rank
+    policy = node.attr("keep_aspect_ratio_policy", "stretch")
+    if sizes is not None:
+        ratios = [float(s) / x.shape[a] for a, s in zip(axes, sizes, strict=True)]
+        same = {"not_larger": min(ratios), "not_smaller": max(ratios)}.get(policy)
+        for a, s, ratio in zip(axes, sizes, ratios, strict=True):
+            factor[a] = ratio if same is None else same
+            new[a] = int(s) if same is None else floor(same * x.shape[a] + 0.5)
+    elif scales is not None:
+        for a, s in zip(axes, scales, strict=True):
+            factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # 13 of 9, as onnxruntime
+    if min(factor) <= 0 or min(new) < 1:
+        raise node.error(f"sizes {new} and scales {factor}", "all must be positive")
+    return new, factor
+
+
+def read_resize(node: Any) -> None:
+    x, mode = node.tensor(0), node.attr("mode", "nearest")
+    new, factor = _resized_sizes(node, x)
+    transformation = node.attr("coordinate_transformation_mode", "half_pixel")
+    rank = len(x.shape)
+    roi = [(0.0, 1.0)] * rank
+    if transformation == "tf_crop_and_resize" and (region := _given(node, 1, "roi")) is not None:
+        axes = [axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
+        for i, a in enumerate(axes):
+            roi[a] = float(region[i]), float(region[i + len(axes)])
+    lines: list[list[float] | None] = []
+    for n, m, scale, part in zip(x.shape, new, factor, roi, strict=True):
+        place = place_of(transformation, n, m, scale, part)
+        if place is None:
+            raise node.error(f"coordinates {transformation}", "use those of opset 19")
+        same = n == m and (scale == 1.0 or new == list(x.shape)) and part == (0.0, 1.0)
+        lines.append(None if same else place(np.arange(m, dtype=np.float32)).tolist())
+    outside = float(node.attr("extrapolation_value", 0.0)) if transformation == "tf_crop_and_resize" else None
+    if mode == "nearest":
+        return _resized_nearest(node, x, lines, factor, outside)
+    if x.quant is not None:
+        return _through_reals(node, x)
+    weights = {"linear": _linear_weight, "cubic": _cubic_weight(node.attr("cubic_coeff_a", -0.75))}.get(mode)
+    if weights is None:
+        raise node.error(f"mode {mode}", "nearest, linear and cubic are supported")
+    passes = []
+    for axis, line in enumerate(lines):
+        if line is not None:
+            widened = min(factor[axis], 1.0) if node.attr("antialias", 0) else 1.0
+            n, inside = x.shape[axis], bool(node.attr("exclude_outside", 0))
+            near = mode == "linear" and not node.attr("antialias", 0)
+            index, weight = two_neighbours(n, line) if near else resize_tables(n, line, widened, weights, inside)
+            passes.append((axis, index, weight, _offsets(line, n, outside, index)))
+    blended(node, passes)
+
+
+def _through_reals(node: Any, x: Tensor) -> None:
+    """A quantised image is resized as real numbers, and takes its scale again."""
+    image = Tensor(f"{node.outputs[0]}@dequantized", x.shape, "float32")
+    node.add("dequantize", [x.name], image, {})
+    resized = node.before("resized")
+    resized.inputs = [image.name, *node.inputs[1:]]
+    read_resize(resized)
+    y = node.builder.tensors[resized.outputs[0]]
+    node.add("quantize", [y.name], Tensor(node.outputs[0], y.shape, x.dtype, x.quant), {})
+
+
+def _offsets(line: list[float], n: int, outside: float | None, index: list[list[int]]) -> list[float]:
+    """Places outside have a value and no neighbours, if that is asked for."""
+    found = [0.0] * len(line)
+    for i, at in enumerate(line):
+        if outside is not None and not 0 <= at <= n - 1:
+            found[i], index[i] = outside, [take.OUTSIDE] * len(index[i])
+    return found
+
+
+def _resized_nearest(
+    node: Any, x: Tensor, lines: list[list[float] | None], factor: list[float], outside: float | None
+) -> None:
+    mode = node.attr("nearest_mode", "round_prefer_floor")
+    if mode not in (*NEAREST, SIMPLE):
+        raise node.error(f"nearest_mode {mode}", ", ".join(NEAREST))
+    index = []
+    for n, line, scale in zip(x.shape, lines, factor, strict=True):
+        if line is None:
+            index.append(list(range(n)))
+            continue
+        choose = NEAREST[mode if mode != SIMPLE else "ceil" if scale < 1 else "floor"]
+        beyond = [outside is not None and not 0 <= at <= n - 1 for at in line]
+        chosen = [max(0, min(n - 1, choose(at))) for at in line]
+        index.append([take.OUTSIDE if out else at for out, at in zip(beyond, chosen, strict=True)])
+    moved = moving(index, x)
+    if any(t is not None for t in moved):
+        node.emit("take", node.inputs[:1], index=moved, value=outside)
+    else:
+        node.emit("reshape", node.inputs[:1], shape=x.shape)
+
+
+LENGTHS = {1: ("abs", ""), 2: ("square", "sqrt")}  # of LpPool's p: before and after the sum; others are powers
+
+
+def read_one_hot(node: Any) -> None:
+    """`on` where the place along the new axis is the index, which may count from the end; else `off`.
+
+    Real indices lose their fractions, as in onnxruntime.
+    """
+    if node.tensor(0).dtype == "float32":
+        node.inputs[0] = node.inner("cast", node.inputs[:1], to="int32")
+    x, rank = node.tensor(0), len(node.tensor(0).shape) + 1
+    axis = axis_of(node, node.attr("axis", -1), rank)
+    depth = int(np.ravel(node.constant(1, "depth").data)[0])
+    if depth < 1:
+        raise node.error(f"depth {depth}", "at least 1")
+    off, on = np.ravel(node.real(node.constant(2, "values")))
+    index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
+    count = node.array(np.array(depth, x.dtype))
+    below = node.inner("pointwise", [index, node.array(np.array(0, x.dtype))], **attributes("less"))
+    wrapped = node.inner("pointwise", [index, count], **attributes("sum"))
+    index = node.inner("pointwise", [below, wrapped, index], **{**attributes("where"), "to": x.dtype})
+    here = node.inner("pointwise", [index, places_along(node, axis, rank, depth, x.dtype)], **attributes("equal"))
+    chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
+
+
+def read_hard_max(node: Any) -> None:
+    """1 at the first largest element along the axis, else 0."""
+    x = node.tensor(0)
+    axis = axis_of(node, node.attr("axis", -1), len(x.shape))
+    best = node.inner("arg", node.inputs[:1], axis=axis, largest=True, last=False, to="int32")
+    best = node.reshaped(best, kept_shape(x, (axis,), True))
+    places = places_along(node, axis, len(x.shape), x.shape[axis], "int32")
+    here = node.inner("pointwise", [best, places], **attributes("equal"))
+    node.emit("cast", [here], to=x.dtype)
+
+
+def read_trilu(node: Any) -> None:
+    """Elements on one side of a diagonal; the others are 0."""
+    x, given = node.tensor(0), len(node.inputs) > 1 and node.inputs[1]
+    k = int(np.ravel(node.constant(1, "k").data)[0]) if given else 0
+    rows, columns = x.shape[-2:]
+    right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
+    mask = right >= 0 if node.attr("upper", 1) else right <= 0
+    chosen(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
+
+
+def read_lp_pool(node: Any) -> None:
+    """Lengths of windows: the root of an average of squares, times the number of elements."""
+    p, window = node.attr("p", 2), node.attr("kernel_shape", [])
+    if p < 1 or node.attr("ceil_mode", 0):
+        raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p from 1 on, ceil_mode 0")
+    before, after = LENGTHS.get(p, ("abs", "power"))
+    average, name = node.before("average"), node.inner("pointwise", node.inputs[:1], **attributes(before))
+    average.inputs = [name if p in LENGTHS else _power(node, name, p)]
+    average.attributes = {**node.attributes, "count_include_pad": 1}
+    pool_reader("avg_pool2d")(average)
+    total = [average.outputs[0], node.array(np.float32(prod(window)))]
+    if not after:
+        return node.emit("mul", total, clamp=OPEN)
+    more = [node.array(np.float32(1 / p))] if after == "power" else []
+    node.emit("pointwise", [node.inner("mul", total, clamp=OPEN), *more], **attributes(after))
+
+
+def read_global_lp_pool(node: Any) -> None:
+    """One window over the whole image."""
+    node.attributes = {**node.attributes, "kernel_shape": list(node.tensor(0).shape[2:])}
+    read_lp_pool(node)
+
+
+def _power(node: Any, name: str, p: int) -> str:
+    return str(node.inner("pointwise", [name, node.array(np.float32(p))], **attributes("power")))
+
+
+def read_compress(node: Any) -> None:
+    """The elements, or the places along an axis, of which the condition says so; it must be known."""
+    kept, axis = node.constant(1, "condition (the result's size)").data, node.attr("axis", None)
+    whole = node.inputs[0] if axis is not None else node.reshaped(node.inputs[0], (node.tensor(0).elements,))
+    shape = node.builder.tensors[whole].shape
+    axis, index = axis_of(node, axis or 0, len(shape)), np.flatnonzero(kept)
+    taken_along(node, axis, index, (*shape[:axis], len(index), *shape[axis + 1 :]), whole)
+
+
+def read_reverse_sequence(node: Any) -> None:
+    """The first elements along the axis of time, as many as each sequence has, the other way round."""
+    time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
+    if sorted((time, batch)) != [0, 1]:
+        raise node.error(f"axes {time} and {batch}", "time and batch are the axes 0 and 1")
+    reversed_sequences(node, time, batch)

@@ -1,0 +1,131 @@
+"""ONNX's operators: names in the file by the kind of op that they come to, and the reader of a node.
+
+Those under "" are read as other operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+
+from .. import compose
+from ..builder import Reader
+from ..channels_first import global_average
+from . import onnx_layers as layers
+from . import onnx_moves as moves
+from . import onnx_values as values
+from .signatures import MICROSOFT
+
+OPERATORS: Mapping[str, Mapping[str, Reader]] = {
+    "take": {
+        "Slice": moves.read_slice,
+        "Split": moves.read_split,
+        "Expand": compose.read_expand,
+        "Tile": compose.read_tile,
+        "DepthToSpace": moves.read_depth_to_space,
+        "SpaceToDepth": moves.read_space_to_depth,
+    },
+    "": {
+        "Compress": moves.read_compress,
+        "GlobalLpPool": moves.read_global_lp_pool,
+        "Hardmax": moves.read_hard_max,
+        "LpPool": moves.read_lp_pool,
+        "OneHot": moves.read_one_hot,
+        "ReverseSequence": moves.read_reverse_sequence,
+        "Trilu": moves.read_trilu,
+    },
+    "add": {"Add": values.arithmetic_reader("add")},
+    "arg": {"ArgMax": values.arg_reader(True), "ArgMin": values.arg_reader(False)},
+    "avg_pool2d": {
+        "AveragePool": layers.pool_reader("avg_pool2d"),
+        "GlobalAveragePool": global_average,
+    },
+    "blend": {"Resize": moves.read_resize, "LRN": layers.read_local_response},
+    "cast": {"Cast": values.read_cast, "CastLike": values.read_cast_like},
+    "clamp": {"Relu": values.read_relu, "Clip": values.read_clip},
+    "concat": {"Concat": moves.read_concat},
+    "conv2d": {"Conv": layers.read_conv2d},
+    "dense": {"Einsum": layers.read_einsum, "Gemm": layers.read_gemm, "MatMul": compose.matrix_product},
+    "gather": {"Gather": moves.read_gather},
+    "gather_nd": {"GatherND": compose.gathered_nd},
+    "grid_sample": {"GridSample": layers.read_grid_sample, "AffineGrid": layers.read_affine_grid},
+    "integer_sums": {
+        "ConvInteger": layers.read_conv_integer,
+        "DynamicQuantizeLinear": layers.read_dynamic_quantize,
+        "MatMulInteger": layers.read_matmul_integer,
+    },
+    "max_pool2d": {"MaxPool": layers.pool_reader("max_pool2d")},
+    "mean": {"ReduceMean": values.reduction_reader("mean")},
+    "mul": {"Mul": values.arithmetic_reader("mul")},
+    "pad": {"Pad": moves.read_pad},
+    "pointwise": {
+        **{name: values.function_reader(function) for name, function in values.FUNCTIONS_OF.items()},
+        "BitShift": values.read_bit_shift,
+        "Gelu": values.read_gelu,
+        "IsInf": values.read_is_inf,
+        "Mod": values.read_mod,
+        "Pow": values.read_pow,
+        "Min": values.chain_reader("minimum"),
+        "Max": values.chain_reader("maximum"),
+        "Sum": values.chain_reader("sum"),
+        "Mean": values.read_mean,
+    },
+    "reduce_max": {
+        "ReduceMax": values.reduction_reader("reduce_max"),
+        "GlobalMaxPool": values.global_reader("reduce_max"),
+    },
+    "reduce_min": {"ReduceMin": values.reduction_reader("reduce_min")},
+    "reduce_prod": {"ReduceProd": values.reduction_reader("reduce_prod")},
+    "reduce_sum": {
+        "ReduceSum": values.reduction_reader("reduce_sum"),
+        "ReduceSumSquare": values.reduction_reader("reduce_sum", "square"),
+        "ReduceL1": values.reduction_reader("reduce_sum", "abs"),
+        "ReduceL2": values.reduction_reader("reduce_sum", "square", "sqrt"),
+        "ReduceLogSum": values.reduction_reader("reduce_sum", "", "log"),
+        "ReduceLogSumExp": values.read_log_sum_exp,
+        "LpNormalization": values.read_lp_normalization,
+        "InstanceNormalization": layers.read_instance_normalization,
+        "LayerNormalization": layers.read_layer_normalization,
+        "GroupNormalization": layers.read_group_normalization,
+        "MeanVarianceNormalization": layers.read_mean_variance_normalization,
+    },
+    "reshape": {
+        "Reshape": moves.read_reshape,
+        "Flatten": moves.read_flatten,
+        "Squeeze": moves.read_squeeze,
+        "Unsqueeze": moves.read_unsqueeze,
+        "Identity": compose.identity,
+        "Dropout": moves.read_dropout,
+    },
+    "running_sum": {"CumSum": values.read_cumsum, "CumProd": values.read_cumprod},
+    "scatter": {
+        "GatherElements": moves.read_gather_elements,
+        "ScatterElements": moves.read_scatter_elements,
+        "ScatterND": moves.read_scatter_nd,
+    },
+    "softmax": {"Softmax": layers.read_softmax},
+    "topk": {"TopK": values.read_topk},
+    "transpose": {"Transpose": moves.read_transpose},
+    "transpose_conv2d": {"ConvTranspose": layers.read_conv_transpose},
+}
+
+READERS: dict[str, Reader] = {name: reader for names in OPERATORS.values() for name, reader in names.items()}
+
+
+def read_as_others() -> dict[str, list[str]]:
+    """Operators that are read as others, by domain. Some of onnxruntime's names are the standard's, too."""
+    from .control_flow import CONTROL
+    from .microsoft import FUSED
+    from .onnx_ml import DOMAIN, ML_READERS
+    from .onnx_reader import IN_PARTS, SPECIAL
+    from .opsets import CONVERTED
+    from .preparation import FLOAT_PRODUCTS, INTEGER, QUANTISED
+
+    every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
+    own = {name for name in every if onnx.defs.has(name)}
+    return {
+        "": sorted(own),
+        MICROSOFT: sorted({*(every - own), "QLinearConcat", *FUSED, *FLOAT_PRODUCTS}),
+        DOMAIN: sorted(ML_READERS),
+    }

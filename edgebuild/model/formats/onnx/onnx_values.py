@@ -1,0 +1,292 @@
+"""Readers of ONNX operators that compute element by element, or reduce dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...ops import functions
+from ...ops.base import is_float
+from ...ops.pointwise import attributes
+from ..compose import arithmetic, axes_of, axis_of, kept_shape, over_norm, running_sum
+
+
+def arithmetic_reader(kind: str) -> Any:
+    def read(node: Any) -> None:
+        arithmetic(node, kind, (None, None))
+
+    return read
+
+
+FUNCTIONS_OF = {
+    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Floor": "floor", "Ceil": "ceil", "Round": "round",
+    "Reciprocal": "reciprocal", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Erf": "erf", "Sin": "sin", "Cos": "cos",
+    "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh",
+    "Acosh": "acosh", "Atanh": "atanh", "Tanh": "tanh", "Sigmoid": "sigmoid", "HardSigmoid": "hard_sigmoid",
+    "HardSwish": "hard_swish", "LeakyRelu": "leaky_relu", "ThresholdedRelu": "thresholded_relu", "Elu": "elu",
+    "Selu": "selu", "Celu": "celu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "swish", "Mish": "mish",
+    "Shrink": "shrink", "Not": "not", "IsNaN": "is_nan", "Sub": "difference", "Div": "quotient", "PRelu": "prelu",
+    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
+    "LessOrEqual": "less_equal", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bit_and",
+    "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor", "BitwiseNot": "bit_not", "Where": "where",
+}  # fmt: skip
+
+
+def function_reader(function: str) -> Any:
+    """Attributes of the node have the names of the parameters."""
+
+    def read(node: Any) -> None:
+        row = functions.FUNCTIONS[function]
+        attrs = attributes(function, **{n: node.attr(n, v) for n, v in row.parameters.items()})
+        if row.condition:
+            attrs["to"] = node.tensor(1).dtype
+        node.emit("pointwise", node.inputs, **attrs)
+
+    return read
+
+
+def read_gelu(node: Any) -> None:
+    node.emit(
+        "pointwise", node.inputs, **attributes("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu")
+    )
+
+
+def read_mod(node: Any) -> None:
+    signed = "remainder" if node.attr("fmod", 0) else "mod"
+    node.emit(
+        "pointwise", node.inputs, **attributes("unsigned_remainder" if node.tensor(0).dtype == "uint8" else signed)
+    )
+
+
+def read_pow(node: Any) -> None:
+    """The result has the type of the base; constant exponents take it on."""
+    base, exponent = node.tensor(0), node.tensor(1)
+    power = node.inputs[1]
+    if exponent.data is not None and exponent.quant is not None:
+        power = node.array(node.real(exponent))
+    elif exponent.dtype != base.dtype:
+        computed = exponent.data is None
+        power = node.inner("cast", [power], to=base.dtype) if computed else node.array(exponent.data, like=base)
+    node.emit("pointwise", [node.inputs[0], power], **attributes("power"))
+
+
+def chain_reader(function: str) -> Any:
+    """One op for each operand after the first."""
+
+    def read(node: Any) -> None:
+        node.chained(node.inputs, "pointwise", True, **attributes(function))
+
+    return read
+
+
+def read_mean(node: Any) -> None:
+    """The sum, divided by the number of operands."""
+    total = node.chained(node.inputs, "pointwise", False, **attributes("sum"))
+    count = node.array(np.float32(len(node.inputs)))
+    node.emit("pointwise", [total, count], **attributes("quotient"))
+
+
+def read_is_inf(node: Any) -> None:
+    """Beyond the largest number of either sign, or of one; a comparison of x with itself finds nothing."""
+    signs = bool(node.attr("detect_negative", 1)), bool(node.attr("detect_positive", 1))
+    largest = node.array(np.finfo(np.float32).max * np.float32(1 if signs[1] else -1))
+    x = node.inner("pointwise", node.inputs[:1], **attributes("abs")) if all(signs) else node.inputs[0]
+    operands = [x, largest if any(signs) else x]
+    node.emit("pointwise", operands, **attributes("greater" if signs[1] else "less"))
+
+
+def read_bit_shift(node: Any) -> None:
+    if node.tensor(0).dtype != "uint8":
+        raise node.error(f"shifts of {node.tensor(0).dtype}", "supported: uint8")
+    direction = node.attr("direction", "LEFT").lower()
+    node.emit("pointwise", node.inputs, **attributes(f"shift_{direction}"))
+
+
+def read_cast(node: Any) -> None:
+    node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1)))
+
+
+def read_cast_like(node: Any) -> None:
+    """In the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
+    x, like = node.tensor(0), node.tensor(1)
+    to = "float32" if like.quant is not None else like.dtype
+    if x.data is not None and x.quant is None:
+        node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0], dtype=to, data=x.data.astype(to))
+        return
+    if x.dtype == to:
+        return node.emit("reshape", node.inputs[:1], shape=x.shape)
+    node.emit("cast", node.inputs[:1], to=to)
+
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def read_relu(node: Any) -> None:
+    node.emit("clamp", node.inputs, clamp=(0.0, None))
+
+
+def read_clip(node: Any) -> None:
+    """Bounds are attributes up to opset 10 and operands from 11 on.
+
+    Floats without one are bounded by the finite numbers, as the standard says; an infinite one bounds nothing.
+    """
+
+    def bound(position: int, name: str) -> float | None:
+        value = node.attr(name, None)
+        if len(node.inputs) > position and node.inputs[position]:
+            value = np.ravel(node.real(node.constant(position, name)))[0]
+        return None if value is None else float(value)
+
+    x = node.tensor(0)
+    if x.quant is not None:
+        return _between_stored(node)
+    if is_float(x) and any(_is_computed(node, position) for position in (1, 2)):
+        return _between_computed(node)
+    low, high = bound(1, "min"), bound(2, "max")
+    if is_float(x):
+        low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
+        if low <= high and low < np.inf and high > -np.inf:
+            return node.emit("clamp", node.inputs[:1], clamp=tuple(None if np.isinf(v) else v for v in (low, high)))
+    else:
+        low, high = (None if v is None or np.isinf(v) else v for v in (low, high))
+    name = node.inputs[0]  # integers, and bounds that cross: the upper one counts
+    for function, value in (("maximum", low), ("minimum", high)):
+        if value is not None:
+            name = node.inner("pointwise", [name, node.array(value, like=x)], **attributes(function))
+    node.emit("reshape", [name], shape=x.shape)
+
+
+def _is_computed(node: Any, position: int) -> bool:
+    if len(node.inputs) <= position or not node.inputs[position]:
+        return False
+    bound = node.tensor(position)
+    return bound.quant is None and not bound.constant
+
+
+def _between_computed(node: Any) -> None:
+    """Bounds that the graph computes, as the largest value less 80 dB of a spectrogram."""
+    name, shape = node.inputs[0], node.tensor(0).shape
+    for function, position in (("maximum", 1), ("minimum", 2)):
+        if len(node.inputs) > position and node.inputs[position]:
+            name = node.inner("pointwise", [name, node.inputs[position]], **attributes(function))
+    node.emit("reshape", [name], shape=shape)
+
+
+def _between_stored(node: Any) -> None:
+    """Bounds of a quantised tensor are of its scale, so that what is stored is compared."""
+    name, shape = node.inputs[0], node.tensor(0).shape
+    for function, position, what in (("maximum", 1, "min"), ("minimum", 2, "max")):
+        if len(node.inputs) > position and node.inputs[position]:
+            limit = node.array(np.ravel(node.constant(position, what).data)[:1], like=node.tensor(0))
+            name = node.inner("pointwise", [name, limit], **attributes(function))
+    node.emit("reshape", [name], shape=shape)
+
+
+def keeps_dims(node: Any) -> bool:
+    """The attribute keepdims, which is 0 or 1. Tools read other numbers each in its way."""
+    keep = node.attr("keepdims", 1)
+    if keep not in (0, 1):
+        raise node.error(f"keepdims {keep}", "it must be 0 or 1")
+    return bool(keep)
+
+
+def read_axes(node: Any) -> tuple[int, ...] | None:
+    """Axes are an attribute in older opsets and an operand in newer ones; None: nothing is to be done."""
+    given = len(node.inputs) > 1 and node.inputs[1]
+    listed = node.constant(1, "axes").data if given else node.attr("axes", None)
+    if (listed is None or np.size(listed) == 0) and node.attr("noop_with_empty_axes", 0):
+        return None
+    return axes_of(node, listed, len(node.tensor(0).shape))
+
+
+def reduction_reader(kind: str, before: str = "", after: str = "") -> Any:
+    """A reduction, perhaps with elementwise functions before and after it."""
+
+    def read(node: Any) -> None:
+        axes, name = read_axes(node), node.inputs[0]
+        if before:
+            name = node.inner("pointwise", [name], **attributes(before))
+        keep = keeps_dims(node)
+        x = node.tensor(0)
+        if axes is None:
+            return node.emit("reshape", [name], shape=x.shape)
+        shape = kept_shape(x, axes, keep)
+        if not axes:
+            axes, shape = (0,), ()
+            name = node.reshaped(name, (1,))
+        if not after:
+            return node.emit_as(kind, [name], shape, axes=axes)
+        total = node.inner(kind, [name], axes=axes)
+        node.emit("pointwise", [node.reshaped(total, shape)], **attributes(after))
+
+    return read
+
+
+def global_reader(kind: str) -> Any:
+    """Over all rows and columns, which stay as dimensions of size 1."""
+
+    def read(node: Any) -> None:
+        x = node.tensor(0)
+        axes = tuple(range(2, len(x.shape)))
+        node.emit_as(kind, node.inputs[:1], kept_shape(x, axes, True), axes=axes)
+
+    return read
+
+
+def read_log_sum_exp(node: Any) -> None:
+    """The largest element is taken out first, so that nothing overflows."""
+    x, axes = node.tensor(0), read_axes(node)
+    if axes is None:
+        return node.emit("reshape", node.inputs[:1], shape=x.shape)
+    largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), kept_shape(x, axes, True))
+    most = float(np.finfo(np.float32).max)
+    largest = node.inner("clamp", [largest], clamp=(-most, most))  # the difference of two infinities is no number
+    less = node.inner("pointwise", [node.inputs[0], largest], **attributes("difference"))
+    powers = node.inner("pointwise", [less], **attributes("exp"))
+    total = node.inner("pointwise", [node.inner("reduce_sum", [powers], axes=axes)], **attributes("log"))
+    shape = kept_shape(x, axes, keeps_dims(node))
+    node.emit("pointwise", [node.reshaped(total, shape), node.reshaped(largest, shape)], **attributes("sum"))
+
+
+def read_lp_normalization(node: Any) -> None:
+    """x / |x| along one axis; 0 where the norm is 0."""
+    axes, power = (axis_of(node, node.attr("axis", -1), len(node.tensor(0).shape)),), node.attr("p", 2)
+    before, after = ("abs", "") if power == 1 else ("square", "sqrt")
+    over_norm(node, axes, before, after, 0.0)
+
+
+def arg_reader(largest: bool) -> Any:
+    def read(node: Any) -> None:
+        x = node.tensor(0)
+        axis = axis_of(node, node.attr("axis", 0), len(x.shape))
+        shape = kept_shape(x, (axis,), keeps_dims(node))
+        last = bool(node.attr("select_last_index", 0))
+        node.emit_as("arg", node.inputs[:1], shape, axis=axis, largest=largest, last=last, to="int64")
+
+    return read
+
+
+def read_topk(node: Any) -> None:
+    """Values and indices are two ops, each only if something wants it."""
+    x = node.tensor(0)
+    axis = axis_of(node, node.attr("axis", -1), len(x.shape))
+    k = int(np.ravel(node.constant(1, "k").data)[0]) if len(node.inputs) > 1 else node.attr("k", 1)
+    if not 1 <= k <= x.shape[axis]:
+        raise node.error(f"k {k} of {x.shape[axis]}")
+    common = {"axis": axis, "k": k, "largest": bool(node.attr("largest", 1))}
+    for output, indices in enumerate((False, True)):
+        if output < len(node.outputs) and node.outputs[output]:
+            to = "int64" if indices else x.dtype
+            node.emit("topk", node.inputs[:1], output=output, **common, indices=indices, to=to)
+
+
+def read_cumsum(node: Any) -> None:
+    running_sum(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)))
+
+
+def read_cumprod(node: Any) -> None:
+    if node.tensor(0).quant is not None:
+        raise node.error("products of quantised values", "dequantise them first")
+    running_sum(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)), product=True)

@@ -1,0 +1,189 @@
+"""Readers of TFLite operators that sum products, look through windows, or normalise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ...ir import Tensor
+from ...ops import transpose_conv2d
+from ...ops.base import is_float
+from ...ops.pointwise import attributes
+from ..compose import OPEN, local_response, matmul, over_norm, same_pad
+
+TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+
+
+def fused_clamp(node: Any, code: int) -> tuple[float | None, float | None]:
+    """The real bounds of a fused activation function of the TFLite schema."""
+    if code not in TFLITE_CLAMPS:
+        raise node.error(f"fused activation {code} is not supported", "use NONE, RELU, RELU_N1_TO_1 or RELU6")
+    return TFLITE_CLAMPS[code]
+
+
+def window_of(node: Any, options: Any, window: Sequence[int], dilation: Sequence[int] = (1, 1)) -> dict[str, Any]:
+    """Stride, padding and activation of a windowed TFLite node as attributes."""
+    size = node.tensor(0).shape[1:3]
+    stride = (options.StrideH(), options.StrideW())
+    if min(*stride, *dilation, *window) < 1:
+        raise node.error(
+            f"stride {stride}, dilation {tuple(dilation)}, window {tuple(window)}", "all must be at least 1"
+        )
+    same = options.Padding() == 0
+    pad = same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
+    clamp = fused_clamp(node, options.FusedActivationFunction())
+    return {"stride": stride, "pad": pad, "clamp": clamp}
+
+
+def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[str]:
+    """Input, weights and bias; int16 sums without a bias get one of int64, for TFLM sums these in 64 bits.
+
+    `symmetric`: int8 weights must have zero point 0, since TFLM's kernels leave it out. Legacy uint8 may have one.
+    """
+    weights = node.tensor(1)
+    zeros_of_w = weights.quant.zero_point if weights.quant is not None else ()
+    if symmetric and weights.dtype == "int8" and any(zeros_of_w) and weights.name not in node.legacy:
+        zero = next(z for z in zeros_of_w if z)
+        raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
+    operands = [node.inputs[x], node.inputs[1], *(n for n in node.inputs[bias : bias + 1] if n)]
+    if len(operands) < 3 and node.tensor(x).dtype == "int16":
+        zeros = np.zeros(node.output_shape()[-1], np.int64)
+        operands.append(f"{node.outputs[0]}@bias")
+        node.builder.tensors[operands[-1]] = Tensor(operands[-1], zeros.shape, "int64", None, zeros)
+    return operands
+
+
+def read_batch_matmul(node: Any) -> None:
+    options = node.options("BatchMatMulOptions")
+    turn = tuple(range(len(node.tensor(0).shape) - 2))
+    first = node.turned(node.inputs[0], (*turn, len(turn) + 1, len(turn))) if options.AdjX() else node.inputs[0]
+    matmul(node, first, node.inputs[1], bool(options.AdjY()), (None, None))
+
+
+def read_fully_connected(node: Any) -> None:
+    """The input is seen as rows of the weights' input size, whatever its shape."""
+    options = node.options("FullyConnectedOptions")
+    if options.WeightsFormat() != 0:
+        raise node.error(f"weights format {options.WeightsFormat()}", "only the default format is supported")
+    x, w = node.tensor(0), node.tensor(1)
+    if not w.constant and len(node.inputs) < 3 and options.FusedActivationFunction() == 0:
+        flat = node.reshaped(node.inputs[0], (x.elements // w.shape[-1], w.shape[-1]))
+        matmul(node, flat, node.inputs[1], True, OPEN)
+        return
+    if len(w.shape) != 2 or x.elements % w.shape[1]:
+        raise node.error(f"weights {w.shape} for an input of shape {x.shape}", "columns must divide the input's size")
+    rows = x.elements // w.shape[1]
+    flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
+    clamp = fused_clamp(node, options.FusedActivationFunction())
+    front = x.shape[:-1] if options.KeepNumDims() else (rows,)
+    told = node.output_shape()  # a vector may stay one
+    shape = told if told == (rows * w.shape[0],) else (*front, w.shape[0])
+    node.emit_as("dense", [flat, *operands_of(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
+
+
+def read_conv2d(node: Any) -> None:
+    options = node.options("Conv2DOptions")
+    dilation = (options.DilationHFactor(), options.DilationWFactor())
+    attrs = window_of(node, options, node.tensor(1).shape[1:3], dilation)
+    groups = node.tensor(0).shape[-1] // max(1, node.tensor(1).shape[-1])
+    node.emit("conv2d", operands_of(node, 0, 2), dilation=dilation, groups=groups, **attrs)
+
+
+def read_depthwise_conv2d(node: Any) -> None:
+    options = node.options("DepthwiseConv2DOptions")
+    dilation = (options.DilationHFactor(), options.DilationWFactor())
+    attrs = window_of(node, options, node.tensor(1).shape[1:3], dilation)
+    node.emit("depthwise_conv2d", operands_of(node, 0, 2), dilation=dilation, **attrs)
+
+
+def read_transpose_conv(node: Any) -> None:
+    """The first operand repeats the output's shape; SAME padding is that of the convolution that this one reverses."""
+    options = node.options("TransposeConvOptions")
+    x, w, size = node.tensor(2), node.tensor(1), node.output_shape()[1:3]
+    stride = (options.StrideH(), options.StrideW())
+    if min(stride) < 1:
+        raise node.error(f"stride {stride}", "strides must be at least 1")
+    same = options.Padding() == 0
+    pad = same_pad(size, w.shape[1:3], stride, (1, 1))[:2] if same else (0, 0)
+    clamp = fused_clamp(node, options.FusedActivationFunction())
+    operands = operands_of(node, 2, 3)
+    attrs = {"stride": stride, "dilation": (1, 1), "pad": pad, "size": size, "groups": x.shape[3] // w.shape[3]}
+    node.emit("transpose_conv2d", operands, clamp=clamp, **attrs)
+
+
+def read_mediapipe_transpose_conv(node: Any) -> None:
+    """Convolution2DTransposeBias of MediaPipe (mediapipe/util/tflite/operations/transpose_conv_bias.cc, 0.10).
+
+    Its options are a struct of C: padding (1: SAME, 2: VALID), stride of columns, of rows. SAME leaves out more than
+    TensorFlow's: what a window reaches beyond the last whole stride.
+    """
+    if len(node.custom_options()) < transpose_conv2d.OPTIONS.size:
+        raise node.error(f"options of {len(node.custom_options())} bytes", "the file is damaged; export it again")
+    padding, across, down = transpose_conv2d.OPTIONS.unpack_from(node.custom_options())
+    x, w, stride = node.tensor(0), node.constant(1, "weights"), (down, across)
+    if (
+        padding not in (transpose_conv2d.SAME, transpose_conv2d.VALID)
+        or min(stride) < 1
+        or (len(x.shape), len(w.shape)) != (4, 4)
+    ):
+        raise node.error(f"padding {padding}, stride {stride}, input {x.shape}, weights {w.shape}")
+    sides = list(zip(x.shape[1:3], w.shape[1:3], stride, strict=True))
+    less = [max(0, k - (n - 1) % s - 1) if padding == transpose_conv2d.SAME else 0 for n, k, s in sides]
+    size = tuple(s * (n - 1) + k - p for (n, k, s), p in zip(sides, less, strict=True))
+    attrs = {"stride": stride, "dilation": (1, 1), "pad": (less[0] // 2, less[1] // 2), "size": size, "groups": 1}
+    node.emit("transpose_conv2d", node.inputs[:3], clamp=(None, None), **attrs)
+
+
+def pool_reader(kind: str) -> Any:
+    def read(node: Any) -> None:
+        options = node.options("Pool2DOptions")
+        window = (options.FilterHeight(), options.FilterWidth())
+        node.emit(kind, node.inputs, window=window, **window_of(node, options, window))
+
+    return read
+
+
+def read_l2_pool(node: Any) -> None:
+    """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
+    options = node.options("Pool2DOptions")
+    window = (options.FilterHeight(), options.FilterWidth())
+    attrs = window_of(node, options, window)
+    squares = node.inner("pointwise", node.inputs, **attributes("square"))
+    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": OPEN, "finite": False})
+    node.emit("pointwise", [average], **{**attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
+
+
+def read_softmax(node: Any) -> None:
+    beta = float(node.options("SoftmaxOptions").Beta())
+    if not 0 < beta < inf:
+        raise node.error(f"beta {beta}", "it must be positive")
+    node.emit("softmax", node.inputs, beta=beta)
+
+
+def read_log_softmax(node: Any) -> None:
+    node.emit("log_softmax", node.inputs)
+
+
+def read_local_response(node: Any) -> None:
+    """TFLite's kernels leave channel c + radius out (reference_ops.h, LocalResponseNormalization)."""
+    options, x = node.options("LocalResponseNormalizationOptions"), node.tensor(0)
+    if not is_float(x):
+        raise node.error(f"'{x.name}' is {x.dtype}", "supported: float32")
+    radius = options.Radius()
+    if radius < 0:
+        raise node.error(f"radius {radius}", "it must be at least 0")
+    local_response(node, len(x.shape) - 1, radius, radius - 1, options.Bias(), options.Alpha(), options.Beta())
+
+
+LEAST = 1e-6  # length of a row of real numbers by which it is divided, in TFLM
+
+
+def read_l2_normalization(node: Any) -> None:
+    if node.options("L2NormOptions").FusedActivationFunction():
+        raise node.error("an activation function is fused", "supported: none")
+    if is_float(node.tensor(0)):
+        return over_norm(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
+    node.emit("unit_rows", node.inputs[:1])

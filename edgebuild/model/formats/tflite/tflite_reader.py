@@ -1,0 +1,368 @@
+"""TFLite files. The flatbuffer has no verifier in Python, so any access to it may fail on a bad file.
+
+Quantised uint8 becomes int8: 128 is subtracted from values and zero points alike. Constants in float16 become float32,
+those in int4 int8.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, prod
+from types import FunctionType
+from typing import Any
+
+from ....base.errors import EdgebuildError, fail
+from ...arithmetic import Arithmetic
+from ...ir import Array, Graph, Quant, Tensor
+from ..builder import GraphBuilder, Node, needed
+from .tflite_loops import choose, unroll
+from .tflite_operators import READERS
+from .tflite_schema import tflite
+from .tflite_tensors import TYPES, ints, operator_name, tensors_of
+from .tflite_variables import Variables, after
+
+ACTIVATIONS = ("int8", "int16", "int32", "float32")
+MAY_MISS = (  # operators of which operands behind the first may be left out
+    "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
+)  # fmt: skip
+DEEPEST, MOST_COPIES = 40, 1 << 13  # graphs in one another, and in all: a loop of 256 turns has 513
+MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
+BROKEN = (struct.error, LookupError, TypeError, OverflowError, MemoryError, AttributeError, UnicodeError)
+
+
+class TfliteNode(Node):
+    damaged = (struct.error,)  # the flatbuffer ends too early
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        name: str,
+        origin: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        table: Any,
+        written: Sequence[Tensor],
+        legacy: frozenset[str] = frozenset(),
+        unsized: frozenset[str] = frozenset(),
+    ) -> None:
+        """`legacy`: tensors that the file has in uint8. `unsized`: those of which it leaves a size open."""
+        super().__init__(builder, name, origin, inputs, outputs)
+        self._table, self.written, self.legacy, self.unsized = table, written, legacy, unsized
+
+    def options(self, type_name: str) -> Any:
+        """The node's options as the schema's type `type_name`; defaults if the file has none."""
+        options = getattr(tflite, type_name)()
+        table = self._table.BuiltinOptions()
+        if table is None:
+            raise self.error(f"{type_name} are missing", "the file is damaged or was cut")
+        if self._table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, type_name):
+            raise self.error(f"it has the options of another operator, not {type_name}", "export the file again")
+        options.Init(table.Bytes, table.Pos)
+        for name in _numbers(type(options)):
+            if isinstance(value := getattr(options, name)(), float) and not isfinite(value):
+                raise self.error(f"option {name} is {value}", "the file is damaged; export it again")
+        return options
+
+    def custom_options(self) -> bytes:
+        """The options of an operator that is none of the schema's."""
+        data = self._table.CustomOptionsAsNumpy()
+        return b"" if isinstance(data, int) else data.tobytes()
+
+    def shared_name(self) -> str:
+        """Of a VAR_HANDLE: the variable's name."""
+        return _shared_name(self._table)
+
+    def after(self, state: Tensor) -> Tensor:
+        """Value of a variable tensor after the inference; the node that asks is the one that writes it."""
+        return after(self.builder, state)
+
+    def output_shape(self) -> tuple[int, ...]:
+        return self.written[0].shape
+
+    def open_shape(self, told: Sequence[int]) -> tuple[int, ...]:
+        """Of a view of the first operand that the file leaves open: `told`, where one size may be -1 for the rest."""
+        if self.written[0].name not in self.unsized:
+            return self.output_shape()
+        rest = prod(n for n in told if n != -1)
+        return tuple(self.tensor(0).elements // max(rest, 1) if n == -1 else int(n) for n in told)
+
+    def output_dtype(self) -> str:
+        return self.written[0].dtype
+
+    def output_quant(self) -> Quant | None:
+        return self.written[0].quant
+
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
+        written = next(t for t in self.written if t.name == name)
+        if shape != written.shape and name in self.unsized and len(shape) == len(written.shape):
+            return replace(written, shape=shape)  # the file says 1, but a batch is made of parts of an image, too
+        if shape != written.shape:
+            raise self.error(f"output '{name}' has shape {written.shape} in the file, its operands make it {shape}")
+        return written
+
+
+def read_tflite(data: bytes, file: str, outputs: Sequence[str] = ()) -> Graph:
+    """A TFLite model with one subgraph, up to its outputs or these, as a graph in "tflite" arithmetic."""
+    try:
+        return _read(data, file, outputs)
+    except EdgebuildError:
+        raise
+    except ValueError as problem:
+        hint = "the file is damaged; fetch or export it again"
+        raise fail(f"not a valid TFLite file: {problem}", file=file, hints=[hint]) from None
+    except BROKEN as problem:
+        text = f"not a whole TFLite file ({len(data)} bytes): {type(problem).__name__}"
+        raise fail(text, file=file, hints=["the file is truncated or damaged; fetch or export it again"]) from None
+
+
+def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
+    if len(data) < 8 or data[4:8] != b"TFL3":
+        raise fail("not a TFLite file: identifier TFL3 is missing", file=file)
+    model = tflite.Model.GetRootAs(data, 0)
+    if model.SubgraphsLength() < 1:
+        raise fail("a model without a graph", file=file)
+    subgraph = model.Subgraphs(0)
+    kinds = {operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
+    _check_entries(model, kinds, file)
+    builder = GraphBuilder(file, Arithmetic.TFLITE)
+    tensors = tensors_of(model, subgraph, file, len(data))
+    surface = ints(subgraph.InputsAsNumpy()), ints(subgraph.OutputsAsNumpy())
+    if min((i for numbers in surface for i in numbers), default=0) < 0:
+        raise ValueError("an input or output that is no tensor")
+    inputs, outputs = ([tensors[i].name for i in numbers] for numbers in surface)
+    marks = _marks(subgraph, tensors)
+    lasting = {t.name for i, t in enumerate(tensors) if subgraph.Tensors(i).IsVariable()}
+    builder.tensors |= {t.name: t for t in tensors if t.constant or t.name in inputs or t.name in lasting}
+
+    operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
+    ports = [_ports(op, tensors) for op in operators]
+    _check_written(ports, inputs, file)
+    ends = list(wanted or outputs)
+    control = ("IF", "WHILE") if _acts(model) else ()
+    acts = [not w or operator_name(model, op) in control for op, (_, w) in zip(operators, ports, strict=True)]
+    kept = [t.name for (r, _), own in zip(ports, acts, strict=True) if own for t in r if t]
+    serving = needed([([t.name for t in r if t], [t.name for t in w]) for r, w in ports], [*ends, *kept])
+    nodes = []
+    for op, (read, written), used, own in zip(operators, ports, serving, acts, strict=True):
+        if used or own:
+            names = ["" if t is None else t.name for t in read], [t.name for t in written]
+            origin = operator_name(model, op)
+            nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, *marks))
+    variables = Variables(_first_values(model, file, len(data)))
+    special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
+    special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
+    inner = _Inner(model, file, len(data), builder, special, variables.handles)
+    special["WHILE"] = lambda node: unroll(node, inner.read, variables)
+    special["IF"] = lambda node: choose(node, inner.read, variables)
+    _read_nodes(builder, nodes, special)
+    variables.finish(builder)
+    return builder.finish(inputs, ends)
+
+
+def _check_entries(model: Any, kinds: set[str], file: str) -> None:
+    """Refuse a file with more functions than the first graph, which others would take for the one they want."""
+    signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
+    elsewhere = any(s.SubgraphIndex() != 0 for s in signatures)
+    if elsewhere or (model.SubgraphsLength() > 1 and not {"CALL_ONCE", "IF", "WHILE"} & kinds):
+        text = f"{model.SubgraphsLength()} subgraphs; only models of one are supported"
+        keys = [f"'{(s.SignatureKey() or b'').decode(errors='replace')}' is {s.SubgraphIndex()}" for s in signatures]
+        hint = "convert one function alone: TFLiteConverter.from_saved_model(folder, signature_keys=['KEY'])"
+        raise fail(text, file=file, hints=[*(["signatures: " + ", ".join(keys)] if keys else []), hint])
+
+
+Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
+
+
+def _read_nodes(builder: GraphBuilder, nodes: Sequence[TfliteNode], special: Special) -> None:
+    builder.read(
+        nodes,
+        lambda node: None if node.origin in special else _known(node),
+        lambda node: special.get(node.origin, _read_node)(node),
+    )
+
+
+@dataclass
+class _Inner:
+    """The subgraphs behind the first, of which a node reads one or more copies."""
+
+    model: Any
+    file: str
+    size: int
+    builder: GraphBuilder
+    special: Special
+    handles: dict[str, str]  # of variables, which graphs hand on to each other
+    known: dict[int, list[Tensor]] = field(default_factory=dict)
+    open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
+    copies: int = 0
+
+    def read(self, number: int, given: Sequence[str], prefix: str) -> list[str]:
+        """Read a copy of this subgraph whose inputs are the tensors `given`; the names of its outputs.
+
+        Copies share their constants. The names of their own tensors begin with `prefix`.
+        """
+        self.copies += 1  # graphs that name the same ones twice, at each level, are a small file and many copies
+        if self.copies > MOST_COPIES or len(self.open) > DEEPEST:
+            text = f"more than {MOST_COPIES} copies of graphs, or more than {DEEPEST} in one another"
+            raise fail(text, file=self.file, hints=["loops and branches are read once for each turn and place"])
+        subgraph = self.model.Subgraphs(number)
+        if number not in self.known:
+            self.known[number] = tensors_of(self.model, subgraph, self.file, self.size)
+        own = [replace(t, name=f"{number if t.constant else prefix}/{t.name}") for t in self.known[number]]
+        for i, name in zip(ints(subgraph.InputsAsNumpy()), given, strict=True):
+            if name in self.handles:
+                self.handles[own[i].name] = self.handles[name]
+            else:
+                own[i] = self.builder.tensors[name]
+        self.builder.tensors |= {t.name: t for t in own if t.constant}
+        marks = _marks(subgraph, own)
+        operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
+        ports = [_ports(op, own) for op in operators]
+        _check_written(ports, given, self.file)
+        nodes = []
+        for op, (read, written) in zip(operators, ports, strict=True):
+            names = ["" if t is None else t.name for t in read], [t.name for t in written]
+            origin = operator_name(self.model, op)
+            nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, *marks))
+        if number in self.open:
+            raise ValueError("a graph inside of itself")
+        self.open.add(number)
+        _read_nodes(self.builder, nodes, self.special)
+        self.open.discard(number)
+        outputs = [own[i].name for i in ints(subgraph.OutputsAsNumpy())]
+        if not self.builder.tensors.keys() | self.handles.keys() >= set(outputs):
+            raise ValueError("an output that nothing computes")
+        return outputs
+
+
+def _numbers(options: Any) -> tuple[str, ...]:
+    """Those methods of a class of the schema that tell one of its fields."""
+    methods = {name: m for name, m in vars(options).items() if isinstance(m, FunctionType) and name != "Init"}
+    return tuple(name for name, m in methods.items() if not name.startswith("_") and m.__code__.co_argcount == 1)
+
+
+def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the tensors that are uint8 in the file, and of those of which it leaves a size open."""
+    numbered = [(t.name, subgraph.Tensors(i)) for i, t in enumerate(tensors)]
+    legacy = frozenset(name for name, t in numbered if TYPES.get(t.Type()) == "uint8")
+    return legacy, frozenset(name for name, t in numbered if -1 in ints(t.ShapeSignatureAsNumpy()))
+
+
+def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
+    """Constants that the graphs that are called once assign to variables, by the variable's name."""
+    found: dict[str, Array] = {}
+    for number in _called_once(model):
+        graph, handles = model.Subgraphs(number), dict[int, str]()
+        tensors = tensors_of(model, graph, file, size)
+        for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+            kind = operator_name(model, op)
+            if kind == "VAR_HANDLE":
+                handles[op.Outputs(0)] = _shared_name(op)
+            elif kind == "ASSIGN_VARIABLE":
+                name, value = handles[op.Inputs(0)], tensors[op.Inputs(1)].data
+                if value is None:
+                    text, hint = f"the first value of variable '{name}' is computed", "give it a constant"
+                    raise fail(text, file=file, hints=[hint])
+                found[name] = value
+    return found
+
+
+def _called_once(model: Any) -> list[int]:
+    """Numbers of the graphs that CALL_ONCE nodes of the first one name."""
+    graph, numbers = model.Subgraphs(0), list[int]()
+    for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+        table = op.BuiltinOptions()
+        if operator_name(model, op) == "CALL_ONCE" and table is not None:
+            options = tflite.CallOnceOptions()
+            options.Init(table.Bytes, table.Pos)
+            numbers.append(options.InitSubgraphIndex())
+    return numbers
+
+
+def _acts(model: Any) -> bool:
+    """Whether a graph of a loop or branch assigns a variable, so that it counts beside its results."""
+    inner = {*range(1, model.SubgraphsLength())} - {*_called_once(model)}
+    graphs = [model.Subgraphs(i) for i in inner]
+    kinds = {operator_name(model, g.Operators(i)) for g in graphs for i in range(g.OperatorsLength())}
+    return "ASSIGN_VARIABLE" in kinds
+
+
+def _shared_name(op: Any) -> str:
+    table = op.BuiltinOptions()
+    if table is None:
+        return ""
+    options = tflite.VarHandleOptions()
+    options.Init(table.Bytes, table.Pos)
+    return ":".join((text or b"").decode() for text in (options.Container(), options.SharedName()))
+
+
+Ports = tuple[list[Tensor | None], list[Tensor]]  # that a node reads, and that it writes
+
+
+def _ports(op: Any, tensors: Sequence[Tensor]) -> Ports:
+    """Tensors that a node reads, None for operands that are left out, and those that it writes."""
+    written = ints(op.OutputsAsNumpy())
+    if min(written, default=0) < 0:
+        raise ValueError("a node without results")
+    return [None if i < 0 else tensors[i] for i in ints(op.InputsAsNumpy())], [tensors[i] for i in written]
+
+
+def _check_written(ports: Sequence[Ports], given: Sequence[str], file: str) -> None:
+    """Raise EdgebuildError where nodes write a tensor twice, or one that is given to their graph or is a constant."""
+    taken, hints = set(given), ["the file is damaged; export it again"]
+    for t in (t for _, written in ports for t in written):
+        if t.name in taken or t.constant:
+            first = "a constant and " if t.constant else "an input and " if t.name in given else ""
+            raise fail(f"tensor '{t.name}' is {first}written{'' if first else ' twice'}", file=file, hints=hints)
+        taken.add(t.name)
+
+
+def _known(node: Node) -> None:
+    if node.origin not in READERS:
+        hint = "edgebuild ops lists what is supported; keep this part of the model in the application"
+        raise node.error(f"operator {node.origin} is not supported", hint)
+
+
+def _read_node(node: Node) -> None:
+    assert isinstance(node, TfliteNode)
+    for t in node.written:
+        _refuse_types(node, t)
+    for position, name in enumerate(node.inputs):
+        if name and name not in node.builder.tensors:
+            raise node.error(f"reads '{name}', which nothing computes")
+        if not name and not (position and node.origin in MAY_MISS):
+            raise node.error(f"operand {position} is missing")
+    before = len(node.builder.ops)
+    READERS[node.origin](node)
+    if all(_counts(node.builder.tensors[name]) for name in node.inputs if name in node.builder.tensors):
+        node.builder.compute(before)
+
+
+def _counts(t: Tensor) -> bool:
+    """Whether it is a constant like those of which converters compute shapes."""
+    return t.constant and t.quant is None and t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS
+
+
+def _node_name(written: Sequence[Tensor]) -> str:
+    """TFLite nodes have no names; their results do."""
+    if not written:
+        return "a node without results"
+    return written[0].name.split(";")[0]
+
+
+def _refuse_types(node: TfliteNode, written: Tensor) -> None:
+    for t in (*(node.builder.tensors[n] for n in node.inputs if n in node.builder.tensors), written):
+        if not t.constant and t.quant is not None and t.dtype not in ACTIVATIONS:
+            raise node.error(f"tensor '{t.name}' is {t.dtype}", "quantise the model to int8 or leave it float32")
+        whole = node.origin == "CAST" and t.quant is None  # numbers that stand for themselves
+        if t.dtype == "int8" and not (t.constant or whole) and (t.quant is None or not t.quant.per_tensor):
+            raise node.error(f"int8 tensor '{t.name}' has no scale, or one per channel", "activations need one scale")
+        if t.quant is None or t.dtype not in ("int8", "int16"):
+            continue
+        least, most = (-128, 127) if t.dtype == "int8" else (-(2**15), 2**15 - 1)
+        if not all(least <= z <= most for z in t.quant.zero_point):
+            hint = f"{t.dtype} zero points are {least}..{most}"
+            raise node.error(f"tensor '{t.name}' has zero point {t.quant.zero_point[0]}", hint)

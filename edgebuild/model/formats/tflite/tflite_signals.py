@@ -1,0 +1,373 @@
+"""Readers of TFLite Micro's audio front end, recurrent layers, detection, and operators that remember samples.
+
+The latter, as delays, frames that overlap, stacks and circular buffers, are made of joined and cut tensors, and of a
+state beside the arena that holds the last samples. Where TFLM says that a result does not count yet and leaves it
+unwritten, it has zeros for the samples before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from flatbuffers import flexbuffers
+
+from ...ir import Array, Tensor, real_values
+from ...ops import detection, lstm
+from ...ops.base import is_float, scale_of, zero_of
+from ...ops.pointwise import attributes
+from .tflite_layers import fused_clamp
+
+
+def spectrum_reader(kind: str) -> Any:
+    def read(node: Any) -> None:
+        node.emit(kind, node.inputs, **_signal_options(node, {"length": "fft_length"}))
+
+    return read
+
+
+MOST_FRAMES = 256  # of a call, each of which is an op or an operand of its own
+MOST_SAMPLES = 1 << 20  # of a delay or a frame
+
+
+def _remembered(node: Any, shape: tuple[int, ...], dtype: str, like: Tensor | None = None) -> str:
+    """A state of the node: the name of its value at the start of an inference."""
+    name = node.fresh("state")
+    node.builder.tensors[name] = Tensor(name, shape, dtype, None if like is None else like.quant)
+    return str(name)
+
+
+def _kept(node: Any, state: str, value: str, start: Array | None = None) -> None:
+    """`value` is the state when the inference ends, `start` the one before the first; None: zeros."""
+    node.builder.states.append((state, value, start))
+
+
+def _joined(node: Any, names: list[str], axis: int) -> str:
+    return str(node.inner("concat", names, axis=axis)) if len(names) > 1 else names[0]
+
+
+def _cut(node: Any, name: str, axis: int, begin: int, size: int) -> str:
+    """Elements along an axis, which may be counted from the end."""
+    shape = node.builder.tensors[name].shape
+    axis %= len(shape)
+    if (begin, size) == (0, shape[axis]):
+        return name
+    first = tuple(begin if d == axis else 0 for d in range(len(shape)))
+    sizes = tuple(size if d == axis else n for d, n in enumerate(shape))
+    return str(node.inner("slice", [name], begin=first, size=sizes))
+
+
+def _shifted(node: Any, state: str, x: str, axis: int, start: Array | None = None) -> str:
+    """The state with `x` behind it; what is left of it for the next time are the last elements."""
+    size = node.builder.tensors[state].shape[axis]
+    line = _joined(node, [state, x], axis)
+    _kept(node, state, _cut(node, line, axis, node.builder.tensors[line].shape[axis] - size, size), start)
+    return line
+
+
+def _stream_options(node: Any, least: dict[str, int], x: Tensor, types: tuple[str, ...] = ("int16",)) -> list[int]:
+    """Numbers of the options, each at least as large as is told here; raises if the operand is of another type."""
+    told = _signal_options(node, {name: name for name in least})
+    bad = [f"{name} {told[name]}" for name, low in least.items() if not low <= told[name] <= MOST_SAMPLES]
+    if bad or x.dtype not in types or not x.shape:
+        raise node.error(
+            ", ".join(bad) or f"'{x.name}' is {x.dtype} of shape {x.shape}", f"supported: {' and '.join(types)}"
+        )
+    return [told[name] for name in least]
+
+
+def _whole_number(node: Any, output: int, name: str) -> None:
+    """The node's output of this number is tensor `name`, in the shape of the file."""
+    node.emit("reshape", [name], output=output, shape=node.written[output].shape)
+
+
+def read_delay(node: Any) -> None:
+    x = node.tensor(0)
+    (length,) = _stream_options(node, {"delay_length": 0}, x)
+    if not length:
+        return _whole_number(node, 0, x.name)
+    state = _remembered(node, (*x.shape[:-1], length), x.dtype)
+    _whole_number(node, 0, _cut(node, _shifted(node, state, x.name, len(x.shape) - 1), -1, 0, x.shape[-1]))
+
+
+def read_overlap_add(node: Any) -> None:
+    """Each frame is added to the rest of those before it; its first `frame_step` samples are results."""
+    x = node.tensor(0)
+    (step,) = _stream_options(node, {"frame_step": 1}, x, ("int16", "float32"))
+    if len(x.shape) < 2 or step > x.shape[-1] or x.shape[-2] > MOST_FRAMES:
+        raise node.error(
+            f"steps of {step} in frames of shape {x.shape}", f"frames are not shorter, and at most {MOST_FRAMES}"
+        )
+    outer, (count, size), axis = x.shape[:-2], x.shape[-2:], len(x.shape) - 2
+    if size == step:
+        return _whole_number(node, 0, x.name)
+    rest = state = _remembered(node, (*outer, size - step), x.dtype)
+    sums = []
+    for i in range(count):
+        frame = node.reshaped(_cut(node, x.name, -2, i, 1), (*outer, size))
+        head = [rest, _cut(node, frame, -1, 0, size - step)]
+        added = node.inner("signal_add", head) if x.dtype == "int16" else _overlap_sum(node, head)
+        total = _joined(node, [added, _cut(node, frame, -1, size - step, step)], axis)
+        sums.append(_cut(node, total, -1, 0, step))
+        rest = _cut(node, total, -1, step, size - step)
+    _kept(node, state, rest)
+    _whole_number(node, 0, _joined(node, sums, axis))
+
+
+def _overlap_sum(node: Any, names: list[str]) -> str:
+    return str(node.inner("pointwise", names, **attributes("sum")))
+
+
+def read_framer(node: Any) -> None:
+    """Frames that begin `frame_step` samples after one another. `prefill`: there are zeros before the first sample."""
+    x = node.tensor(0)
+    size, step, prefill = _stream_options(node, {"frame_size": 1, "frame_step": 1, "prefill": 0}, x)
+    count = x.shape[-1] // step
+    if size < step or x.shape[-1] % step or count > MOST_FRAMES:
+        raise node.error(f"frames of {size} every {step} of {x.shape[-1]} samples", "the step divides the samples")
+    ahead = size if prefill else -(-size // step) * step  # samples that are there when a frame is taken
+    line, axis = x.name, len(x.shape) - 1
+    if ahead > step:
+        line = _shifted(node, _remembered(node, (*x.shape[:-1], ahead - step), x.dtype), x.name, axis)
+    frames = [node.reshaped(_cut(node, line, -1, i * step, size), (*x.shape[:-1], 1, size)) for i in range(count)]
+    _whole_number(node, 0, _joined(node, frames, axis))
+    _valid_frames(node, np.zeros(0 if prefill else ahead // step - 1, bool), count)
+
+
+def _valid_frames(node: Any, waiting: Array, count: int) -> None:
+    """The second output: true, but for the frames that are waited for."""
+    if not waiting.size:
+        name = node.outputs[1]
+        data = np.ones(node.written[1].shape, bool)
+        node.builder.tensors[name] = Tensor(name, data.shape, "bool", None, data)
+        return
+    state = _remembered(node, waiting.shape, "bool")
+    line = _shifted(node, state, node.array(np.ones(count, bool)), 0)
+    _whole_number(node, 1, _cut(node, line, 0, 0, 1))
+
+
+def read_stacker(node: Any) -> None:
+    """The last frames in a row; before the first one stand copies of it. Every `stacker_step`th result counts."""
+    x = node.tensor(0)
+    names = {"num_channels": 1, "stacker_left_context": 0, "stacker_right_context": 0, "stacker_step": 1}
+    channels, left, right, step = _stream_options(node, names, x)
+    count = left + right + 1
+    if x.shape != (channels,) or step > count or count > MOST_FRAMES:
+        raise node.error(
+            f"steps of {step} in {count} frames of shape {x.shape}", f"at most {MOST_FRAMES} of {channels}"
+        )
+    if count == 1:
+        _whole_number(node, 0, x.name)
+    else:
+        state = _remembered(node, ((count - 1) * channels,), x.dtype)
+        begun = _remembered(node, (1,), "bool")
+        copies = _joined(node, [x.name] * (count - 1), 0)
+        choice = {**attributes("where"), "to": x.dtype}
+        before = node.inner("pointwise", [begun, state, copies], **choice)
+        line = _joined(node, [before, x.name], 0)
+        _kept(node, state, _cut(node, line, 0, channels, (count - 1) * channels))
+        _kept(node, begun, node.array(np.ones(1, bool)))
+        _whole_number(node, 0, line)
+    at = np.arange(max(right + 1, step))
+    turn = (at >= right) & ((at - right) % step == 0)
+    if turn.all():
+        return _valid_frames(node, turn[:0], 1)
+    state = _remembered(node, turn.shape, "bool")
+    line = _joined(node, [state, _cut(node, state, 0, len(turn) - step, 1)], 0)
+    _kept(node, state, _cut(node, line, 0, 1, len(turn)), turn)
+    _whole_number(node, 1, _cut(node, state, 0, 0, 1))
+
+
+def read_circular_buffer(node: Any) -> None:
+    """The last slots. TFLM ends an inference here if it is not the last of `cycles_max`; that is not supported."""
+    x, y = node.tensor(0), node.written[0]
+    told = _signal_options(node, {"cycles": "cycles_max"}) if node.custom_options() else {"cycles": 0}
+    if told["cycles"] != 1:
+        hint = "export it with cycles_max 1, and call the part of the model behind it only when it is wanted"
+        raise node.error(f"cycles_max {told['cycles']}", hint)
+    if len(x.shape) != 4 or x.shape[1] != 1 or y.shape != (x.shape[0], y.shape[1], *x.shape[2:]) or x.quant != y.quant:
+        raise node.error(
+            f"a slot of shape {x.shape} for {y.shape}, scales {x.quant} and {y.quant}", "one slot of the output"
+        )
+    if y.shape[1] == 1:
+        return _whole_number(node, 0, x.name)
+    shape = (x.shape[0], y.shape[1] - 1, *x.shape[2:])
+    variable = node.outputs[0] in node.builder.tensors  # begins with real zeros, others with stored ones
+    start = np.full(shape, zero_of(x), x.dtype) if variable and zero_of(x) else None
+    _whole_number(node, 0, _shifted(node, _remembered(node, shape, x.dtype, like=x), x.name, 1, start))
+
+
+def _signal_options(node: Any, names: dict[str, str]) -> dict[str, int]:
+    """Numbers of the node's flexbuffer: attribute -> name in the file."""
+    try:
+        told = flexbuffers.Loads(node.custom_options())
+        numbers = {attribute: int(told[name]) for attribute, name in names.items()}
+        if wide := [names[attribute] for attribute, n in numbers.items() if not -(2**31) <= n < 2**31]:
+            raise ValueError(f"{wide[0]} has more than 32 bits")
+        return numbers
+    except Exception as problem:  # the options are a format of their own, whose reader checks nothing
+        raise node.error(f"its options are damaged: {problem}", "fetch the file or export it again") from None
+
+
+def signal_reader(kind: str, **names: str) -> Callable[[Any], None]:
+    """A node that is one op with these attributes of its options."""
+
+    def read(node: Any) -> None:
+        node.emit(kind, node.inputs, **_signal_options(node, names))
+
+    return read
+
+
+def read_auto_scale(node: Any) -> None:
+    node.emit("signal_headroom", node.inputs[:1], output=1)
+    node.emit("signal_raise", [node.inputs[0], node.outputs[1]])
+
+
+def read_spectral_subtraction(node: Any) -> None:
+    """Even and odd channels have weights of their own. The estimate is a result, too."""
+    weights = {"even": "smoothing", "odd": "alternate_smoothing"}
+    weights |= {"even_rest": "one_minus_smoothing", "odd_rest": "alternate_one_minus_smoothing"}
+    own = _signal_options(node, weights)
+    names = {"smoothing_bits": "smoothing_bits", "bits": "spectral_subtraction_bits"}
+    attrs, least = (
+        _signal_options(node, {**names, "clamping": "clamping"}),
+        _signal_options(node, {"least": "min_signal_remaining"}),
+    )
+    x = node.tensor(0)
+    odd = np.arange(x.elements) % 2 == 1
+    tables = [
+        node.array(np.where(odd, own[f"odd{part}"], own[f"even{part}"]).astype(np.uint32)) for part in ("", "_rest")
+    ]
+    state = Tensor(f"{node.outputs[0]}@noise", x.shape, "uint32")
+    node.builder.tensors[state.name] = state
+    after = node.after(state)
+    node.add("signal_noise", [x.name, state.name, *tables], after, attrs)
+    shared = {name: attrs[name] for name in names}
+    node.emit("signal_denoise", [x.name, after.name], **shared, **least)
+    node.emit("reshape", [after.name], output=1, shape=x.shape)
+
+
+def channel_reader(kind: str, **names: str) -> Callable[[Any], None]:
+    """As `plainly`; the number of channels in the options is that of the tensors."""
+
+    def read(node: Any) -> None:
+        count = _signal_options(node, {"count": "num_channels"})["count"]
+        if count != node.written[0].elements:
+            raise node.error(f"{count} channels, and an output of shape {node.written[0].shape}")
+        node.emit(kind, node.inputs, **_signal_options(node, names))
+
+    return read
+
+
+def read_svdf(node: Any) -> None:
+    """Operands: input, weights of features, weights of times, bias or none, state."""
+    options = node.options("SVDFOptions")
+    clamp = fused_clamp(node, options.FusedActivationFunction())
+    features, times, state = node.constant(1, "weights"), node.constant(2, "weights of times"), node.tensor(4)
+    after = node.after(state)
+    node.add("svdf_state", [state.name, node.inputs[0], features.name], after, {"memory": times.shape[1]})
+    bias = [node.inputs[3]] if node.inputs[3] else []
+    # TFLM applies no activation to quantised results: their range is that of RELU already
+    clamp = clamp if is_float(node.tensor(0)) else (None, None)
+    node.emit("svdf", [after.name, times.name, *bias], rank=options.Rank(), clamp=clamp)
+
+
+GATES = (2, 1, 3, 4)  # operands of the weights in the file
+TANH = 4  # of the file's activation functions
+LEFT_OUT = {9: "peepholes", 10: "peepholes", 11: "peepholes", 16: "a projection", 20: "layer normalisation"}
+
+
+def read_lstm(node: Any) -> None:
+    options, x = node.options("UnidirectionalSequenceLSTMOptions"), node.tensor(0)
+    for position, what in LEFT_OUT.items():
+        if position < len(node.inputs) and node.inputs[position]:
+            raise node.error(what, "an LSTM without peepholes, projection and layer normalisation is supported")
+    if options.FusedActivationFunction() != TANH or not node.inputs[1]:
+        raise node.error("another activation than tanh, or joined gates", "export a plain LSTM")
+    if len(x.shape) != 3 or x.shape[0 if not options.TimeMajor() else 1] != 1:
+        raise node.error(f"input of shape {x.shape}", "one sample of some steps is supported")
+    hidden, cell = node.tensor(18), node.tensor(19)
+    steps, inner, units = x.elements // x.shape[2], x.shape[2], hidden.elements
+    own = [node.constant(g, "weights") for g in GATES]
+    back = [node.constant(4 + g, "recurrent weights") for g in GATES]
+    bias = [node.constant(11 + g, "bias") for g in GATES]
+    if any(w.quant is not None and (not w.quant.per_tensor or any(w.quant.zero_point)) for w in (*own, *back)):
+        raise node.error("weights with a zero point or several scales", "one scale for each matrix is supported")
+    joined = [node.array(np.concatenate([t.data for t in tensors])) for tensors in (own, back, bias)]
+    attrs = _lstm_attributes(x, hidden, cell, own, back, float(options.CellClip()))
+    dtype = "float32" if is_float(x) else "int16"
+    rows = Tensor(f"{node.outputs[0]}@rows", (steps + 2, units), dtype)
+    states = [node.reshaped(t.name, (1, units)) for t in (hidden, cell)]
+    node.add("lstm", [node.reshaped(node.inputs[0], (steps, inner)), *states, *joined], rows, attrs)
+    output = _lstm_rows(node, rows, range(1, steps + 1), node.written[0], "outputs")
+    node.emit("reshape", [output], shape=node.output_shape())
+    for state, row, what in ((hidden, steps, "hidden"), (cell, steps + 1, "cell")):
+        after = node.after(state)
+        node.add("reshape", [_lstm_rows(node, rows, range(row, row + 1), after, what)], after, {"shape": after.shape})
+
+
+def _lstm_rows(node: Any, rows: Tensor, wanted: range, like: Tensor, what: str) -> str:
+    """Rows of the result in the type of `like`."""
+    shape, name = (len(wanted), rows.shape[1]), f"{node.outputs[0]}@{what}"
+    same = like.dtype == rows.dtype
+    taken = Tensor(name, shape, rows.dtype, like.quant if same else None)
+    node.add("take", [rows.name], taken, {"index": (tuple(wanted), None)})
+    if not same:
+        node.add("cast", [name], Tensor(f"{name}@cast", shape, like.dtype, like.quant), {"to": like.dtype})
+    return name if same else f"{name}@cast"
+
+
+def _lstm_attributes(
+    x: Tensor, hidden: Tensor, cell: Tensor, own: list[Tensor], back: list[Tensor], clip: float
+) -> dict[str, Any]:
+    """Real factors from sums to Q3.12 and from products to the states, formed as TFLM forms them."""
+    if is_float(x):
+        return {"clip": clip}
+
+    def gates(operand: Tensor, weights: list[Tensor]) -> tuple[float, ...]:
+        return tuple(scale_of(operand) * scale_of(w) / lstm.Q12 for w in weights)
+
+    return {
+        "own": gates(x, own),
+        "back": gates(hidden, back),
+        "keep": lstm.Q15 * scale_of(cell) / scale_of(cell),
+        "add": lstm.Q15 * lstm.Q15 / scale_of(cell),
+        "out": lstm.Q15 * lstm.Q15 / scale_of(hidden),
+        "clip": int(min(clip / scale_of(cell), 32767.0)) if clip > 0 else 0,
+    }
+
+
+PER_CLASS = 100  # boxes of a class, if the file does not tell
+
+
+def read_detection(node: Any) -> None:
+    """The result's parts are views of the vector, in the shapes of the file or, where it has none, of TFLM."""
+    anchors = node.constant(2, "the anchors")
+    operands = [*node.inputs[:2], node.array(real_values(anchors).astype(np.float32))]
+    found, at = node.inner("detection", operands, **(attrs := _detection_options(node))), 0
+    most = attrs["most"]
+    for output, shape in enumerate(((1, most, 4), (1, most), (1, most), (1,))):
+        size = int(np.prod(shape))
+        part = node.inner("span", [found], begin=(at,), size=(size,))
+        at += size
+        y = node.written[output]
+        y = y if y.elements == size else replace(y, shape=shape)
+        node.add("reshape", [part], y, {"shape": y.shape})
+
+
+def _detection_options(node: Any) -> dict[str, Any]:
+    try:
+        told = flexbuffers.Loads(node.custom_options())
+        regular, many = bool(told.get("use_regular_nms", False)), int(told["max_classes_per_detection"])
+        attrs: dict[str, Any] = {name: float(np.float32(told[key])) for name, key in detection.NUMBERS.items()}
+        attrs |= {"most": int(told["max_detections"]), "classes": int(told["num_classes"])}
+        attrs["per_class"] = int(told.get("detections_per_class", PER_CLASS)) if regular else 0
+    except Exception as problem:  # the options are a format of their own, whose reader checks nothing
+        raise node.error(f"its options are damaged: {problem}", "fetch the file or export it again") from None
+    if many != 1 and not regular:
+        raise node.error(f"max_classes_per_detection {many}", "supported: 1, or use_regular_nms")
+    if regular and attrs["per_class"] < 1:
+        raise node.error(f"{attrs['per_class']} detections of a class", "at least 1")
+    return attrs

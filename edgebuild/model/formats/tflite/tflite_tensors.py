@@ -1,0 +1,147 @@
+"""Tensors of TFLite files, and the names of their operators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....base.errors import fail
+from ...ir import Array, Quant, Tensor
+from ..builder import checked_size
+from .tflite_schema import tflite
+from .tflite_sparse import places
+
+TYPES = {
+    0: "float32",
+    1: "float16",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    9: "int8",
+    12: "uint64",
+    13: "resource",
+    15: "uint32",
+}
+NAMES = {
+    5: "text",
+    8: "complex",
+    10: "float64",
+    11: "complex",
+    16: "uint16",
+    17: "computed int4",
+}
+INT4 = 17
+PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
+SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
+OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
+
+
+def ints(array: Any) -> list[int]:
+    return [] if isinstance(array, int) else [int(n) for n in array]
+
+
+def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tensor]:
+    """All tensors of a subgraph, by number. `file_size` bounds what they say of their own sizes."""
+    tensors, taken = [], set[str]()
+    for index in range(subgraph.TensorsLength()):
+        t = subgraph.Tensors(index)
+        name = (t.Name() or b"").decode() or f"tensor_{index}"
+        name = name if name not in taken else f"{name}#{index}"
+        taken.add(name)
+        shape = tuple(ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
+        halves = t.Type() == INT4 and bool(model.Buffers(t.Buffer()).DataLength())
+        dtype = "int8" if halves else TYPES.get(t.Type())
+        if dtype is None or (halves and t.Sparsity() is not None):
+            what = "sparse int4" if dtype else NAMES.get(t.Type(), f"of type {t.Type()}")
+            hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
+            hint += SPECTRA if what == "complex" else ""
+            kind = _writer(model, subgraph, index)
+            text, node = f"tensor '{name}' is {what}, which is not supported", name.split(";")[0] if kind else ""
+            raise fail(text, file=file, node=node, kind=kind, hints=[hint])
+        if any(n < 1 for n in shape):
+            hint = "export the model with static shapes and batch size 1"
+            raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
+        made = checked_size(Tensor(name, shape, dtype, _quant(t, len(shape), name, file)), file)
+        made = replace(made, data=_data(model, t, made, file, file_size, halves))
+        if made.dtype in ("int8", "uint8", "int16") and made.quant and not t.Quantization().ZeroPointLength():
+            text = f"tensor '{name}' has a scale and no zero point"
+            raise fail(text, file=file, hints=["TFLite Micro takes it for not quantised; give it both"])
+        if made.constant and t.IsVariable():
+            text = f"tensor '{name}' is a constant and a variable"
+            raise fail(text, file=file, hints=["a variable tensor has no data; it begins with zeros"])
+        tensors.append(_usual(made))
+    return tensors
+
+
+def _writer(model: Any, subgraph: Any, number: int) -> str:
+    """The operator that writes a tensor, or none."""
+    operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
+    return next((operator_name(model, op) for op in operators if number in ints(op.OutputsAsNumpy())), "")
+
+
+def _usual(t: Tensor) -> Tensor:
+    """The tensor in one of the types that ops know."""
+    if t.dtype == "float16" and t.data is not None:
+        return replace(t, dtype="float32", data=t.data.astype(np.float32))
+    if t.dtype == "uint8" and t.quant is not None:
+        quant = replace(t.quant, zero_point=tuple(z - 128 for z in t.quant.zero_point))
+        data = None if t.data is None else (t.data.astype(np.int16) - 128).astype(np.int8)
+        return replace(t, dtype="int8", quant=quant, data=data)
+    return t
+
+
+def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: bool) -> Any:
+    """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
+    buffer = model.Buffers(t.Buffer())
+    if not buffer.DataLength():
+        return None
+    count, shape = made.elements, made.shape
+    if t.Sparsity() is not None:
+        return _dense(buffer, made, places(t.Sparsity(), shape))
+    size = -(-count // 2) if halves else count * np.dtype(made.dtype).itemsize
+    if buffer.DataLength() != size or size > file_size:
+        text = f"tensor '{made.name}' has {buffer.DataLength()} bytes of data, {made.dtype} of shape {shape} {size}"
+        raise fail(text, file=file, hints=["the file is damaged; fetch or export it again"])
+    if halves:
+        both = buffer.DataAsNumpy().view(np.int8)
+        return np.stack([both << 4 >> 4, both >> 4], axis=-1).ravel()[:count].reshape(shape)
+    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(made.dtype).newbyteorder("<")).reshape(shape)
+
+
+def _dense(buffer: Any, made: Tensor, where: Array) -> Array:
+    """The numbers of a sparse constant at their places, and 0 elsewhere, as TFLite stores it."""
+    kind = np.dtype(made.dtype).newbyteorder("<")
+    values = np.frombuffer(buffer.DataAsNumpy().tobytes(), kind)
+    if len(values) != len(where):
+        raise ValueError(f"{len(values)} numbers of a sparse tensor at {len(where)} places")
+    data = np.zeros(made.elements, made.dtype)
+    data[where] = values
+    return data.reshape(made.shape)
+
+
+def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
+    q = t.Quantization()
+    if q is None or not q.ScaleLength() or TYPES.get(t.Type()) in PLAIN:
+        return None
+    scale = tuple(float(s) for s in q.ScaleAsNumpy())
+    zero = tuple(ints(q.ZeroPointAsNumpy())) if q.ZeroPointLength() else (0,) * len(scale)
+    if len(zero) == 1:
+        zero *= len(scale)
+    if len(zero) != len(scale):
+        raise fail(f"tensor '{name}' has {len(scale)} scales and {len(zero)} zero points", file=file)
+    if not all(0 <= s < float("inf") for s in scale) or (len(scale) == 1 and scale[0] == 0):
+        raise fail(f"tensor '{name}' has scale {min(scale)}; scales must be positive and finite", file=file)
+    axis = q.QuantizedDimension() if q.QuantizedDimension() < rank else 0
+    return Quant(scale, zero, axis if len(scale) > 1 else None)
+
+
+def operator_name(model: Any, op: Any) -> str:
+    code = model.OperatorCodes(op.OpcodeIndex())
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    if number == tflite.BuiltinOperator.CUSTOM:
+        return f"custom {(code.CustomCode() or b'').decode()}"
+    return OPERATORS.get(number, f"operator {number}")

@@ -1,0 +1,522 @@
+"""Sums of products for Armv7E-M with the DSP extension: a `Micro` says which, and becomes a function in assembly.
+
+SMLAD adds two products of 16 bits to a sum. So that it works on int8, a word of an operand holds two taps of two
+channels (or of two pixels) at a time: each half is 256 * b + a. SMLAD on the word sums 256 * B + A, SMLAD on its low
+bytes (SXTB16) sums A. Their difference over 256 is B as long as |B| < 2^23.
+
+A result is floor((x * M + 2^30) / 2^31), which is SMMLAR(x, 2 * M - 2^32, x), then rounded over `right` bits and moved
+to the zero point: SMMLSR(y, -2^(32 - right), zero). That rounds halves up. The reference rounds them away from zero,
+which differs for negative results only: "signed" corrects them. "once": SMMLA rounds the product down, so that both
+together round once. "_clamped": bounds other than those of int8, each four times in a word.
+
+Factors of a channel are one word (factors.py): ROR of `unit` by it is 2^(32 - right). A 2 in the name of an end
+("relu2"): they are two words, and there is no unit.
+
+The loops are whole functions in assembly, because gcc's scheduler spills them: 1.20 to 1.40 instead of 0.96
+instructions per multiply-accumulate for a 1x1 convolution of 64 to 64 channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from ..micro import Function, Loop, Part, Unrolled, asm, pushed
+
+Registers = Sequence[str]
+X, W = "r0", "r1"  # pointers to the pixels' values and to the stream of weights
+SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
+ENDS = ("relu", "signed", "once")  # how a sum becomes a result
+FINISHES = tuple(f"{how}{two}{clamped}" for two in ("", "2") for how in ENDS for clamped in ("", "_clamped"))
+
+
+@dataclass(frozen=True)
+class Micro:
+    """`pixels` x `channels` sums in registers, for all groups of so many channels.
+
+    `x`: how the values of the pixels lie, see OPERANDS. `packs`: of what a word of an operand holds two: "channels" of
+    the weights, "pixels" of the values, or "" where each byte is widened. `loads`: what comes several words at a time
+    ("x", "w", "starts"); other words come one by one, for a core on which a load behind a load takes one cycle, a word
+    of LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2). `ahead`: weights come a step ahead of their products, for a
+    core that issues two instructions and waits two cycles for a load (hal/cycles/cortex-m7.yaml).
+    """
+
+    name: str
+    pixels: int
+    channels: int
+    x: str
+    packs: str = "channels"
+    loads: frozenset[str] = frozenset({"x", "w", "starts"})
+    ahead: bool = False
+    ends: tuple[str, ...] = (*FINISHES, "sums")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How values of pixels lie: bytes of four taps of all pixels, the C type, and in words."""
+
+    bytes: int
+    item: str
+    text: str
+
+
+OPERANDS = {
+    "bytes": Operand(4, "int8_t", "of int8 in x, which may be unaligned"),
+    "listed": Operand(4, "int8_t *const", "of int8 in runs whose begins and ends x lists; they may be unaligned"),
+    "halves": Operand(8, "int32_t", "of int16, in words of taps 0, 2 and 1, 3 of each four in x"),
+    "every other": Operand(16, "int32_t", "of int16, in every other word of x, taps 0, 2 and 1, 3 of each four"),
+    "paired halves": Operand(16, "int32_t", "interleaved in x as words of two int16"),
+    "paired bytes": Operand(8, "int32_t", "interleaved in x as words of four int8"),
+    "zipped": Operand(16, "int32_t", "as eb_zip4 has them in x"),
+}
+ONE_BY_ONE = frozenset({"starts"})
+_LISTED = (
+    Micro("eb_dot2", 2, 4, "paired halves"),
+    Micro("eb_dot2n", 2, 4, "paired bytes"),
+    Micro("eb_dot2_single", 2, 4, "paired halves", loads=ONE_BY_ONE),
+    Micro("eb_dot2_dual", 2, 4, "paired halves", ahead=True, ends=FINISHES),
+    Micro("eb_dot1w_single", 1, 4, "halves", loads=ONE_BY_ONE),
+    Micro("eb_dot1", 1, 4, "bytes"),
+    Micro("eb_dot1w", 1, 4, "halves"),
+    Micro("eb_dot1i", 1, 4, "every other"),
+    Micro("eb_dot1r", 1, 4, "listed"),
+    Micro("eb_rest1", 2, 1, "paired halves", packs="", ends=FINISHES),
+    Micro("eb_rest2", 2, 2, "paired halves", packs="", ends=FINISHES),
+    Micro("eb_dot4", 4, 2, "zipped", packs="pixels", loads=frozenset(), ends=FINISHES),
+    Micro("eb_dot8", 1, 8, "halves", loads=frozenset(), ends=FINISHES),
+)
+MICROS = {m.name: m for m in _LISTED}
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How sums become results: `how` of ENDS, `clamped` to bounds, factors of `two` words; or they stay sums."""
+
+    name: str
+
+    @property
+    def sums(self) -> bool:
+        return self.name == "sums"
+
+    @property
+    def clamped(self) -> bool:
+        return self.name.endswith("_clamped")
+
+    @property
+    def two(self) -> bool:
+        return "2" in self.name
+
+    @property
+    def unit(self) -> bool:
+        """Second factors are made by turning the unit."""
+        return not self.two and not self.sums
+
+    def scaled(self, sums: Registers, factors: Registers, seconds: Registers, zero: str, unit: str) -> list[str]:
+        """Results within int8 of sums, each with its factor and its second one, which may be made from the first."""
+        product = "smmla" if self.name.startswith("once") else "smmlar"
+        made = [f"{product} {s}, {s}, {f}, {s}" for s, f in zip(sums, factors, strict=True)]
+        if self.unit:
+            made += [f"ror {f}, {unit}, {f}" for f in dict.fromkeys(factors)]
+        if self.name.startswith("signed"):
+            made += [f"add {s}, {s}, {s}, asr #31 /* halves away from zero */" for s in sums]
+        last = "smmlar" if self.unit else "smmlsr"
+        made += [f"{last} {s}, {s}, {f}, {zero}" for s, f in zip(sums, seconds, strict=True)]
+        return made + [f"ssat {s}, #8, {s}" for s in sums]
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A micro-kernel with an end, as assembly."""
+
+    m: Micro
+    finish: Finish
+
+    @property
+    def sums(self) -> list[list[tuple[str, ...]]]:
+        """Registers [pixel][pair of channels] or [pair of pixels][channel]: of the low bytes, of whole words."""
+        across = self.m.channels if self.m.packs == "pixels" else -(-self.m.channels // 2)
+        names = [tuple(SUMS[at : at + 2]) for at in range(0, self.m.pixels * self.m.channels, 2)]
+        names = [pair[::-1] for pair in names] if self.m.packs == "pixels" else names  # their sums begin with the whole
+        return [names[at : at + across] for at in range(0, len(names), across)]
+
+    def of(self, pixel: int, channel: int) -> str:
+        """The register of a sum, when words are taken apart."""
+        if self.m.packs == "channels":
+            return self.sums[pixel][channel // 2][channel % 2]
+        if self.m.packs == "pixels":
+            low, whole = self.sums[pixel // 2][channel]
+            return whole if pixel % 2 else low
+        return SUMS[pixel * self.m.channels + channel]
+
+    @property
+    def free(self) -> list[str]:
+        """Registers for operands and, in the end, for factors."""
+        used = SUMS[: self.m.pixels * self.m.channels]
+        return [r for r in ("r2", "r3", "r8", "r9", "r10", "r11", "r12", "lr") if r not in used]
+
+    @property
+    def arguments(self) -> list[tuple[str, str]]:
+        """C type and name of each parameter."""
+        m, item = self.m, "int32_t" if self.finish.sums else "int8_t"
+        results = {1: ["y"], 2: ["y0", "y1"], 4: ["y"]}[m.pixels]
+        found = [(f"const {OPERANDS[m.x].item} *", "x"), ("const int32_t *", "w"), *((f"{item} *", y) for y in results)]
+        found += [("int32_t ", "step")] * (m.pixels == 4) + [(f"const {OPERANDS[m.x].item} *", "x_end")]
+        found += [("int32_t ", "blocks")] * bool(m.packs) + [("int32_t ", "zero")]
+        found += [("int32_t ", "unit")] * self.finish.unit
+        return found + [("int32_t ", "low4"), ("int32_t ", "high4")] * self.finish.clamped
+
+    def at(self, name: str) -> int:
+        """Bytes from the stack pointer to an argument."""
+        number = [n for _, n in self.arguments].index(name)
+        first = 0 if self.m.packs else -4  # without groups, x is read once
+        return first + {0: 0, 2: 4, 3: 8}.get(number, 48 + 4 * (number - 4))
+
+    def load(self, registers: Registers, pointer: str, several: bool, step: int = 4) -> list[str]:
+        """Words from a pointer that moves on; registers ascend if they come at once."""
+        if several and len(registers) == 2:
+            return [f"ldrd {registers[0]}, {registers[1]}, [{pointer}], #8"]
+        if several and len(registers) > 2:
+            return [f"ldm {pointer}!, {{{', '.join(registers)}}}"]
+        return [f"ldr {r}, [{pointer}], #{step}" for r in registers]
+
+    def stacked(self, wanted: dict[str, str]) -> list[str]:
+        """Arguments from the stack to registers; two lie side by side."""
+        if len(wanted) == 2 and self.m.loads:
+            return [f"ldrd {', '.join(wanted.values())}, [sp, #{self.at(next(iter(wanted)))}]"]
+        return [f"ldr {register}, [sp, #{self.at(name)}]" for name, register in wanted.items()]
+
+
+def function(m: Micro, finish: str) -> Function:
+    """The micro-kernel with this end as a whole function."""
+    d = Dot(m, Finish(finish))
+    saved = ["r0", "r2", "r3", *SUMS, "lr"][0 if m.packs else 1 :]
+    listed = f"{'r0, ' if m.packs else ''}r2-r11"
+    inside = [*_begin(d), *_products(d), *_separate(d), *_finished(d), *_stored(d)]
+    body: list[Part] = [Loop("blocks", ("1:", *inside))] if m.packs else inside
+    places = ", ".join(f"{d.at(n)} {n}" for i, (_, n) in enumerate(d.arguments) if i != 1 and (i or m.packs))
+    return Function(
+        f"{m.name}_{finish}",
+        tuple(f"EB_REG {kind}{name}" for kind, name in d.arguments),
+        _remark(d),
+        (
+            f"push {{{listed}, lr}}",
+            pushed(saved),
+            f"/* sp: {places} */",
+            *body,
+            f"pop {{{listed}, pc}}",
+            *([] if m.loads else ("6:", "bpl 4b", "b 3b")),
+        ),
+    )
+
+
+FUNCTIONS = {f"{m.name}_{end}": partial(function, m, end) for m in MICROS.values() for end in m.ends}
+
+
+@cache
+def micro(name: str, finish: str) -> Function:
+    """By name, for estimates."""
+    return FUNCTIONS[f"{name}_{finish}"]()
+
+
+def _remark(d: Dot) -> str:
+    m, counts = d.m, {1: "One", 2: "Two", 4: "Four", 8: "eight"}
+    some = f"groups of {counts[m.channels].lower()} channels" if m.channels > 2 else "pairs of channels"
+    some = f"by `blocks` {some}" if m.packs else f"by {counts[m.channels].lower()} channel{'s' * (m.channels > 1)}"
+    start = {"channels": "A, 256 B + A for each two channels", "pixels": "of both pixels for each channel"}
+    factors = "" if d.finish.sums else f", {'two factors' if d.finish.two else 'a factor'} a channel"
+    results = {1: "", 2: "", 4: " Results of a pixel lie `step` behind the one before."}[m.pixels]
+    return (
+        f"{counts[m.pixels]} pixel{'s' * (m.pixels > 1)} {OPERANDS[m.x].text}, {some}. "
+        f"w: {'for each of these ' if m.packs else ''}start values {start.get(m.packs, '')}".rstrip()
+        + f", words of weights{factors}.{results}"
+        + (" The caller makes results of the sums." if d.finish.sums else "")
+    )
+
+
+def _begin(d: Dot) -> list[str]:
+    """The pointer to the pixels and their end, then start values, copied to every pixel."""
+    m, first = d.m, list(SUMS[: d.m.channels * (2 if d.m.packs == "pixels" else 1)])
+    made = [f"ldr {X}, [sp]"] if m.packs and m.x != "listed" else []
+    made += [f"ldr {_past(d) or _left(d)}, [sp, #{d.at('x_end')}]"] if m.x != "listed" else []
+    made += d.load(first, W, "starts" in m.loads)
+    return made + [f"mov {SUMS[at]}, {SUMS[at % len(first)]}" for at in range(len(first), m.pixels * m.channels)]
+
+
+def _past(d: Dot) -> str:
+    """The register of the pixels' end where one is free in the loop."""
+    return {(1, 4): "lr", (2, 1): "r12", (2, 2): "r12"}.get((d.m.pixels, d.m.channels), "")
+
+
+def _left(d: Dot) -> str:
+    """The register of the bytes that are left before the first turn."""
+    return "r12" if d.m.packs else "lr"
+
+
+def _products(d: Dot) -> list[Part]:
+    """All taps, four at a time."""
+    m, left, kept = d.m, _left(d), _past(d)
+    count = 4 if m.packs else 2  # groups of four taps that are written out for a turn
+    bodies = tuple((f"{2 + at}:", *_body(d, at == count - 1)) for at in range(count))
+    past = kept or ("r3" if m.ahead else "lr")
+    end = [] if kept or m.ahead or m.packs == "pixels" else [f"ldr {past}, [sp, #{d.at('x_end')}]"]
+    end += [] if m.packs == "pixels" else [f"cmp {X}, {past}"]
+    taps = Unrolled("groups", *_entry(d, left), bodies, (*end, "bne 2b"))
+    if m.x != "listed":
+        ahead = [f"ldr lr, [{W}], #4"] if m.ahead else []
+        return [*ahead, f"sub {left}, {kept or left}, {X}", taps]
+    run: tuple[Part, ...] = (
+        *asm(f"""
+        7:
+        ldm r2!, {{{X}, {past}}}
+        sub {left}, {past}, {X}
+        """),
+        taps,
+        *asm(f"""
+        ldr {left}, [sp, #{d.at("x_end")}]
+        cmp r2, {left}
+        bne 7b
+        """),
+    )
+    return [f"ldr r2, [sp, #{d.at('x')}]", Loop("runs", run)]
+
+
+def _entry(d: Dot, left: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Into the loop where fewer groups come first than are written out, by one or two bits of the bytes left."""
+    if not d.m.packs:
+        return asm(f"""
+        tst {left}, #16 /* an odd number of groups of four taps enters in the middle */
+        bne 3f
+        """), (2, 2)
+    shift = 32 - OPERANDS[d.m.x].bytes.bit_length()
+    bits = f"lsls {left}, {left}, #{shift} /* the count's lowest bit becomes the sign, the next the carry */"
+    if not d.m.loads:  # two groups or three go on behind the end, so that whole turns begin without a taken branch
+        return (bits, "bcs 6f", "bmi 5f"), (3, 3, 3, 4)
+    return asm(f"""
+        {bits}
+        bcc 6f
+        bpl 4f
+        b 3f
+        6:
+        bmi 5f
+        """), (3, 3, 3, 4)
+
+
+def _body(d: Dot, last: bool) -> list[str]:
+    """The products of four taps; `last`: of a turn, so that a free register may get the end of the pixels."""
+    if d.m.packs == "pixels":
+        return [line for half in (0, 1) for line in _of_pixels(d, last and half == 1)]
+    if not d.m.packs:
+        return _widened(d)
+    if d.m.ahead:
+        return [line for half in (0, 1) for line in _prefetched(d, last and half == 1)]
+    if d.m.channels == 8:
+        return _of_eight(d)
+    if d.m.pixels == 2:
+        return [line for half in (0, 1) for line in _of_channels(d, half)]
+    return _of_one_pixel(d)
+
+
+def _both(d: Dot, words: Registers, values: Registers) -> list[str]:
+    """Two taps: for each pair of channels a word of weights, for each pixel one of values."""
+    made = list[str]()
+    for pair, word in enumerate(words):
+        made += [f"smlad {whole}, {word}, {x}, {whole}" for x, (_, whole) in _sums_of(d, pair, values)]
+        made.append(f"sxtb16 {word}, {word}")
+    for pair, word in enumerate(words):
+        made += [f"smlad {low}, {word}, {x}, {low}" for x, (low, _) in _sums_of(d, pair, values)]
+    return made
+
+
+def _sums_of(d: Dot, pair: int, values: Registers) -> list[tuple[str, tuple[str, ...]]]:
+    return [(x, d.sums[pixel][pair]) for pixel, x in enumerate(values)]
+
+
+def _of_channels(d: Dot, half: int) -> list[str]:
+    """Two taps of two pixels."""
+    m = d.m
+    if m.x == "paired bytes":  # of a word of each pixel, first bytes 0 and 2, then 1 and 3
+        turn = ", ror #8" if half else ""
+        made = [f"ldrd r2, r3, [{X}]{', #8' if half else ''}", f"sxtb16 r2, r2{turn}", f"sxtb16 r3, r3{turn}"]
+        made += d.load(("r12", "lr"), W, True)
+    else:
+        x, w = d.load(("r2", "r3"), X, "x" in m.loads), d.load(("r12", "lr"), W, "w" in m.loads)
+        made = x + w if "w" in m.loads else w + x
+    return made + _both(d, ("r12", "lr"), ("r2", "r3"))
+
+
+def _of_one_pixel(d: Dot) -> list[str]:
+    """Four taps of one pixel."""
+    m, (even, odd), words = d.m, ("r8", "r3"), ("r9", "r10", "r11", "r12")
+    made = list[str]()
+    if OPERANDS[m.x].bytes == 4:
+        made += [f"ldr {odd}, [{X}], #4", *d.load(words, W, True)]
+        made += [f"sxtb16 {even}, {odd}", f"sxtb16 {odd}, {odd}, ror #8"]
+    else:
+        several, step = "x" in m.loads and m.x == "halves", OPERANDS[m.x].bytes // 2
+        made += [*d.load((even, odd), X, several, step), *d.load(words, W, "w" in m.loads)]
+    return made + _both(d, words[:2], (even,)) + _both(d, words[2:], (odd,))
+
+
+def _prefetched(d: Dot, last: bool) -> list[str]:
+    """Two taps of two pixels; the first word of weights is in lr."""
+    made, values, (word, other) = [f"ldrd r2, r3, [{X}], #8"], ("r2", "r3"), ("lr", "r12")
+    for pair in (0, 1):
+        made.append(f"ldr {other}, [{W}], #4")
+        (low, whole), (low1, whole1) = (d.sums[pixel][pair] for pixel in (0, 1))
+        made += [f"smlad {whole}, {word}, r2, {whole}", f"smlad {whole1}, {word}, r3, {whole1}"]
+        made += [f"sxtb16 {word}, {word}", f"smlad {low1}, {word}, {values[1]}, {low1}"]
+        made += [f"ldr r3, [sp, #{d.at('x_end')}]"] if last and pair == 1 else []
+        made.append(f"smlad {low}, {word}, {values[0]}, {low}")
+        word, other = other, word
+    return made
+
+
+def _of_eight(d: Dot) -> list[str]:
+    """Four taps of one pixel with eight channels: words come three or four in a row, in the order of their use."""
+    made = list[str]()
+    steps = (  # loads of (register, pointer), then products of (pair of channels, weights, values)
+        ((("r2", X), ("r3", W), ("r12", W), ("lr", W)), ((0, "r3", "r2"), (1, "r12", "r2"), (2, "lr", "r2"))),
+        ((("r3", W), ("r12", X), ("lr", W)), ((3, "r3", "r2"), (0, "lr", "r12"))),
+        ((("r2", W), ("r3", W), ("lr", W)), ((1, "r2", "r12"), (2, "r3", "r12"), (3, "lr", "r12"))),
+    )
+    for loads, products in steps:
+        made += [f"ldr {register}, [{pointer}], #4" for register, pointer in loads]
+        for pair, word, values in products:
+            low, whole = d.sums[0][pair]
+            made += [f"smlad {whole}, {word}, {values}, {whole}", f"sxtb16 {word}, {word}"]
+            made.append(f"smlad {low}, {word}, {values}, {low}")
+    return made
+
+
+def _of_pixels(d: Dot, last: bool) -> list[str]:
+    """Two taps of two channels in a word, with words of two pixels each."""
+    values, channels = ("r2", "r3"), ("lr", "r12")
+    made = [*d.load(("r12",), W, False), *d.load(values, X, False)]
+    made += [f"ldr lr, [sp, #{d.at('x_end')}]", f"cmp {X}, lr"] if last else []  # for the branch at the end
+    made += ["sxtb16 lr, r12", "sxtb16 r12, r12, ror #8"]
+    for part in (1, 0):
+        made += [f"uxtb16 {x}, {x}" for x in values] if part == 0 else []
+        made += [
+            f"smlad {d.sums[pair][c][part]}, {word}, {x}, {d.sums[pair][c][part]}"
+            for pair, x in enumerate(values) for c, word in enumerate(channels)
+        ]  # fmt: skip
+    return made
+
+
+def _widened(d: Dot) -> list[str]:
+    """Four taps of two pixels, with a word of four weights for each channel."""
+    made = ["ldm r0!, {r8, r9, r10, r11}"]
+    for c in range(d.m.channels):
+        one, other = d.of(0, c), d.of(1, c)
+        made += [f"ldr lr, [{W}], #4", "sxtb16 r2, lr"]
+        made += [f"smlad {one}, r2, r8, {one}", f"smlad {other}, r2, r9, {other}", "sxtb16 lr, lr, ror #8"]
+        made += [f"smlad {one}, lr, r10, {one}", f"smlad {other}, lr, r11, {other}"]
+    return made
+
+
+def _separate(d: Dot) -> list[str]:
+    """Of words of two sums each, the upper one: what the low bytes do not explain, over 256."""
+    if not d.m.packs:
+        return []
+    pairs = [pair for some in d.sums for pair in some]
+    return [f"sub {w}, {w}, {low}" for low, w in pairs] + [f"asr {w}, {w}, #8" for _, w in pairs]
+
+
+def _finished(d: Dot) -> list[str]:
+    """Results from sums: factors for as many channels at a time as there are registers."""
+    m, finish = d.m, d.finish
+    if finish.sums:
+        return []
+    each, several = 2 if finish.two else 1, bool(m.loads)
+    zero, unit = "r0", "r2"
+    made = d.stacked({"zero": zero, "unit": unit} if finish.unit else {"zero": zero})
+    free = [r for r in d.free if not (finish.unit and r == unit)]
+    if m.ahead:
+        free = ["r12", "lr"]  # the first of which the loop has left in lr
+    some = next(n for n in range(m.channels, 0, -1) if m.channels % n == 0 and n * each <= len(free))
+    held = free[len(free) - some * each :]
+    for first in range(0, m.channels, some):
+        own = held[::-1] if m.ahead else held
+        made += d.load(own[1:], W, False) if m.ahead and first == 0 else d.load(own, W, several)
+        channels = [
+            (c, own[(c - first) * each], own[(c - first) * each + each - 1]) for c in range(first, first + some)
+        ]
+        sums = [(d.of(p, c), one, two) for c, one, two in channels for p in range(m.pixels)]
+        made += finish.scaled([s for s, _, _ in sums], [f for _, f, _ in sums], [f for _, _, f in sums], zero, unit)
+    return made
+
+
+def _joined(d: Dot) -> list[str]:
+    """Results of four channels of a pixel as a word in the first one's register, within the bounds."""
+    words = [[d.of(p, c) for c in range(at, at + 4)] for p in range(d.m.pixels) for at in range(0, d.m.channels, 4)]
+    made = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, 4) for word in words]
+    if d.finish.clamped:
+        made += d.stacked({"low4": "r12", "high4": "lr"})
+        made += [line for word in words for line in _within(word[0], "r12", "lr", "r0")]
+    return made
+
+
+def _within(register: str, low: str, high: str, other: str) -> list[str]:
+    return [f"ssub8 {other}, {register}, {low}", f"sel {register}, {register}, {low}",
+            f"ssub8 {other}, {high}, {register}", f"sel {register}, {register}, {high}"]  # fmt: skip
+
+
+def _stored(d: Dot) -> list[str]:
+    """Results to memory, and the next group of channels."""
+    if not d.m.packs:
+        return _stored_bytes(d)
+    if d.m.packs == "pixels":
+        return _stored_pairs(d)
+    y, places = ("y0", ("r2", "r3")) if d.m.pixels == 2 else ("y", ("r2",))
+    two = f"{'d' if len(places) == 2 else ''} {', '.join(places)}, [sp, #{d.at(y)}]"
+    made = [f"ldr{two}", *([] if d.finish.sums else _joined(d)), f"ldr r12, [sp, #{d.at('blocks')}]"]
+    for pixel, place in enumerate(places):
+        if d.finish.sums:
+            made.append(f"stm {place}!, {{{', '.join(d.of(pixel, c) for c in range(d.m.channels))}}}")
+        else:
+            made += [f"str {d.of(pixel, c)}, [{place}], #4" for c in range(0, d.m.channels, 4)]
+    return [*made, "subs r12, r12, #1", f"str{two}", f"str r12, [sp, #{d.at('blocks')}]", "bne 1b"]
+
+
+def _stored_pairs(d: Dot) -> list[str]:
+    """Two channels of four pixels, and the next group."""
+    made = [f"bfi {d.of(p, 0)}, {d.of(p, 1)}, #8, #24" for p in range(4)]
+    if d.finish.clamped:
+        made += d.stacked({"low4": "r0", "high4": "lr"})
+        for one, other in ((d.of(0, 0), d.of(1, 0)), (d.of(2, 0), d.of(3, 0))):
+            made += [f"pkhbt {one}, {one}, {other}, lsl #16", *_within(one, "r0", "lr", other)]
+            made.append(f"lsr {other}, {one}, #16")
+    return made + list(
+        asm(f"""
+        ldr r2, [sp, #{d.at("y")}]
+        ldr r3, [sp, #{d.at("step")}]
+        add r12, r2, r3, lsl #1
+        strh {d.of(1, 0)}, [r2, r3]
+        strh {d.of(2, 0)}, [r12]
+        strh {d.of(3, 0)}, [r12, r3]
+        strh {d.of(0, 0)}, [r2], #2
+        ldr r12, [sp, #{d.at("blocks")}]
+        str r2, [sp, #{d.at("y")}]
+        subs r12, r12, #1
+        str r12, [sp, #{d.at("blocks")}]
+        bne 1b
+        """)
+    )
+
+
+def _stored_bytes(d: Dot) -> list[str]:
+    """One channel or two of two pixels."""
+    made, channels = list[str](), range(d.m.channels)
+    if d.finish.clamped:
+        order = [d.of(p, c) for c in channels for p in (0, 1)]
+        made += [f"bfi {order[0]}, {order[i]}, #{8 * i}, #8" for i in range(1, len(order))]
+        made += [*d.stacked({"low4": "r12", "high4": "lr"}), *_within(order[0], "r12", "lr", "r0")]
+    made.append("ldm sp, {r2, r3}")
+    for c in channels:
+        at = f", #{c}" if c else ""
+        if d.finish.clamped:
+            made += ["lsr r4, r4, #8"] * bool(c) + [f"strb r4, [r2{at}]", "lsr r4, r4, #8", f"strb r4, [r3{at}]"]
+        else:
+            made += [f"strb {d.of(0, c)}, [r2{at}]", f"strb {d.of(1, c)}, [r3{at}]"]
+    return made

@@ -1,0 +1,162 @@
+"""Convolutions of at most nine products a sum for Armv7E-M with DSP: the taps of two pixels stay in registers.
+
+Rows of the image are widened to lines of int16 with their padding, from which a register takes two neighbours. So nine
+taps take five words of weights, where blocks of four channels take twelve taps. The assembly is printed for each layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....base.target import DUAL_ISSUE, SLOW_FLASH
+from ...ir import Array
+from ...ops import spatial
+from ...ops.base import C_TYPES, Constant, Form, Kernel, Sums, Traffic
+from ...ops.sums import shape_of, words
+from ..row import KernelLayer
+from . import wide
+from .factors import two_words
+
+TAPS = ("r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10")
+WEIGHTS = ("r1", "lr")  # in turn
+PACE = 1.5  # on a core that issues two instructions at once (`bench-cycles`): each product waits for its sum
+WAITING = 1.3  # the same where flash is slow
+REACH = 4095  # of the offset of a load or store
+Text = dict[str, int | str | bool | tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Window:
+    """`rows` of `run` values that are neighbours in a line; those of the second pixel begin `apart` values further on.
+
+    A row has a register of two values for each two of a pixel. A last one shares its register with the second pixel's.
+    """
+
+    rows: int
+    run: int
+    apart: int
+    line: int  # values
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """Instructions for the taps of two pixels, the first of which begins at lr."""
+        made, free = list[str](), iter(TAPS)
+        for row in range(self.rows):
+            for at in range(2 * row * self.line, 2 * (row * self.line + self.run // 2 * 2), 4):
+                made += [f"ldr    {next(free)}, [lr, #{place}]" for place in (at, at + 2 * self.apart)]
+            if self.run % 2:
+                register, at = next(free), 2 * (row * self.line + self.run - 1)
+                if self.apart == 1:
+                    made.append(f"ldr    {register}, [lr, #{at}]")
+                else:
+                    made += [f"ldrh   {register}, [lr, #{at}]", f"ldrh   r1, [lr, #{at + 2 * self.apart}]"]
+                    made.append(f"orr    {register}, {register}, r1, lsl #16")
+        return tuple(made)
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """Instructions for a channel: sums in r11 and r12, then its factors in what would be the next WEIGHTS."""
+        pairs, single, word = list[tuple[int, str, str, str, str]](), list[str](), 0
+        for row in range(self.rows):
+            first = row * self.run
+            for at in range(first, first + self.run // 2 * 2, 2):
+                pairs.append((word, "smlad ", "smlad ", TAPS[at], TAPS[at + 1]))
+                word += 1
+            if self.run % 2:
+                single.append(TAPS[first + self.run - 1])
+        for i, both in enumerate(single):
+            w = "bt"[i % 2]
+            pairs.append((word + i // 2, f"smla{w}b", f"smla{w}t", both, both))
+        made, start = ["ldrd   r12, r1, [r0], #8"], "r12"
+        for at, (own, one, other, left, right) in enumerate(pairs):
+            if own % 2 and pairs[at - 1][0] < own:
+                made.append("ldrd   lr, r1, [r0], #8")
+            weights = WEIGHTS[own % 2]
+            made += [f"{one} r11, {weights}, {left}, {start}", f"{other} r12, {weights}, {right}, r12"]
+            start = "r11"
+        return (*made, "ldrd   lr, r1, [r0], #8" if self.words % 2 else "ldr    lr, [r0], #4")
+
+    @property
+    def words(self) -> int:
+        """Of the weights of a channel."""
+        return self.rows * (self.run // 2) + (-(-self.rows // 2) if self.run % 2 else 0)
+
+    def packed(self, weights: Array) -> Array:
+        """K x rows x run to K x words: pairs of each row, then last ones of two rows each."""
+        even = self.run // 2 * 2
+        halves = [weights[:, :, :even].reshape(len(weights), -1)]
+        if self.run % 2:
+            halves.append(np.pad(weights[:, :, even], ((0, 0), (0, self.rows % 2))))
+        both = np.concatenate(halves, axis=1).astype(np.int64).reshape(len(weights), -1, 2)
+        return np.asarray((both[..., 0] & 0xFFFF) | both[..., 1] << 16)
+
+
+def bytes_(s: Sums, form: Form) -> Kernel | None:
+    """int8. Of channels that are a multiple of four, blocks of four taps take as few instructions, without lines."""
+    if s.finish == "sums" or not s.fits or s.weights.shape[3] != s.size[2] or s.size[2] % 4 == 0:
+        return None
+    ends, clamped = two_words(s), s.finish.endswith("_clamped")
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    scalars |= {"low": s.low, "high": s.high} if clamped else {}
+    shape = shape_of(s, form) | {"finish": ends.finish, "wide": False, "bounds": clamped}
+    return _few(s.stem, s.weights, s.start, ends.words, shape, scalars, form)
+
+
+def halves(layer: KernelLayer) -> Kernel | None:
+    """int16."""
+    op, graph, form = layer.op, layer.graph, layer.form
+    x, w = graph.operands(op)[:2]
+    if not wide.fits(op, graph) or w.data is None or x.shape[0] > 1 or op.attrs.get("groups", 1) > 1:
+        return None
+    end, scalars = wide.ends(op, graph)
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | {"finish": "wide", "wide": True, "bounds": bool(end)}
+    return _few(
+        layer.plain.stem, w.data, wide.start(op, graph), wide.rescaling(op, graph), shape, {"x_zero": 0, **scalars},
+        form,
+    )  # fmt: skip
+
+
+def _few(
+    stem: str, weights: Array, start: Array, factors: Array, shape: Text, scalars: dict[str, int | float], form: Form,
+) -> Kernel | None:  # fmt: skip
+    """`shape`: letters of the template."""
+    (k, rows, across, c), item = weights.shape, 2 if shape["wide"] else 1
+    width, step, made, pad = (_number(shape[letter]) for letter in ("W", "SX", "OW", "PX"))
+    line = ((made - 1) * step + across) * c
+    window = Window(rows, across * c, step * c, line + line % 2)
+    near = _number(shape["DX"]) == 1 or across == 1
+    reach = max(2 * rows * window.line, 4 * window.apart, (k + 4) * item) <= REACH
+    if rows * window.run > len(TAPS) or made < 2 or not near or not reach or not 0 <= pad * c <= line:
+        return None
+    record = np.concatenate(
+        [start.astype(np.int64)[:, None], window.packed(weights.reshape(k, rows, -1)), factors], axis=1
+    )
+    together = next(n for n in (4, 2, 1) if k % n == 0)
+    first, second = WEIGHTS[window.words % 2], WEIGHTS[(window.words + 1) % 2]
+    taken = min(width, made * step + across - step - pad)
+    shape |= {
+        "line": window.line, "inner": max(0, taken) * c, "before": pad * c,
+        "loads": "\n".join(window.loads), "products": "\n".join(window.products), "factors": f"{first} {second}",
+        "channels": (k, together), "item": (item,),
+        "type": C_TYPES["int16" if item == 2 else "int8"], "record": (4 * record.shape[1],),
+        "step": (4 * window.apart,), "pairs": (made // 2 * 2 - 2) * window.apart, "odd": bool(made % 2),
+        "last": (made - 2) * window.apart, "last_y": (made - 2) * k, "row_y": made * k,
+    }  # fmt: skip
+    made_rows = 1 if form.rolled else _number(shape["OH"])
+    result = (12 if str(shape["finish"]).startswith("signed") else 10) + (12 if shape["bounds"] else 0)
+    pair = 8 + len(window.loads) + k * (len(window.products) + result + 5 / together)
+    cost = 20 + made_rows * (40 + rows * (20 + 4 * line) + -(-made // 2) * pair)
+    return Kernel(
+        "arm_dsp/window_registers.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
+        scratch=2 * rows * window.line, variant="dsp taps in registers", estimate=cost,
+        pace=PACE if DUAL_ISSUE in form.core else WAITING if SLOW_FLASH in form.core else 1.0,
+        traffic=Traffic(passes=made_rows * -(-made // 2)),
+    )  # fmt: skip
+
+
+def _number(value: int | str | bool | Sequence[int]) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,168 @@
+"""Micro-kernels: the innermost loops of kernels as values, from which both their assembly and their cost follow.
+
+A `Function` is a tree of instructions and loops. Printed, it is a whole function in assembly. Counted, it gives the
+instructions that a call executes, for numbers of turns that the caller knows. Instruction sets make such trees from a
+`Micro`, which says what is computed: see `arm_dsp/dot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from textwrap import dedent, wrap
+
+COLUMNS = 120  # of a line of C
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`body` runs as often as the number `turns` says, or the one of that name; a loop's body ends with its branch."""
+
+    turns: str | float
+    body: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """A loop over `turns` bodies, several of which are written out for a turn; the first turn may take the last ones.
+
+    `entries`: instructions of `enter` that run where 0, 1, 2, ... bodies are left over for the first turn.
+    """
+
+    turns: str
+    enter: tuple[str, ...]
+    entries: tuple[int, ...]
+    bodies: tuple[tuple[str, ...], ...]
+    end: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """A list of runs, each of which goes to the loop for its size: `runs` names a sequence of (size, turns).
+
+    Instructions: `dispatch` before each run and once at the end, `turn` by size, `back` from a loop to the next run.
+    """
+
+    runs: str
+    text: tuple[str, ...]
+    dispatch: int
+    turn: Mapping[object, int]
+    back: int
+
+
+Part = str | Loop | Unrolled | Cases
+Turns = Mapping[str, float | Sequence[tuple[object, int]]]
+
+
+def asm(text: str) -> tuple[str, ...]:
+    """Lines of assembly: instructions, labels, directives, and what begins with EB_CFI or a comment."""
+    return tuple(" ".join(line.split()) for line in dedent(text).splitlines() if line.strip())
+
+
+def is_instruction(line: str) -> bool:
+    """Whether a line is neither a label nor a directive nor a note for debuggers."""
+    return line[0].islower()
+
+
+def lines(parts: Sequence[Part]) -> list[str]:
+    """All lines in the order in which they are printed."""
+    found = list[str]()
+    for part in parts:
+        match part:
+            case str():
+                found.append(part)
+            case Loop():
+                found += lines(part.body)
+            case Unrolled():
+                found += [*part.enter, *(line for body in part.bodies for line in body), *part.end]
+            case Cases():
+                found += part.text
+    return found
+
+
+def _length(body: Sequence[str]) -> int:
+    return sum(map(is_instruction, body))
+
+
+def executed(parts: Sequence[Part], turns: Turns) -> float:
+    """Instructions that run, by the numbers of turns of all loops."""
+    found = 0.0
+    for part in parts:
+        match part:
+            case str():
+                found += is_instruction(part)
+            case Loop():
+                found += _number(turns, part.turns) * executed(part.body, turns)
+            case Unrolled():
+                count, each = int(_number(turns, part.turns)), [_length(body) for body in part.bodies]
+                whole, rest = divmod(count, len(each))
+                found += part.entries[rest] + whole * sum(each) + sum(each[len(each) - rest :])
+                found += ceil(count / len(each)) * _length(part.end)
+            case Cases():
+                runs = turns[part.runs]
+                assert isinstance(runs, Sequence)
+                found += (len(runs) + 1) * part.dispatch
+                found += sum(count * part.turn[size] + part.back for size, count in runs)
+    return found
+
+
+def _number(turns: Turns, name: str | float) -> float:
+    value = turns[name] if isinstance(name, str) else name
+    assert isinstance(value, int | float)
+    return value
+
+
+@dataclass(frozen=True)
+class Function:
+    """A whole function in assembly. `parameters`: C for each of them; `remark`: what it computes, and from what."""
+
+    name: str
+    parameters: tuple[str, ...]
+    remark: str
+    parts: tuple[Part, ...]
+
+    @property
+    def before(self) -> str:
+        """What stands in front of the head: the comment and the attributes."""
+        text = "\n".join(wrap(self.remark, COLUMNS, initial_indent="/* ", subsequent_indent=" * ")) + " */\n"
+        return f"{text}__attribute__((naked, noinline, used, no_instrument_function)) "
+
+    @property
+    def head(self) -> str:
+        """The C declaration."""
+        listed = wrap(", ".join(self.parameters), COLUMNS, initial_indent=4 * " ", subsequent_indent=4 * " ")
+        return f"static void {self.name}(\n" + "\n".join(listed) + ")"
+
+    @property
+    def body(self) -> str:
+        """What follows the declaration."""
+        inside = "\n".join(map(_quoted, lines(self.parts)))
+        return f"\n{{\n    __asm__(\n{inside});\n}}\n"
+
+    def executed(self, **turns: float | Sequence[tuple[object, int]]) -> float:
+        """Instructions of a call."""
+        return executed(self.parts, turns)
+
+
+def _quoted(line: str) -> str:
+    """A line of assembly as a line of C."""
+    if line.startswith(("EB_CFI", "/*", ".cfi")):
+        return f"        {line}"
+    text, slash, comment = line.partition(" /*")
+    if is_instruction(text):
+        name, _, operands = text.partition(" ")
+        text = f"{name:6} {operands}" if operands else name
+    return f'        "{text}\\n\\t"{slash}{comment}'
+
+
+def pushed(registers: Sequence[str]) -> str:
+    """For debuggers, behind a push of these registers, the first of them lowest."""
+    saved = [f".cfi_rel_offset {r}, {4 * i}" for i, r in enumerate(registers) if r not in ("r0", "r1", "r2", "r3")]
+    texts = [f".cfi_adjust_cfa_offset {4 * len(registers)}", *saved]
+    return "EB_CFI(" + "\n               ".join(f'"{text}\\n\\t"' for text in texts) + ")"
+
+
+def moved(count: int) -> str:
+    """For debuggers, behind any other change of the stack pointer; `count` more bytes are in use than before."""
+    return f'EB_CFI(".cfi_adjust_cfa_offset {count}\\n\\t")'

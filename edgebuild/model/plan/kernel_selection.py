@@ -1,0 +1,208 @@
+"""Kernel selection under flash: a kernel gives way to a slower one where the functions that it alone needs take much.
+
+Kernels of a layer differ by a few percent, and the assembly that they call takes up to four kilobytes, once for all
+layers that call it. So what a kernel costs of flash is known only when those of all layers are. Some
+kernels compute what others have in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from zlib import crc32
+
+from ..ir import Graph, Op
+from ..kernels import kernel_of
+from ..kernels.code_bytes import OF_CALL, code_bytes
+from ..ops.base import Form, Kernel
+from .section import Section, aligned, cost
+
+# Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
+WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}
+MOST = 0.02  # of all instructions that this may cost, but for `size`
+
+
+@dataclass(frozen=True)
+class FormedKernel:
+    """A kernel and its form."""
+
+    form: Form
+    kernel: Kernel
+
+    @property
+    def function(self) -> str:
+        """The function in assembly that the kernel shares with others, if its shape names one."""
+        return str(self.kernel.shape.get("function", ""))
+
+
+@dataclass(frozen=True)
+class Use:
+    """An op's kernel in a plan. `others` serve in the same place, and none of them wants more scratch."""
+
+    step: int
+    op: int
+    calls: int
+    kernel: FormedKernel
+    others: tuple[FormedKernel, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.step, self.op
+
+    def cost(self, formed: FormedKernel) -> float:
+        return self.calls * formed.kernel.cost
+
+
+Chosen = Mapping[tuple[int, int], FormedKernel]  # by `Use.key`
+
+
+def flash(graph: Graph, kernels: Sequence[Kernel], form: Form) -> int:
+    """Bytes of flash of kernels, roughly: constants as kernels want them, each once, and code."""
+    constants = {(c.data.nbytes, crc32(c.data.tobytes())) for kernel in kernels for c in kernel.constants}
+    return sum(size for size, _ in constants) + code_bytes(kernels, graph.arithmetic, form)
+
+
+def flash_of(graph: Graph, steps: Sequence[Section], form: Form) -> int:
+    """Bytes of constants and code of steps on a graph, and of the orders and calls of rows, roughly."""
+    kernels = kernels_of(graph, steps)
+    tables = sum(section.calls for section in steps if section.rolled)
+    return flash(graph, kernels, form) + tables + OF_CALL * len(kernels)
+
+
+def kernels_of(graph: Graph, steps: Sequence[Section]) -> list[Kernel]:
+    """The kernel of each op, in the order of their steps."""
+    formed = [pair for section in steps for pair in zip(section.ops, section.forms, strict=True)]
+    return [kernel_of(op, graph, form) for op, form in formed]
+
+
+def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: float = inf) -> tuple[Section, ...]:
+    """The steps with other kernels where these save flash that is worth more than the instructions.
+
+    `limit`: of the cost of all steps.
+    """
+    optimize = form.wish.optimize
+    worth, total = WORTH[optimize], cost(steps)
+    most = min(total * (MOST if optimize != "size" else 1.0), limit - total)
+    uses = [use for use in _uses(graph, steps, _alike) if use.calls] if worth else []
+    chosen, spent = {use.key: use.kernel for use in uses}, 0.0
+    while True:
+        options = (*_without_function(uses, chosen), *_without_table(uses, chosen))
+        changes = [
+            (more - saved * worth * total, more, change)
+            for saved, more, change in _savings(graph, uses, chosen, options, form)
+            if more < saved * worth * total and spent + more <= most
+        ]
+        if not changes:
+            return _with(steps, uses, chosen)
+        _, more, change = min(changes, key=lambda each: each[0])
+        chosen, spent = {**chosen, **change}, spent + more
+
+
+def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) -> tuple[Section, ...]:
+    """The steps with smaller kernels, until those take `most` bytes of flash or none is smaller.
+
+    Each time that change is made which costs the fewest instructions for each byte that it saves. In the end, what
+    turned out not to be needed is taken back.
+    """
+    uses = list(_uses(graph, steps, _smaller))
+    chosen = {use.key: use.kernel for use in uses}
+    while _flash(graph, chosen, form) > most:
+        options = [*_without_function(uses, chosen), *({use.key: other} for use in uses for other in use.others)]
+        changes = list(_savings(graph, uses, chosen, options, form))
+        changes = changes or list(_savings(graph, uses, chosen, [_all_small(uses)], form))
+        if not changes:
+            break
+        chosen |= min(changes, key=lambda change: change[1] / change[0])[2]
+    for use in sorted(uses, key=lambda use: use.cost(use.kernel) - use.cost(chosen[use.key])):
+        if _flash(graph, without := {**chosen, use.key: use.kernel}, form) <= most:
+            chosen = without
+    return _with(steps, uses, chosen)
+
+
+def _flash(graph: Graph, chosen: Chosen, form: Form) -> int:
+    form = next((formed.form for formed in chosen.values() if formed.form.small), form)
+    return flash(graph, [formed.kernel for formed in chosen.values()], form)
+
+
+def _savings(
+    graph: Graph, uses: Sequence[Use], chosen: Chosen, options: Iterable[Chosen], form: Form
+) -> Iterator[tuple[int, float, Chosen]]:
+    """Bytes of flash that each change saves, instructions that it adds, and the change; only of those that save."""
+    before = _flash(graph, chosen, form)
+    for change in options:
+        saved = before - _flash(graph, {**chosen, **change}, form)
+        if saved > 0:
+            yield saved, sum(u.cost(change[u.key]) - u.cost(chosen[u.key]) for u in uses if u.key in change), change
+
+
+def _uses(
+    graph: Graph, steps: Sequence[Section], others: Callable[[Graph, Op, FormedKernel], Iterator[FormedKernel]]
+) -> Iterator[Use]:
+    for step, section in enumerate(steps):
+        for at, (op, form, calls) in enumerate(zip(section.ops, section.forms, section.calls_of, strict=True)):
+            formed = FormedKernel(form, kernel_of(op, graph, form))
+            fixed = form.engine is not None or form.granularity or form.choice
+            yield Use(step, at, calls, formed, () if fixed else tuple(others(graph, op, formed)))
+
+
+def _alike(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
+    """The other kernels of a form that do for its place."""
+    return _serving(formed, formed.form, formed.kernel.others)
+
+
+def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
+    """The same, and those that are made where size counts."""
+    yield from _alike(graph, op, formed)
+    small = replace(formed.form, wish=replace(formed.form.wish, optimize="size"), variant="")
+    first = kernel_of(op, graph, small)
+    yield from _serving(formed, small, (first, *first.others))
+
+
+def _serving(formed: FormedKernel, form: Form, others: Iterable[Kernel]) -> Iterator[FormedKernel]:
+    """Those of other kernels of a form that can be in the place of a kernel."""
+    kernel = formed.kernel
+    for other in others:
+        same = (other.placed, other.counted) == (kernel.placed, kernel.counted)
+        in_place = not formed.form.over or other.in_place == kernel.in_place
+        if same and in_place and aligned(other.scratch) <= aligned(kernel.scratch):
+            yield FormedKernel(replace(form, variant=other.variant), other)
+
+
+def _without_function(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
+    """For each function that kernels have in common: all that call it do without, each as fast as that allows."""
+    functions = {formed.function for formed in chosen.values()}
+    for function in sorted(functions - {""}):
+        change, left = dict[tuple[int, int], FormedKernel](), (functions - {function}) | {""}
+        for use in uses:
+            if chosen[use.key].function == function:
+                others = [formed for formed in use.others if formed.function in left]
+                if not others:
+                    break
+                change[use.key] = min(others, key=lambda formed: formed.kernel.cost)
+        else:
+            yield change
+
+
+def _without_table(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
+    """For each kernel with constants: those without any, which compute what is in its table."""
+    for use in uses:
+        if chosen[use.key].kernel.constants:
+            yield from ({use.key: formed} for formed in use.others if not formed.kernel.constants)
+
+
+def _all_small(uses: Sequence[Use]) -> Chosen:
+    """The kernels that are taken where size counts, of all ops at once: they save by having functions in common."""
+    return {use.key: small[0] for use in uses if (small := [formed for formed in use.others if formed.form.small])}
+
+
+def _with(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tuple[Section, ...]:
+    sections = list(steps)
+    for use in uses:
+        formed, section = chosen[use.key], sections[use.step]
+        if formed is not use.kernel:
+            forms = (*section.forms[: use.op], formed.form, *section.forms[use.op + 1 :])
+            more = use.calls * (formed.kernel.estimate - use.kernel.kernel.estimate)
+            spent = section.cost + use.cost(formed) - use.cost(use.kernel)
+            sections[use.step] = replace(section, forms=forms, instructions=section.instructions + more, cost=spent)
+    return tuple(sections)

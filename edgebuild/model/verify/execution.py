@@ -1,0 +1,118 @@
+"""What a program executes in the simulator: blocks of code, which followed which, and lines that caches did not hold.
+
+A plugin of QEMU (hal/harness/execution.c) counts. objdump names the instructions: QEMU does not know the vector ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import Symbol, SymbolTableSection
+
+from ...base import programs
+from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.target import Target, hal_dir, load_target
+from .cycles import NO_CACHES, Block, Caches, Instruction, Step
+from .harness import run_tool
+
+LIMIT_S = 1200.0
+FROM, TO = "main", "eb_exit"  # what is counted of a program
+MARK = "eb_layer"  # called as a step begins
+COUNTING = (MARK, "eb_counter_read", "eb_cycles_read", "SysTick_Handler")  # what a program has only to count
+VECTORS = "armv8.1-m.main"  # objdump takes vectors for coprocessors unless it is told this architecture
+LISTED = re.compile(r"\s*([0-9a-f]+):\t([0-9a-f ]+?) *\t(\S+)(?:\t([^@;<]*))?")
+Listing = Mapping[int, tuple[int, Instruction]]  # by address: bytes, and what stands there
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Blocks by their number, and the steps; the first step ends at the first mark."""
+
+    blocks: Mapping[int, Block]
+    steps: tuple[Step, ...]
+
+
+def execute(elf: Path, target: Target, caches: Caches = NO_CACHES, by_step: bool = False) -> Execution:
+    """Run a program in the simulator and count from `main` to its end; `by_step`: it calls `eb_layer` between steps.
+
+    Raises MissingTool without the simulator, objdump or a compiler of the build machine, EdgebuildError where the
+    program does not end.
+    """
+    assert target.runner is not None
+    plugin, counts = elf.parent / "execution.so", elf.parent / "execution.txt"
+    host = load_target("host").toolchain
+    source = str(hal_dir() / "harness/execution.c")
+    run_tool([host.compiler, "-O2", "-shared", "-fPIC", "-o", plugin.name, source], elf.parent, host.package)
+    places = _functions(elf)
+    options = [f"from={_begin(places, FROM, elf)}", f"to={_begin(places, TO, elf)}", f"line={caches.line_bytes}"]
+    options += [f"low={caches.low}", f"high={caches.high}", f"out={counts}"]
+    options += [f"icache={caches.instructions.sets}x{caches.instructions.ways}"]
+    options += [f"dcache={caches.data.sets}x{caches.data.ways}"]
+    if by_step:
+        options += [f"mark={_begin(places, MARK, elf)}"]
+        options += [f"skip={b}-{e}" for b, e in (places[name] for name in COUNTING if name in places)]
+    command = [word.replace("{elf}", elf.name) for word in target.runner.command if word not in ("-icount", "shift=0")]
+    counts.unlink(missing_ok=True)
+    run_tool([*command, "-plugin", ",".join([str(plugin), *options])], elf.parent, target.runner.package, LIMIT_S)
+    if not counts.is_file():
+        raise fail("the simulator's plugin counted nothing", file=str(elf))
+    return read_counts(counts.read_text(encoding="ascii"), listing(elf, target))
+
+
+def read_counts(text: str, code: Listing) -> Execution:
+    """What the plugin wrote, with the instructions of the program."""
+    blocks: dict[int, Block] = {}
+    steps: list[Step] = []
+    for line in text.splitlines():
+        word, *numbers = line.split()
+        if word == "step":
+            steps.append(Step(Counter(), *map(int, numbers)))
+        elif word == "block":
+            number, begin, end = map(int, numbers)
+            if begin in code:
+                blocks[number] = Block(_between(code, begin, end), begin, end, code[begin][0])
+        else:
+            here, there, count = int(word), *map(int, numbers)
+            steps[-1].pairs[here, there] += count
+    return Execution(blocks, tuple(steps))
+
+
+def _between(code: Listing, begin: int, end: int) -> tuple[Instruction, ...]:
+    instructions = []
+    while begin < end:
+        size, instruction = code[begin]
+        instructions.append(instruction)
+        begin += size
+    return tuple(instructions)
+
+
+def listing(elf: Path, target: Target) -> Listing:
+    """All instructions of a program. Raises MissingTool without objdump."""
+    tools = target.toolchain
+    machine = ("-m", VECTORS) if "mve" in target.core.features else ()
+    try:
+        done = programs.run([f"{tools.prefix}objdump", "-d", *machine, elf])
+    except FileNotFoundError:
+        hint = ("it comes with the assembler",)
+        raise MissingTool(Diagnostic(f"'{tools.prefix}objdump' is not installed", hints=hint)) from None
+    matches = filter(None, map(LISTED.match, done.stdout.splitlines()))
+    return {int(m[1], 16): (len(m[2].replace(" ", "")) // 2, Instruction(m[3], (m[4] or "").strip())) for m in matches}
+
+
+def _functions(elf: Path) -> dict[str, tuple[int, int]]:
+    """Begin and end of each function; Thumb's lowest bit says nothing of the place."""
+    with elf.open("rb") as stream:
+        tables = [t for t in ELFFile(stream).iter_sections() if isinstance(t, SymbolTableSection)]
+        symbols: list[Symbol] = [s for table in tables for s in table.iter_symbols()]
+    return {s.name: (s["st_value"] & ~1, (s["st_value"] & ~1) + s["st_size"]) for s in symbols if s.name}
+
+
+def _begin(places: Mapping[str, tuple[int, int]], name: str, elf: Path) -> int:
+    if name not in places:
+        raise fail(f"no function {name}", file=str(elf))
+    return places[name][0]

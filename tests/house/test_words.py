@@ -1,0 +1,97 @@
+"""Names say what a thing is: words that say nothing, or make one guess, may not be bound in `edgebuild/`.
+
+A name is checked word by word: `found_rows` binds `found`. Folders that are not listed bind none of them. Those that
+are listed bind at most so many; whoever renames some lowers the number. docs/glossary.md has the terms to use instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_floors import PACKAGE, files
+
+WORDS = {"found", "known", "made", "told", "guest", "guests", "apart", "afar", "eaten", "stand", "stands", "taken"}
+IN_PLANS = {"way", "ways"}  # a plan is none
+REST: dict[str, int] = {
+    "base": 34,
+    "build": 2,
+    "build/scons": 5,
+    "cli": 6,
+    "clock": 3,
+    "driver": 9,
+    "driver/analysis": 6,
+    "driver/emit": 12,
+    "driver/layout": 13,
+    "driver/merge": 12,
+    "driver/prove": 51,
+    "driver/registers": 36,
+    "driver/source": 24,
+    "model/emit": 45,
+    "model/formats": 14,
+    "model/formats/onnx": 78,
+    "model/formats/pt2": 1,
+    "model/formats/tflite": 21,
+    "model/kernels": 29,
+    "model/kernels/arm_dsp": 81,
+    "model/kernels/arm_mve": 59,
+    "model/kernels/blocks": 93,
+    "model/kernels/dae": 3,
+    "model/kernels/offload": 2,
+    "model/ops": 59,
+    "model/passes": 1,
+    "model/plan/check": 25,
+    "model/plan/hierarchy": 32,
+    "model/plan/moved": 109,
+    "model/verify": 87,
+}
+
+
+def bound(tree: ast.Module) -> Iterator[str]:
+    """Every name that a module binds: of variables, parameters, attributes, functions and classes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+
+
+def words(name: str) -> set[str]:
+    """The words of a name in either case style."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+
+
+def folder(file: Path) -> str:
+    return str(file.parent.relative_to(PACKAGE))
+
+
+def count(where: str) -> dict[str, int]:
+    """How often a folder binds each name with such a word."""
+    banned = WORDS | (IN_PLANS if where.startswith("model/plan") else set())
+    counts: dict[str, int] = {}
+    for file in (f for f in files() if folder(f) == where):
+        for name in bound(ast.parse(file.read_text())):
+            if words(name) & banned:
+                counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize("where", sorted({folder(f) for f in files()}))
+def test_names_are_plain(where: str) -> None:
+    counts, most = count(where), REST.get(where, 0)
+    text = f"{where} binds {sum(counts.values())} names that say nothing, of which {most} may be left: {counts}"
+    assert sum(counts.values()) <= most, text
+
+
+def test_the_list_has_no_other_folders() -> None:
+    assert REST.keys() <= {folder(f) for f in files()}
+
+
+def test_names_are_taken_to_words() -> None:
+    tree = ast.parse("def found_rows(known, *, x=1):\n    for SetApart in x:\n        self.made = tolder = (y := 2)")
+    assert [n for n in bound(tree) if words(n) & WORDS] == ["found_rows", "known", "SetApart", "made"]

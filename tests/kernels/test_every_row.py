@@ -1,0 +1,128 @@
+"""Every row of the registry serves a drawn layer, and each variant of kernels computes right what its kind means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model import kernels, ops
+from edgebuild.model.ir import Graph
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.row import CONVOLUTION, DEPTHWISE, KernelLayer, Row
+from edgebuild.model.ops.base import Form, Kernel
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.search import form_of
+from tests.graphs import random_inputs, thrown
+from tests.kernels.processor import run_plans
+from tests.kernels.test_candidates import layers
+from tests.kernels.test_lines import eights, product_of_two
+from tests.kernels.test_processors import NEEDS, SUMS, preferring
+from tests.ops.test_host import compare
+
+PROCESSORS = ("microbit", "mps2-an385", "mps2-an386", "mps3-an547", "riscv-virt")
+EACH = 3  # layers of a kind for each of its variants
+MORE = {"avg_pool2d": 300, "max_pool2d": 300, "transpose": 60, "clamp": 60, "requantize": 200}
+# Rows that only layers made for them reach, and the test that makes these.
+ELSEWHERE = {
+    ("curves", "pointwise"): "test_curves.py",
+    ("arm_mve.elements", "dense"): "test_vectors.py",
+    ("arm_mve.sum_kernels", "depthwise"): "test_vectors.py",
+    ("blocks.tables", "requantize"): "test_processors.py",
+    ("blocks.transposed", "transpose"): "../rolling/test_in_place.py",
+    ("arm_mve.elements", "transpose"): "../rolling/test_in_place.py",
+}
+
+
+@cache
+def drawn() -> tuple[Graph, ...]:
+    """Layers of all kinds, and those that rows with rare conditions serve."""
+    found = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
+    found += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
+    return (*found, *map(eights, range(20)), *map(product_of_two, range(60)))
+
+
+def place_of(row: Row) -> tuple[str, str]:
+    """The module of a row's kernel, below `kernels`, and its kind."""
+    make = row.make
+    inside = [cell.cell_contents for cell in getattr(make, "__closure__", None) or () if callable(cell.cell_contents)]
+    make = inside[0] if inside and make.__qualname__.startswith("of_sums") else make
+    make = make.func if isinstance(make, partial) else getattr(make, "__func__", make)
+    return make.__module__.rsplit(".kernels.", 1)[-1], row.kind
+
+
+def recorded(row: Row, number: int, served: set[int]) -> Row:
+    """The row, which notes that it made a kernel."""
+
+    def make(layer: KernelLayer) -> Kernel | None:
+        made = row.make(layer)
+        served.update([number] if made is not None else [])
+        return made
+
+    return replace(row, make=make)
+
+
+def forms_of(core: frozenset[str]) -> Iterator[Form]:
+    """Whole and row by row, for speed, with a library, and with operands that are gathered first."""
+    plain = Form(core=core)
+    yield plain
+    yield replace(plain, rings=(0, 0))
+    yield replace(plain, wish=replace(plain.wish, optimize="speed", calls="cmsis-nn"))
+    yield replace(plain, granularity=4)
+
+
+def test_every_row_serves_a_drawn_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that no test reaches is a kernel that nobody has seen to be right."""
+    served, rows = set[int](), kernels.ROWS
+    monkeypatch.setattr(kernels, "ROWS", tuple(recorded(row, n, served) for n, row in enumerate(rows)))
+    for core in {row.core for row in rows}:
+        own = {n for n, row in enumerate(rows) if row.core == core}
+        for form in forms_of(core):
+            kinds = {row.kind for n, row in enumerate(rows) if n in own - served}
+            kinds |= set(SUMS) | {"dense"} if kinds & {CONVOLUTION, DEPTHWISE} else set()
+            for graph in drawn():
+                if graph.ops[0].kind in (kinds & set(SUMS) if form.rolled else kinds) and not own <= served:
+                    kernel_of(graph.ops[0], replace(graph), form)
+    places = [place_of(row) for row in rows]
+    missing = [f"{n}: {places[n]}" for n in range(len(rows)) if n not in served and places[n] not in ELSEWHERE]
+    assert not missing, f"add layers to `drawn` in {Path(__file__).name} that these rows serve: {missing}"
+
+
+@pytest.mark.parametrize("place, file", ELSEWHERE.items(), ids=lambda value: str(value))
+def test_the_other_tests_are_there(place: tuple[str, str], file: str) -> None:
+    assert any(place_of(row) == place for row in kernels.ROWS) and (Path(__file__).parent / file).is_file()
+
+
+def of_each_variant(target: str, wanted: Callable[[str, str], bool]) -> list[tuple[Graph, str]]:
+    """A few layers of each kind for each variant that serves them."""
+    form, found = form_of(load_target(target)), dict[tuple[str, str], list[Graph]]()
+    for graph in map(replace, drawn()):
+        (op,) = graph.ops
+        kernel = kernel_of(op, graph, form)
+        for variant in {kernel.variant, *(k.variant for k in kernel.others)}:
+            if wanted(op.kind, variant):
+                found.setdefault((op.kind, variant), []).append(graph)
+    return [(graph, variant) for (_, variant), graphs in found.items() for graph in graphs[:EACH]]
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", PROCESSORS)
+def test_every_variant_of_its_own_kinds(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all kinds but those sums that VARIANTS of test_processors.py draws in larger numbers."""
+    known, plans = load_target(target), []
+    chosen = of_each_variant(target, lambda kind, variant: kind not in SUMS and variant != "portable")
+    assert len(chosen) > 20, len(chosen)
+    for number, (graph, variant) in enumerate(chosen):
+        monkeypatch.setattr(kernels, "by_cost", preferring(variant))
+        plans.append(plan(replace(graph), known, ModelRequest(Path("x"), f"g{number}", target, tile="off")))
+    inputs = [random_inputs(graph, 2, seed) for seed, (graph, _) in enumerate(chosen)]
+    results = run_plans(known, plans, inputs, tmp_path)
+    for (graph, _), vectors, rows in zip(chosen, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
