@@ -21,10 +21,11 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
+from edgebuild.model.plan.dma.levels import engine_hardware, rooms
+from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.files import ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, best
-from edgebuild.model.plan.moved.levels import engine_hardware, rooms
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sweep
 from tests.bench import ROOT
@@ -32,7 +33,7 @@ from tests.graphs import examples, single_ops, small_graphs
 from tests.hierarchy import test_run_mutations as run_mutations
 from tests.hierarchy.layers27 import KNOWN, layers
 from tests.hierarchy.test_auto import any_plan
-from tests.hierarchy.test_moved import KINDS, MODES, build, check, in_tiles, run
+from tests.hierarchy.test_moved import KINDS, MODES, build, changed, check, in_tiles, run
 from tests.hierarchy.test_mutations import MUTATIONS, feed, planned
 from tests.zoo.builders import ZOO, mobilenet_v1, quantized
 from tests.zoo.mobilenet_v2 import LARGE
@@ -170,12 +171,12 @@ def tiles(count: int) -> dict[str, int]:
 def mutations() -> dict[str, int]:
     """How many broken movements the replay of the plan refuses, and the model of a DMA unit catches."""
     plan, run_plan, refused, caught = planned(), run_mutations.planned(), 0, 0
-    broken = [replace(plan, moved={"y": change(plan.moved["y"])}) for change in MUTATIONS.values()]
+    broken = [changed(plan, MappedOp, change) for change in MUTATIONS.values()]
     broken += [change(run_plan) for change in run_mutations.MUTATIONS.values()]
     wanted = [feed] * len(MUTATIONS) + [run_mutations.feed] * len(run_mutations.MUTATIONS)
     for p, want_of in zip(broken, wanted, strict=True):
         try:
-            replay(p.graph, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
+            replay(p.graph, p.steps, p.places, p.target, p.layout.heights["L1"])
         except BrokenPlan:
             refused += 1
         with tempfile.TemporaryDirectory() as name:

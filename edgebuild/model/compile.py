@@ -71,17 +71,17 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
     """The plan of ops whose operands move between the target's memory levels."""
-    from .plan.moved.auto import auto_plan  # late, with all that is theirs: few targets have levels
-    from .plan.moved.levels import limited
-    from .plan.moved.movement import check_request, reached, with_moves
-    from .plan.moved.offload import engines_of
+    from .plan.dma.assembly import auto_plan  # late, with all that is theirs: few targets have levels
+    from .plan.dma.engines import engines_of
+    from .plan.dma.layerwise import check_request, layerwise_plan, reached
+    from .plan.dma.levels import limited
 
     target = reached(limited(target, request.limit))
     check_request(target, request)
     graph = prepare(request.source, request.shape, request.outputs, request.bind)
     whole = replace(request, tile="off")
     jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
-    return auto_plan(graph, target, whole) if jointly else with_moves(plan(graph, target, whole))
+    return auto_plan(graph, target, whole) if jointly else layerwise_plan(plan(graph, target, whole))
 
 
 def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:

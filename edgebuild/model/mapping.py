@@ -17,13 +17,13 @@ from . import ops
 from .compile import prepare
 from .ir import Graph, Op
 from .kernels.offload import refusal
+from .plan.dma.engines import engine_layer, engines_of, regions_of
+from .plan.dma.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
 from .plan.hierarchy.baselines import dory, loma
 from .plan.hierarchy.costs import MappingCost
 from .plan.hierarchy.files import layer_of, read_layers
 from .plan.hierarchy.mapper import NoMapping, best
 from .plan.hierarchy.nest import Mapped, TiledLayer
-from .plan.moved.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
-from .plan.moved.offload import engine_layer, engines_of, regions_of
 from .plan.search import form_of
 
 

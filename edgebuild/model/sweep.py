@@ -11,12 +11,10 @@ from ..base.options import parse_size
 from ..base.request import ModelRequest
 from ..base.target import Target
 from .compile import prepare
+from .plan.dma.assembly import WAITS, far_memories, prefetches, search_of, spilled, stage_plan
+from .plan.dma.levels import channel_through, check_levels, nearest, resized, rooms
+from .plan.dma.residency import Residency, Step
 from .plan.memory.problem import BufferMemory, DoesNotFit
-from .plan.moved.ahead import early
-from .plan.moved.assembly import far_memories, stage_plan
-from .plan.moved.auto import WAITS, search_of, spilled
-from .plan.moved.levels import by_way_of, check_levels, nearest, resized, rooms
-from .plan.moved.residency import Residency, Step
 from .plan.search import Planner
 
 SIZES = 5  # of each memory, from the least to the most, each so many times the one before
@@ -56,7 +54,7 @@ def levels_behind(planner: Planner) -> tuple[BufferMemory, ...]:
     target, direct = planner.target, far_memories(planner)
     near, stage = nearest(target)
     by_name = {m.name: m for m in target.memories}
-    others = [m for m in planner.memories if m not in direct and by_way_of(target, near, stage, by_name[m.name])]
+    others = [m for m in planner.memories if m not in direct and channel_through(target, near, stage, by_name[m.name])]
     if not others or sum(planner.cutter.sizes.values()) <= (direct[0].capacity or 0):
         return direct
     first = replace(direct[0], capacity=max(1, (direct[0].capacity or 0) - near.size))
@@ -65,7 +63,7 @@ def levels_behind(planner: Planner) -> tuple[BufferMemory, ...]:
 
 def _cycles(search: Residency, steps: Sequence[Step]) -> float | None:
     """Cycles of a path with its constants early; None where constants find no room on their way."""
-    before = early(steps, search.sizes, search.room)
+    before = prefetches(steps, search.sizes, search.room)
     try:
         staged = stage_plan(search, steps, before)
     except DoesNotFit:

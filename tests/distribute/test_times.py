@@ -10,7 +10,7 @@ import pytest
 from edgebuild.cli import main
 from edgebuild.model.cluster.predict import _Program
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
-from edgebuild.model.plan.check.cached import BrokenPlan
+from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.distribute.forms import Medium
 from edgebuild.model.plan.distribute.timeline import ComputeSpan, Receive, Send, simulate
 from edgebuild.model.verify.cluster import verify_cluster

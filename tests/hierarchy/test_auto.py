@@ -14,17 +14,17 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.dma import tiles
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, auto_plan, prefetches, search_of
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.residency import Residency, Step
+from edgebuild.model.plan.dma.streamed import PlannedRun
 from edgebuild.model.plan.memory.problem import DoesNotFit
-from edgebuild.model.plan.moved import tiles
-from edgebuild.model.plan.moved.ahead import early
-from edgebuild.model.plan.moved.auto import Found, assembled, auto_plan, search_of
-from edgebuild.model.plan.moved.feeding import FedRun
-from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.residency import Residency, Step
+from edgebuild.model.plan.printed import ReachedOp, StreamedRun
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.graphs import examples, small_graphs, tiny_tflite
-from tests.hierarchy.test_moved import MODES, check, with_cores
+from tests.hierarchy.test_moved import MODES, check, transfers, with_cores
 from tests.layer_models import conv
 
 NETWORKS, MANY = 12, 60
@@ -40,7 +40,7 @@ def any_path(search: Residency, r: random.Random) -> tuple[Step, ...]:
     at, held, steps = 0, frozenset[str](), list[Step]()
     while at < len(search.cutter.order):
         options = list(search.options(at, held))
-        wanted = [s for s in options if isinstance(s.by, FedRun) or s.held]
+        wanted = [s for s in options if isinstance(s.by, PlannedRun) or s.held]
         steps.append(r.choice(wanted if wanted and r.random() < 0.8 else options))
         at = steps[-1].stop
         held = frozenset(n for n in steps[-1].held if search.cutter.life[n][1] >= at)
@@ -53,22 +53,22 @@ def any_plan(graph: Graph, name: str, seed: int) -> Plan:
     search, r = search_of(planner, random.Random(seed).choice((4 << 10, 16 << 10, 60 << 10))), random.Random(seed)
     while True:
         steps = any_path(search, r)
-        found = Found(steps, early(steps, search.sizes, search.room) if r.random() < 0.8 else ())
+        found = SearchPath(steps, prefetches(steps, search.sizes, search.room) if r.random() < 0.8 else ())
         try:
             return assembled(planner, search, found)
         except DoesNotFit:
             continue
 
 
-def runs(plans: list[Plan]) -> list[FedRun]:
-    return [m for p in plans for m in p.moved.values() if isinstance(m, FedRun)]
+def runs(plans: list[Plan]) -> list[StreamedRun]:
+    return [m for p in plans for m in p.moves.values() if isinstance(m, StreamedRun)]
 
 
 @pytest.mark.needs("gcc")
 def test_networks_in_random_sections(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, any_plan)
     assert len(runs(plans)) >= NETWORKS // 2
-    assert any(p.ahead for p in plans) and any(m.held for m in runs(plans))
+    assert any(transfers(p) for p in plans) and any(m.held for m in runs(plans))
 
 
 @pytest.mark.needs("gcc")
@@ -89,8 +89,8 @@ def test_runs_that_read_an_input_in_other_rows(shape: tuple[int, ...], tmp_path:
     def in_a_run(graph: Graph, name: str, seed: int) -> Plan:
         planner = Planner(graph, with_cores(seed), request(name))
         search = search_of(planner, 4 << 10)
-        run = next(s for s in search.options(0, frozenset()) if isinstance(s.by, FedRun) and s.stop == 2)
-        return assembled(planner, search, Found((run,), ()))
+        run = next(s for s in search.options(0, frozenset()) if isinstance(s.by, PlannedRun) and s.stop == 2)
+        return assembled(planner, search, SearchPath((run,), ()))
 
     check([graph, graph, graph], tmp_path, in_a_run)
 
@@ -117,7 +117,7 @@ def in_three_levels(graph: Graph, name: str, seed: int) -> Plan:
     far, home, near = chip.memories
     memories = (replace(home, size=max(64, peak // 2)), replace(far, roles=(*far.roles, "arena")), near)
     chip = replace(chip, memories=memories)
-    return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+    return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
 
 
 @pytest.mark.needs("gcc")
@@ -128,9 +128,9 @@ def test_what_the_second_level_has_no_room_for_lies_in_the_third(tmp_path: Path)
 
 
 def cycles(p: Plan) -> float:
-    early_ = sum(a.waited for a in p.ahead)
-    bare = [s.ops[0].outputs[0] for s in p.steps if s.ops[0].outputs[0] not in p.moved]
-    return sum(m.cost.total for m in p.moved.values()) + early_ + sum(p.whole_cycles[y] for y in bare)
+    waited = sum(start.waited for _, start in transfers(p))
+    reached = sum(s.moves.whole[0] for s in p.steps if isinstance(s.moves, ReachedOp))
+    return sum(m.cycles.total for m in p.moves.values()) + waited + reached
 
 
 @pytest.mark.one_in(2)
@@ -142,7 +142,7 @@ def test_never_slower_than_layer_by_layer(target: str) -> None:
         found = cycles(auto_plan(graph, chip, asked))
         for way in ("layer", "dory"):
             other = replace(asked, map=way)
-            assert found <= cycles(with_moves(plan(graph, chip, other))) + 1e-6, (target, i, way)
+            assert found <= cycles(layerwise_plan(plan(graph, chip, other))) + 1e-6, (target, i, way)
 
 
 @pytest.mark.needs("gcc")

@@ -21,13 +21,16 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.dma.engines import best_offer
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.baselines import dory
 from edgebuild.model.plan.hierarchy.mapper import NoMapping
-from edgebuild.model.plan.moved.copies import MovedLayer
-from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.search import Plan
+from edgebuild.model.plan.printed import ReachedOp, TiledOp
+from edgebuild.model.plan.search import Plan, form_of
 from tests.conftest import ROOT
 from tests.graphs import examples, single_ops, small_graphs
+from tests.hierarchy.test_moved import changed as changed_step
 from tests.hierarchy.test_moved import check
 
 TARGET = """
@@ -65,13 +68,13 @@ def target_file(folder: Path, **changes: Any) -> Path:
 def planner(file: Path, method: str = "layer") -> Callable[[Graph, str, int], Plan]:
     def planned(graph: Graph, name: str, seed: int = 0) -> Plan:
         request = ModelRequest(Path("random"), name, str(file), tile="off", map=method)
-        return with_moves(plan(graph, load_target(str(file)), request))
+        return layerwise_plan(plan(graph, load_target(str(file)), request))
 
     return planned
 
 
-def engines(plans: list[Plan]) -> list[MovedLayer]:
-    return [m for p in plans for m in p.moved.values() if isinstance(m, MovedLayer) and m.engine != "cpu"]
+def engines(plans: list[Plan]) -> list[MappedOp]:
+    return [m for p in plans for m in p.moves.values() if isinstance(m, MappedOp) and m.engine != "cpu"]
 
 
 def network(seed: int, factor: float = 1.0) -> Graph:
@@ -143,7 +146,7 @@ def test_tensors_stay_in_a_scratchpad(tmp_path: Path) -> None:
     held = sum(any(o.held for o in m.layer.operands) for m in engines(plans))
     assert held > 8
     for jointly, alone in zip(plans, layers, strict=True):
-        cost = [sum(m.cost.total for m in p.moved.values()) for p in (jointly, alone)]
+        cost = [sum(m.cycles.total for m in p.moves.values()) for p in (jointly, alone)]
         size = [sum(c.total for m in engines([p]) for c in m.copies) for p in (jointly, alone)]
         assert cost[0] <= cost[1]
         assert size[0] <= size[1]
@@ -166,18 +169,18 @@ def test_networks_run_on_both(tmp_path: Path) -> None:
     file = target_file(tmp_path, requantise="multiply", activations="200", weights="300", cycles="1")
     plans = check(examples(small_graphs(), 10), tmp_path, planner(file), [PORT])
     assert engines(plans)
-    assert any(m.engine == "cpu" for p in plans for m in p.moved.values() if isinstance(m, MovedLayer))
+    assert any(m.engine == "cpu" for p in plans for m in p.moves.values() if isinstance(m, MappedOp))
 
 
-def a_layer(tmp_path: Path) -> tuple[Plan, str, MovedLayer]:
+def a_layer(tmp_path: Path) -> tuple[Plan, MappedOp]:
     p = planner(target_file(tmp_path))(network(3), "g0")
-    name, moved = max(((n, m) for n, m in p.moved.items() if isinstance(m, MovedLayer)), key=lambda r: len(r[1].turns))
+    moved = max((m for m in p.moves.values() if isinstance(m, MappedOp)), key=lambda m: len(m.turns))
     assert len(moved.turns) > 1
     assert moved.engine == "digital"
-    return p, name, moved
+    return p, moved
 
 
-def spoilt(moved: MovedLayer, what: str) -> MovedLayer:
+def spoilt(moved: MappedOp, what: str) -> MappedOp:
     if what == "weights beyond their scratchpad":
         weights = replace(moved.regions[1], bytes=8)
         return replace(moved, regions=(moved.regions[0], weights))
@@ -194,10 +197,11 @@ def spoilt(moved: MovedLayer, what: str) -> MovedLayer:
     ["weights beyond their scratchpad", "activations beyond theirs", "weights among activations", "no wait"],
 )
 def test_replay_refuses(what: str, tmp_path: Path) -> None:
-    p, name, moved = a_layer(tmp_path)
-    replay(p.graph, p.steps, p.places, p.moved)
+    p, moved = a_layer(tmp_path)
+    replay(p.graph, p.steps, p.places, p.target)
+    broken = changed_step(p, MappedOp, lambda m: spoilt(m, what) if m is moved else m)
     with pytest.raises(BrokenPlan):
-        replay(p.graph, p.steps, p.places, {**p.moved, name: spoilt(moved, what)})
+        replay(p.graph, broken.steps, p.places, p.target)
 
 
 # ---- why a layer is where it is
@@ -205,7 +209,12 @@ def test_replay_refuses(what: str, tmp_path: Path) -> None:
 
 def reasons(graph: Graph, file: Path) -> str:
     p = planner(file)(graph, "g0")
-    return p.why[p.steps[0].ops[0].outputs[0]]
+    step, moves = p.steps[0], p.steps[0].moves
+    assert isinstance(moves, TiledOp | ReachedOp)
+    if isinstance(moves, ReachedOp) or moves.engine != "cpu":
+        return moves.why
+    spaces = p.home(step.ops[0].outputs[0]), p.target.memory("weights")
+    return best_offer(step.ops[0], p.graph, p.target, form_of(p.target, p.request), spaces, moves.cycles.total).why
 
 
 def changed(graph: Graph, tensor: str, quant: Quant | None = None, **attrs: Any) -> Graph:

@@ -9,23 +9,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
-from edgebuild.model.emit import code, emit
-from edgebuild.model.emit import moved as moved_code
-from edgebuild.model.emit.moved import under_way
+from edgebuild.model.emit import emit, tile_tables
 from edgebuild.model.emit.program import program
+from edgebuild.model.emit.tile_tables import under_way
 from edgebuild.model.emit.weights_file import HEADER, arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
 from edgebuild.model.plan.hierarchy.grid import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
-from edgebuild.model.plan.moved.copies import MovedLayer
-from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.printed import Copy, CoreWork, Turn
+from edgebuild.model.plan.printed import Copy, CoreWork, Start, TiledOp, Turn
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify.harness import dma_units
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
@@ -60,7 +59,7 @@ def any_mapping(layer: TiledLayer, r: random.Random) -> Mapped:
 def planned(graph: Graph, name: str, seed: int) -> Plan:
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer")
     r = random.Random(seed)
-    return with_moves(plan(graph, with_cores(seed), request), lambda layer: any_mapping(layer, r))
+    return layerwise_plan(plan(graph, with_cores(seed), request), lambda layer: any_mapping(layer, r))
 
 
 def with_cores(seed: int) -> Target:
@@ -74,7 +73,12 @@ def build(plans: Sequence[Plan], vectors: int, folder: Path, ports: Sequence[str
         for artifact in emit(p, ""):
             (folder / artifact.name).write_bytes(artifact.data)
     includes = "\n".join(f'#include "{p.name}.h"' for p in plans)
-    cached = [(p, symbol, size) for p in plans for m, (symbol, size) in arenas(p).items() if m in p.caches.memories]
+    cached = [
+        (p, symbol, size)
+        for p in plans
+        for m, (symbol, size) in arenas(p).items()
+        if p.moves and p.target.memory_named(m).cached
+    ]
     calls = [f"    eb_dma_model_cached({symbol}, {size});" for _, symbol, size in cached]
     includes += "".join(f"\nextern int8_t {symbol}[];" for _, symbol, _ in cached)
     includes += '\n#include "eb_dma_model.h"'
@@ -133,9 +137,32 @@ def check(
     return plans
 
 
+def changed(p: Plan, kind: type[Any], change: Callable[[Any], Any]) -> Plan:
+    """The plan with its steps of a kind changed."""
+    steps = (replace(s, moves=change(s.moves)) if isinstance(s.moves, kind) else s for s in p.steps)
+    return replace(p, steps=tuple(steps))
+
+
+def transfers(p: Plan, kind: type[Any] = Start) -> list[tuple[int, Any]]:
+    """Copies of constants, waits or operations of caches between steps, with the step that each stands before."""
+    ends = len(p.steps), [t for s in p.steps[-1:] for t in s.after]
+    return [
+        (i, t) for i, ts in (*((i, s.before) for i, s in enumerate(p.steps)), ends) for t in ts if isinstance(t, kind)
+    ]
+
+
+def with_transfers(p: Plan, change: Callable[[Any], Any]) -> Plan:
+    """The plan with each of them changed, or left out where `change` gives None."""
+
+    def made(ts: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(found for found in map(change, ts) if found is not None)
+
+    return replace(p, steps=tuple(replace(s, before=made(s.before), after=made(s.after)) for s in p.steps))
+
+
 def in_tiles(plans: Sequence[Plan]) -> int:
     """How many ops run in more than one tile."""
-    return sum(isinstance(m, MovedLayer) and len(m.turns) > 1 for p in plans for m in p.moved.values())
+    return sum(isinstance(m, TiledOp) and len(m.turns) > 1 for p in plans for m in p.moves.values())
 
 
 @pytest.mark.needs("gcc")
@@ -159,10 +186,9 @@ def test_many_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:
 @pytest.mark.needs("gcc")
 def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two slots nearly every op has to wait until one is free."""
-    for module in (moved_code, code):
-        monkeypatch.setattr(module, "SLOTS", 2)
+    monkeypatch.setattr(tile_tables, "SLOTS", 2)
     plans = check(examples(single_ops("conv2d"), 6), tmp_path)
-    layers = [m for p in plans for m in p.moved.values() if isinstance(m, MovedLayer)]
+    layers = [m for p in plans for m in p.moves.values() if isinstance(m, TiledOp)]
     assert any(under_way(m.copies, m.turns) > 2 for m in layers)
 
 

@@ -15,11 +15,11 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
-from edgebuild.model.plan.moved.copies import MovedLayer
-from edgebuild.model.plan.moved.movement import with_moves
 from edgebuild.model.plan.search import Plan
-from tests.hierarchy.test_moved import MODES, build, run
+from tests.hierarchy.test_moved import MODES, build, changed, run
 
 X, Y = (0, 1), (4, 5)  # channels of input and result
 
@@ -43,12 +43,12 @@ def four_tiles(layer: TiledLayer) -> Mapped:
     return Mapped({"y": 3, "x": 6, "k": 8}, ("y",), (Move("x", 1, 2), Move("weights", 0, 1), Move("y", 1, 2)))
 
 
-def without_waits(moved: MovedLayer, channels: tuple[int, int]) -> MovedLayer:
+def without_waits(moved: MappedOp, channels: tuple[int, int]) -> MappedOp:
     turns = [replace(t, waits=tuple(c for c in t.waits if c not in channels)) for t in moved.turns]
     return replace(moved, turns=tuple(turns))
 
 
-def into_the_buffer_in_use(moved: MovedLayer) -> MovedLayer:
+def into_the_buffer_in_use(moved: MappedOp) -> MappedOp:
     first = next(c.near for c in moved.copies if c.channel == 0)
     second = next(c.near for c in moved.copies if c.channel == 1)
     swapped = {0: second, 1: first}
@@ -58,7 +58,7 @@ def into_the_buffer_in_use(moved: MovedLayer) -> MovedLayer:
     return replace(moved, copies=tuple(copies))
 
 
-def buffers_that_overlap(moved: MovedLayer) -> MovedLayer:
+def buffers_that_overlap(moved: MappedOp) -> MappedOp:
     """The result's buffers lie 8 bytes lower, over the end of the constants."""
     copies = [replace(c, near=c.near - 8) if c.channel in Y else c for c in moved.copies]
     turns = []
@@ -68,7 +68,7 @@ def buffers_that_overlap(moved: MovedLayer) -> MovedLayer:
     return replace(moved, copies=tuple(copies), turns=tuple(turns))
 
 
-def a_result_over_its_operand(moved: MovedLayer) -> MovedLayer:
+def a_result_over_its_operand(moved: MappedOp) -> MappedOp:
     """Each tile of the result stands where the tile of the operand does that it is computed from."""
     places = {call.at[1]: call.at[0] for turn in moved.turns for call in turn.calls}
     copies = [replace(c, near=places[c.near]) if c.channel in Y else c for c in moved.copies]
@@ -79,21 +79,21 @@ def a_result_over_its_operand(moved: MovedLayer) -> MovedLayer:
     return replace(moved, copies=tuple(copies), turns=tuple(turns))
 
 
-def a_border_tile_too_long(moved: MovedLayer) -> MovedLayer:
+def a_border_tile_too_long(moved: MappedOp) -> MappedOp:
     last = max(i for i, c in enumerate(moved.copies) if c.channel in X)
     copies = [replace(c, bytes=c.bytes + 48) if i == last else c for i, c in enumerate(moved.copies)]
     return replace(moved, copies=tuple(copies))
 
 
-def without_the_last_wait(moved: MovedLayer) -> MovedLayer:
+def without_the_last_wait(moved: MappedOp) -> MappedOp:
     return replace(moved, last_waits=tuple(c for c in moved.last_waits if c not in Y))
 
 
-def stored_before_the_call(moved: MovedLayer) -> MovedLayer:
+def stored_before_the_call(moved: MappedOp) -> MappedOp:
     return replace(moved, turns=tuple(replace(t, fetched=t.stored) for t in moved.turns))
 
 
-MUTATIONS: dict[str, Callable[[MovedLayer], MovedLayer]] = {
+MUTATIONS: dict[str, Callable[[MappedOp], MappedOp]] = {
     "no wait for the input": lambda m: without_waits(m, X),
     "no wait before a result's buffer is used again": lambda m: without_waits(m, Y),
     "ahead into the buffer in use": into_the_buffer_in_use,
@@ -107,7 +107,7 @@ MUTATIONS: dict[str, Callable[[MovedLayer], MovedLayer]] = {
 
 def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(convolution(), load_target("host"), request), four_tiles)
+    return layerwise_plan(plan(convolution(), load_target("host"), request), four_tiles)
 
 
 def feed(folder: Path) -> bytes:
@@ -127,11 +127,11 @@ def test_the_sound_plan_passes(tmp_path: Path) -> None:
 
 
 REFUSALS = {
-    "no wait for the input": "does not find its part of x in the first level",
+    "no wait for the input": "does not find its part of x in L1",
     "no wait before a result's buffer is used again": "writes bytes that are being copied",
-    "ahead into the buffer in use": "two copies under way meet in the first level or at x",
-    "buffers that overlap": "writes over what it reads in the first level",
-    "a result over its operand": "writes over what it reads in the first level",
+    "ahead into the buffer in use": "two copies under way meet at x or",
+    "buffers that overlap": "writes its part of y over its",
+    "a result over its operand": "writes its part of y over its part of x that it reads",
     "a border tile too long": "a copy leaves x",
     "no last wait": "leaves copies that nobody waits for",
     "stored before the call": "writes bytes that are being copied",
@@ -141,16 +141,15 @@ REFUSALS = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_replay_refuses(name: str) -> None:
     """By the check that is made for it: others would refuse some of these plans, too, for what comes of them."""
-    p = planned()
+    p = changed(planned(), MappedOp, MUTATIONS[name])
     with pytest.raises(BrokenPlan, match=REFUSALS[name]):
-        replay(p.graph, p.steps, p.places, {"y": MUTATIONS[name](p.moved["y"])})
+        replay(p.graph, p.steps, p.places, p.target)
 
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
-    p = planned()
-    build([replace(p, moved={"y": MUTATIONS[name](p.moved["y"])})], 2, tmp_path)
+    build([changed(planned(), MappedOp, MUTATIONS[name])], 2, tmp_path)
     want = feed(tmp_path)
     caught = []
     for mode in MODES:

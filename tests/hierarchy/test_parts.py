@@ -15,9 +15,9 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Array, Graph, Op
+from edgebuild.model.plan.dma.levels import cut_axes
+from edgebuild.model.plan.dma.tiles import tile_of, tile_ranges
 from edgebuild.model.plan.hierarchy.nest import Range
-from edgebuild.model.plan.moved.levels import cut_axes
-from edgebuild.model.plan.moved.parts import tile_of, tile_ranges
 from tests.fuzz.networks import WRITERS
 from tests.fuzz.recipe import Layer, Recipe
 

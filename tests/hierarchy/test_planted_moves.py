@@ -19,14 +19,14 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan import search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.dma import assembly, layerwise, streamed, tiles
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, search_of
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.check import CheckFailed
 from edgebuild.model.plan.memory.problem import Place
-from edgebuild.model.plan.moved import assembly, feeding, movement, parts, shares, tiles
-from edgebuild.model.plan.moved.auto import Found, assembled, search_of
-from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.residency import Step
-from edgebuild.model.plan.printed import Copy, Share
+from edgebuild.model.plan.printed import CLEAN, Copy, Share, Start, Wait
 from edgebuild.model.plan.search import Plan, Planner
 from tests.hierarchy import test_caches, test_run_mutations, test_shares, test_staging
 from tests.hierarchy.test_mutations import convolution, four_tiles
@@ -37,7 +37,7 @@ Plant = Callable[[Patch], None]
 
 def in_tiles(graph: Graph, choose: Callable[[TiledLayer], Mapped]) -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(graph, load_target("host"), request), choose)
+    return layerwise_plan(plan(graph, load_target("host"), request), choose)
 
 
 def rows() -> Plan:
@@ -62,7 +62,7 @@ def of_a_slice() -> Plan:
     cut = Op("span", "cut", ("x",), ("v",), {"begin": (0, 4, 0, 0), "size": shape})
     add = Op("add", "add", ("v", "z"), ("y",), {"clamp": (None, None)})
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request))
+    return layerwise_plan(plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request))
 
 
 def run() -> Plan:
@@ -80,7 +80,7 @@ def reduced() -> Plan:
     found, nothing = search_of(planner, 60 << 10), frozenset[str]()
     fed = found.run(0, 2, nothing, found.room)
     assert fed is not None
-    return assembled(planner, found, Found((Step(0, 2, nothing, fed, fed.cost.total, 0.0),), ()))
+    return assembled(planner, found, SearchPath((Step(0, 2, nothing, fed),), ()))
 
 
 def resident() -> Plan:
@@ -89,8 +89,8 @@ def resident() -> Plan:
     planner = Planner(test_run_mutations.convolutions(), load_target("host"), request)
     found = search_of(planner, 60 << 10)
     stays = frozenset(["t1"]), frozenset(["t1", "t2"]), frozenset(["t2"])
-    steps = [found.step(i, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
-    made = assembled(planner, found, Found(tuple(steps), ()))
+    steps = [Step(i, i + 1, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
+    made = assembled(planner, found, SearchPath(tuple(steps), ()))
     assert {made.places[name].memory for name in ("t1", "t2")} == {"L1"}
     return made
 
@@ -99,7 +99,7 @@ def cramped() -> Plan:
     """With so little of the first level that the op runs in many tiles."""
     target = test_caches.behind_a_cache(load_target("host"), 1 << 11)
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(convolution(), target, request))
+    return layerwise_plan(plan(convolution(), target, request))
 
 
 def on_cores(sizes: tuple[int, ...] = test_shares.WINDOWS[0]) -> Plan:
@@ -139,11 +139,11 @@ def of_turns(**change: Any) -> Plant:
 
 def of_the_run(change: Callable[[Any], Any]) -> Plant:
     """Change the order of a run, its counts and its rings."""
-    return before(feeding, "row_by_row", lambda right, *a: change(right(*a)))
+    return before(streamed, "row_by_row", lambda right, *a: change(right(*a)))
 
 
 def of_runs(change: Callable[[Any], Any]) -> Plant:
-    return before(feeding.Feeder, "run", lambda right, *a: change(right(*a)))
+    return before(streamed.Streamer, "run", lambda right, *a: change(right(*a)))
 
 
 def swapped(found: Any) -> Any:
@@ -167,7 +167,7 @@ def shared_wrongly(change: Callable[[Share], Share]) -> Plant:
     def under(right: Any, *arguments: Any) -> Iterator[Share]:
         return map(change, right(*arguments))
 
-    return before(shares, "_under_windows", under)
+    return before(streamed, "_under_windows", under)
 
 
 def no_end(right: Any, *arguments: Any) -> Iterator[Share]:
@@ -188,13 +188,30 @@ def short_lives(right: Any, *arguments: Any) -> Any:
 
 
 def no_cleaning(right: Any, *arguments: Any) -> Any:
-    found = right(*arguments)
-    return replace(found, steps=tuple(s for s in found.steps if s.kind != "clean"))
+    return {step: [op for op in found if op.kind != CLEAN] for step, found in right(*arguments).items()}
 
 
 def late_slots(right: Any, *arguments: Any) -> Any:
     """Constants that fill slots come a place higher than the step looks for them."""
-    return tuple(replace(s, at=Place(s.at.memory, s.at.offset + 8)) for s in right(*arguments))
+    starts = ((f, f.start, f.start.copy) for f in right(*arguments))
+    return tuple(replace(f, start=replace(start, copy=replace(copy, near=copy.near + 8))) for f, start, copy in starts)
+
+
+def of_transfers(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Plant:
+    """Change what stands before each step."""
+
+    def made(right: Any, *arguments: Any) -> tuple[Any, ...]:
+        return tuple(replace(s, before=change(s.before)) for s in right(*arguments))
+
+    return before(assembly, "with_transfers", made)
+
+
+def no_waits(ops: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(op for op in ops if not isinstance(op, Wait))
+
+
+def higher(copy: Copy) -> Copy:
+    return replace(copy, near=copy.near + 8)
 
 
 PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
@@ -208,8 +225,8 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "tiles: a halo row short": (
         of_copies(lambda made: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in made]), rows),
     "tiles: the kernel of another tile": (before(tiles._Tiles, "number", lambda right, *a: right(*a) and 0), rows),
-    "tiles: constants of another tile": (before(parts, "tile_of", of_the_neighbour), channels),
-    "tiles: a part that needs a row less": (before(parts, "needed", lambda right, nest, i, *a: (
+    "tiles: constants of another tile": (before(tiles, "tile_of", of_the_neighbour), channels),
+    "tiles: a part that needs a row less": (before(tiles, "needed", lambda right, nest, i, *a: (
         tuple((f, p - 1) if d == 1 and i == 0 else (f, p) for d, (f, p) in enumerate(right(nest, i, *a))))), rows),
     "tiles: buffers that overlap": (before(tiles, "_bytes", lambda right, *a: right(*a) - 64), rows),
     "tiles: a view taken for its storage": (before(search, "view_starts", lambda right, graph: {}), of_a_slice),
@@ -221,23 +238,34 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "run: a ring with a row less": (
         of_the_run(lambda f: replace(f, rings={n: max(1, r - 1) for n, r in f.rings.items()})), run),
     "run: kernels that look in rings of another size": (
-        before(feeding.Feeder, "_chosen", lambda right, self, op, seen, *a: right(
+        before(streamed.Streamer, "_chosen", lambda right, self, op, seen, *a: right(
             self, op, replace(seen, rings={n: r + 1 for n, r in seen.rings.items()}), *a)), run),
     "run: buffers that overlap": (
         shifted(lambda n, p: replace(p, offset=0) if n.startswith("constants") else p), run),
     "run: sums over the rows in use": (
         of_runs(lambda r: replace(r, scratch={n: min(r.places.values(), default=0) for n in r.scratch})), reduced),
-    "run: rows of another size": (before(feeding, "row_bytes", lambda right, *a: right(*a) - 8), run),
+    "run: rows of another size": (before(streamed, "row_bytes", lambda right, *a: right(*a) - 8), run),
     "cores: a column too far to the right": (shared_wrongly(lambda s: replace(s, before=s.before - 1)), on_cores),
     "cores: parts that are too near to each other": (shared_wrongly(lambda s: replace(s, step=s.step // 2)), on_cores),
-    "cores: a window beyond the end of the row": (before(shares, "_under_windows", no_end), in_equal_parts),
+    "cores: a window beyond the end of the row": (before(streamed, "_under_windows", no_end), in_equal_parts),
     "cores: the kernel of the first part for all": (
-        before(shares, "_under_windows", lambda right, *a: (
+        before(streamed, "_under_windows", lambda right, *a: (
             lambda made: iter([replace(s, kernel=made[0].kernel) for s in made]))([*right(*a)])), on_cores),
     "levels: a tensor that stays dies too early": (before(assembly._Assembly, "_near", short_lives), resident),
     "levels: more than the first level has": (
-        before(movement, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
-    "caches: nothing is cleaned": (before(movement, "coherence", no_cleaning), test_caches.planned),
+        before(layerwise, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
+    "tiles: copies go 8 bytes lower than kernels look": (before(tiles.MappedOp, "shifted", lambda right, self, by: (
+        replace(right(self, by), copies=tuple(replace(c, near=c.near - 8) for c in right(self, by).copies))
+        if max(by) >= 8 else right(self, by))), resident),
+    "run: constants elsewhere than kernels look": (before(streamed.PlannedRun, "placed", lambda right, *a: (
+        lambda run: replace(run, block_at=tuple(n + 8 for n in run.block_at)))(right(*a))), run),
+    "transfers: constants that nobody waits for": (of_transfers(no_waits), run),
+    "transfers: waits before their copies begin": (of_transfers(lambda ops: ops[::-1]), test_staging.in_parts),
+    "transfers: constants that do not come": (of_transfers(lambda ops: ()), run),
+    "transfers: constants of another step": (of_transfers(lambda ops: tuple(
+        replace(op, copy=higher(op.copy)) if isinstance(op, Start) else op for op in ops)), run),
+    "stage: constants that nobody waits for": (of_transfers(no_waits), test_staging.in_parts),
+    "caches: nothing is cleaned": (before(layerwise, "coherence", no_cleaning), test_caches.planned),
     "stage: constants a place too high": (before(assembly, "first_copies", late_slots), test_staging.in_parts),
     "order: a reader before its writer": (
         before(search, "schedule", lambda right, *a, **k: (lambda f: replace(f, order=f.order[::-1]))(right(*a, **k))),

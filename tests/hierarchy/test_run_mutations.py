@@ -14,13 +14,11 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.moved.ahead import early
-from edgebuild.model.plan.moved.auto import Found, assembled, search_of
-from edgebuild.model.plan.moved.feeding import FedRun
-from edgebuild.model.plan.moved.residency import Step
-from edgebuild.model.plan.printed import Stream
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, prefetches, search_of
+from edgebuild.model.plan.dma.residency import Step
+from edgebuild.model.plan.printed import Start, Stream, StreamedRun, Wait
 from edgebuild.model.plan.search import Plan, Planner
-from tests.hierarchy.test_moved import MODES, build, run
+from tests.hierarchy.test_moved import MODES, build, changed, run, transfers, with_transfers
 
 
 def convolutions() -> Graph:
@@ -42,30 +40,29 @@ def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="auto")
     planner = Planner(convolutions(), load_target("host"), request)
     search, nothing = search_of(planner, 60 << 10), frozenset[str]()
-    alone = search.step(0, nothing, search.tiled(0, nothing, search.room))
+    alone = Step(0, 1, nothing, search.tiled(0, nothing, search.room))
     fed = search.run(1, 3, nothing, search.room)
     assert fed is not None
-    steps = alone, Step(1, 3, nothing, fed, fed.cost.total, 0.0)
-    return assembled(planner, search, Found(steps, early(steps, search.sizes, search.room)))
+    steps = alone, Step(1, 3, nothing, fed)
+    return assembled(planner, search, SearchPath(steps, prefetches(steps, search.sizes, search.room)))
 
 
-def of_run(plan: Plan, change: Callable[[FedRun], FedRun]) -> Plan:
-    moved = {name: change(m) if isinstance(m, FedRun) else m for name, m in plan.moved.items()}
-    return replace(plan, moved=moved)
+def of_run(plan: Plan, change: Callable[[StreamedRun], StreamedRun]) -> Plan:
+    return changed(plan, StreamedRun, change)
 
 
 def of_streams(fed: bool, change: Callable[[Stream], Stream]) -> Callable[[Plan], Plan]:
-    def changed(run_: FedRun) -> FedRun:
-        streams = tuple(change(s) if s.fed == fed else s for s in run_.streams)
+    def changed(run_: StreamedRun) -> StreamedRun:
+        streams = tuple(change(s) if s.fetched == fed else s for s in run_.streams)
         rings = {**run_.seen.rings, **{s.storage: s.slots for s in streams}}
         return replace(run_, streams=streams, seen=replace(run_.seen, rings=rings))
 
     return lambda plan: of_run(plan, changed)
 
 
-def without_the_last_takes(run_: FedRun) -> FedRun:
+def without_the_last_takes(run_: StreamedRun) -> StreamedRun:
     """The DMA's ring is a row shorter than that of the kernels."""
-    return replace(run_, streams=tuple(replace(s, slots=s.slots - 1) if s.fed else s for s in run_.streams))
+    return replace(run_, streams=tuple(replace(s, slots=s.slots - 1) if s.fetched else s for s in run_.streams))
 
 
 MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
@@ -74,9 +71,12 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
     "a ring lies over another": of_streams(False, lambda s: replace(s, near=s.near - 8)),
     "a row too long": of_streams(True, lambda s: replace(s, bytes=s.bytes + 8)),
     "a row too few": of_streams(True, lambda s: replace(s, rows=s.rows - 1)),
-    "constants that are not waited for": lambda plan: replace(plan, ahead=()),
-    "constants that come into bytes in use": lambda plan: replace(
-        plan, ahead=tuple(replace(a, near=0) for a in plan.ahead)
+    "constants that do not come": lambda plan: with_transfers(plan, lambda t: None),
+    "constants that are not waited for": lambda plan: with_transfers(
+        plan, lambda t: None if isinstance(t, Wait) else t
+    ),
+    "constants that come into bytes in use": lambda plan: with_transfers(
+        plan, lambda t: replace(t, copy=replace(t.copy, near=0)) if isinstance(t, Start) else t
     ),
 }
 
@@ -84,7 +84,7 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
 @pytest.mark.needs("gcc")
 def test_the_sound_plan_passes(tmp_path: Path) -> None:
     plan = planned()
-    assert plan.ahead and any(isinstance(m, FedRun) for m in plan.moved.values())
+    assert transfers(plan) and any(isinstance(m, StreamedRun) for m in plan.moves.values())
     build([plan], 2, tmp_path)
     want = feed(tmp_path)
     for mode in MODES:
@@ -104,7 +104,7 @@ def feed(folder: Path) -> bytes:
 def test_replay_refuses(name: str) -> None:
     p = MUTATIONS[name](planned())
     with pytest.raises(BrokenPlan):
-        replay(p.graph, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
+        replay(p.graph, p.steps, p.places, p.target, p.layout.heights["L1"])
 
 
 @pytest.mark.needs("gcc")

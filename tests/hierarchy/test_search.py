@@ -18,7 +18,7 @@ from edgebuild.cli import main
 from edgebuild.model.ir.axes import Nest, Window
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
-from edgebuild.model.plan.hierarchy.costs import Moved, cost, used
+from edgebuild.model.plan.hierarchy.costs import OperandCost, cost, used
 from edgebuild.model.plan.hierarchy.files import Hardware, ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, best, best_of
 from edgebuild.model.plan.hierarchy.nest import Channel, Compute, Mapped, Move, Operand, TiledLayer
@@ -50,7 +50,7 @@ def naive(layer: TiledLayer, room: dict[str, int]) -> float | None:
     return least
 
 
-def together(compute: float, calls: int, moved: list[Moved], buffers: tuple[int, ...]) -> float:
+def together(compute: float, calls: int, moved: list[OperandCost], buffers: tuple[int, ...]) -> float:
     """Copies by single buffers, and computing beside the copies by double ones."""
     alone = sum(m.cycles for m, b in zip(moved, buffers, strict=True) if b == 1)
     double = [m for m, b in zip(moved, buffers, strict=True) if b == 2]

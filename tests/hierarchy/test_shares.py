@@ -13,13 +13,12 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops.base import Form
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.moved.auto import Found, assembled, search_of
-from edgebuild.model.plan.moved.feeding import FedRun
-from edgebuild.model.plan.moved.residency import Step
-from edgebuild.model.plan.moved.shares import shared_row
-from edgebuild.model.plan.printed import Share
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, search_of
+from edgebuild.model.plan.dma.residency import Step
+from edgebuild.model.plan.dma.streamed import shared_row
+from edgebuild.model.plan.printed import Share, StreamedRun
 from edgebuild.model.plan.search import Plan, Planner
-from tests.hierarchy.test_moved import check, with_cores
+from tests.hierarchy.test_moved import changed, check, with_cores
 
 WINDOWS = [  # columns, window, stride, dilation, padding at the left and at the right
     (17, 3, 1, 1, 1, 1),
@@ -74,16 +73,16 @@ def in_one_run(graph: Graph, name: str, seed: int) -> Plan:
     """The whole graph as a run, of which all cores of `with_cores` make one row at a time."""
     planner = Planner(graph, with_cores(seed), ModelRequest(Path("x"), name, "host", tile="off", map="auto"))
     search, nothing = search_of(planner, 60 << 10), frozenset[str]()
-    fed = search.feeder.run(0, 2, nothing, 1, planner.target.cores)
+    fed = search.streamer.run(0, 2, nothing, 1, planner.target.cores)
     assert fed is not None and (planner.target.cores == 1 or fed.shares > 1)
-    return assembled(planner, search, Found((Step(0, 2, nothing, fed, fed.cost.total, 0.0),), ()))
+    return assembled(planner, search, SearchPath((Step(0, 2, nothing, fed),), ()))
 
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", ["conv2d", "depthwise_conv2d"])
 def test_shared_rows_are_those_of_one_core(kind: str, tmp_path: Path) -> None:
     plans = check([windowed(kind, *sizes) for sizes in WINDOWS], tmp_path, in_one_run)
-    shared = [s for p in plans for m in p.moved.values() if isinstance(m, FedRun) for s in m.parts[0] if s.width]
+    shared = [s for p in plans for m in p.moves.values() if isinstance(m, StreamedRun) for s in m.parts[0] if s.width]
     assert any(s.step and s.before for s in shared) and any(s.first and not s.step for s in shared)
 
 
@@ -103,10 +102,10 @@ def without_the_last(share: Share) -> Share:
 def test_replay_refuses(change: Callable[[Share], Share]) -> None:
     plan = in_one_run(windowed("conv2d", *WINDOWS[0]), "g0", 1)
 
-    def changed(run: FedRun) -> FedRun:
+    def other(run: StreamedRun) -> StreamedRun:
         return replace(run, parts=tuple(tuple(change(s) for s in parts) for parts in run.parts))
 
-    moved = {name: changed(m) if isinstance(m, FedRun) else m for name, m in plan.moved.items()}
-    replay(plan.graph, plan.steps, plan.places, plan.moved, plan.layout.heights["L1"], plan.ahead)
+    broken, room = changed(plan, StreamedRun, other), plan.layout.heights["L1"]
+    replay(plan.graph, plan.steps, plan.places, plan.target, room)
     with pytest.raises(BrokenPlan):
-        replay(plan.graph, plan.steps, plan.places, moved, plan.layout.heights["L1"], plan.ahead)
+        replay(plan.graph, broken.steps, plan.places, plan.target, room)

@@ -19,18 +19,19 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.dma.assembly import auto_plan
+from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.prefetch import Staging, StepConstants, first_copies, schedule_stagings
+from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
-from edgebuild.model.plan.memory.problem import DoesNotFit
-from edgebuild.model.plan.moved.auto import auto_plan
-from edgebuild.model.plan.moved.copies import MovedLayer
-from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.staging import PARTS, SLOTS, Staging, Wanted, first_copies, stagings
+from edgebuild.model.plan.memory.problem import DoesNotFit, Place
+from edgebuild.model.plan.printed import PARTS, SLOTS, Start, Wait
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 from tests.graphs import examples, random_inputs, small_graphs, tiny_tflite
 from tests.hierarchy.test_auto import request
-from tests.hierarchy.test_moved import MODES, build, check, run, with_cores
+from tests.hierarchy.test_moved import MODES, build, changed, check, run, transfers, with_cores, with_transfers
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 NETWORKS, MANY = 12, 60
@@ -52,18 +53,23 @@ def chained(graph: Graph, name: str, seed: int) -> Plan:
     for more in (128, 1 << 10, 1 << 20):
         chip = in_a_chain(wide, wide.levels[0].size, peak + more, wide.dma[1].largest)
         try:
-            return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+            return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
         except Exception as refused:  # too little room is said of, and tried again with more
             if "fit" not in str(refused) or more == 1 << 20:
                 raise
     raise AssertionError
 
 
+def staged(p: Plan) -> list[tuple[int, Start]]:
+    """Copies of constants to the second level between steps."""
+    return [(first, s) for first, s in transfers(p) if s.copy.into]
+
+
 @pytest.mark.needs("gcc")
 def test_networks_by_way_of_the_second_level(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, chained)
-    assert sum(bool(p.staged) for p in plans) >= NETWORKS // 2
-    assert any(s.first < s.until for p in plans for s in p.staged)
+    assert sum(bool(staged(p)) for p in plans) >= NETWORKS // 2
+    assert any(first < s.step for p in plans for first, s in staged(p))
 
 
 @pytest.mark.slow
@@ -96,7 +102,7 @@ def in_parts(buffers: int = 2) -> Plan:
     """The layer with a second level that has no room for all of its constants."""
     asked = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
     chip = in_a_chain(load_target("host"), home=96 + 384 + 600)
-    return with_moves(plan(wide_layer(), chip, asked), channels_by_eight(buffers))
+    return layerwise_plan(plan(wide_layer(), chip, asked), channels_by_eight(buffers))
 
 
 def feed(folder: Path) -> bytes:
@@ -110,8 +116,8 @@ def feed(folder: Path) -> bytes:
 def test_constants_in_parts(buffers: int, tmp_path: Path) -> None:
     """Eight blocks pass through two slots."""
     p = in_parts(buffers)
-    (layer,) = (m for m in p.moved.values() if isinstance(m, MovedLayer))
-    assert len(p.staged) == SLOTS and sum(c.into for c in layer.copies) == 8 - SLOTS
+    (layer,) = (m for m in p.moves.values() if isinstance(m, MappedOp))
+    assert len(staged(p)) == SLOTS and sum(c.into for c in layer.copies) == 8 - SLOTS
     build([p], 2, tmp_path)
     want = feed(tmp_path)
     for mode in MODES:
@@ -120,18 +126,20 @@ def test_constants_in_parts(buffers: int, tmp_path: Path) -> None:
         assert (tmp_path / "out.bin").read_bytes() == want
 
 
-def of_layer(change: Callable[[MovedLayer], MovedLayer]) -> Callable[[Plan], Plan]:
-    return lambda p: replace(p, moved={n: change(m) for n, m in p.moved.items() if isinstance(m, MovedLayer)})
+def of_layer(change: Callable[[MappedOp], MappedOp]) -> Callable[[Plan], Plan]:
+    return lambda p: changed(p, MappedOp, change)
 
 
-def too_early(layer: MovedLayer) -> MovedLayer:
+def too_early(layer: MappedOp) -> MappedOp:
     """The next block comes into its slot before the copy out of that is done."""
     return replace(layer, turns=tuple(replace(t, fetched=t.staged or t.fetched) for t in layer.turns))
 
 
 def over_the_input(p: Plan) -> Plan:
     place = p.places["x"]
-    return replace(p, staged=tuple(replace(s, at=place, room=96) for s in p.staged))
+    return with_transfers(
+        p, lambda t: replace(t, copy=replace(t.copy, near=place.offset)) if isinstance(t, Start) else t
+    )
 
 
 MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
@@ -147,8 +155,8 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
             replace(c, far=c.far + 8) if c.stage and not c.into else c for c in m.copies))
     ),
     "constants come over the input": over_the_input,
-    "what stands before the step does not come": lambda p: replace(p, staged=tuple(
-        replace(s, until=1) for s in p.staged)),
+    "what stands before the step does not come": lambda p: with_transfers(
+        p, lambda t: None if isinstance(t, Wait) else t),
 }  # fmt: skip
 
 
@@ -156,7 +164,7 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
 def test_replay_refuses(name: str) -> None:
     p = MUTATIONS[name](in_parts())
     with pytest.raises(BrokenPlan):
-        replay(p.graph, p.steps, p.places, p.moved, staged=p.staged)
+        replay(p.graph, p.steps, p.places, p.target)
 
 
 @pytest.mark.needs("gcc")
@@ -172,9 +180,9 @@ def test_no_copy_skips_the_second_level() -> None:
     """Every copy of constants to the first level is out of the second one."""
     for seed, graph in enumerate(examples(small_graphs(), NETWORKS)):
         p = chained(graph, f"g{seed}", seed)
-        layers = [m for m in p.moved.values() if isinstance(m, MovedLayer)]
+        layers = [m for m in p.moves.values() if isinstance(m, MappedOp)]
         assert all(c.tensor or c.stage == "RAM" for m in layers for c in m.copies)
-        assert all(a.stage == "RAM" for a in p.ahead)
+        assert all(s.copy.stage == "RAM" for _, s in transfers(p))
 
 
 @pytest.mark.one_in(2)
@@ -221,18 +229,18 @@ WAY = Channel(1.0)
 
 def test_constants_come_as_late_as_they_need_not_be_waited_for() -> None:
     """The first has no step before it; the second comes under it; the third wants two steps, and one was used."""
-    steps = [Wanted((n,), n, at, 100.0) for at, n in enumerate((32, 80, 160))]
-    found = stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2")
+    steps = [StepConstants((n,), n, at, 100.0) for at, n in enumerate((32, 80, 160))]
+    found = schedule_stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2")
     assert [(s.first, s.waited) for s in found] == [(0, 32.0), (0, 0.0), (0, 40.0)]
-    assert [s.first for s in stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2", 0)] == [0, 1, 2]
+    assert [s.first for s in schedule_stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2", 0)] == [0, 1, 2]
 
 
 def test_constants_without_room_come_in_parts() -> None:
     """Four blocks in two slots; the two that come while the step runs take longer than that."""
-    (found,) = stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 200, "L2")
+    (found,) = schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 200, "L2")
     assert found == Staging(0, 0, 0, SLOTS, 128, 128.0 + 28.0)
     with pytest.raises(DoesNotFit):
-        stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
+        schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
 
 
 def test_constants_find_room_beside_all_that_is_live() -> None:
@@ -241,14 +249,14 @@ def test_constants_find_room_beside_all_that_is_live() -> None:
     for _ in range(400):
         count = int(rng.integers(2, 9))
         live = [int(n) for n in 8 * rng.integers(0, 40, count)]
-        steps: list[Wanted | None] = []
+        steps: list[StepConstants | None] = []
         for at in range(count):
             blocks = tuple(int(n) for n in rng.integers(1, 90, rng.integers(1, 6)))
-            wish = Wanted(blocks, sum(blocks), max(0, at - int(rng.integers(0, 4))), float(rng.integers(1, 200)))
+            wish = StepConstants(blocks, sum(blocks), max(0, at - int(rng.integers(0, 4))), float(rng.integers(1, 200)))
             steps.append(wish if rng.integers(3) else None)
         room = max(live) + int(rng.integers(100, 600))
         try:
-            found = stagings(steps, [float(n) for n in rng.integers(1, 200, count)], live, WAY, room, "L2")
+            found = schedule_stagings(steps, [float(n) for n in rng.integers(1, 200, count)], live, WAY, room, "L2")
         except DoesNotFit:
             continue
         taken += len(found)
@@ -261,11 +269,13 @@ def test_constants_find_room_beside_all_that_is_live() -> None:
 
 def test_a_copy_is_at_most_as_large_as_the_unit_does() -> None:
     p = in_parts()
-    layer = next(m for m in p.moved.values() if isinstance(m, MovedLayer))
-    whole = first_copies(Staging(0, 0, 0, 0, 2000, 5.0), layer.blocks, p.staged[0].at, Channel(1.0, largest=100), 3)
-    assert [s.offset for s in whole] == list(range(0, whole[0].block.data.nbytes, 100))
-    assert sum(s.bytes for s in whole) == whole[0].block.data.nbytes and max(s.bytes for s in whole) == 100
-    assert sum(s.waited for s in whole) == 5.0 and all(s.channel < PARTS for s in whole)
+    layer = next(m for m in p.moves.values() if isinstance(m, MappedOp))
+    staging, place = Staging(0, 0, 0, 0, 2000, 5.0), Place("RAM", 0)
+    whole = [f.start for f in first_copies(staging, layer.blocks, place, Channel(1.0, largest=100), 3)]
+    copies, size = [s.copy for s in whole], whole[0].block.data.nbytes
+    assert [c.far for c in copies] == list(range(0, size, 100))
+    assert sum(c.bytes for c in copies) == size and max(c.bytes for c in copies) == 100
+    assert sum(s.waited for s in whole) == 5.0 and all(c.channel < PARTS for c in copies)
 
 
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])

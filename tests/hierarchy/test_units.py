@@ -14,13 +14,13 @@ from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.moved.auto import auto_plan
-from edgebuild.model.plan.moved.copies import MovedLayer
-from edgebuild.model.plan.moved.movement import check_request, reached, with_moves
+from edgebuild.model.plan.dma.assembly import auto_plan
+from edgebuild.model.plan.dma.layerwise import check_request, layerwise_plan, reached
+from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.search import Plan, Planner
 from tests.graphs import examples, small_graphs
 from tests.hierarchy.test_auto import runs
-from tests.hierarchy.test_moved import build, check, in_tiles, run, with_cores
+from tests.hierarchy.test_moved import build, changed, check, in_tiles, run, transfers, with_cores
 from tests.hierarchy.test_mutations import convolution, feed, four_tiles
 
 NETWORKS = 8
@@ -42,23 +42,23 @@ def test_networks_by_units_that_ask_for_alignment(align: int, largest: int, tmp_
         room = (1 << 11, 1 << 16)[seed % 2]
         chip = replace(chip, memories=tuple(replace(m, size=room) if m.level == 1 else m for m in chip.memories))
         asked = ModelRequest(Path("random"), name, "host", tile="off", map=WAYS[seed % 3])
-        return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+        return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
 
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, planned)
-    assert any(p.moved for p in plans) and (align > 4 or in_tiles(plans) or runs(plans))
+    assert any(p.moves for p in plans) and (align > 4 or in_tiles(plans) or runs(plans))
 
 
 def planned(target: Target) -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return with_moves(plan(convolution(), target, request), four_tiles)
+    return layerwise_plan(plan(convolution(), target, request), four_tiles)
 
 
-def lower(moved: MovedLayer) -> MovedLayer:
+def lower(moved: MappedOp) -> MappedOp:
     """All buffers of the first level 8 bytes further on: right for all that counts but for alignment to 16."""
-    return replace(moved.placed(8, {}), near_bytes=moved.near_bytes + 8)
+    return replace(moved.placed(8, None, {}), level1_bytes=moved.level1_bytes + 8)
 
 
-MUTATIONS: dict[str, tuple[Callable[[MovedLayer], MovedLayer], dict[str, int]]] = {
+MUTATIONS: dict[str, tuple[Callable[[MappedOp], MappedOp], dict[str, int]]] = {
     "addresses that are no multiples of 16": (lower, {"align": 16}),
     "pieces of more than 64 B": (lambda moved: moved, {"largest": 64}),
 }
@@ -71,10 +71,10 @@ def test_what_a_unit_cannot_do_is_caught(name: str, tmp_path: Path) -> None:
     change, limits = MUTATIONS[name]
     sound = planned(load_target("host"))
     chip = by(sound.target, **limits)
-    moved = {"y": change(sound.moved["y"])}  # type: ignore[arg-type]
+    broken = changed(sound, MappedOp, change)
     with pytest.raises(BrokenPlan, match=r"aligned|a copy of more"):
-        replay(sound.graph, sound.steps, sound.places, moved, target=chip)
-    build([replace(sound, moved=moved, target=chip)], 2, tmp_path)
+        replay(sound.graph, broken.steps, sound.places, chip)
+    build([replace(broken, target=chip)], 2, tmp_path)
     feed(tmp_path)
     assert "no DMA unit can do a copy" in run(tmp_path, "lazy").stderr
 
@@ -83,7 +83,7 @@ def test_memories_that_no_unit_joins_are_caught() -> None:
     sound = planned(load_target("host"))
     chip = replace(sound.target, dma=tuple(replace(d, between=("ROM", "L1")) for d in sound.target.dma))
     with pytest.raises(BrokenPlan, match="no DMA unit joins L1 and RAM"):
-        replay(sound.graph, sound.steps, sound.places, sound.moved, target=chip)
+        replay(sound.graph, sound.steps, sound.places, chip)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -97,7 +97,7 @@ def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
     peak = Planner(graph, chip, asked).untiled_bytes
     chip = replace(chip, memories=(other, *chip.memories))
     found = reached(chip)
-    made = auto_plan(graph, found, asked) if way == "auto" else with_moves(plan(graph, found, asked))
+    made = auto_plan(graph, found, asked) if way == "auto" else layerwise_plan(plan(graph, found, asked))
     assert peak and {place.memory for place in made.places.values()} <= {"RAM", "L1"}
     with pytest.raises(EdgebuildError, match="joins L1 with a memory that has the role 'arena'"):
         reached(replace(chip, dma=tuple(replace(d, between=("ROM", "L1")) for d in chip.dma)))
@@ -114,7 +114,7 @@ def test_weights_beside_the_second_level_come_by_way_of_it(tmp_path: Path) -> No
         asked = ModelRequest(Path("random"), name, "host", tile="off", map=WAYS[seed % 3])
         chip = replace(chip, dma=units)
         check_request(chip, asked)
-        return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+        return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
 
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, planned)
-    assert any(p.staged for p in plans)
+    assert any(s.copy.into for p in plans for _, s in transfers(p))

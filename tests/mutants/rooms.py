@@ -115,7 +115,8 @@ ROOMS: dict[str, Room] = {
         (*PLANNED, *FAILURES, *WHOLE),
     ),
     "memory levels": Room(
-        ("edgebuild/model/plan/moved/*.py", "edgebuild/model/plan/hierarchy/*.py", "edgebuild/model/plan/check/*.py",
+        ("edgebuild/model/plan/dma/*.py", "edgebuild/model/plan/hierarchy/*.py", "edgebuild/model/plan/check/*.py",
+         "edgebuild/model/plan/printed/*.py",
          "edgebuild/model/mapping.py", "edgebuild/model/sweep.py"),
         (*_in("rolling", "planted"), *LEVELS, *WHOLE),
     ),

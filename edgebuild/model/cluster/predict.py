@@ -14,7 +14,7 @@ from ...base.target import Target
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ops.link import EVERYONE
-from ..plan.check.cached import BrokenPlan
+from ..plan.check.replay import BrokenPlan
 from ..plan.choose import plan
 from ..plan.distribute.forms import Cluster
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ...base.templates import times
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Kernel
-from ..plan.printed import newest_name
-from ..plan.rolling import Rolled, row_bytes, rows_of
+from ..plan.printed import RolledCalls, newest_name
+from ..plan.rolling import row_bytes, rows_of
 from ..plan.search import Plan
 from .call_loops import Arg
 from .names import at_macro, comment, label, newest_constant
@@ -35,7 +35,7 @@ def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     return Arg(text, plan.view_starts.get(t.name, 0), plan.offset_names[root], place.offset)
 
 
-def row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> str:
+def row_offset(plan: Plan, rolled: RolledCalls, t: Tensor, sums: bool = False) -> str:
     """Offset of a row from the place of its tensor.
 
     `sums`: for a reduction, which takes up the rows in which the values were made, also behind a view. Its result has
@@ -57,7 +57,7 @@ def newest(plan: Plan, t: Tensor) -> str:
     return f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {newest_constant(plan, t.name)})"
 
 
-def kept_row(plan: Plan, rolled: Rolled, name: str) -> Kept:
+def kept_row(plan: Plan, rolled: RolledCalls, name: str) -> Kept:
     t = plan.graph.tensors[name]
     text = f"the newest row of {comment(name)} among the others"
     to = str(address(plan, t, row_offset(plan, rolled, t)))
@@ -70,7 +70,7 @@ def _kept(plan: Plan, name: str) -> str:
 
 
 def beside_apart(
-    plan: Plan, rolled: Rolled, kernel: Kernel, tensors: Sequence[Tensor], found: Sequence[Arg]
+    plan: Plan, rolled: RolledCalls, kernel: Kernel, tensors: Sequence[Tensor], found: Sequence[Arg]
 ) -> list[Arg]:
     """Addresses of tensors for a call, where newest rows stand apart. The last of the tensors is the result.
 

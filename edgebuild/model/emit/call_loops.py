@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import TypeVar
 
-from ...base.templates import times
+from ...base.templates import remark, times
 from .names import wrapped
 
 LONGEST = 24  # calls in the body of a loop
 LEAST = 3  # calls that a loop must save
 WIDTH = 100  # characters of arguments in a line
 
-Step = TypeVar("Step")
+Other = TypeVar("Other")
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,32 @@ class Call:
         return tuple(arg for group in self.groups for arg in group)
 
     @property
-    def lines(self) -> list[str]:
-        """The arguments as they are printed."""
-        texts = [wrapped("", [str(arg) for arg in group], "", WIDTH) for group in self.groups]
-        return ",\n".join(texts).splitlines()
+    def text(self) -> str:
+        """The statement in C; a call that fails ends the inference with its code."""
+        arguments = ",\n".join(wrapped("", [str(arg) for arg in group], "", WIDTH) for group in self.groups)
+        call = f"{self.function}(\n{indent(arguments, '    ')});"
+        return f"status = {call}\nif (status != EB_OK) {{\n    return status;\n}}" if self.fails else call
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the schedule as C: its statement there, and the function that is called by it, if it has one.
+
+    Without a comment the statement is printed as it is. `calls`: of kernels whose constants come from the weights.
+    """
+
+    comment: str
+    statement: str
+    calls: tuple[Call, ...] = ()
+    function: str = ""  # its head
+    definition: str = ""
+    tables: str = ""  # what its function has in common with others: `tiles` or `streams`
+
+    def text(self, number: int) -> str:
+        """The statement in the schedule."""
+        if not self.comment:
+            return self.statement
+        return f"{remark('    ', f'{number}  {self.comment}')}\n{indent(self.statement, '    ')}"
 
 
 @dataclass(frozen=True)
@@ -71,10 +94,18 @@ class Loop:
     count: int
     calls: tuple[Call, ...]
 
+    @property
+    def text(self) -> str:
+        """The statement in C, as it stands in the schedule."""
+        margin = 8 * " "
+        calls = (f"{margin}EB_STEP();\n{remark(margin, c.comment)}\n{indent(c.text, margin)}" for c in self.calls)
+        body = "\n".join(calls)
+        return f"    for (int32_t t = 0; t < {self.count}; ++t) {{ /* steps from {self.step} on */\n{body}\n    }}"
 
-def looped(steps: Sequence[Step]) -> list[Step | Loop]:
+
+def looped(steps: Sequence[Other]) -> list[Other | Loop]:
     """The steps with loops in place of calls that repeat."""
-    found: list[Step | Loop] = []
+    found: list[Other | Loop] = []
     at = 0
     while at < len(steps):
         turns, body = max(((_turns(steps, at, n), n) for n in range(1, LONGEST + 1)), key=lambda r: (r[0] - 1) * r[1])

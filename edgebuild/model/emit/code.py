@@ -11,15 +11,13 @@ from .. import ops
 from ..ir import Op, Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
-from ..plan.moved.copies import MovedLayer
-from ..plan.moved.staging import PARTS
+from ..plan.printed import TiledOp
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
 from .addresses import address
 from .clock_tables import budget_views, header_view, switch_points
-from .fed import FedStep, early_constants
-from .moved import SLOTS, MovedStep
+from .level1 import places, stages, transfers
 from .names import (
     access_functions,
     at_macro,
@@ -31,8 +29,7 @@ from .names import (
     scratch_constant,
     shape_text,
 )
-from .near import places, stages
-from .program import Program, Roll
+from .program import Program
 from .weights_file import arenas
 
 
@@ -105,17 +102,17 @@ def source(p: Program) -> str:
     plan = p.plan
     found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
-    ahead, before = early_constants(plan, p.weights)
+    ahead, before = transfers(plan, p.weights)
     switches, after = switch_points(plan)
     return render(
         "model.c.j2",
         functions=p.functions,
-        steps=[(step, isinstance(step, Roll)) for step in p.steps],
-        cores=p.plan.target.cores,
-        moved=[step for step in p.steps if isinstance(step, MovedStep)],
-        fed=[step for step in p.steps if isinstance(step, FedStep)],
+        steps=p.steps,
+        entry=_entry(plan),
+        schedule=_schedule(p, before, switches),
+        definitions=p.definitions,
+        dma=bool(plan.moves),
         ahead=ahead,
-        before=before,
         guard=guard(plan),
         exact=_has_floats(plan),
         above=[helper.text for helper in p.helpers if not helper.head],
@@ -127,21 +124,38 @@ def source(p: Program) -> str:
         engines=_engines(plan),
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states)
         or any("memcpy" in f.uses for f in p.functions)
-        or any(isinstance(step, Roll) and step.kept for step in p.steps),
+        or any(section.rolled and section.rolled.separate for section in plan.steps),
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
-        switch_points=switches,
-        most_slots=SLOTS,
-        parts_from=PARTS,
         returns_to=after,
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),
     )
 
 
+def _entry(plan: Plan) -> str:
+    """The head of the function that is the schedule."""
+    if plan.rolling.streamed is not None:
+        item = C_TYPES[plan.graph.tensors[plan.graph.inputs[0]].dtype]
+        return f"int32_t {plan.name}_push_rows(const {item} *rows, int32_t count)"
+    argument, link = "void *arena" if plan.request.arena == "caller" else "void", plan.graph.link
+    return f"int {link.entry}({argument})" if link else f"void {plan.name}_invoke({argument})"
+
+
+def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[str | None]) -> list[str]:
+    """Statements of the schedule: of each step, and what stands before it and behind the last."""
+    found = list[str]()
+    for number, step in enumerate(p.steps):
+        found += ["    EB_STEP();"] if step.comment else []
+        if switches and switches[number]:
+            found.append(f"    {p.plan.name.upper()}_CLOCK({switches[number]});")
+        found += [*before[number], step.text(number)]
+    return [*found, *before[len(p.steps)]]
+
+
 def _engines(plan: Plan) -> list[tuple[str, str]]:
     """Functions of engines that the steps use, and the patterns that they take."""
-    moved = [m for m in plan.moved.values() if isinstance(m, MovedLayer) and m.regions]
+    moved = [m for m in plan.moves.values() if isinstance(m, TiledOp) and m.regions]
     return sorted({(str(k.shape["function"]), str(k.shape["pattern"])) for m in moved for k in m.kernels})
 
 

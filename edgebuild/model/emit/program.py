@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,19 +12,16 @@ from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..kernels.code_bytes import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
-from ..plan.moved.feeding import FedRun
-from ..plan.printed import Share
-from ..plan.rolling import Rolled
+from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
-from .addresses import Kept, address, beside_apart, kept_row, row_offset, where_apart
-from .call_loops import Arg, Call, Loop, looped
-from .fed import FedStep, at_level, fed_step, near_address
-from .moved import MovedStep, moved_step
-from .names import LARGEST, MATHS, at_macro, comment, label, scalar, scratch_constant, shape_text, wrapped
-from .near import SCRATCH, Named, blocks, fetched, run_places
-from .order import Order, lines
+from .addresses import address, beside_apart, row_offset, where_apart
+from .call_loops import Arg, Call, Loop, Step, looped
+from .level1 import SCRATCH, Named, blocks, fetched, level1_address, level1_macro, run_places
+from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text, wrapped
+from .runs import rolled_step, stream_tables, streamed_step
 from .share import Letter, shared
+from .tile_tables import tile_tables, tiled_step
 from .weights_file import ALIGN, Weights, pack
 
 
@@ -35,8 +32,8 @@ class Use:
     step: int
     op: Op
     kernel: Kernel
-    rolled: Rolled | None
-    run: FedRun | None = None  # in the first memory level
+    rolled: RolledCalls | None
+    run: StreamedRun | None = None  # in the first memory level
     share: Share | None = None  # of a row of the run
 
 
@@ -52,50 +49,20 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Roll:
-    """A rolled run: the order of its ops, and their calls."""
-
-    step: int
-    order: Order
-    calls: tuple[Call, ...]
-    live: int  # bytes
-    take: str = ""  # where a row that the application brings goes; empty if it brings none
-    kept: tuple[Kept, ...] = ()
-
-    @property
-    def comment(self) -> str:
-        first, last = self.calls[0].comment, self.calls[-1].comment
-        count, end = (f"{len(self.calls)} ops ", f" to {last}") if len(self.calls) > 1 else ("", "")
-        far = ", as far as the rows of the input go" if self.take else ""
-        return f"{count}row by row{far}, {self.live} B live: {first}{end}"
-
-    @property
-    def alone(self) -> int:
-        """Rows of the only op; 0 if there are several, or rows to take."""
-        return (
-            0 if self.take or len(self.calls) > 1 else sum(line.count * len(line.numbers) for line in self.order.lines)
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        ops = len(self.calls)
-        return (*self.order.names[: ops + bool(self.take)], *self.order.names[ops + 1 :])
-
-
-@dataclass(frozen=True)
 class Program:
     plan: Plan
     weights: Weights
     constants: tuple[Named, ...]  # places in the weights
     functions: tuple[Function, ...]
-    steps: tuple[Call | Roll | Loop | MovedStep | FedStep, ...]
+    steps: tuple[Step, ...]
+    definitions: tuple[str, ...]  # of the functions of steps
     helpers: tuple[Helper, ...]
 
 
 def program(plan: Plan) -> Program:
     """Choose names, share equal kernels, pack the constants, print the calls."""
     uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)])
-    weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moved else 1))
+    weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moves else 1))
     names = _names(plan, uses)
     functions, printed = [], set[str]()
     for use, name in zip(uses, names, strict=True):
@@ -106,32 +73,41 @@ def program(plan: Plan) -> Program:
             used = used.union(*map(_limits, sharing))
             users = tuple(_user(plan, other) for other in sharing)
             functions.append(Function(name, _prototype(plan, use, name), text, used, users))
-    steps: list[Call | Roll | Loop | MovedStep | FedStep] = []
+    steps = _steps(plan, uses, names, weights)
+    constants = _named(plan, uses, weights, {arg.base for step in steps for call in step.calls for arg in call.args})
+    helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
+    return Program(plan, weights, constants, tuple(functions), steps, _definitions(plan, steps), helpers)
+
+
+def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weights) -> tuple[Step, ...]:
+    steps: list[Call | Loop | Step] = []
     for step, section in enumerate(plan.steps):
         mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
-        moved = plan.moved.get(section.ops[0].outputs[0])
-        if isinstance(moved, FedRun):
-            calls_ = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
-            steps.append(_fed(plan, step, moved, calls_, weights))
-            continue
-        if moved is not None:
-            steps.append(moved_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
-            continue
-        calls = tuple(_call(plan, use, name, weights) for use, name in mine)
-        steps.append(_roll(plan, step, section.rolled, calls) if section.rolled else calls[0])
-    if plan.fused is not None and plan.clocks is None:
-        steps = looped(steps)
-    constants = _named(plan, uses, weights, {arg.base for call in _calls(steps) for arg in call.args})
-    helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
-    return Program(plan, weights, constants, tuple(functions), tuple(steps), helpers)
+        moved = section.moves
+        if isinstance(moved, StreamedRun):
+            rows = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
+            steps.append(streamed_step(plan, step, moved, rows, weights))
+        elif isinstance(moved, TiledOp):
+            steps.append(tiled_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
+        else:
+            calls = [_call(plan, use, name, weights) for use, name in mine]
+            steps.append(rolled_step(plan, step, section.rolled, calls) if section.rolled else calls[0])
+    return tuple(map(_as_step, looped(steps) if plan.fused is not None and plan.clocks is None else steps))
 
 
-def _calls(steps: Iterable[Call | Roll | Loop | MovedStep | FedStep]) -> Iterator[Call]:
-    for step in steps:
-        if isinstance(step, Call):
-            yield step
-        elif isinstance(step, Roll | Loop):
-            yield from step.calls
+def _as_step(step: Call | Loop | Step) -> Step:
+    if isinstance(step, Call):
+        return Step(step.comment, step.text, (step,))
+    return Step("", step.text, step.calls) if isinstance(step, Loop) else step
+
+
+def _definitions(plan: Plan, steps: Sequence[Step]) -> tuple[str, ...]:
+    """The functions of steps, each kind behind what it has in common: rolled runs, tiles, runs in the first level."""
+    found = list[str]()
+    for kind, tables in (("", None), ("tiles", tile_tables), ("streams", stream_tables)):
+        mine = [step.definition for step in steps if step.function and step.tables == kind]
+        found += [tables(plan), *mine] if tables and mine else mine
+    return tuple(found)
 
 
 def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[Named, ...]:
@@ -153,19 +129,18 @@ def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
 def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
     """All constants in order; those of moved ops in the blocks in which they are fetched."""
     for use in uses:
-        moved = use.run or plan.moved.get(use.op.outputs[0])
-        if moved is None:
-            yield from use.kernel.constants
-        else:
+        if isinstance(moved := plan.steps[use.step].moves, Moves):
             yield from (b for b in fetched(plan, use.step, moved) if b.data.nbytes)  # equal ones are packed once
+        else:
+            yield from use.kernel.constants
 
 
 def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
-    moved = plan.moved.get(section.ops[0].outputs[0])
-    if isinstance(moved, FedRun):
+    moved = section.moves
+    if isinstance(moved, StreamedRun):
         made = zip(moved.ops, moved.parts, strict=True)
         return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in made for share in parts]
-    if moved is not None:
+    if isinstance(moved, TiledOp):
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
     formed = zip(section.ops, section.forms, strict=True)
     return [Use(step, op, kernels.kernel_of(op, plan.graph, form), section.rolled) for op, form in formed]
@@ -273,7 +248,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     sums = plan.rolling.modes[y.name] == "reduce"
     placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
     at_row = {t.name: row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
-    where = partial(near_address, plan, use.step, use.run) if use.run else partial(address, plan)
+    where = partial(level1_address, plan, use.step, use.run) if use.run else partial(address, plan)
     places = [
         where(t, at_row.get(t.name, "") + _columns(use.share, t, t is y)) for t in (*_activations(plan, use.op), y)
     ]
@@ -296,7 +271,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         several = use.run.together * use.run.shares > 1 and plan.rolling.modes[y.name] != "reduce"
         core = f" + core * {each}" if several else ""
         at = run_places(plan, use.step, use.run)[y.name, SCRATCH]
-        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
+        groups.append([Arg(f"{level1_macro(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
     elif kernel.scratch:
         place = plan.places[scratch_name(y.name)]
         macro = at_macro(plan, place.memory)
@@ -322,30 +297,4 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
         return []
     known, y = run_places(plan, use.step, use.run), use.op.outputs[0]
     pairs = [(C_TYPES[str(c.data.dtype)], known[y, c.name]) for c in use.kernel.constants]
-    return [Arg(f"{at_level(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]
-
-
-def _fed(plan: Plan, step: int, run: FedRun, calls: list[list[Call]], weights: Weights) -> FedStep:
-    made = [label(plan, op.outputs[0]) for op in run.ops]
-    brought = [label(plan, s.storage) for s in run.fed]
-    names = [*map(_row_constant, made), *(f"{_row_constant(name)}_FOR_{step}" for name in brought)]
-    labels = (*made, *(f"bring {name}" for name in brought))
-    return fed_step(plan, step, run, Order(tuple(lines(run.events)), labels, tuple(names)), calls, weights)
-
-
-def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
-    labels = [label(plan, op.outputs[0]) for op in rolled.ops]
-    kept = tuple(kept_row(plan, rolled, name) for name in rolled.separate)
-    names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
-    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.separate))
-    order = Order(tuple(lines(rolled.numbers)), called, names)
-    streamed, live = plan.rolling.streamed, plan.schedule.profile[step]
-    if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
-        return Roll(step, order, calls, live, kept=kept)
-    t = plan.graph.tensors[streamed]
-    return Roll(step, order, calls, live, str(address(plan, t, row_offset(plan, rolled, t))), kept)
-
-
-def _row_constant(name: str) -> str:
-    """The constant by which a table calls for the next row of an op."""
-    return f"{name.upper()}_ROW"
+    return [Arg(f"{level1_macro(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]

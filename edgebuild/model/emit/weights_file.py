@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...base.levels import CACHE_LINE
 from ...base.templates import render
 from ..ir import Array
 from ..ops.base import Constant
@@ -91,7 +92,8 @@ def sections(plan: Plan) -> list[tuple[str, str, int, str]]:
 
 def _view(plan: Plan) -> dict[str, object]:
     shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
-    align = max(16, plan.caches.line, plan.target.dma_align if plan.moved else 1)
+    lines = CACHE_LINE if any(m.cached for m in plan.target.memories) else 1
+    align = max(16, lines, plan.target.dma_align) if plan.moves else 16
     return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": align}
 
 

@@ -26,9 +26,7 @@ from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
-from .moved.copies import MovedLayer
-from .moved.feeding import FedRun
-from .printed import NO_CACHE, Ahead, Coherence, Staged
+from .printed import Moves
 from .rolling import RollingGraph, rows_of, with_rows
 from .section import COUPLED, Decoupled, Section, cost, instructions, with_kernels
 from .storage import (
@@ -122,12 +120,11 @@ class Plan:
     untiled: tuple[Section, ...] = ()  # steps of `--tile off`
     clocks: ClockSchedule | None = None  # where least energy was asked for
     fused: TilingOutcome | None = None  # how ops were cut into parts
-    moved: Mapping[str, MovedLayer | FedRun] = field(default_factory=dict)  # by first result: steps moved by DMA
-    whole_cycles: Mapping[str, float] = field(default_factory=dict)  # with levels: of every op in one call
-    ahead: tuple[Ahead, ...] = ()  # constants that are fetched under earlier steps
-    staged: tuple[Staged, ...] = ()  # constants on their way to the second level
-    why: Mapping[str, str] = field(default_factory=dict)  # with engines: by first result, why a step runs where it does
-    caches: Coherence = NO_CACHE  # between core and DMA unit
+
+    @property
+    def moves(self) -> dict[int, Moves]:
+        """The steps whose data a DMA unit moves between memory levels."""
+        return {i: s.moves for i, s in enumerate(self.steps) if isinstance(s.moves, Moves)}
 
     @property
     def arena_bytes(self) -> int:

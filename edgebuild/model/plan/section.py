@@ -20,7 +20,7 @@ from ..ir import Array, Graph, Op
 from ..kernels import kernel_of
 from ..kernels.unstated import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN
 from ..ops.base import PIXELS, Form
-from .printed import newest_name
+from .printed import Moves, ReachedOp, Transfer, newest_name
 from .printed import scratch_name as scratch_name
 from .rolling import Rolled, RollingGraph, Trace, calls, row_bytes
 
@@ -67,6 +67,9 @@ class Section:
     overlaid: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # of `inner`: operand it lies in, offset
     instructions: float = 0.0  # estimated
     cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
+    moves: Moves | ReachedOp | None = None  # how it runs between memory levels
+    before: tuple[Transfer, ...] = ()
+    after: tuple[Transfer, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -13,7 +14,9 @@ from ...ir import ITEM_BYTES, Array, Graph, Op
 from ...ir.axes import Nest, Same, Spread, Window, elementwise, input_range
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, SAME, Form
-from ..printed import RolledCalls
+from ..memory.problem import Place
+from ..printed import RolledCalls, Step, newest_name
+from .machine import BrokenPlan
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ class Relations:
     graph: Graph
 
     @cached_property
+    def numbers(self) -> dict[str, int]:
+        """By tensor the number that tags its bytes."""
+        return {name: number for number, name in enumerate(self.graph.tensors)}
+
+    @cached_property
     def views(self) -> dict[str, View]:
         """The storage of every activation."""
         found = {t.name: View(t.name, 0) for t in self.graph.tensors.values() if not t.constant}
@@ -99,6 +107,12 @@ class Relations:
     def calls(self, callee: Callee) -> int:
         """How often a rolled op is called."""
         return callee.form.rows if callee.reduces else self.rows(callee.op.outputs[0])
+
+    def check_count(self, callee: Callee, count: int) -> None:
+        """Raise BrokenPlan for rows that the op does not have, or sums without some."""
+        wanted = self.calls(callee)
+        if count > wanted or (callee.reduces and count < wanted):
+            raise BrokenPlan(f"{callee.op.name} is called {count} times, not {wanted}")
 
     def needed(self, callee: Callee, position: int, row: int | None) -> Stored:
         """The bytes of an operand that the result needs, or one row of it; a reduction takes it up in pieces."""
@@ -136,3 +150,79 @@ def follows(relation: Nest, position: int) -> bool:
     dims = relation.operands[position]
     along = dims[1] if len(dims) > 1 and len(relation.out) > 1 else None
     return isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the bytes of all storages lie while a section runs, as printed: in rings, and inside of others.
+
+    `kept`: of rings whose newest row is apart, how many rows were put among the others.
+    """
+
+    graph: Graph
+    places: Mapping[str, Place]
+    rings: Mapping[str, int]
+    inside: Mapping[str, str]
+    kept: dict[str, int]
+
+    @staticmethod
+    def of(graph: Graph, section: Step | None, places: Mapping[str, Place]) -> Addresses:
+        if section is None or section.rolled is None:
+            return Addresses(graph, places, {}, {}, {})
+        rolled = section.rolled
+        return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.separate, 0))
+
+    def row_bytes(self, storage: str) -> int:
+        return Relations(self.graph).row_bytes(storage)
+
+    def of_bytes(self, stored: Stored) -> tuple[str, Array]:
+        """Memory, and the address of every byte, of what lies in one place."""
+        ((memory, at, _),) = self.pieces(stored)
+        return memory, at
+
+    def pieces(self, stored: Stored) -> list[tuple[str, Array, Array]]:
+        """For each place: its memory, the addresses, and which bytes of the storage stand there."""
+        every, home = np.arange(stored.first, stored.past), self.inside.get(stored.storage, stored.storage)
+        at, size = every, self.row_bytes(home)
+        if home != stored.storage:
+            row, rest = np.divmod(at, self.row_bytes(stored.storage))
+            at = row * size + rest
+        apart = at >= self.kept.get(home, 2**31) * size
+        if home in self.rings:
+            at = np.where(apart, at % size, at % (self.rings[home] * size))
+        found = [(home, ~apart)] if not apart.any() else [(newest_name(home), apart), (home, ~apart)]
+        places = [(self.places[name], here) for name, here in found if here.any() or len(found) == 1]
+        return [(p.memory, at[here] + p.offset, every[here]) for p, here in places]
+
+    def keep(self, name: str) -> tuple[Stored, tuple[str, Array], tuple[str, Array]]:
+        """Put the newest row of a ring among the others: the row, where it stood, and where it stands now."""
+        row, size = self.kept[name], self.row_bytes(name)
+        stored = Stored(name, row * size, (row + 1) * size)
+        before = self.of_bytes(stored)
+        self.kept[name] += 1
+        return stored, before, self.of_bytes(stored)
+
+
+def kept_by(section: Step, number: int) -> str | None:
+    """The ring whose newest row a call puts among the others, if the number is of such a call."""
+    at = number - len(section.ops) - 1
+    return section.rolled.separate[at] if section.rolled is not None and at >= 0 else None
+
+
+def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]]:
+    """The calls of a section in order: number of the op, and row.
+
+    One past the last op the application brings a row. Behind that are the numbers of `kept_by`.
+
+    Of a rolled run only the order of the numbers counts, as in the table that is printed. Each op is called for one row
+    after the other, as far as somebody reads them. The row of an op that runs whole is None.
+    """
+    if section.rolled is None:
+        return [(0, None)]
+    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.separate)), list[tuple[int, int | None]]()
+    for number in section.rolled.numbers:
+        found.append((number, made[number]))
+        made[number] += 1
+    for op, form, count in zip(section.ops, section.forms, made, strict=False):
+        relations.check_count(Callee.of(relations.graph, op, form), count)
+    return found

@@ -27,7 +27,7 @@ from .nest import (
 
 
 @dataclass(frozen=True)
-class Moved:
+class OperandCost:
     """Sums over the copies of an operand; `tile_bytes`: of a buffer."""
 
     operand: str
@@ -47,7 +47,7 @@ class MappingCost:
     `exposed`: copies that the core waits for. `beside`: those by double buffers, `ends` the first and last of them.
     """
 
-    operands: tuple[Moved, ...]
+    operands: tuple[OperandCost, ...]
     calls: int
     compute: float
     exposed: float
@@ -94,7 +94,7 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
     found, exposed, beside, ends = [], 0.0, 0.0, 0.0
     for move, operand in zip(mapped.moves, layer.operands, strict=True):
         if operand.held:
-            found.append(Moved(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
+            found.append(OperandCost(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
             continue
         sizes, cycles, pieces, tile = [], list[float](), 0, 0
         for region in fetches(layer, mapped, move, operand):
@@ -108,7 +108,7 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
             cycles.append(copy_cycles(operand.channel, starts, size, runs))
             pieces, tile = pieces + runs, max(tile, size)
         total = sum(cycles)
-        found.append(Moved(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
+        found.append(OperandCost(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
         if move.buffers == 2:
             beside, ends = beside + total, ends + total / len(cycles)
         else:

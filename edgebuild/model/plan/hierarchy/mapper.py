@@ -19,7 +19,7 @@ from .grid import Copies, Costs, candidates, costs_of
 from .nest import Mapped, Move, TiledLayer
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
-MOST_BY_THEMSELVES = 4  # operands that move each in its own way; the ways of more are too many
+MOST_BY_THEMSELVES = 4  # operands that move inside of loops of their own; the nestings of more are too many
 
 
 class NoMapping(Exception):
@@ -31,7 +31,7 @@ class NoMapping(Exception):
 
 
 @dataclass(frozen=True)
-class Way:
+class Nesting:
     """An order of loops and the depth of each operand in it."""
 
     order: tuple[str, ...]
@@ -66,10 +66,10 @@ def best_of(
     least: tuple[float, float, float] | None = None
     found: Mapped | None = None
     examined, smallest = 0, dict[str, float]()
-    for way in ways(layer):
-        copies = [costs.copies(o, where[0]) for o, where in zip(layer.operands, way.where, strict=True)]
-        again = [prod((costs.counts[a] for a in where[1]), start=np.ones(())) for where in way.where]
-        for buffers in _buffers(layer, way):
+    for nesting in nestings(layer):
+        copies = [costs.copies(o, where[0]) for o, where in zip(layer.operands, nesting.where, strict=True)]
+        again = [prod((costs.counts[a] for a in where[1]), start=np.ones(())) for where in nesting.where]
+        for buffers in _buffers(layer, nesting):
             examined += calls.size
             total, taken, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
             if not fits.any():
@@ -87,7 +87,7 @@ def best_of(
                 least = key
                 index = np.unravel_index(at, shape) if shape else ()
                 tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
-                found = _mapping(layer, tile, way, buffers)
+                found = _mapping(layer, tile, nesting, buffers)
     if found is None:
         raise NoMapping(layer.name, {space: int(size) for space, size in smallest.items()})
     counted = cost(layer, found)
@@ -125,7 +125,7 @@ def _evaluate(
     return np.broadcast_to(exposed + busy, shape), taken, fits
 
 
-def ways(layer: TiledLayer) -> Iterator[Way]:
+def nestings(layer: TiledLayer) -> Iterator[Nesting]:
     """Orders of loops with depths of operands; of those that move every operand alike, the first."""
     seen, groups = set(), together(layer)
     for order in permutations(layer.axes):
@@ -139,11 +139,11 @@ def ways(layer: TiledLayer) -> Iterator[Way]:
             )
             if where not in seen:
                 seen.add(where)
-                yield Way(order, chosen, where)
+                yield Nesting(order, chosen, where)
 
 
 def together(layer: TiledLayer) -> tuple[tuple[int, ...], ...]:
-    """Numbers of the operands that move in one way: each by itself, but where there are many, all that are read."""
+    """Numbers of operands that move inside of the same loops: each alone; where there are many, all that are read."""
     free = [i for i, o in enumerate(layer.operands) if not o.held]
     if len(free) <= MOST_BY_THEMSELVES:
         return tuple((i,) for i in range(len(layer.operands)))
@@ -151,21 +151,21 @@ def together(layer: TiledLayer) -> tuple[tuple[int, ...], ...]:
     return (tuple(alike), *((i,) for i in range(len(layer.operands)) if i not in alike))
 
 
-def _buffers(layer: TiledLayer, way: Way) -> Iterator[tuple[int, ...]]:
+def _buffers(layer: TiledLayer, nesting: Nesting) -> Iterator[tuple[int, ...]]:
     """One buffer or two for each operand that is moved more than once, where copies run beside the computing."""
     groups = together(layer)
-    both = [bool(where[0]) and o.channel.overlap for o, where in zip(layer.operands, way.where, strict=True)]
+    both = [bool(where[0]) and o.channel.overlap for o, where in zip(layer.operands, nesting.where, strict=True)]
     for chosen in product(*((1, 2) if any(both[i] for i in group) else (1,) for group in groups)):
         number = {i: n for group, n in zip(groups, chosen, strict=True) for i in group}
         yield tuple(number[i] if both[i] else 1 for i in range(len(layer.operands)))
 
 
-def _mapping(layer: TiledLayer, tile: Mapping[str, int], way: Way, buffers: tuple[int, ...]) -> Mapped:
+def _mapping(layer: TiledLayer, tile: Mapping[str, int], nesting: Nesting, buffers: tuple[int, ...]) -> Mapped:
     """Without the loops that are gone through once."""
-    order = tuple(a for a in way.order if tile[a] < layer.nest.extents[a])
+    order = tuple(a for a in nesting.order if tile[a] < layer.nest.extents[a])
     moves = []
-    for operand, depth, number in zip(layer.operands, way.depths, buffers, strict=True):
-        inside = [a for a in way.order[:depth] if a in order]
+    for operand, depth, number in zip(layer.operands, nesting.depths, buffers, strict=True):
+        inside = [a for a in nesting.order[:depth] if a in order]
         while inside and inside[-1] not in operand.axes:
             inside.pop()
         moves.append(Move(operand.name, len(inside), number))

@@ -21,8 +21,8 @@ from ..hierarchy.files import Hardware
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Channel, Compute, Operand, TiledLayer
 from ..storage import view_starts
-from .copies import ALIGN
 from .cores import HANDOVER, MOST, busiest
+from .tiles import ALIGN
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
 
@@ -83,22 +83,22 @@ def nearest(target: Target) -> tuple[Memory, Memory]:
     return near, next((m for m in others if channel_between(target, near, m)), others[0])
 
 
-def way_to(target: Target, near: Memory, far: Memory) -> Channel:
+def channel_to(target: Target, near: Memory, far: Memory) -> Channel:
     """The channel between two levels. Raises EdgebuildError if no DMA reaches both."""
     found = channel_between(target, near, far)
     if found is None and (stages := [m for m in target.levels if near.level < m.level < far.level]):
-        found = by_way_of(target, near, stages[0], far)
+        found = channel_through(target, near, stages[0], far)
     if found is None:
         raise fail(f"no DMA of target {target.name} reaches both {near.name} and {far.name}", file=target.files[0])
     return found
 
 
-def first_way(target: Target, near: Memory, home: Memory) -> Channel:
+def constants_channel(target: Target, near: Memory, home: Memory) -> Channel:
     """The channel of constants that come by way of the second level: its copies suit the unit behind it as well."""
-    return replace(way_to(target, near, home), align=target.dma_align)
+    return replace(channel_to(target, near, home), align=target.dma_align)
 
 
-def by_way_of(target: Target, near: Memory, stage: Memory, far: Memory) -> Channel | None:
+def channel_through(target: Target, near: Memory, stage: Memory, far: Memory) -> Channel | None:
     """Two DMA units one after the other, of which the slower one says how many bytes a cycle come."""
     first, second = channel_between(target, near, stage), channel_between(target, stage, far)
     if first is None or second is None:
@@ -112,7 +112,7 @@ def by_way_of(target: Target, near: Memory, stage: Memory, far: Memory) -> Chann
 
 def engine_hardware(target: Target, engine: Engine) -> Hardware:
     """An engine between its scratchpads and the second level."""
-    channel = way_to(target, *nearest(target))
+    channel = channel_to(target, *nearest(target))
     return Hardware(
         {"I": "activations", "O": "activations", "W": "weights"},
         dict.fromkeys("IWO", channel),
@@ -131,7 +131,7 @@ def core_hardware(target: Target) -> Hardware:
     def at(rate: float) -> Any:
         return lambda lengths: prod(lengths.values()) / rate
 
-    channel = way_to(target, near, far)
+    channel = channel_to(target, near, far)
     spaces = dict.fromkeys("IWO", near.name)
     compute = at(rates.over_channels), at(rates.channelwise)
     return Hardware(spaces, dict.fromkeys("IWO", channel), *compute, {}, False, PER_CALL)
@@ -172,7 +172,7 @@ def layer_of_op(
     """An op that runs by itself as a nest between the first level and where its operands lie.
 
     `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
-    that are `held` lie in the first level whole; those of `homes` lie elsewhere than the other activations.
+    that are `held` lie in the first level whole; those of `homes` lie other_homes than the other activations.
     """
     near, home, store = spaces
     nest, y, starts = ops.nest(op, graph), graph.result(op), view_starts(graph)
@@ -182,15 +182,15 @@ def layer_of_op(
     operands = []
     for i in activations:
         x = graph.tensors[op.inputs[i]]
-        way = way_to(target, near, homes.get(x.name, home))
+        way = channel_to(target, near, homes.get(x.name, home))
         operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way)
         operands.append(replace(operand, held=x.name in held, start=starts.get(x.name, 0)))
     if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
         dims, sizes, item, extra, extra_dim = weights
-        way = channel_between(target, near, store) or first_way(target, near, home)
+        way = channel_between(target, near, store) or constants_channel(target, near, home)
         operands.append(Operand("weights", dims, sizes, item, near.name, way, False, True, extra, extra_dim))
     out = tuple(Same(a) for a in nest.out)
-    way = way_to(target, near, homes.get(y.name, home))
+    way = channel_to(target, near, homes.get(y.name, home))
     result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())

@@ -1,12 +1,17 @@
-"""Constants that reach the first level by way of the second, where no DMA unit goes all the way from their store.
+"""Copies of constants and operations of caches between steps.
 
-A step's constants lie in the second level as a whole, from before an earlier step on, as far as there is room and time.
-Where they find no room as a whole, they come block by block into slots while the step runs.
+Constants reach the first level by way of the second where no DMA unit goes all the way from their store. There they lie
+as a whole, from before an earlier step on, as far as there is room and time. Where they find no room as a whole, they
+come block by block into slots while the step runs.
+
+A DMA unit goes past the core's cache. So what the core writes is cleaned at once: a DMA unit then finds it, and nothing
+is written back later over what a DMA unit has brought. What a DMA unit wrote is invalidated before the core reads it.
+Buffers in cached memories take whole lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,19 +21,32 @@ from ...ops.base import Constant
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel, parts_of
 from ..memory.problem import DoesNotFit, Place
-from ..printed import Copy, Staged, Turn
-from .copies import ALIGN, MovedLayer
-from .feeding import FedRun
+from ..printed import (
+    CLEAN,
+    INVALIDATE,
+    PARTS,
+    SLOTS,
+    STORE,
+    STORE_CHANNELS,
+    CacheOp,
+    Copy,
+    Moves,
+    Region,
+    Start,
+    Transfer,
+    Turn,
+    Wait,
+    scratch_name,
+)
+from ..rolling import RollingGraph
+from ..section import Section
 from .levels import channel_between
-
-CHANNEL = 40  # EB_DMA_STORE of hal/include/eb_dma.h: the first of copies from the store to the second level
-CHANNELS = 8  # that they take in turn
-PARTS = CHANNEL + CHANNELS  # the first of those that come while their step runs, one for each slot
-SLOTS = 2  # of blocks that come while their step runs
+from .streamed import PlannedRun
+from .tiles import ALIGN, MappedOp, aligned
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StepConstants:
     """Constants of a step: bytes of its blocks in the order of use, and of all different ones together.
 
     `until`: the step before which their copies to the first level begin. `cycles`: of the step.
@@ -65,22 +83,18 @@ class Staging:
     waited: float
 
 
-def stage_of(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:
+def staging_channel(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:
     """The way from the store to the second level, if constants have to come by way of that."""
     if channel_between(target, near, store) is not None or channel_between(target, near, home) is None:
         return None
     return channel_between(target, home, store)
 
 
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
-
-
-def wanted(blocks: Sequence[Constant], until: int, cycles: float) -> Wanted | None:
+def step_constants(blocks: Sequence[Constant], until: int, cycles: float) -> StepConstants | None:
     """The wish of a step with these blocks; None if they are empty."""
     if not any(b.data.nbytes for b in blocks):
         return None
-    return Wanted(tuple(b.data.nbytes for b in blocks), joined(blocks)[0].data.nbytes, until, cycles)
+    return StepConstants(tuple(b.data.nbytes for b in blocks), joined(blocks)[0].data.nbytes, until, cycles)
 
 
 def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
@@ -101,8 +115,8 @@ def copied(way: Channel, size: int) -> float:
     return copy_cycles(way, parts_of(way, size), size, parts_of(way, size)) if size else 0.0
 
 
-def stagings(
-    steps: Sequence[Wanted | None],
+def schedule_stagings(
+    steps: Sequence[StepConstants | None],
     busy: Sequence[float],
     live: Sequence[int],
     way: Channel,
@@ -146,9 +160,18 @@ def stagings(
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class Fetch:
+    """A copy of constants that begins before step `first`, and is awaited before step `until`."""
+
+    first: int
+    until: int
+    start: Start
+
+
 def first_copies(
     staging: Staging, blocks: Sequence[Constant], place: Place, way: Channel, started: int
-) -> tuple[Staged, ...]:
+) -> tuple[Fetch, ...]:
     """The copies that stand before steps: of all constants, or of the blocks that fill the slots first.
 
     `started`: how many there are already, for channels are taken in turn.
@@ -158,24 +181,24 @@ def first_copies(
         parts = [(block, place.offset + i * each) for i, block in enumerate(blocks[: staging.slots])]
     else:
         parts = [(joined(blocks)[0], place.offset)]
-    found = list[Staged]()
+    found = list[Fetch]()
     for block, at in parts:
         for offset, size in way.cut(block.data.nbytes):
-            channel, waited = CHANNEL + (started + len(found)) % CHANNELS, 0.0 if found else staging.waited
-            found.append(
-                Staged(staging.step, staging.first, staging.until, channel, block, offset,
-                       size, Place(place.memory, at + offset), waited, staging.bytes)
-            )  # fmt: skip
+            channel, waited = STORE + (started + len(found)) % STORE_CHANNELS, 0.0 if found else staging.waited
+            copy = Copy(channel, True, "", 0, offset, at + offset, size, stage=place.memory, into=True)
+            found.append(Fetch(staging.first, staging.until, Start(copy, block, staging.step, waited)))
     return tuple(found)
 
 
-def run_by_way(run: FedRun, place: Place) -> FedRun:
+def staged_run(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
     """The run with its constants fetched from the second level."""
-    return replace(run, stage=place.memory, stage_at=tuple(place.offset + at for at in joined(run.blocks)[1]))
+    at = tuple(place.offset + at for at in joined(run.blocks)[1])
+    return replace(run, stage=Region(place.memory, place.offset, staging.bytes), stage_at=at)
 
 
-def layer_by_way(moved: MovedLayer, staging: Staging, place: Place, way: Channel) -> MovedLayer:
+def staged_tiles(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
     """The op with its constants fetched from the second level, and brought there block by block where they are many."""
+    moved = replace(moved, stage=Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:
         starts = joined(moved.blocks)[1]
         copies = (
@@ -189,11 +212,11 @@ def layer_by_way(moved: MovedLayer, staging: Staging, place: Place, way: Channel
 class _Parts:
     """An op's copies and turns, with those that bring its blocks to the slots."""
 
-    def __init__(self, moved: MovedLayer, place: Place, slots: int, each: int, way: Channel) -> None:
+    def __init__(self, moved: MappedOp, place: Place, slots: int, each: int, way: Channel) -> None:
         self.moved, self.place, self.slots, self.each, self.way = moved, place, slots, each, way
         self.copies = list[Copy]()
 
-    def layer(self) -> MovedLayer:
+    def layer(self) -> MappedOp:
         turns, started = list[Turn](), 0
         flying = dict[int, int]()  # by channel: the block that comes to the first level
         for turn in self.moved.turns:
@@ -224,3 +247,88 @@ class _Parts:
         channel, memory, at = PARTS + block % self.slots, self.place.memory, self.slot(block)
         for first, size in self.way.cut(self.moved.blocks[block].data.nbytes):
             yield Copy(channel, True, "", block, first, at + first, size, stage=memory, into=True)
+
+
+def coherence(
+    target: Target, rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str, Place]
+) -> dict[int, list[CacheOp]]:
+    """Operations that keep core and DMA unit in agreement, by the step that they stand before."""
+    cached = {m.name for m in target.memories if m.cached}
+    found, by_dma = dict[int, list[CacheOp]](), set[str]()
+    if not any(isinstance(section.moves, Moves) for section in steps):
+        return found
+
+    def add(step: int, kind: str, name: str, size: int) -> None:
+        found.setdefault(step, []).append(CacheOp(kind, name, places[name], size))
+
+    def bytes_of(names: Sequence[str]) -> dict[str, int]:
+        here = [n for n in dict.fromkeys(names) if n in places and places[n].memory in cached]
+        return {n: rolling.graph.tensors[n].bytes for n in here}
+
+    roots = [rolling.storage[n] for n in rolling.graph.inputs if n in rolling.storage]
+    for name, size in bytes_of(roots).items():
+        add(0, CLEAN, name, size)
+    for step, section in enumerate(steps):
+        results = bytes_of(section.results)
+        if isinstance(section.moves, Moves):
+            by_dma.update(results)
+            continue
+        for name, size in bytes_of([root for op in section.ops for root, _ in rolling.operands[op.outputs[0]]]).items():
+            if name in by_dma:
+                add(step, INVALIDATE, name, size)
+                by_dma.remove(name)
+        for name, size in results.items():
+            add(step + 1, CLEAN, name, size)
+            by_dma.discard(name)
+        for name in (scratch_name(op.outputs[0]) for op in section.ops):
+            if name in section.inner and places[name].memory in cached:
+                add(step + 1, CLEAN, name, section.inner[name])
+    for name, size in bytes_of([rolling.storage[n] for n in rolling.graph.outputs]).items():
+        if name in by_dma:
+            add(len(steps), INVALIDATE, name, size)
+    return found
+
+
+def with_transfers(
+    steps: Sequence[Section],
+    caches: Mapping[int, Sequence[CacheOp]],
+    staged: Sequence[Fetch] = (),
+    early: Sequence[Fetch] = (),
+) -> tuple[Section, ...]:
+    """The steps with what stands before each and behind the last.
+
+    `staged`: copies to the second level; `early`: those to the first, which may be out of the second.
+    """
+    found: list[list[Transfer]] = [list(caches.get(step, ())) for step in range(len(steps) + 1)]
+
+    def start(fetch: Fetch) -> None:
+        found[fetch.first].append(fetch.start)
+
+    def wait(fetch: Fetch) -> None:
+        """Once for all copies of a channel."""
+        channel, before = fetch.start.copy.channel, found[fetch.until]
+        last = next((t for t in reversed(before) if channel_of(t) == channel), None)
+        if not isinstance(last, Wait):
+            before.append(Wait(channel))
+
+    for fetch in (f for f in staged if f.first < f.until):
+        wait(fetch)
+    for fetch in staged:
+        start(fetch)
+    for fetch in (f for f in staged if f.first == f.until):
+        wait(fetch)
+    for fetch in early:
+        start(fetch)
+    for fetch in early:
+        wait(fetch)
+    *before, end = map(tuple, found)
+    return tuple(
+        replace(s, before=b, after=end if i + 1 == len(steps) else ())
+        for i, (s, b) in enumerate(zip(steps, before, strict=True))
+    )
+
+
+def channel_of(transfer: Transfer) -> int | None:
+    if isinstance(transfer, Start):
+        return transfer.copy.channel
+    return transfer.channel if isinstance(transfer, Wait) else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ....base.errors import fail
 from ....base.request import ModelRequest
@@ -16,18 +16,14 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Mapped, TiledLayer
 from ..memory.problem import DoesNotFit
-from ..printed import Coherence
+from ..printed import ReachedOp
 from ..search import Plan, Planner, form_of
-from .assembly import Found, assembled
-from .auto import search_of
-from .caches import coherence
-from .copies import MOST_COPIES, MOST_OPERANDS, MovedLayer
+from .assembly import SearchPath, assembled, search_of
+from .engines import best_offer, check_engines, engines_of, scratchpads, with_residents
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
-from .offload import best_offer, check_engines, engines_of, scratchpads, used
-from .residency import Tiles
-from .resident import with_residents
-from .staging import stage_of
-from .tiles import cheapest_layer, moved_layer
+from .prefetch import coherence, staging_channel, with_transfers
+from .residency import BareOp, Step
+from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
@@ -41,7 +37,7 @@ def check_request(target: Target, request: ModelRequest) -> None:
     if (room := rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
         raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
-    by_way = stage_of(target, near, home, store) is not None and not engines_of(target)
+    by_way = staging_channel(target, near, home, store) is not None and not engines_of(target)
     if channel_between(target, near, store) is None and not by_way:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
@@ -63,7 +59,17 @@ def reached(target: Target) -> Target:
     return replace(target, memories=tuple(memories))
 
 
-def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
+@dataclass(frozen=True)
+class _Decided:
+    """An op as a loop nest, its tiles if some fit, and what it is where the core reaches its operands instead."""
+
+    op: Op
+    layer: TiledLayer
+    tiles: MappedOp | None
+    reached: ReachedOp
+
+
+def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
 
     `choose` maps a layer of the core; not given: the best mapping, or the rule that the request names.
@@ -72,69 +78,50 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
     """
     target = plan.target
     near, second = nearest(target)
-    form, moved, layers = form_of(target, plan.request), dict[str, MovedLayer](), list[TiledLayer]()
-    whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
-    for section in plan.steps:
-        (op,) = section.ops
-        y = op.outputs[0]
-        homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
-        home, store = homes[y], store_of(target)
-        spaces[y] = home, store
-        layer = layer_of_op(op, plan.graph, target, form, (near, home, store), homes=homes)
-        layers.append(layer)
-        found = _by_core(plan, op, form, layer, (near, home, store), choose)
-        whole[y] = layer.alone if found is None else whole_cycles(layer)
-        if engines_of(target):
-            cpu = layer.alone if found is None else found.cost.total
-            offer = best_offer(op, plan.graph, target, form, (home, store), cpu)
-            why[y] = offer.why
-            found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
-        if found is not None:
-            moved[y] = found
-    if stage_of(target, near, second, store_of(target)) is not None:
-        return _by_way(plan, moved, layers, whole)
-    moved, caches = _sound(plan, moved)
-    layout = replace(plan.layout, heights=_heights(plan, near.name, moved.values()))
-    decided = replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
-    if plan.request.map != "auto":
-        return decided
-    decided = with_residents(decided, spaces)
-    caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
-    replay(plan.graph, plan.steps, decided.places, decided.moved, caches=caches, target=target)
-    return replace(decided, caches=caches)
+    decided = [_decided(plan, op, choose) for section in plan.steps for op in section.ops]
+    if staging_channel(target, near, second, target.memory("weights")) is not None:
+        return _through_second_level(plan, decided)
+    made = _sound(plan, decided)
+    heights = _heights(plan, near.name, [m for m in made.moves.values() if isinstance(m, MappedOp)])
+    made = replace(made, layout=replace(plan.layout, heights=heights))
+    return made if plan.request.map != "auto" else _checked(with_residents(made))
 
 
-def store_of(target: Target) -> Memory:
-    """Where weights lie."""
-    return target.memory("weights")
+def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) -> _Decided:
+    target, (y,) = plan.target, op.outputs
+    form, near, store = form_of(target, plan.request), nearest(target)[0], target.memory("weights")
+    homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
+    spaces = near, homes[y], store
+    layer = layer_of_op(op, plan.graph, target, form, spaces, homes=homes)
+    found = _by_core(plan, op, form, layer, spaces, choose)
+    whole, why = layer.alone if found is None else whole_cycles(layer), ""
+    if engines_of(target):
+        cpu = layer.alone if found is None else found.cost.total
+        offer = best_offer(op, plan.graph, target, form, spaces[1:], cpu)
+        found, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (found, whole, offer.why)
+    return _Decided(op, layer, found and replace(found, whole=(whole,)), ReachedOp(why, (whole,)))
 
 
-def _by_way(
-    plan: Plan, moved: Mapping[str, MovedLayer], layers: Sequence[TiledLayer], whole: Mapping[str, float]
-) -> Plan:
+def _through_second_level(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
     planner = Planner(plan.graph, plan.target, plan.request)
-    search, nothing = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name]), frozenset[str]()
-    tiles = {
-        s.ops[0].outputs[0]: Tiles(layer, moved.get(s.ops[0].outputs[0]))
-        for s, layer in zip(plan.steps, layers, strict=True)
-    }
-    steps = (search.step(at, nothing, tiles[op.outputs[0]]) for at, op in enumerate(planner.cutter.order))
+    search = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name])
+    made = {d.op.outputs[0]: d.tiles or BareOp.of(d.layer, d.reached.whole) for d in decided}
+    order = enumerate(planner.cutter.order)
+    steps = tuple(Step(at, at + 1, frozenset(), made[op.outputs[0]]) for at, op in order)
     try:
-        found = assembled(planner, search, Found(tuple(steps), ()), 1 if plan.request.map == "dory" else 0)
+        return assembled(planner, search, SearchPath(steps, ()), 1 if plan.request.map == "dory" else 0)
     except DoesNotFit as reason:
         hints = ["use --map auto, or a target with more of it"]
-        raise fail(
-            f"does not fit: {reason}, also for constants on their way", file=plan.graph.file, hints=hints
-        ) from None
-    return replace(found, whole_cycles=whole)
+        text = f"does not fit: {reason}, also for constants on their way"
+        raise fail(text, file=plan.graph.file, hints=hints) from None
 
 
-def _heights(plan: Plan, near: str, moved: Iterable[MovedLayer]) -> dict[str, int]:
+def _heights(plan: Plan, near: str, moved: Iterable[MappedOp]) -> dict[str, int]:
     """Bytes of each memory: of the plan without moves, and of the largest op that has its tiles there."""
     heights = {**plan.layout.heights}
     for layer in moved:
-        taken = {r.memory: used(layer, r) for r in layer.regions} or {near: layer.near_bytes}
+        taken = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.level1_bytes}
         heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
     heights.setdefault(near, 0)
     return {m.name: heights[m.name] for m in plan.target.memories if m.name in heights}
@@ -147,7 +134,7 @@ def _by_core(
     layer: TiledLayer,
     spaces: tuple[Memory, Memory, Memory],
     choose: Callable[[TiledLayer], Mapped] | None,
-) -> MovedLayer | None:
+) -> MappedOp | None:
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
     near, _, store = spaces
     if near.name in scratchpads(plan.target):
@@ -161,9 +148,9 @@ def _by_core(
         if plan.request.map == "dory":
             mapped = dory(layer, {near.name: max(1, free)}, True)[0]
         if mapped is not None:
-            found = moved_layer(op, plan.graph, layer, form, room, mapped)
+            found = fitting_tiles(op, plan.graph, layer, form, room, mapped)
         else:
-            found = cheapest_layer(op, plan.graph, layer, form, room)
+            found = cheapest_tiles(op, plan.graph, layer, form, room)
     except NoMapping as reason:
         roots = {plan.home(o.name) for o in layer.operands if not o.packed}
         if any(memory.access == "dma" for memory in (*roots, store)):
@@ -172,14 +159,22 @@ def _by_core(
     return found if len(found.copies) <= MOST_COPIES else None
 
 
-def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> tuple[dict[str, MovedLayer], Coherence]:
-    """Without those ops whose result grows over an operand that later tiles still want."""
-    caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
+def _sound(plan: Plan, decided: Sequence[_Decided]) -> Plan:
+    """The plan with these ops in tiles, without those whose result grows over an operand that later tiles want."""
+
+    def made(without: Container[str]) -> Plan:
+        moves = ((d.op.outputs[0] not in without and d.tiles) or d.reached for d in decided)
+        steps = tuple(replace(s, moves=m) for s, m in zip(plan.steps, moves, strict=True))
+        return _checked(replace(plan, steps=steps))
+
     try:
-        replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
+        return made(())
     except BrokenPlan:
-        in_place = {s.overlap.result for s in plan.steps if s.overlap is not None}
-        moved = {name: m for name, m in moved.items() if name not in in_place}
-        caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
-        replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
-    return moved, caches
+        return made({s.overlap.result for s in plan.steps if s.overlap is not None})
+
+
+def _checked(plan: Plan) -> Plan:
+    """The plan with caches cleaned and invalidated, replayed."""
+    steps = with_transfers(plan.steps, coherence(plan.target, plan.rolling, plan.steps, plan.places))
+    replay(plan.graph, steps, plan.places, plan.target)
+    return replace(plan, steps=steps)

@@ -1,26 +1,166 @@
-"""Ops in tiles as they are made: the kernels of a mapping's tiles, their constants, and the copies in their order."""
+"""Ops in tiles: the kernels of a mapping's tiles with their constants, where tiles lie, and the copies in their order.
+
+Every operand and the result have one or two buffers in the first level. Double buffers are filled ahead: when a tile is
+taken into use, the copy of the next is started. A call waits for the copies that it needs, and for a result's buffer to
+have been stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
 import numpy as np
 
-from ...ir import Graph, Op
+from ... import ops
+from ...ir import Graph, Op, Quant, Tensor
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
-from ..hierarchy.costs import cost
+from ..hierarchy.costs import MappingCost, cost
 from ..hierarchy.mapper import NoMapping, best, best_of
-from ..hierarchy.nest import Mapped, Range, TiledLayer
-from ..printed import Copy, CoreWork, Region, Turn
-from .copies import ALIGN, WEIGHTS, MovedLayer
+from ..hierarchy.nest import Mapped, Range, TiledLayer, parts_of
+from ..printed import Copy, CoreWork, Cycles, Region, TiledOp, TileLoop, TileOperand, Turn
+from ..tiling.paths import needed
 from .cores import Parts, shared
-from .parts import instances, offsets, tile_kernel
+
+ALIGN = 8  # bytes, of buffers in the first level
+WEIGHTS = "weights"
+MOST_OPERANDS = 16  # of an op: two channels each, and a mask of channels has 32 bits
+MOST_COPIES = 65535  # of an op: the tables count them in 16 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class MappedOp(TiledOp):
+    """An op that runs tile by tile, with the mapping that its tiles follow and what that costs.
+
+    Operands that are held are read where they lie.
+    """
+
+    layer: TiledLayer
+    mapped: Mapped
+    cost: MappingCost
+
+    @property
+    def copied(self) -> float:
+        """Bytes of activations that are copied."""
+        return sum(m.bytes for m, o in zip(self.cost.operands, self.operands, strict=True) if not o.packed)
+
+    @property
+    def first_constants(self) -> tuple[float, int]:
+        """Cycles that the op waits for its constants before its first call, and their bytes."""
+        packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
+        if packed is None or len(self.blocks) != 1 or self.operands[packed].depth or self.operands[packed].held:
+            return 0.0, 0
+        size = self.blocks[0].data.nbytes
+        one = parts_of(self.layer.operands[packed].channel, size) <= 1
+        return (self.cost.operands[packed].cycles, size) if one else (0.0, 0)
+
+    @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.cycles.total - self.cycles.dma
+
+    def work_bytes(self, early: int) -> int:
+        """Bytes of the first level; `early`: those of constants that come before, which are not among them."""
+        return self.level1_bytes
+
+    def without_constants(self, graph: Graph, room: int) -> MappedOp:
+        """The same with its constants there already. Raises NoMapping where it does not fit any more."""
+        operands = tuple(replace(o, held=o.held or o.packed) for o in self.layer.operands)
+        return fitting_tiles(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
+
+    def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
+        """The same with its buffers from `base` on, constants that come early and held tensors where they lie."""
+        at = [(constants or 0 if o.packed else held[o.name]) if o.held else base for o in self.operands]
+        return replace(self.shifted(at), scratch=self.scratch + base)
+
+    def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
+        """Constants that come early, and where to."""
+        return [(block, constants or 0) for block in self.blocks]
+
+    def shifted(self, by: Sequence[int]) -> MappedOp:
+        """The same with the buffers of every operand so many bytes higher."""
+        packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
+        width = max(len(c.at) for t in self.turns for c in t.calls)
+        owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))
+        shift = [by[i] if i is not None else 0 for i in owners]
+        turns = [replace(t, calls=tuple(_shifted(c, shift) for c in t.calls)) for t in self.turns]
+        copies = [replace(c, near=c.near + by[c.channel // 2]) for c in self.copies]
+        return replace(self, copies=tuple(copies), turns=tuple(turns))
+
+
+def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
+    return replace(call, at=tuple(a + s for a, s in zip(call.at, shift, strict=False)))
+
+
+def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
+    """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
+    out, *wanted = tile_ranges(op, graph, turn)
+    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
+    sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
+    constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
+    key = (sizes, constant, repr(sorted(attrs.items())))
+    if key not in known:
+        known[key] = kernel_of(*tile_of(op, graph, turn), replace(form, tile=True))
+    return known[key]
+
+
+def tile_ranges(op: Op, graph: Graph, turn: Mapping[str, Range]) -> list[Ranges]:
+    """Ranges of a tile in the result and in each operand."""
+    nest, y = ops.nest(op, graph), graph.result(op)
+    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
+    return [tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True)), *wanted]
+
+
+def tile_of(op: Op, graph: Graph, turn: Mapping[str, Range]) -> tuple[Op, Graph]:
+    """The op that makes a tile, in a graph of its own with the parts that it reads."""
+    out, *wanted = tile_ranges(op, graph, turn)
+    tensors, names, y = dict(graph.tensors), list[str](), graph.result(op)
+    for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
+        same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
+        names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
+        tensors[names[-1]] = replace(part_of(graph.tensors[name], ranges), name=names[-1])
+    tensors[y.name] = part_of(y, out)
+    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
+    return replace(op, inputs=tuple(names), attrs=attrs), replace(graph, ops=(op,), tensors=tensors)
+
+
+def part_of(t: Tensor, ranges: Ranges) -> Tensor:
+    """A part of a tensor under its own name."""
+    shape = tuple(past - first for first, past in ranges)
+    quant = t.quant
+    if quant is not None and quant.axis is not None and not quant.per_tensor:
+        first, past = ranges[quant.axis]
+        quant = Quant(quant.scale[first:past], quant.zero_point[first:past], quant.axis)
+    data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
+    return replace(t, shape=shape, quant=quant, data=data)
+
+
+def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Far and near steps of all pieces of nested loops, the inmost first."""
+    if not loops:
+        yield 0, 0
+        return
+    n, far, near = loops[-1]
+    for i in range(n):
+        for more in offsets(loops[:-1]):
+            yield i * far + more[0], i * near + more[1]
+
+
+def instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) -> list[int]:
+    """How many tiles came before the one that is in use, for each turn."""
+    found, last, number = [], None, -1
+    for turn in turns:
+        now = tuple(turn[a] for a in mapped.order[:depth])
+        number += now != last
+        last = now
+        found.append(number)
+    return found
+
 
 ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
 UNITS = ((16, 16), (8, 8), (3, 16), (2, 32))  # pixels and channels: multiples for tiles where kernels do badly
@@ -29,9 +169,9 @@ Unit = tuple[int, int]
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
-def moved_layer(
+def fitting_tiles(
     op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int, mapped: Mapped | None = None
-) -> MovedLayer:
+) -> MappedOp:
     """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
 
     Raises NoMapping where no tile fits.
@@ -61,12 +201,12 @@ def _fitting(
         if any(promised >= ALIKE * other.figures.total or _alike(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
         found = _Tiles(op, graph, layer, chosen, form)
-        if found.near_bytes <= room:
+        if found.level1_bytes <= room:
             return found
-        allowed -= min(max(found.near_bytes - room, room // 16), allowed // 2)
+        allowed -= min(max(found.level1_bytes - room, room // 16), allowed // 2)
         mapped = None
     assert found is not None
-    raise NoMapping(layer.name, {space: found.near_bytes})
+    raise NoMapping(layer.name, {space: found.level1_bytes})
 
 
 def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> tuple[Mapped, float]:
@@ -84,7 +224,7 @@ def _alike(one: Mapped, other: Mapped) -> bool:
     return (one.tile, one.order, one.moves) == (other.tile, other.order, other.moves)
 
 
-def cheapest_layer(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MovedLayer:
+def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MappedOp:
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
     The search holds all work for equal. Kernels do not: borders, short rows and few channels cost more. So mappings
@@ -112,7 +252,7 @@ def cheapest_layer(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
 
 def tiles_of(
     op: Op, graph: Graph, layer: TiledLayer, mapped: Mapped, form: Form, regions: tuple[Region, ...]
-) -> MovedLayer:
+) -> MappedOp:
     """The op in the tiles of a mapping, with its operands in the scratchpads of an engine."""
     return _Tiles(op, graph, layer, mapped, form, regions).build()
 
@@ -156,8 +296,8 @@ class _Tiles:
             starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
             free[operand.space] = at + step * move.buffers
         self.scratch = max(free.values(), default=0)
-        self.scratch_each = _aligned(max((k.scratch for row in made for k in row), default=0))
-        self.near_bytes = self.scratch + self.scratch_each * max(map(len, made))
+        self.scratch_each = aligned(max((k.scratch for row in made for k in row), default=0))
+        self.level1_bytes = self.scratch + self.scratch_each * max(map(len, made))
         figures = cost(layer, mapped)
         self.promised = figures.compute
         if layer.estimated and all(k.estimate for row in made for k in row):
@@ -165,13 +305,19 @@ class _Tiles:
             figures = replace(figures, compute=work)
         self.figures = figures
 
-    def build(self) -> MovedLayer:
+    def build(self) -> MappedOp:
         turns = tuple(self.run(self.starts, self.ready, self.made))
-        return MovedLayer(
-            self.op, tuple(self.chosen), tuple(b for b, _ in self.ready), tuple(self.copies), turns, self.near_bytes,
-            self.scratch, self.scratch_each, self.form, self.layer.operands[-1].held,
-            tuple(sorted({c.channel for c in self.copies})), self.regions,
-            layer=self.layer, mapped=self.mapped, cost=self.figures,
+        layer, mapped, figures = self.layer, self.mapped, self.figures
+        counts, extents = mapped.counts(layer), layer.nest.extents
+        operands = (
+            TileOperand(o.name, o.space, m.depth, m.buffers, c.cycles, o.result, o.packed, o.held)
+            for o, m, c in zip(layer.operands, mapped.moves, figures.operands, strict=True)
+        )
+        return MappedOp(
+            self.op, tuple(self.chosen), tuple(b for b, _ in self.ready), tuple(self.copies), turns, self.level1_bytes,
+            self.scratch, self.scratch_each, self.form, tuple(sorted({c.channel for c in self.copies})),
+            tuple(operands), tuple(TileLoop(a, extents[a], mapped.tile[a], counts[a]) for a in mapped.order),
+            Cycles(figures.compute, figures.dma, figures.total), self.regions, layer=layer, mapped=mapped, cost=figures,
         )  # fmt: skip
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:
@@ -326,7 +472,7 @@ class _Tiles:
             )  # fmt: skip
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 
-from ...base.templates import remark
+from ...base.templates import remark, render
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moved.copies import MovedLayer
-from ..plan.moved.staging import PARTS
-from ..plan.printed import Copy, CoreWork, Turn
+from ..plan.printed import PARTS, Copy, CoreWork, TiledOp, Turn
 from ..plan.search import Plan
-from .names import at_macro, comment, scalar
-from .near import Named, block_of, near, stage_at, tile_places
+from .call_loops import Arg, Call, Step
+from .level1 import Named, block_of, far_address, level1_place, stage_at, tile_places
+from .names import comment, scalar
+from .runs import Case, switch
 from .weights_file import Weights
 
 SLOTS = 32  # copies under way that a table's player keeps at most, on the stack
@@ -42,57 +43,63 @@ class _Turns:
     parts: tuple[tuple[int, tuple[int, ...]], ...]  # calls by kernel and what they add to that; equal ones once
 
 
-@dataclass(frozen=True)
-class MovedStep:
-    """View of the template: rows of the tables, and the calls of the kernels, whose pointers `base` and `part` have."""
-
-    step: int
-    comment: str
-    forms: tuple[str, ...]  # two lines each: copies without what differs from tile to tile
-    copies: tuple[str, ...]  # number of the form, bytes that are added to the far side
-    slots: int  # copies that are kept until they are done
-    waits_for_slots: bool  # there are more under way than slots
-    turns: _Turns
-    several: bool  # cores that share a turn
-    width: int  # places in a call
-    bases: tuple[str, ...]  # rows of places with their names; none if all turns have the same
-    parts: tuple[str, ...]  # rows of calls; none if all are alike
-    cases: tuple[tuple[str, tuple[str, ...]], ...]  # function, arguments
-    mask: str  # of all channels in use
-    in_parts: bool  # constants come to the second level block by block
-
-    @property
-    def once(self) -> _Turn | None:
-        """The only turn of one core, which needs no table."""
-        alone = len(self.turns.order) == 1 and not self.several
-        return self.turns.kinds[0] if alone else None
-
-    @property
-    def turn_type(self) -> str:
-        return "uint8_t" if len(self.turns.kinds) <= 256 else "uint16_t"
-
-
-def moved_step(
-    plan: Plan, step: int, moved: MovedLayer, kernels: Sequence[tuple[Kernel, str]], weights: Weights
-) -> MovedStep:
+def tiled_step(plan: Plan, step: int, moved: TiledOp, kernels: Sequence[tuple[Kernel, str]], weights: Weights) -> Step:
     """`kernels`: the op's kernels as they are printed, and their C functions."""
-    loops = " > ".join(f"{a} {moved.layer.nest.extents[a]}/{moved.mapped.tile[a]}" for a in moved.mapped.order)
+    loops = " > ".join(f"{loop.axis} {loop.extent}/{loop.tile}" for loop in moved.loops)
     where = f" on {moved.engine}" if moved.regions else ""
     calls = f"{len(moved.turns)} calls" if len(moved.turns) > 1 else "1 call"
     text = f"{moved.op.kind} {comment(moved.op.name)}{where}: {loops or 'whole'}, {calls}"
     places = tile_places(plan, moved)
     turns = _turns(plan, moved, len(places) - 1)
     alike = len({kernel for kernel, _ in turns.parts}) == 1 and not any(any(at) for _, at in turns.parts)
-    bases = tuple(_braced(n.at(b) for n, b in zip(places, row, strict=False)) for row in turns.bases)
-    parts = () if alike else tuple(f"{{{kernel}, {_braced(map(str, at))}}}" for kernel, at in turns.parts)
+    bases = [_braced(n.at(b) for n, b in zip(places, row, strict=False)) for row in turns.bases]
     several = plan.target.cores > 1 and not moved.regions
-    cases = [_case(plan, moved, number, *row, turns, places, several) for number, row in enumerate(kernels)]
+    cases = [
+        Case(str(number), "", _call(plan, moved, number, *row, turns, places, several).text)
+        for number, row in enumerate(kernels)
+    ]
     forms, copies = _copies(plan, step, moved, weights, places)
     flying = under_way(moved.copies, moved.turns)
-    mask = f"{sum(1 << c for c in moved.last_waits):#x}"
-    return MovedStep(step, text, forms, copies, max(1, min(flying, SLOTS)), flying > SLOTS, turns, several,
-                     len(places) - 1, bases if len(bases) > 1 else (), parts, tuple(cases), mask,
-                     any(t.staged for t in moved.turns))  # fmt: skip
+    function = f"static void {plan.name}_tiles_{step}(void)"
+    definition = render(
+        "tiles.c.j2", name=plan.name, step=step, comment=text, function=function, forms=forms, copies=copies,
+        slots=max(1, min(flying, SLOTS)), turns=turns, several=several, width=len(places) - 1,
+        bases=bases if len(bases) > 1 else (),
+        parts=() if alike else [f"{{{kernel}, {_braced(map(str, at))}}}" for kernel, at in turns.parts],
+        call=switch("part->kernel", cases, 4) if len(cases) > 1 else indent(cases[0].text, "    "),
+        mask=_mask(moved.last_waits), in_blocks=_in_blocks(moved), any_in_blocks=any(map(_in_blocks, _tiled(plan))),
+        first_channel=PARTS, once=turns.kinds[0] if _once(plan, moved) else None,
+        turn_type="uint8_t" if len(turns.kinds) <= 256 else "uint16_t",
+    )  # fmt: skip
+    return Step(text, f"{plan.name}_tiles_{step}();", (), function, definition, "tiles")
+
+
+def tile_tables(plan: Plan) -> str:
+    """The types of the tables of all ops in tiles, and the functions that go through them."""
+    tiled = _tiled(plan)
+    return render(
+        "tile_tables.c.j2", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
+        turns=not all(_once(plan, m) for m in tiled), in_blocks=any(map(_in_blocks, tiled)),
+        copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.copies, m.turns) > SLOTS for m in tiled),
+    )  # fmt: skip
+
+
+def _tiled(plan: Plan) -> list[TiledOp]:
+    return [m for m in plan.moves.values() if isinstance(m, TiledOp)]
+
+
+def _once(plan: Plan, moved: TiledOp) -> bool:
+    """Whether there is one turn of one core, which needs no table."""
+    return len(moved.turns) == 1 and (plan.target.cores == 1 or bool(moved.regions))
+
+
+def _in_blocks(moved: TiledOp) -> bool:
+    """Whether constants come to the second level block by block."""
+    return any(turn.staged for turn in moved.turns)
+
+
+def _mask(channels: Iterable[int], first: int = 0) -> str:
+    return f"{sum(1 << channel - first for channel in channels):#x}"
 
 
 def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
@@ -113,7 +120,7 @@ def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
 
 
 def _copies(
-    plan: Plan, step: int, moved: MovedLayer, weights: Weights, places: Sequence[Named]
+    plan: Plan, step: int, moved: TiledOp, weights: Weights, places: Sequence[Named]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
@@ -121,14 +128,13 @@ def _copies(
     stored = {c.block for c in moved.copies if not c.tensor and (c.into or not c.stage)}
     offsets = {block: weights.offset(moved.blocks[block]) for block in stored}
     fixed, first = min(offsets.values(), default=0), block_of(plan, step, moved, weights) if stored else None
-    owners, names = moved.at_operands, plan.offset_names
+    owners = moved.at_operands
     for c in moved.copies:
         there = stage_at(plan, step, c.near) if c.into else _near(plan, moved, c, owners, places)
         if c.stage and not c.into:
             far, more, what = stage_at(plan, step, c.far), 0, "constants"
         elif c.tensor:
-            root = plan.rolling.storage[c.tensor]
-            far = f"{at_macro(plan, plan.places[root].memory)}(uint8_t, {names[root]})"
+            far = far_address(plan, plan.rolling.storage[c.tensor])
             more, what = c.far + starts.get(c.tensor, 0), comment(c.tensor)
         else:
             far, what = f"WEIGHTS(uint8_t, {first.at(fixed) if first else fixed})", "constants"
@@ -146,20 +152,20 @@ def _copies(
     return tuple(forms), tuple(rows)
 
 
-def _near(plan: Plan, moved: MovedLayer, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
+def _near(plan: Plan, moved: TiledOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
     """C for where a copy goes to or comes from in the first level."""
-    macro, offset = near(plan, moved, copy.near)
+    macro, offset = level1_place(plan, moved, copy.near)
     number = copy.channel // 2
     owner = places[owners.index(number) if number in owners else len(owners)]
     return f"{macro}(uint8_t, {owner.at(offset)})"
 
 
-def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:
+def _turns(plan: Plan, moved: TiledOp, width: int) -> _Turns:
     """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
     made, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
     for turn in moved.turns:
-        places = [[near(plan, moved, at)[1] for at in call.at] for call in turn.calls]
+        places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in turn.calls]
         least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places)))]
         least += [0] * (width - len(least))
         rows = tuple(_part(call, at, least) for call, at in zip(turn.calls, places, strict=True))
@@ -167,11 +173,10 @@ def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:
             made[rows] = len(parts)
             parts += rows
         base = bases.setdefault(tuple(least), len(bases))
-        mask = f"{sum(1 << channel for channel in turn.waits):#x}"
-        first = f"{sum(1 << channel - PARTS for channel in turn.arrived):#x}"
         called = max(turn.fetched, turn.staged)
         starts = turn.fetched - started, turn.stored - called
-        kind = _Turn(*starts, mask, base, made[rows], len(rows), first, called - turn.fetched)
+        waits, arrived = _mask(turn.waits), _mask(turn.arrived, PARTS)
+        kind = _Turn(*starts, waits, base, made[rows], len(rows), arrived, called - turn.fetched)
         turns.append(kinds.setdefault(kind, len(kinds)))
         started = turn.stored
     return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts))
@@ -186,23 +191,23 @@ def _braced(words: Iterable[str]) -> str:
     return f"{{{', '.join(words)}}}"
 
 
-def _case(
+def _call(
     plan: Plan,
-    moved: MovedLayer,
+    moved: TiledOp,
     number: int,
     kernel: Kernel,
     name: str,
     turns: _Turns,
     places: Sequence[Named],
     several: bool,
-) -> tuple[str, tuple[str, ...]]:
-    """A kernel's function and its arguments."""
+) -> Call:
+    """A kernel's call, whose pointers `base` and `part` have."""
     op = moved.op
     read = [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
     types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]
     types += [C_TYPES[str(c.data.dtype)] for c in kernel.constants]
     at = next(call.at for turn in moved.turns for call in turn.calls if call.kernel == number)
-    macros = [near(plan, moved, place)[0] for place in at]
+    macros = [level1_place(plan, moved, place)[0] for place in at]
     words = []
     for i, (macro, kind) in enumerate(zip(macros, types, strict=True)):
         base = f"base[{i}]" if len(turns.bases) > 1 else places[i].at(turns.bases[0][i])
@@ -210,6 +215,6 @@ def _case(
         words.append(f"{macro}({kind}, {base}{more})")
     words += [f"/* {n} */ {scalar(v)}" for n, v in kernel.scalars.items()]
     each = f" + core * {moved.scratch_each}" if several else ""
-    macro = near(plan, moved, moved.scratch)[0]
+    macro = level1_place(plan, moved, moved.scratch)[0]
     words += [f"{macro}(int8_t, {places[-1].name}{each})"] if kernel.scratch else []
-    return name, tuple(word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words))
+    return Call("", name, tuple((Arg(word),) for word in words))

@@ -1,6 +1,6 @@
 """`--map auto`: which ops run tile by tile, which together row by row, and which tensors stay in the first level.
 
-An order of ops is cut into sections. A section is one op in tiles, or a run of ops fed and drained by rows. A tensor
+An order of ops is cut into sections. A section is one op in tiles, or a run of ops whose rows are streamed. A tensor
 that one section makes and others read may stay in the first level until its last use. The cheapest cut is a path
 over states: a position in the order, and the tensors that are held there. It is exact for these ways to run.
 """
@@ -19,13 +19,13 @@ from ...ir import Op
 from ...ops.base import Constant
 from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
-from ..hierarchy.nest import TiledLayer, parts_of
-from .copies import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
+from ..hierarchy.nest import TiledLayer
+from ..printed import Cycles
 from .cores import MOST
-from .feeding import FedRun, Feeder
-from .levels import channel_between, first_way, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
-from .staging import stage_of, wanted
-from .tiles import cheapest_layer, moved_layer
+from .levels import channel_between, channel_to, constants_channel, layer_of_op, no_tile, stated_cycles, whole_cycles
+from .prefetch import staging_channel, step_constants
+from .streamed import PlannedRun, Streamer
+from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
@@ -34,46 +34,23 @@ MOST_HELD = 2  # the part of the first level that a tensor may take to stay ther
 
 
 @dataclass(frozen=True)
-class Tiles:
-    """An op in tiles; without them (`moved` None) the core reaches its operands where they lie."""
+class BareOp:
+    """An op whose operands the core reaches where they lie."""
 
-    layer: TiledLayer
-    moved: MovedLayer | None
-
-    @property
-    def need(self) -> int:
-        """Bytes of the first level."""
-        return self.moved.near_bytes if self.moved is not None else 0
-
-    @property
-    def cycles(self) -> float:
-        return self.moved.cost.total if self.moved is not None else self.layer.alone
-
-    @property
-    def bytes(self) -> float:
-        """Bytes of activations that are copied."""
-        if self.moved is None:
-            return 0.0
-        pairs = zip(self.moved.cost.operands, self.layer.operands, strict=True)
-        return sum(m.bytes for m, o in pairs if not o.packed)
-
-    @property
-    def constants(self) -> tuple[float, int]:
-        """Cycles that the op waits for its constants before its first call, and their bytes."""
-        if self.moved is None or len(self.moved.blocks) != 1:
-            return 0.0, 0
-        pairs = zip(self.layer.operands, self.moved.cost.operands, strict=True)
-        size = self.moved.blocks[0].data.nbytes
-        return next(
-            ((m.cycles, size) for o, m in pairs
-             if o.packed and not m.depth and not o.held and parts_of(o.channel, size) <= 1),
-            (0.0, 0),
-        )  # fmt: skip
+    cycles: Cycles
+    level1_bytes: int = 0
+    copied: float = 0.0
+    first_constants: tuple[float, int] = (0.0, 0)
+    blocks: tuple[Constant, ...] = ()
+    whole: tuple[float, ...] = ()
 
     @property
     def slack(self) -> float:
-        """Cycles in which the core computes and no copy runs."""
-        return self.cycles - (self.moved.cost.dma if self.moved is not None else 0.0)
+        return self.cycles.total
+
+    @staticmethod
+    def of(layer: TiledLayer, whole: tuple[float, ...] = ()) -> BareOp:
+        return BareOp(Cycles(layer.alone, 0.0, layer.alone), whole=whole)
 
 
 @dataclass(frozen=True)
@@ -83,31 +60,11 @@ class Step:
     start: int
     stop: int
     held: frozenset[str]  # storages
-    by: Tiles | FedRun
-    cycles: float
-    moved: float
+    by: MappedOp | PlannedRun | BareOp
 
     @property
-    def need(self) -> int:
-        return self.by.need if isinstance(self.by, Tiles) else self.by.near_bytes
-
-    @property
-    def constants(self) -> tuple[float, int]:
-        """Cycles that the step waits for constants at its start, and their bytes."""
-        if isinstance(self.by, Tiles):
-            return self.by.constants
-        return self.by.cost.constants, self.by.constant_bytes
-
-    @property
-    def slack(self) -> float:
-        return self.by.slack if isinstance(self.by, Tiles) else self.by.cost.slack
-
-    @property
-    def blocks(self) -> tuple[Constant, ...]:
-        """The constants as copies bring them."""
-        if isinstance(self.by, FedRun):
-            return self.by.blocks
-        return self.by.moved.blocks if self.by.moved is not None else ()
+    def cycles(self) -> float:
+        return self.by.cycles.total
 
 
 @dataclass(frozen=True)
@@ -127,8 +84,9 @@ class Residency:
     room: int
     far: Mapping[str, int]  # bytes for activations of each memory behind the first level
     homes: Mapping[str, Memory] = field(default_factory=dict)  # of storages that lie behind the second level
-    tiles: dict[object, list[tuple[int, Tiles]]] = field(default_factory=dict)
-    runs: dict[object, FedRun | None] = field(default_factory=dict)
+    layers: dict[object, TiledLayer] = field(default_factory=dict)
+    tiles: dict[object, list[tuple[int, MappedOp | BareOp]]] = field(default_factory=dict)
+    runs: dict[object, PlannedRun | None] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -136,24 +94,26 @@ class Residency:
         return {name: -(-size // align) * align for name, size in self.cutter.sizes.items()}
 
     @cached_property
-    def feeder(self) -> Feeder:
+    def streamer(self) -> Streamer:
         near, home, store = self.spaces
         graph, nests = self.cutter.graph, {op.outputs[0]: op for op in self.cutter.order}
         from ... import ops
 
         rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
-        way = way_to(self.target, near, home)
-        constants = channel_between(self.target, near, store) or first_way(self.target, near, home)
-        others = {name: way_to(self.target, near, memory) for name, memory in self.homes.items()}
+        way = channel_to(self.target, near, home)
+        constants = channel_between(self.target, near, store) or constants_channel(self.target, near, home)
+        others = {name: channel_to(self.target, near, memory) for name, memory in self.homes.items()}
         align = max(ALIGN, self.target.dma_align)
-        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates, others, align)
+        return Streamer(self.cutter, way, constants, self.room, self.target.cores, rates, others, align)
 
     @cached_property
     def whole(self) -> dict[str, float]:
         """Cycles of every op in one call with nothing to wait for; of those that no tile fits, on one core."""
-        tiles = (self.tiled(at, frozenset(), self.room) for at in range(len(self.cutter.order)))
-        pairs = zip(self.cutter.order, tiles, strict=True)
-        return {op.outputs[0]: whole_cycles(t.layer) if t.moved else t.layer.alone for op, t in pairs}
+        found, nothing = dict[str, float](), frozenset[str]()
+        for at, op in enumerate(self.cutter.order):
+            tiles, layer = self.tiled(at, nothing, self.room), self.layer(at, nothing)
+            found[op.outputs[0]] = layer.alone if isinstance(tiles, BareOp) else whole_cycles(layer)
+        return found
 
     @property
     def open(self) -> bool:
@@ -162,38 +122,36 @@ class Residency:
 
     def possible(self, steps: Sequence[Step]) -> bool:
         """Whether the second level has room for the steps, and the core reaches what it uses."""
-        tiles = all(self.open or not isinstance(s.by, Tiles) or s.by.moved is not None for s in steps)
+        tiles = self.open or not any(isinstance(s.by, BareOp) for s in steps)
         return tiles and all(self.fits_far(s.start, s.stop, s.held, self.on_the_way(s)) for s in steps)
 
     def on_the_way(self, step: Step) -> int:
         """Bytes of the second level that constants of a step take at least where they come by way of it."""
-        if not self.staged or (found := wanted(step.blocks, 0, 0.0)) is None:
+        if not self.staged or (found := step_constants(step.by.blocks, 0, 0.0)) is None:
             return 0
         return found.least
 
     @cached_property
     def staged(self) -> bool:
         """Whether constants come by way of the second level."""
-        return stage_of(self.target, *self.spaces) is not None
+        return staging_channel(self.target, *self.spaces) is not None
 
     def check_tiles(self) -> None:
         """Raise EdgebuildError for an op that no tile fits although the core cannot reach its operands."""
         graph, form, near = self.cutter.graph, self.cutter.form, self.spaces[0]
         for at, op in enumerate(self.cutter.order if not self.open else ()):
-            tiles = self.tiled(at, frozenset(), self.room)
-            if tiles.moved is None:
+            if isinstance(self.tiled(at, frozenset(), self.room), BareOp):
+                layer = self.layer(at, frozenset())
                 try:
-                    moved_layer(op, graph, tiles.layer, form, self.room)
+                    fitting_tiles(op, graph, layer, form, self.room)
                 except NoMapping as reason:
-                    raise no_tile(op, graph.file, near, self.room, tiles.layer, reason) from None
+                    raise no_tile(op, graph.file, near, self.room, layer, reason) from None
 
     def layerwise(self) -> tuple[Step, ...]:
         """Every op by itself, nothing held."""
         nothing = frozenset[str]()
-        return tuple(self.step(at, nothing, self.tiled(at, nothing, self.room)) for at in range(len(self.cutter.order)))
-
-    def step(self, at: int, held: frozenset[str], tiles: Tiles) -> Step:
-        return Step(at, at + 1, held, tiles, tiles.cycles, tiles.bytes)
+        ops = range(len(self.cutter.order))
+        return tuple(Step(at, at + 1, nothing, self.tiled(at, nothing, self.room)) for at in ops)
 
     def best(self, price: float, waits: float) -> tuple[Step, ...] | None:
         """The path of fewest cycles, where every byte of activations that is copied counts `price` cycles more.
@@ -210,7 +168,9 @@ class Residency:
                 for step in self.options(at, held):
                     if self.staged and not self.fits_far(at, step.stop, step.held, self.on_the_way(step)):
                         continue
-                    score = state.score + step.cycles + price * step.moved - (1 - waits) * step.constants[0]
+                    score = (
+                        state.score + step.cycles + price * step.by.copied - (1 - waits) * step.by.first_constants[0]
+                    )
                     after = frozenset(n for n in step.held if self.cutter.life[n][1] >= step.stop)
                     known = states[step.stop].get(after)
                     if known is None or score < known.score:
@@ -226,8 +186,8 @@ class Residency:
             room = self.room - sum(self.sizes[n] for n in now)
             if room > 0 and self.fits_far(at, at + 1, now):
                 tiles = self.tiled(at, now, room)
-                if tiles.moved is not None or (self.open and not now & {y, *self.reads(at)}):
-                    yield self.step(at, now, tiles)
+                if not isinstance(tiles, BareOp) or (self.open and not now & {y, *self.reads(at)}):
+                    yield Step(at, at + 1, now, tiles)
         for stop in self.stops(at):
             results = [n for n in self.results(at, stop) if self.holdable(n, stop)]
             for more in _subsets(results[:2]):
@@ -235,7 +195,7 @@ class Residency:
                 room = self.room - sum(self.sizes[n] for n in now)
                 run = self.run(at, stop, now, room) if room > 0 and self.fits_far(at, stop, now) else None
                 if run is not None:
-                    yield Step(at, stop, now, run, run.cost.total, sum(s.total for s in run.streams))
+                    yield Step(at, stop, now, run)
 
     def reads(self, at: int) -> set[str]:
         storage = self.cutter.rolling.storage
@@ -275,44 +235,57 @@ class Residency:
                     found[low + start].append(stop)
         return found
 
-    def run(self, start: int, stop: int, held: frozenset[str], room: int) -> FedRun | None:
+    def run(self, start: int, stop: int, held: frozenset[str], room: int) -> PlannedRun | None:
         """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
-        touched = held & {*self.feeder.operands(start, stop), *self.results(start, stop)}
+        touched = held & {*self.streamer.operands(start, stop), *self.results(start, stop)}
         best, together = None, min(self.target.cores, MOST)
         while together:
             found = self._run(start, stop, touched, together)
-            if found is not None and found.near_bytes <= room and (best is None or found.cost.total < best.cost.total):
+            if (
+                found is not None
+                and found.level1_bytes <= room
+                and (best is None or found.cycles.total < best.cycles.total)
+            ):
                 best = found
             together //= 2
         return best
 
-    def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> FedRun | None:
+    def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> PlannedRun | None:
         key = (start, stop, touched, together)
         if key not in self.runs:
             shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
             known = shorter is None and stop - 1 in self._stops[start]
             shares = min(self.target.cores, MOST) // together
-            self.runs[key] = None if known else self.feeder.run(start, stop, touched, together, shares)
+            self.runs[key] = None if known else self.streamer.run(start, stop, touched, together, shares)
         return self.runs[key]
 
-    def tiled(self, at: int, held: frozenset[str], room: int) -> Tiles:
-        """The best mapping of an op within so much room, with those of its operands held."""
+    def names(self, at: int, held: frozenset[str]) -> frozenset[str]:
+        """Those of an op's operands and results that lie in what is held."""
         op, storage = self.cutter.order[at], self.cutter.rolling.storage
-        names = frozenset(n for n in (*op.inputs, *op.outputs) if storage.get(n) in held)
-        known = self.tiles.setdefault((at, names), [])
+        return frozenset(n for n in (*op.inputs, *op.outputs) if storage.get(n) in held)
+
+    def layer(self, at: int, held: frozenset[str]) -> TiledLayer:
+        """An op as a loop nest, with those of its operands held."""
+        op, graph, key = self.cutter.order[at], self.cutter.graph, (at, names := self.names(at, held))
+        if key not in self.layers:
+            homes = self.homes_of(op)
+            self.layers[key] = layer_of_op(op, graph, self.target, self.cutter.form, self.spaces, names, homes)
+        return self.layers[key]
+
+    def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | BareOp:
+        """The best mapping of an op within so much room, with those of its operands held."""
+        known = self.tiles.setdefault((at, self.names(at, held)), [])
         for had, tiles in known:
-            if had >= room >= tiles.need or (room > had and tiles.cycles <= ALIKE * self.least(known, room)):
+            if had >= room >= tiles.level1_bytes:
                 return tiles
-        form, graph = self.cutter.form, self.cutter.graph
-        layer = known[0][1].layer if known else None
-        layer = layer or layer_of_op(op, graph, self.target, form, self.spaces, names, self.homes_of(op))
-        moved: MovedLayer | None = None
+            if room > had and tiles.cycles.total <= ALIKE * self.least(known, room):
+                return tiles
+        layer, found = self.layer(at, held), None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
-                moved = cheapest_layer(op, graph, layer, form, room)
-        if moved is not None and len(moved.copies) > MOST_COPIES:
-            moved = None
-        known.append((room, Tiles(layer, moved)))
+                found = cheapest_tiles(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
+        fits = found is not None and len(found.copies) <= MOST_COPIES
+        known.append((room, found if found is not None and fits else BareOp.of(layer)))
         return known[-1][1]
 
     def homes_of(self, op: Op) -> dict[str, Memory]:
@@ -320,9 +293,9 @@ class Residency:
         roots = ((name, self.cutter.rolling.storage.get(name, "")) for name in (*op.inputs, *op.outputs))
         return {name: self.homes[root] for name, root in roots if root in self.homes}
 
-    def least(self, known: Sequence[tuple[int, Tiles]], room: int) -> float:
+    def least(self, known: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
         """Cycles that an op takes at least within so much room: what it takes within more."""
-        return max((tiles.cycles for had, tiles in known if had >= room), default=0.0)
+        return max((tiles.cycles.total for had, tiles in known if had >= room), default=0.0)
 
 
 def _subsets(names: list[str]) -> Iterator[frozenset[str]]:

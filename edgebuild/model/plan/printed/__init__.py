@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..ir import Op
-from ..ops.base import Constant, Form, Kernel
-from .memory.problem import Place
+from ...ir import Op
+from ...ops.base import Constant, Form, Kernel
+from ..memory.problem import Place
 
 CONSTANTS = 0  # the channel of the constants of a run by rows
+STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, taken in turn
+PARTS = STORE + STORE_CHANNELS  # the first of those for blocks that come while their step runs, one for each slot
+SLOTS = 2  # of such blocks
 
 
 def newest_name(tensor: str) -> str:
@@ -49,7 +52,8 @@ class RolledCalls(Protocol):
 class Step(Protocol):
     """A step of the schedule: an op that runs whole (`rolled` None), or a run. `inner`: bytes of rings and scratch.
 
-    `forms`: of the ops' kernels. `results`: storages that are wanted behind it.
+    `forms`: of the ops' kernels. `results`: storages that are wanted behind it. `moves`: how it runs in a plan for
+    memory levels. `before`, `after`: copies of constants, and cleaning of caches.
     """
 
     @property
@@ -66,6 +70,15 @@ class Step(Protocol):
 
     @property
     def inner(self) -> Mapping[str, int]: ...
+
+    @property
+    def moves(self) -> TiledOp | StreamedRun | ReachedOp | None: ...
+
+    @property
+    def before(self) -> tuple[Transfer, ...]: ...
+
+    @property
+    def after(self) -> tuple[Transfer, ...]: ...
 
     @property
     def name(self) -> str: ...
@@ -132,7 +145,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Region:
-    """A memory that tiles lie in: its part of the addresses `near`, from `base` on."""
+    """A range of a memory. In an engine's scratchpads `base` is also where its part of the addresses `near` begins."""
 
     memory: str
     base: int
@@ -140,11 +153,48 @@ class Region:
 
 
 @dataclass(frozen=True)
-class TileMoves:
+class Cycles:
+    """Modelled cycles of a step: of its calls, of its copies, and of both as far as they run beside each other."""
+
+    compute: float
+    dma: float
+    total: float
+
+
+@dataclass(frozen=True)
+class TileLoop:
+    """A loop over tiles: an axis of the op and its extent, cut into `count` tiles of at most `tile`."""
+
+    axis: str
+    extent: int
+    tile: int
+    count: int
+
+
+@dataclass(frozen=True)
+class TileOperand:
+    """An operand of an op in tiles, or its result: copied inside of `depth` loops to `buffers` in the memory `space`.
+
+    `packed`: it is the op's constants. `held`: it stays in the first level, and is not copied. `cycles`: of its copies.
+    """
+
+    name: str
+    space: str
+    depth: int
+    buffers: int
+    cycles: float
+    result: bool = False
+    packed: bool = False
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class TiledOp:
     """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
 
-    `held`: the result stays in the first level. Until all is placed, places in a turn count from where their operand
-    begins.
+    Operand i has the channels 2i and 2i + 1. Until all is placed, places in a turn count from where their operand
+    begins. `stage`: the memory that constants come by way of, and what they take there. `whole`: cycles of the op in
+    one call that waits for nothing.
     """
 
     op: Op
@@ -152,25 +202,59 @@ class TileMoves:
     blocks: tuple[Constant, ...]
     copies: tuple[Copy, ...]
     turns: tuple[Turn, ...]
-    near_bytes: int
+    level1_bytes: int
     scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
     scratch_each: int  # bytes of a core's
     form: Form  # of the kernels
-    held: bool
     last_waits: tuple[int, ...]  # channels to wait for at the end
+    operands: tuple[TileOperand, ...]  # the result is the last
+    loops: tuple[TileLoop, ...]
+    cycles: Cycles
     regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
+    stage: Region | None = None
+    why: str = "tiles by DMA"
+    whole: tuple[float, ...] = ()
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return (self.op,)
+
+    @property
+    def held(self) -> bool:
+        """Whether the result stays in the first level."""
+        return self.operands[-1].held
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that computes the op, or `cpu`."""
+        return self.form.engine.name if self.form.engine is not None else "cpu"
+
+    @property
+    def at_operands(self) -> tuple[int, ...]:
+        """The operand that each place of a turn belongs to; those behind them are of constants."""
+        return tuple(i for i, o in enumerate(self.operands) if not o.packed)
+
+    def region(self, near: int) -> Region | None:
+        """The scratchpad that an address belongs to."""
+        return max((r for r in self.regions if r.base <= near), key=lambda r: r.base, default=None)
+
+    def used(self, region: Region) -> int:
+        """Bytes of a scratchpad that the tiles take."""
+        mine = [c for c in self.copies if self.operands[c.channel // 2].space == region.memory]
+        ends = (c.near + (c.rows - 1) * c.near_row + (c.planes - 1) * c.near_plane + c.bytes for c in mine)
+        return max(ends, default=region.base) - region.base
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of a storage that are copied to (`fed`) or from a ring of `slots` rows at `near`.
+    """Rows of a storage that are copied to (`fetched`) or from a ring of `slots` rows at `near`.
 
     A copy takes `together` rows, the last one those that are left. Even copies use `channel`, odd ones the next.
     `whole`: a reduction makes all rows at once; one copy takes them.
     """
 
     storage: str
-    fed: bool
+    fetched: bool
     channel: int
     rows: int
     bytes: int  # of a row
@@ -209,18 +293,34 @@ class Share:
 
 
 @dataclass(frozen=True)
-class RowMoves:
+class RunCycles:
+    """Modelled cycles of a run. `constants`: of their copies, which the run waits for at its start."""
+
+    compute: float
+    constants: float
+    beside: float  # copies of rows
+    ends: float  # of which run before the first call and after the last
+    calls: int
+    each: Mapping[str, float]  # of the largest copy of each stream
+
+    @property
+    def total(self) -> float:
+        return self.constants + max(self.compute + self.ends, self.beside + self.compute / max(1, self.calls))
+
+
+@dataclass(frozen=True)
+class StreamedRun:
     """A rolled run in the first level. Places count from its first byte there, those of held tensors are absolute.
 
     `seen`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or takes up
     if it reduces. `places`: of inner rings and held tensors. `blocks`: the constants of each op as one copy;
     `constants`: where each of them lies. `scratch`: by result, of the first core; that of the others lies behind it, at
     steps of `scratch_each` bytes (of every op). Cores make `together` rows at once, each of them in at most `shares`
-    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of fed streams of which rows are
-    wanted. `stage`: a memory that the constants come by way of, and where each block lies in it.
+    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of input streams to take a row
+    from. `stage`: the memory that the constants come by way of; each block lies there at `stage_at`.
     """
 
-    section: Step
+    ops: tuple[Op, ...]
     seen: RolledCalls
     counts: tuple[int, ...]
     parts: tuple[tuple[Share, ...], ...]
@@ -232,84 +332,67 @@ class RowMoves:
     places: Mapping[str, int]
     scratch: Mapping[str, int]
     scratch_each: tuple[int, ...]
-    near_bytes: int
+    level1_bytes: int
     events: tuple[int, ...]
     together: int
     shares: int
     prefetched: bool  # the constants are there already
-    stage: str
-    stage_at: tuple[int, ...]
+    cycles: RunCycles
+    stage: Region | None = None
+    stage_at: tuple[int, ...] = ()
+    whole: tuple[float, ...] = ()  # cycles of each op in one call that waits for nothing
 
     @property
-    def ops(self) -> tuple[Op, ...]:
-        return self.section.ops
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Of the first part of a row: all have its constants."""
+        return tuple(parts[0].kernel for parts in self.parts)
 
     @property
-    def fed(self) -> tuple[Stream, ...]:
-        return tuple(s for s in self.streams if s.fed)
+    def inputs(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if s.fetched)
 
     @property
-    def drained(self) -> tuple[Stream, ...]:
-        return tuple(s for s in self.streams if not s.fed)
+    def outputs(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if not s.fetched)
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """A block of constants that is fetched before step `first` begins, and waited for by step `step`.
+class ReachedOp:
+    """An op of a plan for memory levels whose operands the core reaches where they lie. `whole`: as of other ops."""
 
-    `waited`: cycles for which that step still waits. `stage`: it comes by way of this memory, from place `far` in it.
-    """
-
-    first: int
-    step: int
-    channel: int
-    block: Constant
-    near: int
-    waited: float
-    stage: str = ""
-    far: int = 0
+    why: str  # no engine computes it; empty if there are none
+    whole: tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Staged:
-    """A copy from the store that is begun before step `first` and awaited before step `until`.
+class Start:
+    """Begin a copy of constants of step `step`, which waits for it for `waited` cycles."""
 
-    It takes `bytes` of a constant, from byte `offset` on, to `at`. `waited`: cycles that step `step` waits for it.
-    """
-
-    step: int
-    first: int
-    until: int
-    channel: int
+    copy: Copy
     block: Constant
-    offset: int
-    bytes: int
-    at: Place
-    waited: float
-    room: int  # bytes there, of all that the step's constants take
+    step: int
+    waited: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Go on when all copies of a channel are done."""
+
+    channel: int
 
 
 CLEAN, INVALIDATE = "clean", "invalidate"
 
 
 @dataclass(frozen=True)
-class CacheStep:
-    """Cleaning or invalidating of some bytes, before step `step`; behind the last step: at the end."""
+class CacheOp:
+    """Clean or invalidate some bytes of a cached memory."""
 
-    step: int
     kind: str
     what: str  # a storage, or scratch
     place: Place
     bytes: int
 
 
-@dataclass(frozen=True)
-class Coherence:
-    """Cached memories, the bytes of a line, and what is done for them."""
-
-    memories: frozenset[str] = frozenset()
-    line: int = 1
-    steps: tuple[CacheStep, ...] = ()
-
-
-NO_CACHE = Coherence()
+Transfer = Start | Wait | CacheOp  # between two steps
+Moves = TiledOp | StreamedRun  # of a step whose data a DMA unit moves

@@ -1,0 +1,308 @@
+"""Runs that go row by row: the order of their calls as a table, and the function that goes through it.
+
+The order repeats itself, so it is kept as lines and how often each is run. In the first memory level rows of operands
+come and rows of results leave between the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from textwrap import indent
+
+from ...base.templates import plus, remark, render
+from ..ops.base import C_TYPES
+from ..plan.printed import Share, Stream, StreamedRun
+from ..plan.rolling import Rolled, rows_of
+from ..plan.search import Plan
+from .addresses import address, kept_row, row_offset
+from .call_loops import Call, Step
+from .level1 import block_copy, constants_at, far_address, level1_macro, ring, stage_at, stored
+from .names import comment, label, wrapped
+from .weights_file import Weights
+
+MOST = 255  # a byte; repeats of a line, and its length
+
+
+@dataclass(frozen=True)
+class Line:
+    """`numbers` are run through `count` times."""
+
+    count: int
+    numbers: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return 2 + len(self.numbers)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The table of a rolled run. `labels`: by number what has its next row made; `names`: the constants for them."""
+
+    lines: tuple[Line, ...]
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(line.bytes for line in self.lines)
+
+    @property
+    def printed(self) -> list[str]:
+        """The table as C: before each line, in a comment, the rows that it makes the first time that it is run."""
+        found = []
+        for line, words in zip(self.lines, in_words(self.lines, self.labels), strict=True):
+            found += wrapped("/* ", words, " */", 112).splitlines()
+            head = f"{line.count}, {len(line.numbers)}, "
+            found += wrapped(head, [self.names[n] for n in line.numbers], ",", 112).splitlines()
+        return found
+
+
+def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
+    """The fewest bytes of lines that give the order; lines that repeat have at most `longest` numbers."""
+    end = len(order)
+    same = [[0] * (longest + 1) for _ in range(end + 1)]  # from here on as many numbers are those `length` later
+    best = [(0, 0, 0)] * (end + 1)  # from here on: bytes, and count and length of the first line
+    for at in reversed(range(end)):
+        found = []
+        for length in range(1, min(MOST, end - at) + 1):
+            found.append((2 + length + best[at + length][0], 1, length))
+            if length <= longest and at + length < end and order[at] == order[at + length]:
+                same[at][length] = same[at + 1][length] + 1
+                turns = min(MOST, 1 + same[at][length] // length)
+                found.append((2 + length + best[at + turns * length][0], turns, length))
+        best[at] = min(found)
+    result, at = list[Line](), 0
+    while at < end:
+        _, count, length = best[at]
+        result.append(Line(count, tuple(order[at : at + length])))
+        at += count * length
+    return result
+
+
+def in_words(order: Sequence[Line], labels: Sequence[str]) -> list[list[str]]:
+    """Calls of each line: rows of each op, the first time that the line is run. `labels`: of the ops."""
+    rows, found = [0] * len(labels), []
+    for line in order:
+        made, words = list(rows), list[str]()
+        for number, calls in groupby(line.numbers):
+            count = len(list(calls))
+            last = made[number] + count - 1
+            words.append(f"{labels[number]} {made[number]}" + (f"-{last}" if count > 1 else ""))
+            made[number] += count
+        rows = [before + line.count * (after - before) for before, after in zip(rows, made, strict=True)]
+        if line.count > 1:
+            words[0] = f"{line.count} times: {words[0]}"
+        found.append(words)
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call of the order: the constant that stands for it, and statements in C."""
+
+    name: str
+    comment: str
+    text: str
+
+
+def switch(on: str, cases: Sequence[Case], margin: int) -> str:
+    """A statement that makes the last of the cases by default."""
+    blanks, lines = margin * " ", [f"{margin * ' '}switch ({on}) {{"]
+    for number, case in enumerate(cases):
+        head, words = f"{blanks}case {case.name}:", case.comment
+        if number + 1 == len(cases):
+            head, words = f"{blanks}default:", case.comment and f"{case.name}: {case.comment}"
+        lines += [
+            remark(f"{head} ", words) if words else head,
+            indent(case.text, f"{blanks}    "),
+            f"{blanks}    break;",
+        ]
+    return "\n".join([*lines, f"{blanks}}}"])
+
+
+def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) -> Step:
+    """A rolled run whose rings lie in the arena. `calls`: of its ops."""
+    labels = [label(plan, op.outputs[0]) for op in rolled.ops]
+    kept = [kept_row(plan, rolled, name) for name in rolled.separate]
+    names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
+    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.separate))
+    order = Order(tuple(lines(rolled.numbers)), called, names)
+    pushed = _pushed(plan, rolled)
+    cases = [Case(name, call.comment, call.text) for name, call in zip(names, calls, strict=False)]
+    cases += [Case(k.name, k.comment, f"memcpy({k.to}, {k.newest}, {k.bytes});") for k in kept]
+    cases += [Case("PUSHED_ROW", "a row of the input", pushed)] if pushed else []
+    first, last = calls[0].comment, calls[-1].comment
+    count, end = (f"{len(calls)} ops ", f" to {last}") if len(calls) > 1 else ("", "")
+    far = ", as far as the rows of the input go" if pushed else ""
+    text = f"{count}row by row{far}, {plan.schedule.profile[step]} B live: {first}{end}"
+    alone = sum(line.count * len(line.numbers) for line in order.lines) if len(calls) == 1 and not pushed else 0
+    caller = plan.request.arena == "caller"
+    name, argument = f"{plan.name}_rows_{step}", "void *arena" if caller else "void"
+    function, statement = f"static void {name}({argument})", f"{name}({'arena' if caller else ''});"
+    if pushed:
+        item = C_TYPES[plan.graph.tensors[plan.graph.inputs[0]].dtype]
+        function = f"static int32_t {name}(const {item} *pushed, int32_t count)"
+        statement = f"if ({name}(rows, count) == 0) {{\n    return 0;\n}}"
+    printed = names if pushed else (*names[: len(calls)], *names[len(calls) + 1 :])
+    definition = render(
+        "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=printed,
+        pushed=bool(pushed), kept=bool(kept), alone=alone, call=calls[0], switch=switch("call", cases, 12),
+        others="the input" if pushed else "", streamed=None,
+    )  # fmt: skip
+    return Step(text, statement, tuple(calls), function, definition)
+
+
+def _pushed(plan: Plan, rolled: Rolled) -> str:
+    """C that takes a row that the application brings; empty if it brings none."""
+    streamed = plan.rolling.streamed
+    if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
+        return ""
+    t = plan.graph.tensors[streamed]
+    x, rows = plan.graph.tensors[plan.graph.inputs[0]], rows_of(plan.graph, plan.graph.inputs[0])
+    to = address(plan, t, row_offset(plan, rolled, t))
+    return f"memcpy({to}, pushed, {x.bytes // rows});\npushed += {x.elements // rows};"
+
+
+def _row_constant(name: str) -> str:
+    """The constant by which a table calls for the next row of an op."""
+    return f"{name.upper()}_ROW"
+
+
+@dataclass(frozen=True)
+class _Streamed:
+    """Parts of a run in the first level besides its table: statements before and after it, and work of cores."""
+
+    constants: tuple[str, ...]  # copies
+    streams: int
+    first: tuple[str, ...]  # starts of first rows
+    waits: tuple[int, ...]  # channels to wait for at the end
+    shares: int  # of a row
+    cores: int
+    work: str  # of a core
+
+
+def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
+    """A run in the first level. `calls`: of its ops, in order, each with those of its parts."""
+    made, brought = ([label(plan, name) for name in names] for names in (
+        [op.outputs[0] for op in run.ops], [s.storage for s in run.inputs]))  # fmt: skip
+    names = (*map(_row_constant, made), *(f"{_row_constant(name)}_FOR_{step}" for name in brought))
+    order = Order(tuple(lines(run.events)), (*made, *(f"bring {name}" for name in brought)), names)
+    starts = {s.storage: _Starts(plan, step, s, number) for number, s in enumerate(run.streams)}
+    cores, cases, work = run.together * run.shares, list[Case](), list[Case]()
+    for number, (name, op, mine, count) in enumerate(zip(names, run.ops, calls, run.counts, strict=False)):
+        shared = cores > 1 and plan.rolling.modes[op.outputs[0]] != "reduce"
+        text = mine[0].text
+        if shared:
+            work.append(Case(name, mine[0].comment, _work(run.parts[number] if run.shares > 1 else (), mine)))
+            rows = [f"row < {(count - 1) // run.together} ? (row + 1) * {run.together} : {count}"]
+            rows = [name, f"row * {run.together}", *rows]
+            text = f"eb_cores_run(\n    {plan.name}_make_{step},\n    &({plan.name}_rows){{{', '.join(rows)}}});"
+        stream = next((s for s in run.outputs if s.storage == op.outputs[0]), None)
+        before, after = starts[stream.storage].around(count) if stream is not None else ("", "")
+        cases.append(Case(name, mine[0].comment, "\n".join(filter(None, (before, text, after)))))
+    what = "a row" if run.together == 1 else "rows"
+    for name, stream in zip(names[len(run.ops) :], run.inputs, strict=True):
+        cases.append(Case(name, f"{what} of {comment(stream.storage)}", starts[stream.storage].bring))
+    by = "row by row" if run.together == 1 else f"by {run.together} rows"
+    by += f", each in at most {run.shares} parts" if run.shares > 1 else ""
+    first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
+    text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
+    streamed = _Streamed(
+        tuple(_run_constants(plan, step, run, weights)), len(run.streams),
+        tuple(starts[s.storage].row("0") for s in run.inputs),
+        tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies))),
+        run.shares, cores, switch("rows->call", work, 4) if work else "",
+    )  # fmt: skip
+    function = f"static void {plan.name}_fed_{step}(void)"
+    definition = render(
+        "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=names, pushed=False,
+        kept=False, alone=0, call=None, switch=switch("call", cases, 12), others="what comes from a farther memory",
+        streamed=streamed,
+    )  # fmt: skip
+    return Step(text, f"{plan.name}_fed_{step}();", (), function, definition, "streams")
+
+
+def stream_tables(plan: Plan) -> str:
+    """Types and functions that all runs in the first level share."""
+    runs = [run for run in plan.moves.values() if isinstance(run, StreamedRun)]
+    several, streams = any(run.together * run.shares > 1 for run in runs), any(run.streams for run in runs)
+    return render("stream_tables.c.j2", name=plan.name, several=several, streams=streams)
+
+
+def _work(parts: Sequence[Share], calls: Sequence[Call]) -> str:
+    """C for a core's calls, of which each is for some parts of a row; without parts for all of it."""
+    if not parts:
+        return calls[0].text
+    pairs = zip(map(_parts, parts), calls, strict=True)
+    return "\n".join(f"if ({condition}) {{\n{indent(call.text, '    ')}\n}}" for condition, call in pairs)
+
+
+def _parts(share: Share) -> str:
+    """C for whether a part of a row is one of these."""
+    if share.past == share.first + 1:
+        return f"part == {share.first}"
+    return f"part < {share.past}" if share.first == 0 else f"part >= {share.first} && part < {share.past}"
+
+
+def _run_constants(plan: Plan, step: int, run: StreamedRun, weights: Weights) -> Iterator[str]:
+    """The copies of constants with which a run begins."""
+    far = run.stage_at or (0,) * len(run.blocks)
+    for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
+        if block.data.nbytes and not run.prefetched:
+            from_ = stage_at(plan, step, at) if run.stage else stored(plan, step, weights.offset(block), weights)
+            to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, step, near)})"
+            yield block_copy(to, from_, block.data.nbytes)
+
+
+@dataclass(frozen=True)
+class _Starts:
+    """C that starts the copies of a stream. `number`: of its pair of slots."""
+
+    plan: Plan
+    step: int
+    stream: Stream
+    number: int
+
+    @property
+    def bring(self) -> str:
+        """Begin the next row, and wait for this one."""
+        s = self.stream
+        ahead = f"if (row < {s.copies - 1}) {{\n{indent(self.row('row + 1'), '    ')}\n}}\n" if s.copies > 1 else ""
+        return f"{ahead}eb_dma_wait({s.channel} + row % 2);"
+
+    def around(self, count: int) -> tuple[str, str]:
+        """Before and after a call that makes a row, or takes up the last of `count` rows."""
+        s = self.stream
+        if s.whole:
+            return "", f"if (row == {count - 1}) {{\n{indent(self.all, '    ')}\n}}"
+        wait = f"    eb_dma_wait({s.channel} + row % 2); /* its row's buffer is free again */"
+        return f"if (row > 1) {{\n{wait}\n}}" if s.copies > 2 else "", self.row("row")
+
+    def row(self, row: str) -> str:
+        s, number = self.stream, f"({row})" if " " in row else row
+        size, slots = s.together * s.bytes, s.slots // s.together
+        slot = f" + {number} % {slots} * {size}" if s.slots < s.rows else f" + {number} * {size}"
+        near, far = self.near, far_address(self.plan, s.storage)
+        rest = s.total - (s.copies - 1) * size  # bytes of the last copy
+        taken = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
+        if row == "0":
+            taken = str(s.most)
+        else:
+            near, far = f"{near}{slot}", f"{far} + {number} * {size}"
+        to, from_ = (near, far) if s.fetched else (far, near)
+        return self.start(row, to, from_, taken)
+
+    @property
+    def all(self) -> str:
+        return self.start("0", far_address(self.plan, self.stream.storage), self.near, str(self.stream.total))
+
+    @property
+    def near(self) -> str:
+        return f"{level1_macro(self.plan)}(uint8_t, {ring(self.plan, self.step, self.stream).name})"
+
+    def start(self, row: str, to: str, from_: str, size: str) -> str:
+        head = f"{self.plan.name}_row({plus('under_way', 2 * self.number)}, {self.stream.channel}, {row}"
+        return f"{head},\n    {to},\n    {from_}, {size});"

@@ -1,0 +1,458 @@
+"""The plan of `--map auto`: a path of the search made into places, copies and calls, with constants prefetched.
+
+Constants are fetched under earlier steps as far as the first level has room and the DMA unit has time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from types import MappingProxyType
+
+from ....base import progress
+from ....base.errors import fail
+from ....base.request import ModelRequest
+from ....base.target import Memory as TargetMemory
+from ....base.target import Target
+from ...ir import Graph
+from ..check.replay import replay
+from ..hierarchy.mapper import NoMapping
+from ..hierarchy.nest import Channel
+from ..memory.check import check_layout
+from ..memory.layout import layout
+from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
+from ..printed import Copy, ReachedOp, Start
+from ..search import Plan, Planner, views_of
+from ..section import Section
+from ..storage import layout_problem, placed_buffers
+from .levels import channel_between, nearest, rooms
+from .prefetch import (
+    Fetch,
+    Staging,
+    StepConstants,
+    coherence,
+    first_copies,
+    joined,
+    schedule_stagings,
+    staged_run,
+    staged_tiles,
+    staging_channel,
+    step_constants,
+    with_transfers,
+)
+from .residency import BareOp, Residency, Step
+from .streamed import PlannedRun
+from .tiles import ALIGN, MappedOp
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """The constants of step `step` are fetched from before step `first` on. `hidden`: cycles that this saves."""
+
+    step: int
+    first: int
+    hidden: float
+
+
+def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[Prefetch, ...]:
+    """Each step's constants as late as they need not be waited for; with too little time, as early as there is room.
+
+    `sizes`: bytes of tensors that are held, `room`: of the first level.
+    """
+    load = [step.by.level1_bytes + sum(sizes[n] for n in step.held) for step in steps]
+    return _hidden([step.by.first_constants for step in steps], [step.by.slack for step in steps], load, room)
+
+
+def _hidden(
+    copies: Sequence[tuple[float, int]], slacks: Sequence[float], load: list[int], room: int
+) -> tuple[Prefetch, ...]:
+    slack, found = [max(0.0, s) for s in slacks], list[Prefetch]()
+    for at, (cycles, size) in enumerate(copies):
+        size = -(-size // ALIGN) * ALIGN
+        first, time = at, 0.0
+        while first and time < cycles and load[first - 1] + size <= room:
+            first -= 1
+            time += slack[first]
+        hidden = left = min(cycles, time)
+        if not hidden:
+            continue
+        for i in range(first, at):
+            load[i] += size
+            used = min(left, slack[i])
+            slack[i], left = slack[i] - used, left - used
+        found.append(Prefetch(at, first, hidden))
+    return tuple(found)
+
+
+EFFORT = 1.0  # of laying out the first level: about 5 s of processor time
+AHEAD = 32  # channels of constants that come early, behind those of steps
+AHEAD_CHANNELS = 8  # that these take in turn
+LESS = 16  # the part of the second level that constants leave free, once more at every try to lay them out
+TRIES = 6  # layouts with less and less room: of the second level for constants, and of the first
+
+
+@dataclass(frozen=True)
+class SearchPath:
+    """A path of the search with the constants that come early. `bytes`: of activations, copied."""
+
+    steps: tuple[Step, ...]
+    early: tuple[Prefetch, ...]
+    staged: float = 0.0  # cycles of waiting for constants on their way to the second level
+
+    @property
+    def cycles(self) -> float:
+        return sum(s.cycles for s in self.steps) - sum(e.hidden for e in self.early) + self.staged
+
+    @property
+    def bytes(self) -> float:
+        return sum(s.by.copied for s in self.steps)
+
+
+def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
+    """Where activations lie that do not stay in the first level: what a DMA unit reaches from there."""
+    target = planner.target
+    near, _ = nearest(target)
+    return tuple(m for m in planner.memories if channel_between(target, near, target.memory_named(m.name)) is not None)
+
+
+class OtherHomes(Exception):
+    """The layout puts tensors into other memories than the search counted with."""
+
+    def __init__(self, homes: Mapping[str, TargetMemory]) -> None:
+        super().__init__(", ".join(homes))
+        self.homes = homes
+
+
+def other_homes(
+    target: Target, first: str, found: Layout, inside: Mapping[str, tuple[str, int]]
+) -> dict[str, TargetMemory]:
+    places = {name: found.places[group].memory for name, (group, _) in inside.items() if group in found.places}
+    return {name: target.memory_named(memory) for name, memory in places.items() if memory != first}
+
+
+def assembled(planner: Planner, search: Residency, found: SearchPath, earlier: int | None = None) -> Plan:
+    """A path as a plan that was replayed. Raises DoesNotFit where a level has no layout.
+
+    `earlier`: how many steps before their own constants come to the second level at most; None: any number.
+    """
+    room = rooms(planner.target, None)[nearest(planner.target)[0].name]
+    return _Assembly(planner, search, found, room, earlier).plan()
+
+
+def stage_plan(
+    search: Residency,
+    steps: Sequence[Step],
+    early: Sequence[Prefetch],
+    earlier: int | None = None,
+    room: int | None = None,
+) -> tuple[Staging, ...]:
+    """How constants come to the second level; nothing where they need not. Raises DoesNotFit.
+
+    `room`: bytes of that level; None: all that there is.
+    """
+    way = staging_channel(search.target, *search.spaces)
+    if way is None:
+        return ()
+    home, cutter = search.spaces[1].name, search.cutter
+    first, wants, live = {e.step: e.first for e in early}, list[StepConstants | None](), list[int]()
+    for i, step in enumerate(steps):
+        wants.append(step_constants(step.by.blocks, first.get(i, i), step.cycles))
+        there = {n for n, (begin, last) in cutter.life.items() if begin < step.start <= last}
+        there.update(search.results(step.start, step.stop))
+        live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
+    busy = [step.cycles for step in steps]
+    return schedule_stagings(wants, busy, live, way, search.far[home] if room is None else room, home, earlier)
+
+
+@dataclass(frozen=True)
+class _Assembly:
+    """Places for what a path needs, and the plan. `room`: bytes of the first level; `earlier`: see `assembled`."""
+
+    planner: Planner
+    search: Residency
+    found: SearchPath
+    room: int
+    earlier: int | None = None
+
+    @property
+    def align(self) -> int:
+        """Bytes, of buffers that a DMA unit copies to or from."""
+        return max(ALIGN, self.planner.target.dma_align)
+
+    def plan(self) -> Plan:
+        """Raises DoesNotFit where a level has no layout."""
+        planner, cutter = self.planner, self.planner.cutter
+        near = nearest(planner.target)[0].name
+        made = [self._made(i) for i in range(len(self.found.steps))]
+        sections = [self._section(step) for step in self.found.steps]
+        far, places, stages = self._far(sections)
+        problem = self._near(made)
+        level = layout(problem, self.room, EFFORT)
+        check_layout(problem, level)
+        at = {name: place.offset for name, place in level.places.items()}
+        places |= {n: Place(near, at[n]) for n in self._held()}
+        moved, early = self._placed(made, at, places)
+        moved, early, staged = self._staged(moved, early, stages, far.places)
+        for run in moved.values():
+            if isinstance(run, PlannedRun):
+                places |= {n: Place(near, offset) for n, offset in run.places.items()}
+        steps = [self._final(i, section, moved.get(i)) for i, section in enumerate(sections)]
+        heights = {**far.heights, near: level.height}
+        order = [m.name for m in planner.target.memories if m.name in heights]
+        joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
+        timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early)
+        replay(cutter.graph, timed, places, planner.target, level.height, views=views_of(cutter.rolling))
+        profile = self._profile(made)
+        schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
+                            "memory levels", ())  # fmt: skip
+        return Plan(
+            planner.request.name, cutter.graph, cutter.rolling, cutter, planner.target, planner.request, timed, places,
+            placed_buffers(cutter, timed, places), schedule, joined,
+            planner.target.memory("weights").name, planner.untiled_bytes,
+        )  # fmt: skip
+
+    def _made(self, at: int) -> MappedOp | PlannedRun | None:
+        """How a step runs, without its constants where these come early."""
+        by = self.found.steps[at].by
+        if isinstance(by, BareOp):
+            return None
+        early = any(e.step == at for e in self.found.early)
+        return by.without_constants(self.planner.graph, self.room) if early else by
+
+    def _section(self, step: Step) -> Section:
+        """The step as it takes room in the second level: none but for an op that runs there."""
+        if isinstance(step.by, PlannedRun):
+            return replace(step.by.section, inner={}, spans={})
+        whole = replace(self.planner.cutter.whole(step.start), overlap=None)
+        return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
+
+    def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
+        step = self.found.steps[at]
+        ops = self.planner.cutter.order[step.start : step.stop]
+        whole = step.by.whole or tuple(self.search.whole[op.outputs[0]] for op in ops)
+        if moved is None:
+            return replace(section, moves=ReachedOp("", whole))
+        return replace(moved.section if isinstance(moved, PlannedRun) else section, moves=replace(moved, whole=whole))
+
+    def _held(self) -> dict[str, tuple[int, int]]:
+        """First and last step of every tensor that stays in the first level."""
+        found: dict[str, tuple[int, int]] = {}
+        for i, step in enumerate(self.found.steps):
+            for name in sorted(step.held):
+                found[name] = (found.get(name, (i, i))[0], i)
+        return found
+
+    def _far(self, sections: Sequence[Section]) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
+        """Layout of what is behind the first level, places of the tensors there, and how constants come there."""
+        problem, inside = layout_problem(self.planner.cutter, sections, far_memories(self.planner))
+        held, homes = self._held(), self.search.homes
+        buffers = (b for b in problem.buffers if b.name not in held)
+        fixed = tuple(replace(b, memories=(homes[b.name].name,)) if b.name in homes else b for b in buffers)
+        whole = self.search.far[self.search.spaces[1].name]
+        for tried in range(TRIES):
+            room = whole - tried * whole // LESS
+            stages = stage_plan(self.search, self.found.steps, self.found.early, self.earlier, room)
+            together = replace(problem, buffers=(*fixed, *self._stage_buffers(sections, stages)))
+            try:
+                found = layout(together)
+                break
+            except DoesNotFit:
+                if not stages or tried == TRIES - 1:
+                    raise
+        check_layout(together, found)
+        strays = other_homes(self.planner.target, self.search.spaces[1].name, found, inside)
+        if more := {n: m for n, m in strays.items() if n not in homes}:
+            raise OtherHomes(more)
+        return found, {n: found.places[group] for n, (group, _) in inside.items() if group not in held}, stages
+
+    def _stage_buffers(self, sections: Sequence[Section], stages: Sequence[Staging]) -> tuple[Buffer, ...]:
+        begins = list(accumulate((section.callers for section in sections), initial=0))
+        home = (self.search.spaces[1].name,)
+        return tuple(
+            Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], self.align, home) for s in stages
+        )
+
+    def _staged(
+        self,
+        moved: Mapping[int, MappedOp | PlannedRun],
+        early: Sequence[Fetch],
+        stages: Sequence[Staging],
+        places: Mapping[str, Place],
+    ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch], list[Fetch]]:
+        """The steps with their constants fetched from the second level, and the copies that bring them there."""
+        result, starts, found = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
+        for s in stages:
+            place, way, step = places[_stage(s.step)], self._way(), result[s.step]
+            found += first_copies(s, step.blocks, place, way, len(found))
+            change = staged_run(step, s, place) if isinstance(step, PlannedRun) else staged_tiles(step, s, place, way)
+            result[s.step] = change
+            for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
+                starts[s.step, id(block)] = place.memory, place.offset + at
+        keys = ((f.start.step, id(f.start.block)) for f in early)
+        return result, [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)], found
+
+    def _way(self) -> Channel:
+        way = staging_channel(self.planner.target, *self.search.spaces)
+        assert way is not None
+        return way
+
+    def _near(self, made: Sequence[MappedOp | PlannedRun | None]) -> MemoryProblem:
+        buffers = [
+            Buffer(n, self.search.sizes[n], first, last + 1, self.align) for n, (first, last) in self._held().items()
+        ]
+        for at, moved in enumerate(made):
+            if moved is not None and (size := self._work(at, moved)):
+                buffers.append(Buffer(_work(at), size, at, at + 1, self.align))
+        for e in self.found.early:
+            buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, self.align))
+        return MemoryProblem(tuple(buffers), (BufferMemory(nearest(self.planner.target)[0].name, self.room),))
+
+    def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
+        return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.found.early) else 0)
+
+    def _constant_bytes(self, at: int) -> int:
+        return -(-self.found.steps[at].by.first_constants[1] // self.align) * self.align
+
+    def _placed(
+        self, made: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
+    ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
+        """The steps with their bytes at their places, and the copies of constants that come early."""
+        moved, found, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), views_of(self.planner.cutter.rolling)
+        held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
+        first, hidden = ({e.step: e.first for e in self.found.early}, {e.step: e.hidden for e in self.found.early})
+        for i, step in enumerate(made):
+            if step is None:
+                continue
+            constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
+            step = step.placed(base, constants, held)
+            moved[i], waited = step, self.found.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
+            for block, near in step.blocks_at(constants) if i in first else ():
+                if block.data.nbytes:
+                    channel = AHEAD + len(found) % AHEAD_CHANNELS
+                    copy = Copy(channel, True, "", 0, 0, near, block.data.nbytes)
+                    found.append(Fetch(first[i], i, Start(copy, block, i, waited)))
+                    waited = 0.0
+        return moved, found
+
+    def _profile(self, made: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
+        """Bytes live in both levels in every step."""
+        cutter, found, held = self.planner.cutter, list[int](), self._held()
+        begins = accumulate((s.stop - s.start for s in self.found.steps), initial=0)
+        for at, (step, moved, begin) in enumerate(zip(self.found.steps, made, begins, strict=False)):
+            live = {n for n, (first, last) in cutter.life.items() if first < begin <= last}
+            live.update(self.search.results(step.start, step.stop))
+            size = sum(cutter.sizes[n] for n in live - set(held)) + sum(self.search.sizes[n] for n in step.held)
+            size += self._work(at, moved) if moved is not None else 0
+            size += sum(self._constant_bytes(e.step) for e in self.found.early if e.first <= at <= e.step)
+            found.append(size)
+        return tuple(found)
+
+
+def _work(at: int) -> str:
+    return f"step {at}"
+
+
+def _constants(at: int) -> str:
+    return f"constants of step {at}"
+
+
+def _stage(at: int) -> str:
+    return f"stage of step {at}"
+
+
+def _out_of_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
+    """The fetch with its constants out of the second level, if they come by way of that."""
+    copy = replace(fetch.start.copy, stage=memory, far=at)
+    return replace(fetch, start=replace(fetch.start, copy=copy))
+
+
+PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
+WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier
+SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
+
+
+def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    """The plan that moves fewest bytes of those that take little longer than the fastest, and no longer than by layers.
+
+    Raises EdgebuildError where nothing fits.
+    """
+    planner = Planner(graph, target, request)
+    near, _ = nearest(target)
+    room = whole = rooms(target, None)[near.name]
+    memories = far_memories(planner)
+    homes = spilled(planner, memories)
+    for _ in range(TRIES):
+        search = search_of(planner, room, memories, homes)
+        search.check_tiles()
+        found = chosen(search)
+        for kept in (found, replace(found, early=())):
+            try:
+                return assembled(planner, search, kept)
+            except (DoesNotFit, NoMapping) as reason:
+                progress.say(f"no layout of {room} B: {reason}")
+            except OtherHomes as better:
+                homes = {**homes, **better.homes}
+                break
+        else:
+            room -= whole // 16
+    raise fail(f"no layout of {near.name} was found", file=graph.file, hints=["use --map layer"])
+
+
+def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, TargetMemory]:
+    """The storages that the second level has no room for if every op runs by itself, and where they lie instead."""
+    cutter = planner.cutter
+    if len(memories) < 2:
+        return {}
+    steps = tuple(replace(cutter.whole(at), overlap=None) for at in range(len(cutter.order)))
+    problem, inside = layout_problem(cutter, steps, memories)
+    try:
+        found = layout(problem, effort=EFFORT)
+    except DoesNotFit:
+        return {}
+    return other_homes(planner.target, memories[0].name, found, inside)
+
+
+def search_of(
+    planner: Planner,
+    room: int,
+    memories: Sequence[BufferMemory] = (),
+    homes: Mapping[str, TargetMemory] = MappingProxyType({}),
+) -> Residency:
+    """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
+    target, memories = planner.target, memories or far_memories(planner)
+    spaces = nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
+    return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
+
+
+def candidates(search: Residency) -> Iterator[SearchPath]:
+    """Paths by the price of a byte and of a wait; layer by layer the last."""
+    for waits in WAITS:
+        for price in PRICES:
+            steps = search.best(price, waits)
+            if steps is not None:
+                yield from _found(search, steps, prefetches(steps, search.sizes, search.room))
+    steps = search.layerwise()
+    if search.possible(steps):
+        yield from _found(search, steps, ())
+        yield from _found(search, steps, prefetches(steps, search.sizes, search.room))
+
+
+def _found(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
+    """The path, unless constants find no room on their way."""
+    with suppress(DoesNotFit):
+        staged = sum(s.waited for s in stage_plan(search, steps, early))
+        yield SearchPath(steps, early, staged)
+
+
+def chosen(search: Residency) -> SearchPath:
+    """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
+    every = list(candidates(search))
+    if not every:
+        sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
+        text = f"activations do not fit: {sizes} for them"
+        raise fail(text, file=search.cutter.graph.file, hints=["use a target with more RAM"])
+    layers = next((f.cycles for f in _found(search, search.layerwise(), ())), 0.0)
+    most = min(max(layers, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
+    return min((f for f in every if f.cycles <= most), key=lambda f: (f.bytes, f.cycles))

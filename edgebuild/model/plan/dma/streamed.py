@@ -1,0 +1,456 @@
+"""Rolled runs in the first memory level: the DMA unit brings rows of operands before their use, and stores results.
+
+All rows that a run keeps, its constants and its scratch lie in the first level while it runs. An operand from outside
+is a ring there with one row more than the run wants: the next row is under way while the last one is used. A result is
+a ring of at least two rows: the one before is stored while the next is made. Tensors that stay in the first level
+are read and written where they lie. Nothing is computed twice, and no tensor between two ops of the run is moved.
+
+Cores make neighbouring rows at the same time: always the next `together`, when the first of them is wanted; the last
+time those that are left. Or each core makes some columns of a row. A row is contiguous, so part p of it begins p times
+the width of a part behind the row. Where column c needs column c of the operands, a part of the op is the op of fewer
+columns. Where it needs those under a window, a part is the op with other padding: none inside of the row, the op's own
+at its begin. At its end the padding is negative, for there the kernel counts columns from the row's begin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from ... import ops
+from ...ir import Graph, Op
+from ...ir.axes import Same, Window, separable
+from ...kernels import kernel_of
+from ...kernels.unstated import PER_ROW_CALL
+from ...ops.base import Constant, Form, Kernel
+from ..cuts import Cutter
+from ..hierarchy.costs import copy_cycles
+from ..hierarchy.nest import Channel
+from ..printed import RunCycles, Share, Stream, StreamedRun
+from ..rolling import Rolled, RollingGraph, calls, row_bytes, rows_of, simulate
+from ..section import Section, rings_of
+from .cores import HANDOVER
+from .tiles import ALIGN, aligned, part_of
+
+
+@dataclass(frozen=True)
+class Batches:
+    """`order`: numbers of ops, and behind them of input storages, one for each call. `counts`: rows that each makes.
+
+    `rings`, `kept`, `results`: as of a `Trace`.
+    """
+
+    run: tuple[Op, ...]
+    order: tuple[int, ...]
+    counts: tuple[int, ...]
+    rings: dict[str, int]
+    kept: dict[str, int]
+    results: tuple[str, ...]
+
+    def calls(self, number: int) -> int:
+        return self.order.count(number)
+
+    def of(self, every: Sequence[str], inputs: Sequence[str]) -> Batches:
+        """The same with some of the storages that are inputs (`every`) there whole: nothing else changes by that."""
+        ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(inputs)}
+        number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
+        order = tuple(number[n] for n in self.order if n in number)
+        taken = dict(zip(every, self.counts[ops:], strict=True))
+        counts = (*self.counts[:ops], *(taken[n] for n in inputs))
+        rings = {n: rows for n, rows in self.rings.items() if n not in taken} | {n: self.rings[n] for n in inputs}
+        return replace(self, order=order, counts=counts, rings=rings)
+
+
+def row_by_row(rolling: RollingGraph, run: Sequence[Op], inputs: tuple[str, ...]) -> Batches:
+    """The run by one row at a time."""
+    trace = simulate(rolling, run, inputs)
+    order = tuple(event.op for event in trace.events)
+    counted = Counter(order)
+    counts = tuple(counted[i] for i in range(len(run) + len(inputs)))
+    return Batches(trace.run, order, counts, dict(trace.rings), dict(trace.kept), trace.results)
+
+
+def batched(rolling: RollingGraph, single: Batches, inputs: tuple[str, ...], together: int) -> Batches:
+    """Execute a run by `together` rows at once, on demand of its results; reductions take up row after row.
+
+    `single`: the run row by row.
+    """
+    if together == 1:
+        return single
+    run, counts = single.run, single.counts
+    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(inputs)}
+    made, rings, kept = [0] * len(index), dict.fromkeys(single.rings, 0), dict.fromkeys(single.kept, 1)
+    found: list[int] = []
+
+    def more(number: int, together: int) -> None:
+        made[number] = min(made[number] + together, counts[number])
+        found.append(number)
+
+    def pull(name: str, rows: int) -> None:
+        number = index[name]
+        while made[number] < rows:
+            if number >= len(run):
+                more(number, together)
+                continue
+            reduces = rolling.modes[name] == "reduce"
+            first = made[number]
+            past = first + 1 if reduces else min(first + together, counts[number])
+            reads = []
+            for _, root, ranges in rolling.needs[name]:
+                low, high = ranges[first][0] if not reduces else first, ranges[past - 1][1] if not reduces else past
+                if reduces and root not in rings:
+                    low, high = 0, rows_of(rolling.graph, root)
+                if root in index:
+                    pull(root, high)
+                reads.append((root, low))
+            for root, low in reads:
+                if root in index:
+                    wanted = rings if root in rings else kept
+                    wanted[root] = max(wanted[root], made[index[root]] - low)
+            more(number, past - first)
+
+    for name in sorted(single.results, key=lambda name: -index[name]):
+        pull(name, counts[index[name]])
+    return Batches(run, tuple(found), counts, rings, kept, single.results)
+
+
+COLUMNS = 2  # the dimension of N x H x W x C
+WINDOWS = ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
+
+
+def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...] | None:
+    """The kernels of at most `count` parts of a row, all with the same constants; None: one core makes the row."""
+    y = graph.result(op)
+    if len(y.shape) != 4 or min(count, y.shape[COLUMNS]) < 2 or (relation := _relation(op, graph)) is None:
+        return None
+    width = -(-y.shape[COLUMNS] // count)
+    make = _same if isinstance(relation, Same) else _under_windows
+    found = tuple(make(op, graph, form, width))
+    kernels = [share.kernel for share in found]
+    one = isinstance(relation, Same)
+    if any(k.placed != one or k.counted or _contents(k) != _contents(kernels[0]) for k in kernels):
+        return None
+    return found
+
+
+def _contents(kernel: Kernel) -> list[tuple[str, str, bytes]]:
+    return [(c.name, str(c.data.dtype), c.data.tobytes()) for c in kernel.constants]
+
+
+def _relation(op: Op, graph: Graph) -> Same | Window | None:
+    """How columns of the operands follow from those of the result; None: in no way that a part could use."""
+    nest, y = ops.nest(op, graph), graph.result(op)
+    axis, found = nest.out[COLUMNS], list[Same | Window]()
+    for dims, name in zip(nest.operands, op.inputs, strict=True):
+        t = graph.tensors[name]
+        along = [d for d in dims if d.axis == axis]
+        if t.constant:
+            if along:
+                return None
+            continue
+        if len(dims) != 4 or along != [dims[COLUMNS]] or not isinstance(along[0], Same | Window):
+            return None
+        if isinstance(along[0], Same) and t.shape[COLUMNS] != y.shape[COLUMNS]:
+            return None
+        found.append(along[0])
+    if not found or nest.out.count(axis) != 1 or not separable(nest, axis):
+        return None
+    windows = [relation for relation in found if isinstance(relation, Window)]
+    if windows and (len(found) > 1 or op.kind not in WINDOWS):
+        return None
+    if windows and graph.tensors[op.inputs[0]].constant:
+        return None
+    return found[0]
+
+
+def _same(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
+    """Equal parts, and what is left."""
+    every = graph.result(op).shape[COLUMNS]
+    whole, rest = divmod(every, width)
+    for first, past, columns in ((0, whole, width), (whole, whole + 1, rest)):
+        if columns:
+            tensors = dict(graph.tensors)
+            for name in (*op.inputs, *op.outputs):
+                t = tensors[name]
+                if not t.constant:
+                    ranges = tuple((0, columns if d == COLUMNS else n) for d, n in enumerate(graph.tensors[name].shape))
+                    tensors[name] = part_of(graph.tensors[name], ranges)
+            part = replace(op)
+            small = replace(graph, ops=(part,), tensors=tensors)
+            yield Share(kernel_of(part, small, form), first, past, width, width)
+
+
+def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
+    """Parts whose windows lie inside of the row, and those of which some reach beyond."""
+    (nest, x, y), pad = (ops.nest(op, graph), graph.operands(op)[0], graph.result(op)), op.attrs["pad"]
+    relation = nest.operands[0][COLUMNS]
+    assert isinstance(relation, Window)
+    reach, every = (nest.extents[relation.tap] - 1) * relation.dilation, y.shape[COLUMNS]
+
+    def made(columns: int, left: int) -> Kernel:
+        right = (columns - 1) * relation.stride + reach + 1 - left - x.shape[COLUMNS]
+        part = replace(op, attrs={**op.attrs, "pad": (pad[0], left, pad[2], right)})
+        ranges = tuple((0, columns if d == COLUMNS else n) for d, n in enumerate(y.shape))
+        small = replace(graph, ops=(part,), tensors={**graph.tensors, y.name: part_of(y, ranges)})
+        return kernel_of(part, small, form)
+
+    inside: Share | None = None
+    for number in range(-(-every // width)):
+        first, past = number * width, min((number + 1) * width, every)
+        low = first * relation.stride - relation.pad
+        high = (past - 1) * relation.stride - relation.pad + reach
+        if low >= 0 and high < x.shape[COLUMNS] and past - first == width:
+            before = relation.pad
+            inside = inside or Share(made(width, 0), number, number, width, width * relation.stride, before)
+            inside = replace(inside, past=number + 1)
+            continue
+        if inside is not None:
+            yield inside
+            inside = None
+        yield Share(made(past - first, -low), number, number + 1, width)
+    if inside is not None:
+        yield inside
+
+
+SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
+STREAMS = 2  # the first channel of rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun(StreamedRun):
+    """A rolled run in the first level, as a step of the schedule. `constant_bytes` come first there."""
+
+    section: Section
+    constant_bytes: int
+
+    @property
+    def copied(self) -> float:
+        """Bytes of activations that are copied."""
+        return sum(s.total for s in self.streams)
+
+    @property
+    def first_constants(self) -> tuple[float, int]:
+        """Cycles that the run waits for its constants before its first call, and their bytes."""
+        return self.cycles.constants, self.constant_bytes
+
+    @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.cycles.total - self.cycles.constants - self.cycles.beside
+
+    def work_bytes(self, early: int) -> int:
+        """Bytes of the first level, without those of constants that come before."""
+        return self.level1_bytes - early
+
+    def without_constants(self, graph: Graph, room: int) -> PlannedRun:
+        return self
+
+    def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
+        """Constants that come early, and where to."""
+        return list(zip(self.blocks, self.block_at, strict=True))
+
+    def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> PlannedRun:
+        """The same with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
+        first = base if constants is None else constants
+        base = base if constants is None else base - self.constant_bytes
+        return replace(
+            self,
+            prefetched=constants is not None,
+            cycles=self.cycles if constants is None else replace(self.cycles, constants=0.0),
+            streams=tuple(replace(s, near=s.near + base) for s in self.streams),
+            block_at=tuple(at + first for at in self.block_at),
+            constants=tuple(tuple(at + first for at in row) for row in self.constants),
+            places={name: at + base for name, at in self.places.items()},
+            scratch={name: at + base for name, at in self.scratch.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Streamer:
+    """Makes runs of an order of ops. `rate`: cycles of one call's work by op; None where kernels' estimates count."""
+
+    cutter: Cutter
+    home: Channel  # between the levels, for activations; those of `others` come another way
+    store: Channel  # for constants
+    room: int
+    cores: int
+    rates: Mapping[str, float | None]  # by result: cycles of the whole op, where the target states its rates
+    others: Mapping[str, Channel] = field(default_factory=dict)  # by storage
+    align: int = ALIGN  # of rings and constants in the first level
+
+    def operands(self, start: int, stop: int) -> tuple[str, ...]:
+        made = {op.outputs[0] for op in self.cutter.order[start:stop]}
+        roots = (r for op in self.cutter.order[start:stop] for r, _ in self.cutter.rolling.operands[op.outputs[0]])
+        return tuple(dict.fromkeys(r for r in roots if r not in made))
+
+    def run(self, start: int, stop: int, held: frozenset[str], together: int = 1, shares: int = 1) -> PlannedRun | None:
+        """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
+
+        Cores make `together` rows at once, each in `shares` parts where that can be. Its places count from 0.
+        """
+        rolling, graph = self.cutter.rolling, self.cutter.graph
+        inputs = tuple(name for name in self.operands(start, stop) if name not in held)
+        trace = self._batched(start, stop, together).of(self.operands(start, stop), inputs)
+        streams = self._streams(trace, inputs, held, together)
+        rings = {n: rows for n, rows in trace.rings.items() if n not in inputs}
+        rings |= {s.storage: s.slots for s in streams}
+        results = trace.results
+        operands = self.operands(start, stop)
+        least = sum(rows * row_bytes(graph, name) for name, rows in rings.items())
+        if least > self.room:
+            return None
+        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, inputs)
+        chosen = [self._chosen(op, seen, together, shares) for op in trace.run]
+        parts = tuple(found for _, found, _ in chosen)
+        formed = zip(trace.run, chosen, strict=True)
+        blocks, inside = zip(*(self._block(op, form, found) for op, (form, found, _) in formed), strict=True)
+        at, block_at = 0, []
+        for block in blocks:
+            block_at.append(at)
+            at += self._aligned(block.data.nbytes)
+        constant_bytes, places, scratch = at, dict[str, int](), dict[str, int]()
+        for name, rows in rings.items():
+            places[name] = at
+            at += self._aligned(rows * row_bytes(graph, name))
+        shared, sizes = at, [max(share.kernel.scratch for share in found) for found in parts]
+        for op, size in zip(trace.run, sizes, strict=True):
+            if size and rolling.modes[op.outputs[0]] != "reduce":
+                scratch[op.outputs[0]] = shared
+                at = max(at, shared + together * shares * aligned(size))
+        for op, size in zip(trace.run, sizes, strict=True):
+            if size and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
+                scratch[op.outputs[0]] = at
+                at += aligned(size)
+        if at > self.room or not self._copied(streams, blocks):
+            return None
+        streams = tuple(replace(s, near=places[s.storage]) for s in streams)
+        inner = {n: rows for n, rows in rings.items() if all(s.storage != n for s in streams)}
+        within_bytes = {n: self._aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
+        spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
+        forms = tuple(form for form, _, _ in chosen)
+        within = replace(seen, rings=inner)
+        section = Section(trace.run, within, operands, results, forms, within_bytes, spans)
+        absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
+        calls_ = [trace.calls(number) for number in range(len(trace.run))]
+        compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
+        cost = self._cost(compute, sum(calls_), blocks, streams)
+        held = held & {*operands, *results}
+        return PlannedRun(
+            section=section, ops=trace.run, seen=seen, counts=trace.counts[: len(trace.run)], parts=parts,
+            streams=streams, held=held,
+            blocks=blocks, block_at=tuple(block_at), constants=absolute, places={n: places[n] for n in inner},
+            scratch=scratch, scratch_each=tuple(map(aligned, sizes)), level1_bytes=at, events=trace.order,
+            together=together, shares=shares, prefetched=False, constant_bytes=constant_bytes, cycles=cost,
+        )  # fmt: skip
+
+    def _batched(self, start: int, stop: int, together: int) -> Batches:
+        """The run with all of its operands copied."""
+        key, rolling, inputs = (start, stop, together), self.cutter.rolling, self.operands(start, stop)
+        if (start, stop, 1) not in self._runs:
+            self._runs[start, stop, 1] = row_by_row(rolling, self.cutter.order[start:stop], inputs)
+        if key not in self._runs:
+            self._runs[key] = batched(rolling, self._runs[start, stop, 1], inputs, together)
+        return self._runs[key]
+
+    @cached_property
+    def _runs(self) -> dict[tuple[int, int, int], Batches]:
+        return {}
+
+    def way(self, stream: Stream) -> Channel:
+        return self.others.get(stream.storage, self.home)
+
+    def _aligned(self, size: int) -> int:
+        return -(-size // self.align) * self.align
+
+    def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
+        """Whether the channels can do all copies."""
+        sizes = [(self.way(s), s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
+        sizes += [(self.store, b.data.nbytes) for b in blocks]
+        return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
+
+    def _streams(
+        self, trace: Batches, inputs: tuple[str, ...], held: frozenset[str], together: int
+    ) -> tuple[Stream, ...]:
+        """Rings of whole copies, so that none is cut in two by a ring's end."""
+        graph, found, channel = self.cutter.graph, list[Stream](), STREAMS
+        for name, taken in zip(inputs, trace.counts[len(trace.run) :], strict=True):
+            slots = min(_multiple(trace.rings[name], together) + together, rows_of(graph, name))
+            if self._read_otherwise(trace, name):
+                slots = rows_of(graph, name)
+            size = row_bytes(graph, name)
+            found.append(Stream(name, True, channel, taken, size, slots, together=together))
+            channel += 2
+        for name in trace.results:
+            if name not in held:
+                rows, whole = rows_of(graph, name), self.cutter.rolling.modes[name] == "reduce"
+                slots = rows if whole else min(rows, _multiple(max(2 * together, trace.kept[name]), together))
+                size = row_bytes(graph, name)
+                found.append(Stream(name, False, channel, rows, size, slots, whole, 0, 1 if whole else together))
+                channel += 2
+        return tuple(found)
+
+    def _read_otherwise(self, trace: Batches, storage: str) -> bool:
+        """Whether somebody reads a view whose rows are not those of the storage: it has to be there whole."""
+        graph, needs = self.cutter.graph, self.cutter.rolling.needs
+        views = (name for op in trace.run for name, root, _ in needs[op.outputs[0]] if root == storage)
+        return any(rows_of(graph, name) != rows_of(graph, storage) for name in views)
+
+    def _chosen(self, op: Op, seen: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:
+        """The fastest kernels for rows that work on little, and the cycles of a call of all cores."""
+        rolling, graph = self.cutter.rolling, self.cutter.graph
+        key = (op.outputs[0], rings_of(rolling, seen, op), together, shares)
+        if key not in self._known:
+            choices = self.cutter.choices.in_run(op, seen)
+            most = self.room // SCRATCH_SHARE // (together * shares)
+            choice = next((c for c in choices if c.scratch <= most), choices[-1])
+            form, work, parts = choice.form, choice.instructions - PER_ROW_CALL, None
+            if rolling.modes[op.outputs[0]] != "reduce":
+                parts = shared_row(op, graph, form, shares)
+            if parts is not None:
+                whole, work = work, max(share.kernel.estimate for share in parts)
+                parts = None if work >= whole else parts
+                work = min(work, whole)
+            rate = self.rates[op.outputs[0]]
+            if rate is not None:
+                work = rate / calls(rolling, op) * self.cores  # it is that of all cores together
+                work *= parts[0].width / graph.result(op).shape[COLUMNS] if parts is not None else 1
+            call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
+            self._known[key] = form, parts or (Share(kernel_of(op, graph, form)),), work + call
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[object, tuple[Form, tuple[Share, ...], float]]:
+        return {}
+
+    def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[int, ...]]:
+        """The constants of an op's kernels one after the other, and where each begins."""
+        kernel = parts[0].kernel
+        key = (op.outputs[0], form, tuple((c.name, id(c.data)) for c in kernel.constants))
+        if key not in self._blocks:
+            data, offsets = bytearray(), list[int]()
+            for constant in kernel.constants:
+                data += bytes(-len(data) % max(4, constant.data.itemsize))
+                offsets.append(len(data))
+                data += np.ascontiguousarray(constant.data).tobytes()
+            data += bytes(-len(data) % self.store.align)
+            block = Constant("run", np.frombuffer(bytes(data), np.uint8), "constants of an op")
+            self._blocks[key] = block, tuple(offsets)
+        return self._blocks[key]
+
+    @cached_property
+    def _blocks(self) -> dict[object, tuple[Constant, tuple[int, ...]]]:
+        return {}
+
+    def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCycles:
+        constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
+        each = {s.storage: copy_cycles(self.way(s), 1, s.total if s.whole else s.most, 1) for s in streams}
+        beside = sum(each[s.storage] * s.copies for s in streams)
+        return RunCycles(compute, constants, beside, sum(each.values()), count, each)
+
+
+def _multiple(rows: int, together: int) -> int:
+    return -(-rows // together) * together
