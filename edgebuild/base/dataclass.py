@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, eq=True, kw_only=False):
+    def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, kw_only=False):
         """Make the methods of a class from its annotations, as `dataclasses.dataclass` with these options."""
 
         def decorate(cls):
-            return _decorated(cls, frozen, eq, kw_only)
+            return _decorated(cls, frozen, eq, repr, kw_only)
 
         return decorate if cls is None else decorate(cls)
 
 
-def _decorated(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
+def _decorated(cls: Any, frozen: bool, eq: bool, repr: bool, kw_only: bool) -> Any:
     own = set(vars(cls))
     dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-    methods: dict[str, Any] = {"__init__": _first_init(cls, frozen), "__repr__": _repr}
+    methods: dict[str, Any] = {"__init__": _first_init(cls, frozen), **({"__repr__": _repr} if repr else {})}
     if frozen:
         methods |= {"__setattr__": _setattr, "__delattr__": _delattr}
     if eq:

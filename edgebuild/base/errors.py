@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.text import visible as visible
 
 

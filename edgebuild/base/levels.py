@@ -5,9 +5,10 @@ All cycles that follow from these facts are modelled: they say how plans compare
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated
 
+from .dataclass import dataclass
 from .facts import Count, Rate, Size, count, entries, one_of, read_text, wrong
 from .formula import Formula, parse_formula
 from .text import WORD

@@ -24,10 +24,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail, visible
 from edgebuild.base.inputs import read_json
 from edgebuild.base.options import (

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail, from_os
 from edgebuild.base.target import Memory
 

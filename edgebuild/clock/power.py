@@ -8,8 +8,8 @@ microseconds, microjoules (mW * us / 1000 = uJ).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.clock.configs import ClockPlan, Config, vco_range
 from edgebuild.clock.modes import FREE, IdleMode, SwitchCost, Switches

@@ -8,9 +8,9 @@ Units: Hz, microseconds, mA, volts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.base.target import clock_tree_file, hal_dir

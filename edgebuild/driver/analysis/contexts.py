@@ -7,8 +7,8 @@ priorities of interrupts are not known here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
 from edgebuild.driver.source.dialect import FieldId
 

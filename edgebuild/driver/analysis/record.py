@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Access, Chain, Node, Site, link
 from edgebuild.driver.analysis.chains import Chains
 from edgebuild.driver.source.dialect import Field

@@ -8,9 +8,10 @@ an array of fields that is only indexed by constants becomes single fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Prefix
 from edgebuild.driver.source.dialect import Child, Dialect, Field, FieldId
 from edgebuild.driver.source.ir import Expression

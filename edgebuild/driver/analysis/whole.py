@@ -8,8 +8,9 @@ that it is stored to. Its fields are read and changed there, and `u->CTRL = s;` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Access, Chain, Site
 from edgebuild.driver.analysis.record import Recorder
 from edgebuild.driver.source import ir

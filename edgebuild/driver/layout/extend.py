@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_json
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.simplify import Leaf
 from edgebuild.driver.layout.registers import Bus, Register, Slot, cost
 

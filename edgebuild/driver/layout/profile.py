@@ -6,9 +6,9 @@ functions: {set_gpio_pin_value: 50000, get_gpio_irq_status: 900}
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.base.inputs import read_text

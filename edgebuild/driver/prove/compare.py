@@ -6,11 +6,12 @@ Two paths agree if they have the same events in the same order, and leave the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import z3
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.registers import Slot
 from edgebuild.driver.prove.effort import Unknown, ask, solver_of
 from edgebuild.driver.prove.hardware import (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import z3
+
+from edgebuild.base.dataclass import dataclass
 
 LIMIT, PHASE = 20_000_000, 8_000_000  # for one function: some 20 s of a processor of 2022; for one method of proof
 QUESTION = 3_000_000  # solver steps for one question

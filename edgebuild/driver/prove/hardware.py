@@ -14,12 +14,13 @@ number of the bus access, for their accesses are compared one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 import z3
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown, ask, solver_of
 from edgebuild.driver.prove.views import Planned, Views

@@ -6,11 +6,12 @@ sides make the same objects in the same order, so that these names are theirs in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import z3
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.prove.effort import Unknown
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Outside, Pointer
 from edgebuild.driver.prove.values import Int, bits_of, converted, width_of

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import z3
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.prove.effort import Unknown
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer
 from edgebuild.driver.prove.values import Break, Continue, Goto, Int, Real, Return, bits_of, converted, symbol

@@ -6,11 +6,12 @@ operands. So it is with what C leaves open.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import z3
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.prove.effort import Unknown, ask, solver_of
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer
 from edgebuild.driver.source.ir import CType

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import islice
 
 from edgebuild.base.artifacts import Artifact
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.prove import objects
 from edgebuild.driver.prove.compare import Path, Tree, all_paths, compare, covered, each_path, together
 from edgebuild.driver.prove.effort import EFFORT, Unknown, solver_of

@@ -8,8 +8,9 @@ places among the other accesses is compared apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal
 from edgebuild.driver.layout.registers import Register

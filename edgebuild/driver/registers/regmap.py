@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.source.dialect import NEUTRAL
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from clang.cindex import Cursor, CursorKind, SourceLocation
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, group_of
 

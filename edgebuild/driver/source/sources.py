@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
+from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import caret, fail
 from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES

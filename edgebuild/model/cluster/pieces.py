@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import Graph, Op, Tensor
 from ..ir.axes import Nest

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ...base.artifacts import Artifact
+from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.request import ModelRequest
 from ...base.target import Target, hal_dir, load_target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
+from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError
 from ...base.target import load_target
 from .. import ops

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...base.dataclass import dataclass
 from ...base.templates import times
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Kernel

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from textwrap import indent
 from typing import TypeVar
 
+from ...base.dataclass import dataclass
 from ...base.templates import remark, times
 from .names import wrapped
 

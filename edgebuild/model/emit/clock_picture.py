@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...base.dataclass import dataclass
 from ...base.templates import render
 from ...clock.configs import mhz
 from ..energy.step_clocks import ClockSchedule

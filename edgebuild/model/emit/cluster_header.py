@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...base.artifacts import Artifact
+from ...base.dataclass import dataclass
 from ...base.templates import render
 from ...base.text import identifier
 from .names import comment

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...base.dataclass import dataclass
 from ...base.templates import render
 from .. import ops
 from ..ir import Op, Tensor

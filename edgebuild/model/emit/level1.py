@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from ...base.dataclass import dataclass
 from ...base.templates import remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant

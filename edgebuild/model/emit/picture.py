@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 
+from ...base.dataclass import dataclass
 from ...base.templates import render
 from ..plan.search import Plan
 from .names import comment, shape_text

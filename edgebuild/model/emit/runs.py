@@ -7,10 +7,10 @@ come and rows of results leave between the calls.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from textwrap import indent
 
+from ...base.dataclass import dataclass
 from ...base.templates import plus, remark, render
 from ..ops.base import C_TYPES
 from ..plan.printed import Share, Stream, StreamedRun

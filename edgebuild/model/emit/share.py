@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from typing import Any
 
+from ...base.dataclass import dataclass
 from ..ops.base import Kernel
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from textwrap import indent
 
+from ...base.dataclass import dataclass
 from ...base.templates import remark, render
 from ..ops.base import C_TYPES, Kernel
 from ..plan.printed import PARTS, Copy, CoreWork, TiledOp, Turn

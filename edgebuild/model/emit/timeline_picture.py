@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...base.dataclass import dataclass
 from ...base.templates import render
 from ..plan.distribute.timeline import Timeline
 from .names import comment

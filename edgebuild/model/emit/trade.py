@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ...base.dataclass import dataclass
 from ...base.templates import render
 from ..plan.search import Plan
 from .names import comment

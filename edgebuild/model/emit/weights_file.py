@@ -11,10 +11,10 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...base.dataclass import dataclass
 from ...base.levels import CACHE_LINE
 from ...base.templates import render
 from ..ir import Array

@@ -7,7 +7,6 @@ tried for all, and those are taken that lose least against the best plan of each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.clock.power import PowerModel
@@ -15,6 +14,8 @@ from edgebuild.model.energy.compare import problem_of
 from edgebuild.model.energy.layer_cost import Work, point
 from edgebuild.model.energy.select import select
 from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, Selection
+
+from ...base.dataclass import dataclass
 
 Ways = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it gathers at the HSE
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from edgebuild.clock.modes import IdleMode
 from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.select import best_single, select
 from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, Selection, evaluate
+
+from ...base.dataclass import dataclass
 
 SLACKS = (0.1, 0.3, 0.5)
 

@@ -14,7 +14,7 @@ says is modelled still, from measured constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,8 @@ from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree
 from edgebuild.model.energy.layer_cost import CodeStretch, Work, require_timing
 from edgebuild.model.energy.measurements import KINDS, Measurement
+
+from ...base.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ instead of for every pair of them. The access phases may run from the HSE by the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
@@ -22,6 +22,8 @@ from edgebuild.clock.tree import Timing
 from edgebuild.model.energy.values import EnergyLayer, OperatingPoint, pareto
 from edgebuild.model.kernels.unstated import PER_CALL, PER_TURN
 from edgebuild.model.ops.base import Kernel
+
+from ...base.dataclass import dataclass
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)
 CACHE_SHARE = 0.75  # of the cache that operands can count on staying in; assumed, for no simulator here has caches

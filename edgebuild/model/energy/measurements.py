@@ -22,11 +22,12 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.inputs import JSON, read_text
+
+from ...base.dataclass import dataclass
 
 COLUMNS = ("what", "config", "step", "phase", "value")
 KINDS = ("cycles", "us", "run_ma", "sleep_ma", "lfo_ma", "stop_ma")

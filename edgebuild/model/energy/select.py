@@ -12,7 +12,7 @@ TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.clock.modes import IdleMode
 from edgebuild.model.energy.values import EnergyProblem, OperatingPoint, Selection, evaluate
+
+from ...base.dataclass import dataclass
 
 TOLERANCE = 1e-4  # of the energy
 COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small

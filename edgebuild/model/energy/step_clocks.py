@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from edgebuild.clock.configs import ClockPlan, mhz
 from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.compare import Comparison
 from edgebuild.model.energy.values import EnergyProblem, OperatingPoint, Selection
+
+from ...base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

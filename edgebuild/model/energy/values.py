@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
+from ...base.dataclass import dataclass
 from ...clock.modes import FREE, IdleMode, SwitchCost, Switches
 
 

@@ -6,9 +6,10 @@ A folder holds rows, the templates that they print, and `helpers.c.j2` with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
+from ...base.dataclass import dataclass
 from ...base.templates import environment
 from ..arithmetic import Arithmetic
 from ..ir import Graph, Op

@@ -11,11 +11,11 @@ positive shift is a left shift. An arithmetic rounds in one of two ways:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import floor, frexp
 
 import numpy as np
 
+from ...base.dataclass import dataclass
 from ..arithmetic import Arithmetic
 from ..ir import Array, Quant
 

@@ -10,11 +10,12 @@ headroom), `signal_noise` (a smoothed estimate of each band, the state of which 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ...base.dataclass import dataclass
 from ..ir import Array, Graph, Op, Tensor
 from ..ir.axes import Dim, Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
+from ...base.dataclass import dataclass
 from ..ir import Array
 
 INT8 = np.arange(-128, 128, dtype=np.int64)

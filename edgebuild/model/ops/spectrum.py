@@ -8,13 +8,13 @@ the radix before each stage, by a product with a rounded reciprocal; all product
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from math import pi
 from typing import Any
 
 import numpy as np
 
+from ...base.dataclass import dataclass
 from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same, Whole
 from .base import C_TYPES, Constant, Form, Kernel, Spec

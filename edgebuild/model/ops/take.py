@@ -7,12 +7,12 @@ it stays as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ...base.dataclass import dataclass
 from ...base.templates import at_row, plus, times
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window

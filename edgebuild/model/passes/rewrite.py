@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ...base.dataclass import dataclass
 from ..ir import Graph, Op, Tensor, rename, sort_ops
 
 

@@ -7,10 +7,11 @@ run of bytes that a tensor and its views share; it is named after the tensor.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 
+from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from .cuts import Cutter

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from ...base import programs
 from ...base.artifacts import publish
+from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support
 from ...base.programs import Start

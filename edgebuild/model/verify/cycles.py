@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
+
+from ...base.dataclass import dataclass
 
 REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
 ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+
+from ...base.dataclass import dataclass
 
 HEAP = r"_?_?(malloc|calloc|realloc|free|sbrk)(_r)?"
 LIBM = r"(exp|exp2|expm1|log|log2|log1p|pow|sqrt|tanh|sinh|cosh|sin|cos|tan|erf|round|frexp|ldexp|floor|ceil)[fl]?"

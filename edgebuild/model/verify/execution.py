@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Symbol, SymbolTableSection
 
 from ...base import programs
+from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.target import Target, hal_dir, load_target
 from .cycles import NO_CACHES, Block, Caches, Instruction, Step

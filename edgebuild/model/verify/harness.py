@@ -7,13 +7,13 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ...base import programs
 from ...base.artifacts import Artifact, own_folder, publish
+from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources

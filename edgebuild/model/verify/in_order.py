@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from ...base.dataclass import dataclass
 from .cycles import NO_CACHES, Block, Caches, Class, Instruction, Shape, Step
 
 REGISTER = re.compile(r"\b(?:zero|ra|sp|gp|tp|t[0-6]|s1[01]|s\d|a[0-7])\b")

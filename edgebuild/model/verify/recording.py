@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
+from ...base.dataclass import dataclass
 from ...base.errors import fail
 from ...base.target import hal_dir
 from ..ir import Array, Graph, Op

@@ -14,8 +14,10 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from ...base.dataclass import dataclass
 
 HEAD, TAIL, EVERYONE = 24, 4, 255
 SEND, RECEIVE, TIME = 0, 1, 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail
 from ...base.target import Target
 from .harness import Arena, arenas, run_tool

@@ -4,12 +4,12 @@ scikit-learn, LightGBM, XGBoost. Scores and labels are onnxruntime's where the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 
+from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.pointwise import attributes
 from ...ops.trees import TABLES

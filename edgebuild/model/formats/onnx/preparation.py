@@ -7,7 +7,7 @@ they compute by definition. The canonicaliser makes one integer op of these agai
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from ....base.dataclass import dataclass
 from ....base.errors import did_you_mean, fail
 from .control_flow import graphs, reads
 from .microsoft import FUSED, Fused, channels_first

@@ -11,13 +11,14 @@ it as often as the sequence is long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from ....base.dataclass import dataclass
 from ...ir import Array, Tensor, real_values
 from .onnx_node import OnnxNode
 

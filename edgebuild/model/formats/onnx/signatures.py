@@ -7,12 +7,12 @@ know. Those of `com.microsoft` are in this file's table, as onnxruntime's own sc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
+from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, fail
 from .parameters import broken, known_shapes
 

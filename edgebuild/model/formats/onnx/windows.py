@@ -11,7 +11,7 @@ largest; these places are the second result of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from ....base.dataclass import dataclass
 from ...ir import Tensor
 from .onnx_layers import listed, spread_size
 from .onnx_node import OnnxNode

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import isfinite, prod
 from types import FunctionType
 from typing import Any
 
+from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, fail
 from ...arithmetic import Arithmetic
 from ...ir import Array, Graph, Quant, Tensor

@@ -7,11 +7,12 @@ one that was assigned last an output; the builder joins the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ...ir import Array, Tensor
 from ...ops.pointwise import attributes
 from ..builder import GraphBuilder, Node

@@ -6,8 +6,7 @@ because a load behind a load takes one cycle (Cortex-M4 TRM, 3.3.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....base.dataclass import dataclass
 from ....base.target import DUAL_ISSUE
 from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic

@@ -7,10 +7,10 @@ taps take five words of weights, where blocks of four channels take twelve taps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops import spatial

@@ -9,10 +9,10 @@ the bias.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ....base.levels import Engine
 from ...ir import Graph, Op
 from ...ops import SPECS

@@ -7,10 +7,11 @@ writes, and which kernel it must have, follows from the index relations of the o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Tensor
 from ...ir.axes import Window, input_range

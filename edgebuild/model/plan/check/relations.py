@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import ITEM_BYTES, Array, Graph, Op
 from ...ir.axes import Nest, Same, Spread, Window, elementwise, input_range

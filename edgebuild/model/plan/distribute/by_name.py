@@ -7,8 +7,9 @@ plans in which devices run some layers alone and split others. Each is held agai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....base.dataclass import dataclass
 from ....base.errors import fail
 from .decisions import ClusterPlan
 from .forms import SOURCE, Cluster, Network, Split, held, split

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+
+from ....base.dataclass import dataclass
 
 Ranges = tuple[tuple[int, int], ...]  # half open, one a device
 

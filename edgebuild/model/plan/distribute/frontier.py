@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....base.dataclass import dataclass
 from .by_name import usage
 from .decisions import ClusterPlan
 from .forms import Cluster, Network

@@ -16,10 +16,11 @@ rows       each device some rows (F -> F); what its windows reach beyond them is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from operator import add, le
 
+from ....base.dataclass import dataclass
 from .decisions import ClusterPlan, Conversion, Decision, has
 from .forms import ALL, SOURCE, SUMS, Layer, Split, held
 from .shortest import INFINITY, SLACK, Arc, Constraint, Route, shortest

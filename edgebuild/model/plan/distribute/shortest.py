@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from math import atan2
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ....base.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from ....base.dataclass import dataclass
 from .forms import SOURCE, Cluster, Layer, Network, Ranges, Split, split
 
 CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else

@@ -7,7 +7,8 @@ Both ILPs, eq. 5.12 to 5.15 and 5.16 to 5.23, have one free variable a layer, so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ....base.dataclass import dataclass
 
 BYTES = 4
 

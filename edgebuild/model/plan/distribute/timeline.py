@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....base.dataclass import dataclass
 from .forms import Medium
 from .transfers import frames
 

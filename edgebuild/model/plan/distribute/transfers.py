@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....base.dataclass import dataclass
 from .forms import ALL, Cluster, Medium, Sizes, Split, split
 
 Range = tuple[int, int]

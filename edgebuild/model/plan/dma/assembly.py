@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
 
 from ....base import progress
+from ....base.dataclass import dataclass
 from ....base.errors import fail
 from ....base.request import ModelRequest
 from ....base.target import Memory as TargetMemory

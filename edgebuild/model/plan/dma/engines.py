@@ -7,9 +7,10 @@ the two ends of the scratchpad in turn, and the tiles of an op between what it r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from ....base.dataclass import dataclass
 from ....base.errors import fail
 from ....base.levels import Engine
 from ....base.target import Memory, Target

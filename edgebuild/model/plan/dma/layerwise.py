@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....base.dataclass import dataclass
 from ....base.errors import fail
 from ....base.request import ModelRequest
 from ....base.target import Memory, Target

@@ -12,10 +12,11 @@ Buffers in cached memories take whole lines.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ....base.target import Memory, Target
 from ...ops.base import Constant
 from ..hierarchy.costs import copy_cycles

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import Graph, Op, Quant, Tensor
 from ...kernels import kernel_of

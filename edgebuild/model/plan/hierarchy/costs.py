@@ -8,9 +8,9 @@ or the copies do, with the last call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import ceil
 
+from ....base.dataclass import dataclass
 from .nest import (
     Channel,
     Mapped,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....base.dataclass import dataclass
 from ....base.facts import read_facts
 from ...ir.axes import Dim, Nest, Same, Window
 from .nest import Channel, Compute, Operand, TiledLayer

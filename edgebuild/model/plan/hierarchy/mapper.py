@@ -7,13 +7,14 @@ distinct ways of putting operands into loops and evaluates all tile sizes of eac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations, product
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ....base.dataclass import dataclass
 from .costs import MappingCost, cost
 from .grid import Copies, Costs, candidates, costs_of
 from .nest import Mapped, Move, TiledLayer

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 from math import ceil, prod
 from typing import Any
 
+from ....base.dataclass import dataclass
 from ...ir.axes import Dim, Nest, Same, Window, range_through
 
 Range = tuple[int, int]

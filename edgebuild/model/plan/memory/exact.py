@@ -11,7 +11,7 @@ limits in deterministic time make the result a function of the input.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import count
 from math import gcd
@@ -23,6 +23,8 @@ import numpy.typing as npt
 from edgebuild.base.cache import remember, remembered
 from edgebuild.model.plan.memory.greedy import static_order
 from edgebuild.model.plan.memory.sections import Sections
+
+from ....base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

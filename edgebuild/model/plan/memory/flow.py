@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, reduce
 from operator import or_
 
 from edgebuild.model.plan.memory.problem import TaskGraph
+
+from ....base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ memories, buffers that do not fit into the preferred one are moved to the next.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from edgebuild.model.plan.memory import exact, greedy
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
 from edgebuild.model.plan.memory.sections import Sections, split
+
+from ....base.dataclass import dataclass
 
 EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
 _LEAST_SHARE = 1.0  # of it for one height

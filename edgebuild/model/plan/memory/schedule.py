@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
@@ -18,6 +17,8 @@ from typing import NamedTuple
 
 from edgebuild.model.plan.memory.flow import Flow, bits, flow_of, profile
 from edgebuild.model.plan.memory.problem import Schedule, TaskGraph
+
+from ....base.dataclass import dataclass
 
 EFFORT = 50_000
 BITS = 20_000_000  # of all states together: one has a bit for each task, and takes as long as it is large

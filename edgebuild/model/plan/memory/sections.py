@@ -8,11 +8,12 @@ conflict if they share a section and may not overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
 from edgebuild.model.plan.memory.problem import Buffer
+
+from ....base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

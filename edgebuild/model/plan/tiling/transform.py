@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
+from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
 from ...ir.axes import Nest
