@@ -32,7 +32,7 @@ FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno
 
 
 class Unavailable(Exception):
-    """What is needed for the simulator is not there."""
+    """Something that the simulator needs is not there."""
 
 
 def simulator() -> Path:

@@ -31,7 +31,7 @@ REST: dict[str, int] = {
     "driver/prove": 51,
     "driver/registers": 36,
     "driver/source": 24,
-    "model/emit": 45,
+    "model/emit": 48,
     "model/formats": 14,
     "model/formats/onnx": 76,
     "model/formats/pt2": 1,
@@ -44,9 +44,9 @@ REST: dict[str, int] = {
     "model/kernels/offload": 2,
     "model/ops": 59,
     "model/passes": 1,
-    "model/plan/check": 25,
-    "model/plan/hierarchy": 32,
-    "model/plan/moved": 109,
+    "model/plan/check": 19,
+    "model/plan/dma": 109,
+    "model/plan/hierarchy": 27,
     "model/verify": 89,
 }
 

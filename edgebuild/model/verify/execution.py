@@ -1,4 +1,4 @@
-"""What a program executes in the simulator: blocks of code, which followed which, and lines that caches did not hold.
+"""Blocks of code that a program executes in the simulator, which followed which, and lines that caches did not hold.
 
 A plugin of QEMU (hal/harness/execution.c) counts. objdump names the instructions: QEMU does not know the vector ones.
 """
@@ -65,7 +65,7 @@ def execute(elf: Path, target: Target, caches: Caches = NO_CACHES, by_step: bool
 
 
 def read_counts(text: str, code: Listing) -> Execution:
-    """What the plugin wrote, with the instructions of the program."""
+    """Read what the plugin wrote, with the instructions of the program."""
     blocks: dict[int, Block] = {}
     steps: list[Step] = []
     for line in text.splitlines():

@@ -18,7 +18,7 @@ from .in_order import PipelineTable
 
 
 class CoreModel(Protocol):
-    """What a table of a core answers. `core`: its name; `source`: of its numbers."""
+    """Answers of a table of a core. `core`: its name; `source`: of its numbers."""
 
     @property
     def core(self) -> str: ...
