@@ -6,6 +6,7 @@ LIMIT = "a limit or a default, which the code states"
 PART = "a memory of a chip, from its datasheet, as hal/targets has it"
 EXAMPLE = "chosen for the example"
 PAPER = "from a paper, named beside it"
+RTL = "counted on RTL that is no part of the project, as tests/figures/rtl.yaml has it"
 FORMAT = "a property of a format"
 ROUGH = "a rough word of experience, said as such"
 
@@ -30,6 +31,8 @@ GIVEN = (  # page, pattern of the words with the number, kind
     ("docs/memory-levels.md", r"within 2 % of the fastest|36 bytes each|100 cycles for the hand-over", LIMIT),
     ("docs/memory-levels.md", r"moves 125,952 B|instead of 183,296 B", EXAMPLE),
     ("docs/models.md", r"less than 128 times", FORMAT),
+    ("docs/rtl.md", r"caches of 4 KB", PART),
+    ("docs/rtl.md", r"more than 2,000 cycles is\s+0\.2 %", RTL),
     (
         "docs/tiling.md",
         r"aims at 10 %|compute 10 % of|about 3 % more|at most 10 % more|up to 4 bytes",

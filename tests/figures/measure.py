@@ -80,6 +80,13 @@ REUSE: list[bool] = []  # not empty: benches whose file is there are not run aga
 
 
 @cache
+def rtl() -> list[dict[str, Any]]:
+    """Cycles counted on RTL that is no part of the project, as rtl.yaml has them, by core."""
+    rows: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("rtl.yaml").read_text())
+    return rows
+
+
+@cache
 def peers() -> dict[str, Any]:
     """Figures of others, as peers.yaml has them, by source."""
     known: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("peers.yaml").read_text())

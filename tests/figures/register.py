@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .measure import Figures, bench, bench_row, build, object_bytes, peers, sample_cluster, sample_model
+from .measure import Figures, bench, bench_row, build, object_bytes, peers, rtl, sample_cluster, sample_model
 from .pages import Number, Table, page_texts, tables
 
 Label = tuple[str, ...]  # the leading cells of a row
@@ -176,6 +176,19 @@ def by_core(label: Label) -> Figures:
     }
 
 
+def on_vexriscv(label: Label) -> Figures:
+    """A row of rtl.md: a network on the RTL, and the model."""
+    row = bench_row("rtl", "rows", model=label[0])
+    columns = {"instructions per MAC": "instructions", "cycles per MAC on the RTL": "cycles", "modelled": "modelled"}
+    return {column: row[key] / row["macs"] for column, key in columns.items()}
+
+
+def on_cv32e40p(label: Label) -> Figures:
+    """A row of rtl.md: what was counted on RTL that is no part of the project, as rtl.yaml has it."""
+    (row,) = [row for row in rtl()[0]["networks"] if row["name"] == label[0]]
+    return {"cycles on the RTL": row["cycles"], "modelled": row["modelled"]}
+
+
 def against_board(label: Label) -> Figures:
     """A row of figures.md: layers of CMSIS-NN through the model, and the board."""
     model = BOARD_MODELS[label[0]]
@@ -326,6 +339,8 @@ def checks() -> list[Check]:
         Sentence("docs/figures.md", r"lie (\d+) to (\d+) % below them\. The ratio of any two models is within (\d+) % "
                  r"of the board's; without wait states it is within (\d+) %", board_errors),
         MeasuredTable("docs/figures.md", "ops", planning, tolerance=TIMES),
+        MeasuredTable("docs/rtl.md", "network on VexRiscv", on_vexriscv),
+        MeasuredTable("docs/rtl.md", "network on CV32E40P", on_cv32e40p),
         MeasuredTable("docs/tiling.md", "DS-CNN keyword spotting, RV32IMC", less_flash),
         MeasuredTable("docs/tiling.md", "ResNet-8, cycles per MAC", by_optimize),
         Sentence("docs/tiling.md", r"those of DS-CNN ([\d.]+) times as much", lambda: [constants_of_kws()]),
