@@ -21,7 +21,6 @@ from ..compile import prepare
 from ..formats.format import Shapes
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
-from . import cancelling
 from . import flash as flashes
 from .directed import directed_rounds
 from .elf import ElfSizes, read_sizes
@@ -215,10 +214,7 @@ def _judged(
     compared = _compare(outcome, expected, report, recording)
     if not rounds_to_steps(graph):
         if not compared["equal"] and _real(compared["differs"], report):
-            moved = _moves(model, vectors, report, reading[1])
-            compared = _compare(outcome, expected, report, recording, moved)
-            if not compared["equal"]:
-                compared = _compare(outcome, expected, report, recording, moved, cancelling.bounds(graph, vectors))
+            compared = _compare(outcome, expected, report, recording, _moves(model, vectors, report, reading[1]))
         return compared | {"judge": expected.judge}
     if expected.slack and not report.get("state_bytes"):
         compared = _of_steps(compared, vectors, expected, outcome, report, recording)
@@ -317,7 +313,6 @@ def _compare(
     report: dict[str, Any],
     recording: Recording,
     moved: Mapping[str, float] = MappingProxyType({}),
-    bounds: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """All outputs of all vectors, and the intermediate results that were seen."""
     differences: dict[str, float] = {}
@@ -326,8 +321,7 @@ def _compare(
         difference, is_equal = 0.0, True
         for mine, theirs in pairs:
             apart = distance(mine, theirs)
-            rounding = limit(theirs, moved.get(name, 0.0), bounds.get(name, 0.0))
-            allowed = rounding if mine.dtype.kind == "f" else expected.slack
+            allowed = limit(theirs, moved.get(name, 0.0)) if mine.dtype.kind == "f" else expected.slack
             is_equal = is_equal and apart <= allowed  # false for NaN
             difference = max(difference, apart)
         differences[name] = _number(difference)

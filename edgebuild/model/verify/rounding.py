@@ -30,15 +30,12 @@ def largest(a: Array) -> float:
     return float(np.max(values, where=np.isfinite(values), initial=0.0))
 
 
-def limit(theirs: Array, moved: float = 0.0, bound: float = 0.0) -> float:
-    """The difference that is rounding: none of integers.
-
-    `moved`: what `moves` found for this tensor; `bound`: where that may be more than a share of the largest value.
-    """
+def limit(theirs: Array, moved: float = 0.0) -> float:
+    """The difference that is rounding: none of integers. `moved`: what `moves` found for this tensor."""
     if theirs.dtype.kind != "f":
         return 0.0
     most = largest(theirs)
-    return max(RELATIVE * most, min(moved, max(MOST * most, bound)))
+    return max(RELATIVE * most, min(moved, MOST * most))
 
 
 def moves(
