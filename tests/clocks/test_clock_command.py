@@ -82,10 +82,13 @@ def test_a_target_without_a_clock_tree(tmp_path: Path, capsys: pytest.CaptureFix
     assert "has no clock tree" in capsys.readouterr().err
 
 
-def test_the_depfile_names_the_facts(tmp_path: Path) -> None:
-    assert main(["clock", "--target", "stm32f411", "-o", str(tmp_path), "--depfile", str(tmp_path / "d")]) == 0
+def test_the_depfile_names_the_facts_of_the_user(tmp_path: Path) -> None:
+    """Those that ship are of edgebuild's code, for which one file stands."""
+    own = tmp_path / "own.yaml"
+    own.write_text("inherits: stm32f411\ndescription: a board\n")
+    assert main(["clock", "--target", str(own), "-o", str(tmp_path / "o"), "--depfile", str(tmp_path / "d")]) == 0
     text = (tmp_path / "d").read_text()
-    assert "targets/stm32f411.yaml" in text and "clocks/stm32f411.yaml" in text
+    assert str(own) in text and "edgebuild.code" in text and "stm32f411.yaml" not in text
 
 
 def test_a_chip_without_currents_can_still_be_built_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

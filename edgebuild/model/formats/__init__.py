@@ -37,9 +37,10 @@ def exported() -> Mapping[str, Format]:
 
 
 def format_of(path: Path, data: bytes = b"") -> Format | None:
-    """The format of a file, by its content or else by its name."""
+    """The format of a file, by its content or else by its name; a text is one of a graph by its content alone."""
     every = formats().values()
-    return next((f for f in every if f.holds(data)), None) or next((f for f in every if f.suffix == path.suffix), None)
+    named = exported().values() if data else every
+    return next((f for f in every if f.holds(data)), None) or next((f for f in named if f.suffix == path.suffix), None)
 
 
 def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:
