@@ -90,9 +90,9 @@ def test_factors_that_no_word_holds() -> None:
     """Shifts that ROR of a positive unit does not give, and sums that are too long for the proof."""
     rng = np.random.default_rng(0)
     for right in (1, 23):
-        found = factors.factors(drawn(rng, "tflite", True, np.full(4, right)))
+        found = factors.factors(drawn(rng, Arithmetic.TFLITE, True, np.full(4, right)))
         assert found.unit == 0 and found.words.shape == (4, 2) and found.finish.startswith("relu2")
-    s = drawn(rng, "tflite", True, np.full(4, 8))
+    s = drawn(rng, Arithmetic.TFLITE, True, np.full(4, 8))
     assert factors.factors(s).unit != 0
     assert factors.factors_within(s, np.full(4, 2**30)).unit == 0
 

@@ -194,7 +194,7 @@ def test_single_pixels_of_the_dsp_extension(seed: int, tmp_path: Path) -> None:
         file.dense(multiple=4)
         file.convolution()
     text = compared(file, "mps2-an386", tmp_path / "model.tflite")
-    assert text.count("eb_dot1w_") > 3 and text.count("eb_dot1i_") > 1
+    assert text.count("eb_dot1w_") > 3 and text.count("eb_dot1_") > 1
 
 
 HALVES = """

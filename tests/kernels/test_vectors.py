@@ -197,7 +197,7 @@ def test_pairs_of_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     form = form_of(load_target(TARGET))
     shapes = {id(g): kernel_of(g.ops[0], g, form).shape for g in graphs}
     graphs = [g for g in graphs if "pairs" in shapes[id(g)] and g.tensors["w0"].elements < 70_000]
-    ways = Counter((shapes[id(g)]["pairs"].zero, shapes[id(g)]["pairs"].turns > 1) for g in graphs)
+    ways = Counter((shapes[id(g)]["pairs"].pairs.zero, shapes[id(g)]["pairs"].pairs.turns > 1) for g in graphs)
     assert len(ways) == 4, ways
     assert len({shapes[id(g)]["finish"] for g in graphs}) > 4
     for at in range(0, len(graphs), 16):

@@ -104,7 +104,7 @@ ROOMS: dict[str, Room] = {
         ("edgebuild/model/kernels/arm_mve/**/*.py", "edgebuild/model/kernels/arm_mve/**/*.j2"), (*MVE, *WHOLE), c=True
     ),
     "other kernels": Room(
-        ("edgebuild/model/kernels/**/*.py", "edgebuild/model/kernels/**/*.j2"),
+        ("edgebuild/model/kernels/**/*.py", "edgebuild/model/kernels/**/*.j2", "edgebuild/model/explain.py"),
         (*BLOCKS, *WHOLE),
         without=("*/arm_dsp/*", "*/arm_mve/*"),
         c=True,

@@ -121,7 +121,7 @@ def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dic
 
 
 def _check_judged(model: Path) -> None:
-    if is_graph_text(read_part(model, "cannot read the model", 0, len(GRAPH_TEXT))):
+    if model.is_file() and is_graph_text(read_part(model, "cannot read the model", 0, len(GRAPH_TEXT))):
         hints = ["verify the model's own file, which an interpreter reads"]
         raise fail("the text of a graph: nothing else knows what it computes", file=str(model), hints=hints)
 
