@@ -76,7 +76,8 @@ def onnx_truncated(folder: Path) -> tuple[str, str]:
 @case
 def not_a_model(folder: Path) -> tuple[str, str]:
     (folder / "notes.txt").write_text("not a model\n")
-    return MODEL.format("notes.txt"), r"notes\.txt: error: not a model that edgebuild reads\n.*\.tflite or \.pt2 or \.onnx"
+    text = r"notes\.txt: error: not a model that edgebuild reads\n.*\.tflite or \.pt2 or \.onnx"
+    return MODEL.format("notes.txt"), text
 
 
 @case
