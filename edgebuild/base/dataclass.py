@@ -85,9 +85,9 @@ def _init(cls: Any, frozen: bool) -> Any:
         lines.append("self.__post_init__()")
     head = ", ".join(["self", *plain, *(["*", *keywords] if keywords else [])])
     exec(f"def __init__({head}):\n " + "\n ".join(lines or ["pass"]), names)
-    made = names["__init__"]
-    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    return made
+    init = names["__init__"]
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    return init
 
 
 @recursive_repr("...")

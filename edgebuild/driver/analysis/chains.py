@@ -113,8 +113,8 @@ class Chains:
     def _root(self, c: Expression, group: str, pointer: bool) -> Chain:
         bare = c.bare
         variable = bare.variable if isinstance(bare, ir.Name) else None
-        known = variable is not None and variable.name in self.dialect.devices
-        device = variable.name if variable and known and variable.is_global else ""  # no local of the same name
+        is_device = variable is not None and variable.name in self.dialect.devices
+        device = variable.name if variable and is_device and variable.is_global else ""  # no local of the same name
         return Chain(c, device, (Prefix(c, pointer, group),), (0,), (), None, 0)
 
     # ---- keys: two accesses of one key go to one place as long as the key's variables keep their values

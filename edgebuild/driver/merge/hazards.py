@@ -161,9 +161,9 @@ def _meant(facts: Facts, region: Region) -> bool:
 
 def _one_register(merged: Merged, a: Region, b: Region) -> bool:
     x, y = a.place, b.place
-    apart = x.chain.device and y.chain.device and x.chain.device != y.chain.device
+    other_devices = x.chain.device and y.chain.device and x.chain.device != y.chain.device
     same = merged.ref(x).group == merged.ref(y).group and merged.register(x).name == merged.register(y).name
-    return same and not apart
+    return same and not other_devices
 
 
 def _text(merged: Merged, a: Access, other: str, theirs: Region) -> str:
