@@ -1,6 +1,7 @@
 """TEMPLATE of an operator: each row of the last dimension, less its mean.
 
-Copy this file and `template_op.c.j2` to `edgebuild/model/ops` and replace TEMPLATE and `template` everywhere.
+Copy it into a module of `edgebuild/model/ops` and `template_op.c.j2` into the template file beside that, behind a line
+`%% template`; replace TEMPLATE and `template` everywhere.
 docs/add-an-operator.md says what else an operator may have. `tests/ops/test_template.py` compiles both as they are.
 """
 

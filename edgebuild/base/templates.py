@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import index
 from pathlib import Path
@@ -181,11 +181,25 @@ def _broken(line: str) -> str:
     return "\n".join([*found, line])
 
 
+class Pieces(jinja2.FileSystemLoader):
+    """Files with several templates: `FILE:NAME` is the part of FILE.j2 behind the line `%% NAME`."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        file, _, name = template.partition(":")
+        text, path, unchanged = super().get_source(environment, f"{file}.j2" if name else file)
+        if name:
+            _, mark, rest = text.partition(f"%% {name}\n")
+            if not mark:
+                raise jinja2.TemplateNotFound(template)
+            text = rest.split("\n%% ")[0].rstrip("\n") + "\n"
+        return text, path, unchanged
+
+
 @cache
 def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         bytecode_cache=CompiledTemplates(Path(__file__)),
-        loader=jinja2.FileSystemLoader([PACKAGE / folder for folder in FOLDERS]),
+        loader=Pieces([PACKAGE / folder for folder in FOLDERS]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

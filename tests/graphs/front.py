@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgebuild.model.ir import Graph, Op, Tensor
-from edgebuild.model.ops.frontend import STAGES
+from edgebuild.model.ops.signals import STAGES
 
 from .single import KINDS, single
 from .source import Source

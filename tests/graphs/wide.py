@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from edgebuild.model.ir import Graph, Quant, Tensor
+from edgebuild.model.ops import pointwise, reductions
 from edgebuild.model.ops import pointwise as pointwise_op
-from edgebuild.model.ops import quantised, reduce
 from edgebuild.model.ops.functions import FUNCTIONS
 
 from .single import KINDS, beyond, single, window
@@ -19,7 +19,7 @@ REAL = [name for name, row in FUNCTIONS.items() if row.real]
 INTEGER = [name for name, row in FUNCTIONS.items() if row.integer]
 UNARY = [name for name in REAL if FUNCTIONS[name].arity == 1 and not FUNCTIONS[name].result]
 STEADY = ["difference", "product", "minimum", "maximum", "prelu", "squared_difference"]  # no poles, no jumps
-PAIRS = [*quantised.TWO, *quantised.COMPARISONS]
+PAIRS = [*pointwise.TWO, *pointwise.COMPARISONS]
 
 
 def pointwise(s: Source) -> Graph:
@@ -89,7 +89,7 @@ def reduction(kind: str) -> Any:
     def make(s: Source) -> Graph:
         shape = s.shape(1, 4)
         axes = tuple(d for d in range(len(shape)) if s.pick(True, False)) or (0,)
-        if s.real or (kind in reduce.EXTREMES and s.pick(True, False)):
+        if s.real or (kind in reductions.EXTREMES and s.pick(True, False)):
             x = s.tensor("x", shape, s.quant())
             return single(s, kind, [x], x.quant, axes=axes)
         dtype = s.pick("int32", "int64")
@@ -259,7 +259,7 @@ def grid_sample(s: Source) -> Graph:
     return single(s, "grid_sample", operands, None, padding=s.pick("zeros", "border", "reflection"), **attrs)
 
 
-KINDS |= {name: reduction(name) for name in reduce.JOINS}
+KINDS |= {name: reduction(name) for name in reductions.JOINS}
 KINDS |= {"grid_sample": grid_sample}
 KINDS |= {
     "arg": arg,

@@ -15,7 +15,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
-from edgebuild.model.ops import pool2d, spatial
+from edgebuild.model.ops import reductions, spatial
 from tests.graphs.tflite_models import SAME, VALID, File
 
 STEPS = Quant((0.1,), (3,), None)
@@ -72,7 +72,7 @@ def test_the_rule_for_windows_is_that_of_their_elements() -> None:
         assert ops.result_shape(op, graph) == y.shape
         under = spatial.taps(np.ones(x.shape, bool), op, (taps, 1), (out, 1), fill=0)
         inside = bool(np.any([u for *_, u in under], axis=0).all())
-        assert (pool2d.windows_inside(op, graph) is None) == inside, attrs
+        assert (reductions.windows_inside(op, graph) is None) == inside, attrs
         seen.add(inside)
     assert seen == {True, False}
 

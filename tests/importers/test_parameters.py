@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats import read_model
-from edgebuild.model.formats.onnx.parameters import RANKS, VALUES
+from edgebuild.model.formats.onnx.onnx_checks import RANKS, VALUES
 from tests import bench_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -14,7 +14,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats import read_model
-from edgebuild.model.formats.onnx.signatures import CODES, MICROSOFT, TABLE, check_types, signature
+from edgebuild.model.formats.onnx.onnx_checks import CODES, MICROSOFT, TABLE, check_types, signature
 
 state = pytest.importorskip("onnxruntime.capi.onnxruntime_pybind11_state")
 ADD: tuple[tuple[float | int, type], ...]

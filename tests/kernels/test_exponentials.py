@@ -13,7 +13,7 @@ from edgebuild.model import kernels
 from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import plan_model
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.ops import softmax
+from edgebuild.model.ops import normalization
 from tests.kernels.test_processors import NEEDS, check, integer, preferring
 from tests.ops.host import checked
 from tests.zoo.builders import ZOO, quantized
@@ -35,8 +35,8 @@ CALL = '    for (int32_t d = 0; d < {n}; ++d) printf("%ld\\n", (long)eb_exp_of_d
 def test_exponentials_are_those_of_the_table(tmp_path: Path) -> None:
     scales = np.exp(np.random.default_rng(0).uniform(np.log(1e-5), np.log(8.0), 60))
     scales = np.concatenate([scales, [2.0**-k for k in range(-2, 12)]])
-    tables = [softmax._exp_table(float(scale)) for scale in scales]
-    factors = [softmax.distance_factor(float(scale)) for scale in scales]
+    tables = [normalization._exp_table(float(scale)) for scale in scales]
+    factors = [normalization.distance_factor(float(scale)) for scale in scales]
     found = kernels.used_helpers(["eb_exp_of_distance"], Arithmetic.TFLITE)
     calls = (CALL.format(n=len(t), m=m.mantissa, shift=m.shift) for t, m in zip(tables, factors, strict=True))
     text = PROGRAM.format(helpers="\n".join(h.text for h in found), calls="\n".join(calls))

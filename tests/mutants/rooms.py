@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from edgebuild.model import ops
 from tests.conftest import ROOT
 
 MOST_NAMING = 6  # tests: many import the registry or the compiler, and say little of it
@@ -26,7 +27,7 @@ COMMON_NAMES = ("helpers", "assembly", "report", "model", "harness", "shared", "
 class Room:
     """`files`: patterns of paths; `tests`: files or single tests, in the order in which they run.
 
-    `keyed`: tests whose cases have the names of kinds; those with the stem of the fault's file run first.
+    `keyed`: tests whose cases have the names of kinds; those of the kinds in the fault's file run first.
     """
 
     files: tuple[str, ...]
@@ -206,4 +207,7 @@ def tests_of(room: Room, file: str, function: str) -> list[str]:
 
 
 def keyword(file: str) -> str:
-    return Path(file).name.partition(".")[0]
+    """For `pytest -k`: the kinds of the ops in this file or in the Python beside it, else the file's name."""
+    stem = Path(file).name.partition(".")[0]
+    room = getattr(ops, stem, None)
+    return " or ".join(spec.kind for spec in ops.specs(room)) if room in ops.ROOMS else stem

@@ -19,8 +19,8 @@ from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.blocks import transposed
-from edgebuild.model.ops import transpose
-from edgebuild.model.ops.transpose import cycle_starts, swapped
+from edgebuild.model.ops import moves
+from edgebuild.model.ops.moves import cycle_starts, swapped
 from edgebuild.model.plan import search
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import Plan
@@ -98,8 +98,8 @@ def test_transpositions_of_random_matrices_run_in_place(
 ) -> None:
     """In C, on this machine, against numpy: no copy of the operand is left in the arena."""
     monkeypatch.setattr(search, "ALONE", 9.0)  # there is nothing else here that its instructions could be a part of
-    one_by_one = transpose.over_itself
-    monkeypatch.setattr(transpose, "over_itself", lambda op, graph, **_: one_by_one(op, graph, divides))
+    one_by_one = moves.over_itself
+    monkeypatch.setattr(moves, "over_itself", lambda op, graph, **_: one_by_one(op, graph, divides))
     monkeypatch.setattr(kernels, "ROWS", tuple(row for row in kernels.ROWS if row.make is not transposed.in_blocks))
     rng = np.random.default_rng(7)
     graphs = []

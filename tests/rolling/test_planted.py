@@ -15,7 +15,7 @@ import pytest
 
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Tensor, axes
-from edgebuild.model.ops import insert, pool2d, spatial
+from edgebuild.model.ops import moves, reductions, spatial
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan import cuts, rolling, search, section
 from edgebuild.model.plan.check.interpret import interpret
@@ -93,21 +93,21 @@ def wider_reduction(patch: Patch) -> None:
     def rows(op: Op, graph: Graph) -> str:
         return "reduce" if op.attrs["window"][0] == graph.operands(op)[0].shape[1] else "each"
 
-    patch.setitem(ops.SPECS, "avg_pool2d", replace(pool2d.AVERAGE, rows=rows))
-    patch.setattr(pool2d, "average_rows", rows)
+    patch.setitem(ops.SPECS, "avg_pool2d", replace(reductions.AVERAGE, rows=rows))
+    patch.setattr(reductions, "average_rows", rows)
 
 
 def maximum_by_sums(patch: Patch) -> None:
     """A max pool is taken up row by row as an average is."""
-    patch.setitem(ops.SPECS, "max_pool2d", replace(pool2d.MAX, rows=pool2d.average_rows, kernel=as_average))
+    patch.setitem(ops.SPECS, "max_pool2d", replace(reductions.MAX, rows=reductions.average_rows, kernel=as_average))
 
 
 def as_average(op: Op, graph: Graph, form: Form) -> Kernel:
-    return pool2d.kernel(replace(op, kind="avg_pool2d"), graph, form)
+    return reductions.pool2d_kernel(replace(op, kind="avg_pool2d"), graph, form)
 
 
 def average_for_maximum(patch: Patch) -> None:
-    patch.setitem(ops.SPECS, "max_pool2d", replace(pool2d.MAX, kernel=as_average))
+    patch.setitem(ops.SPECS, "max_pool2d", replace(reductions.MAX, kernel=as_average))
 
 
 def with_letter(kind: str, **letters: int) -> Callable[[Patch], None]:
@@ -267,9 +267,9 @@ def misplaced_parts(patch: Patch) -> None:
 
     def reference(op: Op, graph: Graph, *operands: Any) -> Any:
         begin = tuple(0 for _ in op.attrs["begin"])
-        return insert.SPEC.reference(replace(op, attrs={**op.attrs, "begin": begin}), graph, *operands)
+        return moves.INSERT.reference(replace(op, attrs={**op.attrs, "begin": begin}), graph, *operands)
 
-    patch.setitem(ops.SPECS, "insert", replace(insert.SPEC, reference=reference))
+    patch.setitem(ops.SPECS, "insert", replace(moves.INSERT, reference=reference))
 
 
 def early_end(patch: Patch) -> None:

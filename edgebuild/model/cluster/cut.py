@@ -19,8 +19,7 @@ from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op, Tensor
 from ..ops.base import Ranges, is_float
-from ..ops.link import EVERYONE
-from ..ops.slice import neighbours
+from ..ops.moves import EVERYONE, neighbours
 from ..ops.spatial import bias_quant
 from ..plan.distribute import forms
 from ..plan.distribute.decisions import ClusterPlan, Decision, has

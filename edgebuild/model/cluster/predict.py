@@ -13,7 +13,7 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
-from ..ops.link import EVERYONE
+from ..ops.moves import EVERYONE
 from ..plan.check.replay import BrokenPlan
 from ..plan.choose import plan
 from ..plan.distribute.forms import Cluster

@@ -20,7 +20,7 @@ from ..emit import emit
 from ..emit.cluster_header import TrafficRow, cluster_header
 from ..ir import Graph, Link, Op
 from ..kernels.code_bytes import source_bytes
-from ..ops.link import EVERYONE
+from ..ops.moves import EVERYONE
 from ..plan.choose import plan
 from ..plan.distribute.by_name import Chosen
 from ..plan.distribute.timeline import Timeline

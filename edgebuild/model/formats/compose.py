@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Quant, Tensor, real_values
-from ..ops import elementwise, scatter, take
+from ..ops import elementwise, indexing
 from ..ops.base import is_float
 from ..ops.pointwise import attributes
 
@@ -297,8 +297,8 @@ def gathered_nd(node: Any) -> None:
 
 def scattered(node: Any, places: Array | str, table: tuple[int, int], update: int, reduction: str) -> None:
     """Rows that replace others at known places are moved there; of those that meet, the last."""
-    if reduction not in scatter.JOINS:
-        raise node.error(f"reduction {reduction}", f"supported: {', '.join(scatter.JOINS)}")
+    if reduction not in indexing.JOINS:
+        raise node.error(f"reduction {reduction}", f"supported: {', '.join(indexing.JOINS)}")
     (rows, run), shape = table, node.tensor(0).shape
     count = node.tensor(update).elements // run
     names = [node.reshaped(node.inputs[0], table), node.reshaped(node.inputs[update], (count, run))]
@@ -592,7 +592,7 @@ def local_response(node: Any, axis: int, before: int, after: int, bias: float, a
     reach = np.arange(-min(before, count - 1), min(max(after, 0), count - 1) + 1)
     at = np.arange(count)[:, None] + reach
     inside = (at >= 0) & (at < count) & (reach <= after)
-    index, weight = np.where(inside, at, take.OUTSIDE), np.where(inside, alpha, 0.0)
+    index, weight = np.where(inside, at, indexing.OUTSIDE), np.where(inside, alpha, 0.0)
     squares = node.inner("pointwise", node.inputs[:1], **attributes("square"))
     attrs = {"index": _nested(index), "weight": _nested(weight), "offset": (float(bias),) * count}
     base = node.inner("blend", [squares], axis=axis, **attrs)

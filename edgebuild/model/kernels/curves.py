@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from ..ir import Array
-from ..ops import quantised, sigmoid16, spatial
+from ..ops import fixedpoint, pointwise, spatial
 from ..ops.base import Constant, Kernel, scale_of
 from .row import KernelLayer
 
@@ -35,7 +35,7 @@ def linear_pieces(template: str, variant: str, cost: float, rounding: float) -> 
             return None
         if spatial.bounds(op, y) != INT16:  # another activation follows
             return None
-        multiplier, shift = sigmoid16.scaling(scale_of(graph.operands(op)[0]), quantised.CURVES[function][1])
+        multiplier, shift = fixedpoint.sigmoid_scaling(scale_of(graph.operands(op)[0]), pointwise.CURVES[function][1])
         known = _lines(function, multiplier, shift)
         if known is None:
             return None
@@ -63,9 +63,9 @@ def _lines(function: str, multiplier: int, shift: int) -> tuple[int, Array, bool
     """
     bits, up = BITS[function]
     most = 1 << (bits + 8)
-    full = sigmoid16.argument(np.arange(-(2**15), 2**15), multiplier, shift)
+    full = fixedpoint.sigmoid_argument(np.arange(-(2**15), 2**15), multiplier, shift)
     a = np.unique(np.concatenate([full, np.clip(full, -most, most - 1)]))
-    exact, parts = quantised.CURVES[function][0](a), np.clip(a >> bits, -256, 255)
+    exact, parts = pointwise.CURVES[function][0](a), np.clip(a >> bits, -256, 255)
     first, last = int(parts[0]), int(parts[-1])
     table = np.array([_line(part, bits, up) for part in range(first, last + 1)], np.int64).T
     found = _upper(table, a, parts - first)
@@ -81,7 +81,7 @@ def _lines(function: str, multiplier: int, shift: int) -> tuple[int, Array, bool
 
 def _line(part: int, bits: int, up: int) -> tuple[int, int]:
     """Start and slope between two values of the table; results of negative arguments are mirrored."""
-    values, low = sigmoid16.TABLE, min(part if part >= 0 else -part - 1, 254)
+    values, low = fixedpoint.SIGMOID, min(part if part >= 0 else -part - 1, 254)
     slope = int(values[low + 1] - values[low])
     half, middle = 1 << (15 - up), (1 << (16 + bits)) >> 1
     at = int(values[min(abs(part), 255)]) << bits

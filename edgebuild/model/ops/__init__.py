@@ -1,112 +1,41 @@
-"""The op registry: one module an op, and this list."""
+"""The op registry: the specs of all rooms."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from types import ModuleType
 
 from ..ir import ITEM_BYTES, Array, Graph, Op, axes
 from ..ir.axes import Nest
 from . import (
-    add,
-    batch_matmul,
-    bilinear,
-    clamp,
-    concat,
-    conv2d,
-    convert,
-    copy,
-    dense,
-    depthwise_conv2d,
-    detection,
-    frontend,
-    gather,
-    grid_sample,
-    insert,
-    integer_sums,
-    kernel_machine,
-    link,
-    log_softmax,
-    lstm,
-    mean,
-    mul,
-    pad,
-    partial_sum,
+    classifiers,
+    contractions,
+    elementwise,
+    indexing,
+    moves,
+    normalization,
     pointwise,
-    pool2d,
-    reduce,
-    reshape,
-    resize,
-    running_sum,
-    scatter,
-    slice,
-    softmax,
-    spectrum,
-    svdf,
-    take,
-    transpose,
-    transpose_conv2d,
-    trees,
-    unit_rows,
+    recurrent,
+    reductions,
+    resampling,
+    signals,
 )
 from .base import Spec, named
 
-SPECS: dict[str, Spec] = {
-    spec.kind: named(spec)
-    for spec in (
-        add.SPEC,
-        batch_matmul.SPEC,
-        bilinear.SPEC,
-        clamp.SPEC,
-        concat.SPEC,
-        conv2d.SPEC,
-        convert.CAST,
-        convert.DEQUANTIZE,
-        convert.QUANTIZE,
-        convert.REQUANTIZE,
-        copy.SPEC,
-        dense.SPEC,
-        depthwise_conv2d.SPEC,
-        detection.SPEC,
-        *frontend.SPECS,
-        gather.ND,
-        gather.SPEC,
-        grid_sample.SPEC,
-        insert.SPEC,
-        integer_sums.SPEC,
-        kernel_machine.COUPLING,
-        kernel_machine.DISTANCES,
-        log_softmax.SPEC,
-        lstm.SPEC,
-        mean.SPEC,
-        mean.SUM,
-        take.SPEC,
-        mul.SPEC,
-        pad.SPEC,
-        link.RECEIVE,
-        link.SEND,
-        partial_sum.FINISH,
-        partial_sum.JOIN,
-        partial_sum.PARTIAL,
-        pointwise.SPEC,
-        pool2d.AVERAGE,
-        pool2d.MAX,
-        *reduce.SPECS,
-        reshape.SPEC,
-        resize.SPEC,
-        running_sum.SPEC,
-        scatter.REDUCE,
-        scatter.SPEC,
-        slice.SLICE,
-        slice.SPAN,
-        softmax.SPEC,
-        spectrum.IRFFT,
-        spectrum.RFFT,
-        svdf.SPEC,
-        svdf.STATE,
-        transpose.SPEC,
-        transpose_conv2d.SPEC,
-        trees.SPEC,
-        unit_rows.SPEC,
-    )
-}
+ROOMS = (
+    classifiers, contractions, elementwise, indexing, moves, normalization, pointwise, recurrent, reductions,
+    resampling, signals,
+)  # fmt: skip
+
+
+def specs(room: ModuleType) -> Iterator[Spec]:
+    """Every Spec that a room binds, by itself or in a tuple."""
+    for value in vars(room).values():
+        yield from (spec for spec in (value if isinstance(value, tuple) else (value,)) if isinstance(spec, Spec))
+
+
+SPECS = {spec.kind: named(spec) for spec in sorted(chain.from_iterable(map(specs, ROOMS)), key=lambda spec: spec.kind)}
 
 
 def nest(op: Op, graph: Graph) -> Nest:

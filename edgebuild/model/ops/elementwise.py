@@ -1,16 +1,18 @@
-"""Code that the ops on operands of equal or broadcast shape share."""
+"""Ops element by element with broadcasting: sums, products, bounds, conversions between types, copies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from ..ir import Graph, Op, Tensor
+from ..arithmetic import Arithmetic
+from ..ir import Array, Graph, Op, Tensor
 from ..ir.axes import Dim, Fixed, Nest, Same
-from . import fixedpoint, linear, loops, spatial
-from .base import Constant, Form, Kernel, is_float, zero_of
+from . import base, fixedpoint, spatial
+from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 LOOPS = 4  # of the kernel's template
 
@@ -48,11 +50,11 @@ def broadcastable(op: Op, graph: Graph) -> str | None:
     return f"{len(turns)} loops for shapes {a.shape} and {b.shape}" if len(turns) > LOOPS else None
 
 
-def _turns(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> tuple[loops.Loop, ...]:
-    return loops.collapsed(shape, *(loops.broadcast_steps(t.shape, len(shape)) for t in (a, b)))
+def _turns(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> tuple[base.Loop, ...]:
+    return base.collapsed(shape, *(base.broadcast_steps(t.shape, len(shape)) for t in (a, b)))
 
 
-def rows(op: Op, graph: Graph) -> str:
+def elementwise_rows(op: Op, graph: Graph) -> str:
     """Rows by themselves, if both operands have all of them."""
     a, b = graph.operands(op)
     return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
@@ -66,7 +68,9 @@ def _beyond_words(a: Tensor, b: Tensor) -> bool:
     return most[0] * most[1] >= 2**31
 
 
-def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: linear.Linear | None = None) -> Kernel:
+def elementwise_kernel(
+    op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: fixedpoint.Linear | None = None
+) -> Kernel:
     """The loop over all elements; `scaling` are the scalar parameters of the quantised form, which may be linear."""
     a, b = graph.operands(op)
     y = graph.result(op)
@@ -98,5 +102,392 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
     variant, each = ("linear", 13) if found is not None else ("portable", 60)
     cost = 20.0 + each * int(shape["N"])
     return Kernel(
-        "elementwise.c.j2", stem, shape, constants, scalars, variant=variant, estimate=cost, placed=form.rolled
+        "elementwise.c:elementwise",
+        stem,
+        shape,
+        constants,
+        scalars,
+        variant=variant,
+        estimate=cost,
+        placed=form.rolled,
     )
+
+
+# ADD, Add: out[i] = a[i] + b[i], with broadcasting.
+
+LEFT_SHIFT = {"int8": 20, "int16": 15}  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
+
+
+def add_scaling(op: Op, graph: Graph) -> dict[str, int]:
+    """Fixed-point factors of both operands and of their sum.
+
+    tflite: both are brought to half of the larger scale, LEFT_SHIFT bits up, and the sum to the output's.
+    onnx: both factors share one binary point, `point`, and the exact sum is rounded once.
+    """
+    a, b = (scale_of(t) for t in graph.operands(op))
+    y = scale_of(graph.result(op))
+    if graph.arithmetic.fixed_point:
+        twice = 2 * max(a, b)
+        m0, m1 = fixedpoint.quantize_multiplier(a / twice), fixedpoint.quantize_multiplier(b / twice)
+        out = fixedpoint.quantize_multiplier(twice / (2 ** LEFT_SHIFT[graph.result(op).dtype] * y))
+        factors = {"x0_mul": m0.mantissa, "x0_shift": m0.shift}
+        factors |= {"x1_mul": m1.mantissa, "x1_shift": m1.shift, "y_mul": out.mantissa, "y_shift": out.shift}
+        return factors
+    point = min(46, 31 - fixedpoint.quantize_multiplier(max(a, b) / y).shift)
+    return {"x0_mul": round(a / y * 2**point), "x1_mul": round(b / y * 2**point), "point": point}
+
+
+def add_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    y = graph.result(op)
+    if is_float(y):
+        return clip_float(np.asarray(a + b), op.attrs["clamp"])
+    f = add_scaling(op, graph)
+    ta, tb = graph.operands(op)
+    left, right = a.astype(np.int64) - zero_of(ta), b.astype(np.int64) - zero_of(tb)
+    if graph.arithmetic.fixed_point:
+        terms = [
+            fixedpoint.requantize(x << LEFT_SHIFT[y.dtype], f[f"{n}_mul"], f[f"{n}_shift"], Arithmetic.TFLITE)
+            for x, n in ((left, "x0"), (right, "x1"))
+        ]
+        total = fixedpoint.requantize(terms[0] + terms[1], f["y_mul"], f["y_shift"], Arithmetic.TFLITE)
+    else:
+        total = fixedpoint.round_half_even(left * f["x0_mul"] + right * f["x1_mul"], int(f["point"]))
+    return np.clip(total + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def add_steady(op: Op, graph: Graph) -> bool:
+    """Neither operand nor their sum leaves int32 on its way through the factors."""
+    f = add_scaling(op, graph)
+    return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**30)
+
+
+def add_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    y = graph.result(op)
+    if is_float(y):
+        return elementwise_kernel(op, graph, form, {})
+    if y.dtype != "int8":
+        return elementwise_kernel(op, graph, form, add_scaling(op, graph))
+    a, b = (scale_of(t) / scale_of(y) for t in graph.operands(op))
+    want = add_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
+    terms = (fixedpoint.Term(fixedpoint.INT8[:, None], a, 8), fixedpoint.Term(fixedpoint.INT8, b, 8))
+    return elementwise_kernel(
+        op, graph, form, add_scaling(op, graph), fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
+    )
+
+
+ADD = Spec(
+    kind="add",
+    nest=nest,
+    reference=add_reference,
+    kernel=add_kernel,
+    clamps=True,
+    integers=("int8", "int16"),
+    interval=spatial.rising(add_reference, add_steady),
+    rows=elementwise_rows,
+    limits=(broadcastable, known_result),
+)
+
+
+# MUL, Mul: out[i] = a[i] * b[i], with broadcasting.
+
+
+def mul_scaling(op: Op, graph: Graph) -> dict[str, int]:
+    a, b = (scale_of(t) for t in graph.operands(op))
+    m = fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op)))
+    return {"y_mul": m.mantissa, "y_shift": m.shift}
+
+
+def mul_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    y = graph.result(op)
+    if is_float(y):
+        return clip_float(np.asarray(a * b), op.attrs["clamp"])
+    f = mul_scaling(op, graph)
+    ta, tb = graph.operands(op)
+    product = (a.astype(np.int64) - zero_of(ta)) * (b.astype(np.int64) - zero_of(tb))
+    scaled = fixedpoint.requantize(product, f["y_mul"], f["y_shift"], graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def mul_steady(op: Op, graph: Graph) -> bool:
+    """ONNX's one rounding is of 64 bits; TFLM's product stays in int32."""
+    f, most = mul_scaling(op, graph), prod(fixedpoint.span(t.dtype) for t in graph.operands(op))
+    return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(most)
+
+
+def mul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    y, (a, b) = graph.result(op), graph.operands(op)
+    if is_float(y):
+        return elementwise_kernel(op, graph, form, {})
+    if y.dtype != "int8":
+        return elementwise_kernel(op, graph, form, mul_scaling(op, graph))
+    products = (fixedpoint.INT8[:, None] - zero_of(a)) * (fixedpoint.INT8 - zero_of(b))
+    want = mul_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
+    terms = (fixedpoint.Term(products, scale_of(a) * scale_of(b) / scale_of(y), 18),)
+    return elementwise_kernel(
+        op, graph, form, mul_scaling(op, graph), fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
+    )
+
+
+MUL = Spec(
+    kind="mul",
+    nest=nest,
+    reference=mul_reference,
+    kernel=mul_kernel,
+    clamps=True,
+    integers=("int8", "int16"),
+    interval=spatial.corners(mul_reference, mul_steady),
+    rows=elementwise_rows,
+    limits=(broadcastable, known_result),
+)
+
+
+# Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize.
+
+INTEGERS = ("int8", "int16", "int32")
+
+Scalars = dict[str, int | float]
+
+
+def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
+    """Reals become the nearest integers towards 0, as far as an integer of 32 bits or of the result's width reaches."""
+    dtype = graph.result(op).dtype
+    if x.dtype.kind != "f" or dtype in ("bool", "float32"):
+        return x.astype(dtype)
+    wide = dtype if dtype == "int64" or _narrow(op, graph) else "int32"
+    low, high = fixedpoint.limits(wide)
+    real = np.where(np.isnan(x), 0, x.astype(np.float64))
+    below, above = real < float(low), real >= float(high + 1)
+    whole = np.where(below | above, 0, real).astype(wide)
+    return np.where(below, low, np.where(above, high, whole)).astype(wide).astype(dtype)
+
+
+def _narrow(op: Op, graph: Graph) -> bool:
+    """Casts of reals to 8 or 16 bits end at the ends of their type in TFLM; in onnxruntime the low bits are left."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    return graph.arithmetic.saturating_casts and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
+
+
+def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    """TFLM rounds half away from zero, ONNX half to even."""
+    y = graph.result(op)
+    steps = (x / np.float32(scale_of(y))).astype(np.float32)
+    half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
+    steps = half_away if graph.arithmetic.fixed_point else np.rint(steps)
+    return np.clip(steps + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
+
+
+def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t = graph.operands(op)[0]
+    return ((x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))).astype(np.float32)
+
+
+def requantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t, y = graph.operands(op)[0], graph.result(op)
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
+    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
+
+
+def convert_steady(op: Op, graph: Graph) -> bool:
+    """The factor between two quantisations takes no value out of int32."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y)).holds(fixedpoint.span(x.dtype))
+
+
+def known_numbers(op: Op, graph: Graph) -> str | None:
+    """Types are bool, float32, and integers of 8 to 64 bits; uint32 and uint64 are not made of float32."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    real = x.dtype == "float32" and y.dtype in UNSIGNED
+    unknown = [t.dtype for t in (x, y) if t.dtype not in C_TYPES or (t is y and real)]
+    return f"type {unknown[0]}" if unknown else None
+
+
+def known_types(op: Op, graph: Graph) -> str | None:
+    """Types are float32, int32, int16 and int8; quantised tensors have one scale."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    for t in (x, y):
+        if t.dtype not in ("float32", "int32", "int16", "int8"):
+            return f"type {t.dtype}"
+        if t.dtype != "float32" and (t.quant is None or not t.quant.per_tensor):
+            return f"'{t.name}' is {t.dtype}, {t.quant}"
+    return None
+
+
+def convert_rows(op: Op, graph: Graph) -> str:
+    return "each" if len(graph.result(op).shape) > 1 else ""
+
+
+def convert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, y = graph.operands(op)[0], graph.result(op)
+    shape: dict[str, Any] = {"operation": op.kind, "N": x.elements, "x": x.dtype, "y": y.dtype}
+    shape |= {"arithmetic": graph.arithmetic}
+    if form.rolled:
+        shape["N"] = x.elements // x.shape[1]
+    scalars: Scalars = {}
+    shape["linear"] = False
+    shape["bounds"] = fixedpoint.limits(y.dtype) if op.kind == "cast" and _narrow(op, graph) else ()
+    if op.kind == "quantize":
+        scalars = {"scale": scale_of(y), "y_zero": zero_of(y), **_bounds(y)}
+    elif op.kind == "dequantize":
+        scalars = {"x_zero": zero_of(x), "scale": scale_of(x)}
+    elif op.kind == "requantize":
+        factor = scale_of(x) / scale_of(y)
+        m = fixedpoint.quantize_multiplier(factor)
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        scalars |= _bounds(y)
+        if x.dtype == y.dtype == "int8":
+            want = requantize_reference(op, graph, fixedpoint.INT8)
+            return rescaling(op, graph, form, shape, scalars, factor, want, (-128, 127))
+    return Kernel("elementwise.c:convert", f"{op.kind}_{shape['N']}", shape, (), scalars, placed=form.rolled)
+
+
+def _bounds(y: Tensor) -> Scalars:
+    return dict(zip(("low", "high"), fixedpoint.limits(y.dtype), strict=True))
+
+
+def rescaling(
+    op: Op,
+    graph: Graph,
+    form: Form,
+    shape: dict[str, Any],
+    scalars: Scalars,
+    factor: float,
+    want: Array,
+    bounds: tuple[int, int],
+) -> Kernel:
+    """int8 of one quantisation to another, `factor` times as fine, within bounds; `want`: results for all of int8."""
+    x = graph.operands(op)[0]
+    stem, zero = f"{op.kind}_{shape['N']}", zero_of(x)
+    found = fixedpoint.fit_scale(-128 - zero, want, factor, *bounds)
+    shape["linear"] = found is not None
+    if found is None:
+        return Kernel("elementwise.c:convert", stem, shape, (), scalars, estimate=30.0 * shape["N"], placed=form.rolled)
+    shape |= {"up": found.up, "away": found.away, "shift": found.shift, "taken": zero}
+    shape |= {"low": bounds[0], "high": bounds[1]}
+    scalars = {"y_mul": found.factor, "offset": found.offset}
+    cost = 9.3 * shape["N"]
+    return Kernel(
+        "elementwise.c:convert", stem, shape, (), scalars, variant="linear", estimate=cost, placed=form.rolled
+    )
+
+
+CAST = Spec(
+    "cast",
+    nest,
+    cast_reference,
+    convert_kernel,
+    rows=convert_rows,
+    float_only=True,
+    integers=INTEGERS,
+    plain=True,
+    limits=(known_numbers,),
+)
+QUANTIZE = Spec(
+    "quantize",
+    nest,
+    quantize_reference,
+    convert_kernel,
+    interval=spatial.rising(quantize_reference),
+    rows=convert_rows,
+    float_only=True,
+    integers=INTEGERS,
+    limits=(known_types,),
+)
+DEQUANTIZE = Spec(
+    "dequantize",
+    nest,
+    dequantize_reference,
+    convert_kernel,
+    interval=spatial.rising(dequantize_reference),
+    rows=convert_rows,
+    float_only=True,
+    integers=INTEGERS,
+    limits=(known_types,),
+)
+REQUANTIZE = Spec(
+    "requantize",
+    nest,
+    requantize_reference,
+    convert_kernel,
+    rows=convert_rows,
+    interval=spatial.rising(requantize_reference, convert_steady),
+    integers=INTEGERS,
+    limits=(known_types,),
+)
+
+
+# RELU, RELU6, Relu, Clip: out[i] = min(max(in[i], low), high). Fused into the op before it where that can be.
+
+
+def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t, y = graph.operands(op)[0], graph.result(op)
+    if is_float(y):
+        return clip_float(x, op.attrs["clamp"])
+    target = _result(op, graph)
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(target))
+    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(target), *spatial.bounds(op, target)).astype(y.dtype)
+
+
+def _result(op: Op, graph: Graph) -> Tensor:
+    """The tensor whose quantisation the stored results have: `as_stored`, that of the operand."""
+    return graph.operands(op)[0] if op.attrs.get("as_stored") else graph.result(op)
+
+
+def clamp_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    t, y = graph.operands(op)[0], graph.result(op)
+    shape: dict[str, Any] = {"operation": "clamp", "N": t.elements, "x": t.dtype, "y": y.dtype}
+    shape |= {"arithmetic": graph.arithmetic}
+    if form.rolled:
+        shape["N"] = t.elements // t.shape[1]
+    if not is_float(y):
+        target = _result(op, graph)
+        factor = scale_of(t) / scale_of(target)
+        m = fixedpoint.quantize_multiplier(factor)
+        low, high = spatial.bounds(op, target)
+        scalars: Scalars = {"x_zero": zero_of(t), "y_zero": zero_of(target), "multiplier": m.mantissa}
+        scalars |= {"shift": m.shift, "low": low, "high": high}
+        if t.dtype != "int8":
+            shape["linear"] = False
+            return Kernel("elementwise.c:convert", f"clamp_{shape['N']}", shape, (), scalars, placed=form.rolled)
+        want = clamp_reference(op, graph, fixedpoint.INT8)
+        return rescaling(op, graph, form, shape, scalars, factor, want, (low, high))
+    shape["linear"] = False
+    return Kernel(
+        "elementwise.c:convert",
+        f"clamp_{shape['N']}",
+        shape,
+        (),
+        spatial.float_bounds(op, graph),
+        placed=form.rolled,
+    )
+
+
+CLAMP = Spec(
+    kind="clamp",
+    nest=nest,
+    reference=clamp_reference,
+    kernel=clamp_kernel,
+    rows=convert_rows,
+    clamps=True,
+    integers=("int8", "int16"),
+    plain=True,
+    interval=spatial.rising(clamp_reference, convert_steady),
+)
+
+
+# A tensor as it is under another name: outputs of the model that are its inputs or constants.
+
+
+def copy_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x
+
+
+def copy_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    shape: dict[str, Any] = {"N": x.elements}
+    constants = (Constant("x", x.data, "operand"),) if x.data is not None else ()
+    return Kernel("elementwise.c:copy", f"copy_{x.elements}", shape, constants)
+
+
+COPY = Spec(kind="copy", nest=nest, reference=copy_reference, kernel=copy_kernel, exact=True)

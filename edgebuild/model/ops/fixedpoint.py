@@ -6,18 +6,21 @@ positive shift is a left shift. An arithmetic rounds in one of two ways:
 * `fixed_point`: x * 2^shift through a rounding high multiply, then a rounding right shift (half away
   from zero), as TFLM's and CMSIS-NN's kernels do (gemmlowp's fixedpoint.h). Bit-exact with them.
 * `rounds_once`: one rounding of the exact product, half to even, as QuantizeLinear rounds. Equal to
-  onnxruntime wherever M / 2^31 is the scale itself, else within one step of it.
-"""
+  onnxruntime wherever M / 2^31 is the scale itself, else within one step of it."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Sequence
+from itertools import product
 from math import floor, frexp
 
 import numpy as np
 
 from ...base.dataclass import dataclass
 from ..arithmetic import Arithmetic
-from ..ir import Array, Quant
+from ..ir import Array, Graph, Op, Quant, Tensor
+from .base import Constant, scale_of, zero_of
 
 INT32_MAX = 2**31 - 1
 HALF_ROOT = 1518500250  # sqrt(1/2) in Q0.31
@@ -204,3 +207,267 @@ def inverse_root(total: int) -> tuple[int, int]:
         x = saturate((multiply((1 << 28) + (1 << 27), x) - multiply(half, cube)) << 3)
     x = multiply(x, HALF_ROOT)
     return (x << -shift, 0) if shift < 0 else (x, shift)
+
+
+# Results of few quantised operands as one linear form in int32:
+#
+#     y = clamp(((f0 x0 >> down0) + (f1 x1 >> down1) + offset) >> shift)
+#
+# The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most. Trying them all
+# tells whether a form is equal to the arithmetic. Only forms that are equal everywhere are used.
+
+INT8 = np.arange(-128, 128, dtype=np.int64)
+MOST_VALUES = 2**20  # that are tried
+
+
+@dataclass(frozen=True)
+class Term:
+    """An operand's `values` (shaped for broadcasting), its weight in the result, the bits its product is shifted."""
+
+    values: Array
+    weight: float
+    down: int
+
+
+@dataclass(frozen=True)
+class Linear:
+    factors: tuple[int, ...]
+    offset: int
+    shift: int
+
+
+def fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear | None:
+    """The form that gives `want`, which is clamped to [low, high], for all values; the finest that int32 holds.
+
+    A search of plans asks for the same form many times, so answers are kept.
+    """
+    key = hashlib.sha256(want.tobytes())
+    for t in terms:
+        key.update(t.values.tobytes())
+    known = (key.digest(), want.shape, low, high, *((t.values.shape, t.weight, t.down) for t in terms))
+    if known not in _found:
+        _found[known] = _fit_terms(terms, want, low, high)
+    return _found[known]
+
+
+_found: dict[tuple[object, ...], Linear | None] = {}
+
+
+def _fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear | None:
+    tried = 0
+    for shift in range(30, 7, -1):
+        factors = [round(t.weight * 2.0 ** (shift + t.down)) for t in terms]
+        reach = sum(abs(f) * int(abs(t.values).max()) >> t.down for f, t in zip(factors, terms, strict=True))
+        if max(map(abs, factors)) >= 2**31 - 1 or reach >= 2**30:
+            continue
+        for nudge in product((0, 1, -1), repeat=len(terms)):
+            nudged = tuple(f + n for f, n in zip(factors, nudge, strict=True))
+            found = _offset(terms, nudged, shift, want, low, high)
+            if found is not None:
+                return Linear(nudged, found, shift)
+        tried += 1
+        if tried == 2:  # what the finest forms do not give, coarser ones will not
+            break
+    return None
+
+
+def _offset(
+    terms: Sequence[Term], factors: tuple[int, ...], shift: int, want: Array, low: int, high: int
+) -> int | None:
+    """The middle of the offsets that serve all values: want << shift <= sum + offset < (want + 1) << shift."""
+    total = np.zeros(want.shape, np.int64)
+    for f, t in zip(factors, terms, strict=True):
+        total = total + (f * t.values >> t.down)
+    want = want.astype(np.int64)
+    least = int(((want << shift) - total)[want > low].max(initial=-(2**31)))
+    most = int((((want + 1) << shift) - 1 - total)[want < high].min(initial=2**31 - 1))
+    offset = (least + most) // 2
+    fits = abs(offset) < 2**31 and int(total.min()) + offset >= -(2**31) and int(total.max()) + offset < 2**31
+    return offset if least <= most and fits else None
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An integer x to clamp((high(x' << up, factor) + offset) >> shift), where high is the upper word of a product.
+
+    x' is x, or x - 1 for negative x if `away`: then halves are rounded away from zero.
+    """
+
+    factor: int
+    offset: int
+    shift: int
+    up: int
+    away: bool
+
+
+def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Scaled | None:
+    """The form that takes first, first + 1, ... to `want`: about `weight` times that, clamped to [low, high]."""
+    if want.size > MOST_VALUES:
+        return None
+    values = np.arange(first, first + want.size, dtype=np.int64)
+    up = 30 - int(abs(values).max()).bit_length()
+    for away in (False, True):
+        found = fit_terms((Term(values - (away & (values < 0)), weight, 32 - up),), want, low, high)
+        if found is not None:
+            return Scaled(found.factors[0], found.offset, found.shift, up, away)
+    return None
+
+
+# LOGISTIC, TANH and HARD_SWISH of int8 in the fixed-point steps of TFLM, which are gemmlowp's.
+
+
+def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> Array:
+    """TFLM's LOGISTIC and TANH: Q4.27 inputs, and fixed results beyond the largest of them."""
+    fraction, shift = frexp(scale_of(x) * 2.0**27)
+    mantissa = floor(fraction * 2**31 + 0.5)
+    m = Multiplier(mantissa // 2, shift + 1) if mantissa == 2**31 else Multiplier(mantissa, shift)
+    radius = floor(15 * 2.0 ** (27 - m.shift))
+
+    def result(value: int) -> int:
+        if abs(value) >= radius:
+            return saturated[value > 0]
+        return inside(int(requantize(np.int64(value), m.mantissa, m.shift, Arithmetic.TFLITE)))
+
+    return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64)
+
+
+def _newton(unit: int) -> int:
+    """2 / (1 + x) in Q2.29 for x = unit / 2^31 (gemmlowp's one_over_one_plus_x_for_x_in_0_1)."""
+    return newton_reciprocal((unit + INT32_MAX + 1) // 2)
+
+
+def logistic(op: Op, x: Tensor, y: Tensor) -> Array:
+    def inside(raw: int) -> int:
+        upper = saturate(_newton(exp_on_negative_values(-abs(raw), 4)) << 1)
+        value = upper if raw > 0 else INT32_MAX - upper if raw < 0 else 1 << 30
+        return int(rounding_right_shift(np.int64(value), 23)) - 128
+
+    return _q4(x, (-128, 127), inside)
+
+
+def int8_curves_tanh(op: Op, x: Tensor, y: Tensor) -> Array:
+    def inside(raw: int) -> int:
+        size = saturate(_newton(exp_on_negative_values(-abs(raw), 5)) - (1 << 29) << 2)
+        value = size if raw > 0 else -size if raw < 0 else 0
+        return int(rounding_right_shift(np.int64(value), 24))
+
+    return _q4(x, (-128, 127), inside)
+
+
+def _multiplier16(real: float) -> tuple[int, int]:
+    """Mantissa in 16 bits and exponent."""
+    m = quantize_multiplier(real)
+    large = m.mantissa >= INT32_MAX - (1 << 15)
+    return 2**15 - 1 if large else (m.mantissa + (1 << 15)) >> 16, m.shift
+
+
+def _int16(value: int) -> int:
+    return max(-(2**15), min(2**15 - 1, value))
+
+
+def _high16(a: int, b: int, rounds: bool = True) -> int:
+    """The upper half of 2ab, saturated: gemmlowp's doubling high multiply of int16, which cuts towards zero."""
+    product = a * b
+    nudged = product + ((1 << 14) if product >= 0 else 1 - (1 << 14)) if rounds else product
+    return _int16(abs(nudged) // 2**15 * (1 if nudged >= 0 else -1))
+
+
+def hard_swish(op: Op, x: Tensor, y: Tensor) -> Array:
+    """kernels/internal/reference/hard_swish.h."""
+    fine = np.float32(1 / 128) * np.float32(scale_of(x))
+    out, out_shift = _multiplier16(float(fine / np.float32(scale_of(y))))
+    gate, gate_shift = _multiplier16(float(fine / np.float32(3.0 / 32768)))
+
+    def result(value: int) -> int:
+        scaled = _high16(value * 128, out)
+        reluish = value * 128
+        reluish = _int16(reluish << (gate_shift - 1)) if gate_shift > 0 else reluish
+        reluish = _high16(reluish, gate)
+        reluish = _int16(reluish << 1) if gate_shift > 0 else reluish
+        if gate_shift < 0:
+            reluish = int(rounding_right_shift(np.int64(reluish), -gate_shift))
+        product = _high16((reluish + (1 << 15)) >> 1, scaled, rounds=False)
+        return int(rounding_right_shift(np.int64(product), max(0, -out_shift)))
+
+    return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64) + zero_of(y)
+
+
+# TFLM's sigmoid and tanh of int16: 256 values of the sigmoid, a 24th apart, and straight lines between them.
+#
+# kernels/internal/reference/integer_ops/logistic.h and tanh.h. Arguments are in steps of 1 / (3 * 4096), results in
+# Q0.15.
+
+
+def _sigmoid_table() -> Array:
+    """Values in Q0.16, less a 16th of the curve's second difference: lines between them err as much either way."""
+    x = np.arange(256) / 24
+    value = 1 / (1 + np.exp(-x))
+    bend = value * (1 - value) * (1 - 2 * value) / 24**2
+    values = np.rint(65536 * (value - bend / 16)).astype(np.int64)
+    values[-1] = 65535
+    return values
+
+
+SIGMOID = _sigmoid_table()
+SIGMOID_CONSTANT = Constant("table", (SIGMOID - 2**15).astype(np.int16), "sigmoid(i / 24) in Q0.16, less 2^15")
+
+
+def sigmoid_argument(value: Array, multiplier: int, shift: int) -> Array:
+    """(x * multiplier) / 2^shift, halves up."""
+    return np.asarray((value.astype(np.int64) * multiplier + ((1 << shift) >> 1)) >> shift)
+
+
+def sigmoid(x: Array) -> Array:
+    size = np.abs(x.astype(np.int64))
+    at, rest = np.minimum(size >> 9, 254), size & 0x1FF
+    a, b = SIGMOID[at], SIGMOID[at + 1]
+    result = np.where(size >> 9 >= 255, 0x7FFF << 10, (a << 9) + rest * (b - a))
+    return np.asarray(np.where(x >= 0, result + 512, (1 << 25) - result + 511) >> 10)
+
+
+def sigmoid16_tanh(x: Array) -> Array:
+    """2 sigmoid(2x) - 1."""
+    size = np.abs(x.astype(np.int64))
+    at, rest = np.minimum(size >> 8, 254), size & 0xFF
+    a, b = SIGMOID[at], SIGMOID[at + 1]
+    result = np.where(size >> 8 >= 255, 0xFFFF << 8, (a << 8) + rest * (b - a))
+    return np.asarray(np.where(x >= 0, result - (1 << 23) + 128, (1 << 23) - result + 127) >> 8)
+
+
+def sigmoid_scaling(scale: float, powers: tuple[int, ...]) -> tuple[int, int]:
+    """Multiplier and shift from steps of `scale` to arguments; `powers`: of 2 times 2^-12 at which it is exact."""
+    for power in powers:
+        if scale == 2.0 ** (power - 12):
+            return 3 << power, 0
+    multiplier, shift = scale * 4096.0 * 3.0, 0
+    while multiplier <= 32767.0 / 2 and shift <= 30:
+        multiplier, shift = multiplier * 2, shift + 1
+    return int(multiplier), shift
+
+
+# TFLM's DIV of int8: a quotient by the reciprocal of the divisor, in fixed point.
+#
+# kernels/internal/reference/div.h (DivElementwise). The file's format leaves a division by zero open; a divisor of no
+# steps counts as one step here. Where the result is to be shifted right by more than 31 bits, gemmlowp's
+# RoundingDivideByPOT rounds away from zero, and 0 up: so 0 / 128 may be one step.
+
+QUOTIENT = "{{eb_quotient}}({0} - x0_zero, {1} - x1_zero, y_mul, y_shift)"  # C, before the zero point is added
+MOST_STEPS = 255  # steps from a zero point
+
+
+def quotient_factor(op: Op, graph: Graph) -> Multiplier:
+    """From a quotient of steps to steps of the result."""
+    a, b = (scale_of(t) for t in graph.operands(op))
+    return quantize_multiplier(a / (b * scale_of(graph.result(op))))
+
+
+def quotient(a: Array, b: Array, m: Multiplier) -> Array:
+    """a / b in steps of the result, for |a| and |b| within MOST."""
+    inverses = [reciprocal(max(size, 1), 31) for size in range(MOST_STEPS + 1)]
+    inverse, over = (np.array(column, np.int64)[abs(b)] for column in zip(*inverses, strict=True))
+    value = np.where(b < 0, -a, a)
+    headroom = 31 - np.ceil(np.log2(np.where(value < 0, -value, value + 1))).astype(np.int64)
+    share = rounding_high_multiply(rounding_high_multiply(value << headroom, inverse), m.mantissa)
+    right = over + headroom - m.shift
+    near = rounding_right_shift(share, np.clip(right, 0, 31))
+    return np.where(right > 31, np.where(share < 0, -1, 1), near)

@@ -1,11 +1,11 @@
 """Elementwise functions of one to three operands, with broadcasting: the rows of functions.py in every form.
 
 float32 and plain integers are computed by the row's C. int8 of one operand is a table of the 256 results. int8 of
-more operands is computed as TFLM does where `quantised.py` has a form; values of one scale need none to be compared.
-"""
+more operands is computed as TFLM does where `quantised.py` has a form; values of one scale need none to be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,437 @@ import numpy as np
 from ...base.templates import terms
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
-from . import elementwise, loops, quantised, spatial
-from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float
+from . import base, elementwise, fixedpoint, spatial
+from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .fixedpoint import INT8, Multiplier, inverse_root, limits, quantize_multiplier, requantize
 from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction
+
+# Quantised values of several operands as ONNX defines them: dequantise, the function on real numbers, quantise.
+#
+# Each element goes this way by itself, so no real tensor is stored. A difference needs no reals: both factors share one
+# binary point, and the exact sum is rounded once, as in add.py.
+
+Numbers = dict[str, int | float]
+FAR = 2.0**30  # eb_round keeps results within this
+
+
+def through_reals(op: Op, graph: Graph) -> bool:
+    """The function has a form for real numbers, and it is the arithmetic of the file's format."""
+    return graph.arithmetic.rounds_once and bool(FUNCTIONS[op.attrs["function"]].real)
+
+
+def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:
+    """`share`: of the largest real result, by which all of them are moved before they are rounded."""
+    y, row = graph.result(op), FUNCTIONS[op.attrs["function"]]
+    if op.attrs["function"] == "difference":
+        f = elementwise.add_scaling(op, graph)
+        a, b = (x.astype(np.int64) - zero_of(t) for x, t in zip(operands, graph.operands(op), strict=True))
+        steps = fixedpoint.round_half_even(a * f["x0_mul"] - b * f["x1_mul"], int(f["point"]))
+    else:
+        real = [
+            x if t.quant is None else (x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))
+            for x, t in zip(operands, graph.operands(op), strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            found = np.asarray(row.meaning(*real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
+            found = found + np.float32(share) * np.max(np.abs(found), where=np.isfinite(found), initial=0.0)
+            scaled = np.nan_to_num(found / np.float32(scale_of(y)), nan=-FAR, posinf=FAR, neginf=-FAR)
+        steps = np.rint(np.clip(scaled, -FAR, FAR)).astype(np.int64)
+    return np.clip(steps + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def through_reals_expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, Numbers]:
+    """C for one element, from those of the operands, and the numbers that it names; shared C stands in braces."""
+    y, row, function = graph.result(op), FUNCTIONS[op.attrs["function"]], op.attrs["function"]
+    numbers: Numbers = {"y_zero": zero_of(y), **dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))}
+    values = [(i, t) for i, t in enumerate(graph.operands(op)) if t.quant is not None]
+    numbers |= {f"x{i}_zero": zero_of(t) for i, t in values}
+    if function == "difference":
+        terms = [f"(int64_t)({at[i]} - x{i}_zero) * x{i}_mul" for i in range(2)]
+        numbers |= elementwise.add_scaling(op, graph)
+        return _clamped(y.dtype, f"{{eb_round_half_even}}({terms[0]} - {terms[1]}, point)"), numbers
+    numbers |= {f"x{i}_scale": scale_of(t) for i, t in values} | {"scale": scale_of(y)}
+    numbers |= {name: float(op.attrs[name]) for name in row.parameters}
+    real = list(at)
+    for i, _ in values:
+        real[i] = f"((float)({at[i]} - x{i}_zero) * x{i}_scale)"
+    found = row.real.format(*real, **{n: n for n in row.parameters})
+    return _clamped(y.dtype, f"{{eb_round}}(({found}) / scale)"), numbers
+
+
+def _clamped(dtype: str, steps: str) -> str:
+    return f"({C_TYPES[dtype]}){{eb_clamp}}({steps} + y_zero, low, high)"
+
+
+# Quantised forms of the elementwise functions.
+#
+# One int8 operand: a table of the 256 results. In "tflite" arithmetic these are TFLM's, whose kernels take fixed-point
+# steps for some functions (TABLES) and floats for the rest. In "onnx" arithmetic the real function is rounded once, as
+# dequantise, function, quantise would. Two operands: forms of TFLM; those of ONNX are in through_reals.py. Values that
+# share one quantisation are compared and selected as they are.
+
+Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
+SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
+COMPARE_BITS = 8  # headroom of TFLM's comparisons
+DIFFERENCE_BITS = {"int8": 20, "int16": 15}  # of its SUB
+SQUARE_BITS = {"int8": 7, "int16": 0}  # of its SQUARED_DIFFERENCE
+
+
+def missing(op: Op, graph: Graph) -> str | None:
+    """Why there is no quantised form; None if there is one."""
+    function, operands, y = op.attrs["function"], graph.operands(op), graph.result(op)
+    values = operands[1:] if FUNCTIONS[function].condition else operands
+    wide = graph.arithmetic.rounds_once or function in (
+        *SELECT,
+        "difference",
+        "squared_difference",
+        *COMPARISONS,
+        *WIDE,
+    )
+    types = {"int8", "int16"} if wide else {"int8"}
+    if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
+        return f"quantised operands of types {', '.join(t.dtype for t in values)}"
+    if FUNCTIONS[function].result:
+        known = function in COMPARISONS and graph.arithmetic.fixed_point
+        return None if known else f"{function} of quantised values"
+    if y.dtype != values[0].dtype or y.quant is None:
+        return f"result of type {y.dtype}"
+    if through_reals(op, graph):
+        return None
+    if y.dtype == "int16" and function in CURVES and (scale_of(y) != 2.0**-15 or zero_of(y) or zero_of(values[0])):
+        return f"{function} of int16 with another scale than 1/32768 or a zero point"
+    if len(operands) == 1 or (function in SELECT and all(t.quant == y.quant for t in values)):
+        return None
+    if function in TWO and graph.arithmetic.fixed_point:
+        return None
+    same = "; operands and result of one scale are supported" if function in SELECT else ""
+    return f"{function} of quantised values{same}"
+
+
+# One operand: a table ------------------------------------------------------------------------
+
+
+def table(op: Op, graph: Graph) -> Array:
+    """The results for -128 to 127."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    function = op.attrs["function"]
+    if graph.arithmetic.fixed_point and function in TABLES:
+        steps = TABLES[function](op, x, y)
+    else:
+        steps = _through_floats(op, graph, x, y)
+    return np.clip(steps, *spatial.bounds(op, y)).astype(np.int8)
+
+
+def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
+    row = FUNCTIONS[op.attrs["function"]]
+    real = ((INT8 - zero_of(x)).astype(np.float32) * np.float32(scale_of(x))).astype(np.float64)
+    with np.errstate(all="ignore"):
+        found = np.asarray(row.meaning(real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
+    if graph.arithmetic.fixed_point:
+        ratio = found * (np.float32(1) / np.float32(scale_of(y)))
+        steps = np.sign(ratio) * np.floor(np.abs(ratio).astype(np.float64) + 0.5)
+    else:
+        steps = np.rint(found / np.float32(scale_of(y)))
+    return np.nan_to_num(steps, nan=0.0, posinf=1e6, neginf=-1e6) + zero_of(y)
+
+
+def _leaky_relu(op: Op, x: Tensor, y: Tensor) -> Array:
+    return _leaky(op, x, y, INT8) + zero_of(y)
+
+
+def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:
+    """Factors of values above and below 0, and the sign of the second."""
+    ratio, alpha = scale_of(x) / scale_of(y), op.attrs["alpha"]
+    slope = scale_of(x) * alpha / scale_of(y)
+    return quantize_multiplier(ratio), quantize_multiplier(abs(slope)), 1 if slope >= 0 else -1
+
+
+def _leaky(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Before the zero point is added."""
+    (up, down, sign), value = _slopes(op, x, y), values.astype(np.int64) - zero_of(x)
+    below = requantize(value, down.mantissa, down.shift, Arithmetic.TFLITE) * sign
+    return np.where(value >= 0, requantize(value, up.mantissa, up.shift, Arithmetic.TFLITE), below)
+
+
+def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
+    """C for an int16 element, which has no table of all its values."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    up, down, sign = _slopes(op, x, y)
+    above = f"{{eb_requantize}}({at} - x_zero, x0_mul, x0_shift)"
+    below = f"{'-' if sign < 0 else ''}{{eb_requantize}}({at} - x_zero, x1_mul, x1_shift)"
+    low, high = spatial.bounds(op, y)
+    numbers = {**_numbers("x0", up), **_numbers("x1", down), "x_zero": zero_of(x), "y_zero": zero_of(y)}
+    text = f"(int16_t){{eb_clamp}}(({at} >= x_zero ? {above} : {below}) + y_zero, low, high)"
+    return text, {**numbers, "low": low, "high": high}, []
+
+
+def _curve(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Sigmoid and tanh of int16, by lines between values of the table."""
+    function, powers = CURVES[op.attrs["function"]]
+    return function(fixedpoint.sigmoid_argument(values, *fixedpoint.sigmoid_scaling(scale_of(x), powers)))
+
+
+def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
+    function, (x,), y = op.attrs["function"], graph.operands(op), graph.result(op)
+    multiplier, shift = fixedpoint.sigmoid_scaling(scale_of(x), CURVES[function][1])
+    argument = f"({at} * x_mul + ((1 << x_shift) >> 1)) >> x_shift" if shift else f"{at} * x_mul"
+    numbers: dict[str, int | float] = {"x_mul": multiplier, **({"x_shift": shift} if shift else {})}
+    value = f"{{eb_table_{function}}}(table, {argument})"
+    low, high = spatial.bounds(op, y)
+    if (low, high) != (-(2**15), 2**15 - 1):
+        value, numbers = f"{{eb_clamp}}({value}, low, high)", numbers | {"low": low, "high": high}
+    return f"(int16_t){value}", numbers, [fixedpoint.SIGMOID_CONSTANT]
+
+
+CURVES = {"sigmoid": (fixedpoint.sigmoid, (0,)), "tanh": (fixedpoint.sigmoid16_tanh, (0, 1))}
+
+
+def _absolute(op: Op, x: Tensor, y: Tensor) -> Array:
+    return _sizes(op, x, y, INT8) + zero_of(y)
+
+
+def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
+    """Of absolute values; None if the scale stays."""
+    if scale_of(x) == scale_of(y):
+        return None
+    return quantize_multiplier(scale_of(x) / scale_of(y))
+
+
+def _sizes(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Before the zero point is added."""
+    value, m = abs(values.astype(np.int64) - zero_of(x)), _size_factor(x, y)
+    return value if m is None else requantize(value, m.mantissa, m.shift, Arithmetic.TFLITE)
+
+
+def _wide_sizes(op: Op, graph: Graph, at: str) -> Expression:
+    x, y = graph.operands(op)[0], graph.result(op)
+    m, (low, high) = _size_factor(x, y), spatial.bounds(op, y)
+    numbers: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
+    size = f"({at} >= x_zero ? {at} - x_zero : x_zero - {at})"
+    if m is not None:
+        size, numbers = f"{{eb_requantize}}({size}, x_mul, x_shift)", numbers | _numbers("x", m)
+    return f"(int16_t){{eb_clamp}}({size} + y_zero, low, high)", numbers, []
+
+
+WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[[Op, Graph, str], Expression]]] = {
+    "abs": (_sizes, _wide_sizes),
+    "leaky_relu": (_leaky, _wide_leaky),
+    "sigmoid": (_curve, _wide_curve),
+    "tanh": (_curve, _wide_curve),
+}
+ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
+
+
+def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
+    """As TFLM's elementwise.cc; it refuses values below 0, for which anything will do."""
+    real = 1 / float(np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y)))
+    m, found = quantize_multiplier(real), []
+    for value in np.maximum(INT8 - zero_of(x), 0):
+        factor, right = inverse_root(int(value))
+        root = requantize(np.int64(1), factor, ROOT_BITS - right, Arithmetic.TFLITE)
+        found.append(
+            int(requantize(root, m.mantissa, m.shift - ROOT_BITS, Arithmetic.TFLITE)) if value > 0 else 127 - zero_of(y)
+        )
+    return np.array(found) + zero_of(y)
+
+
+TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
+    "sigmoid": fixedpoint.logistic,
+    "tanh": fixedpoint.int8_curves_tanh,
+    "hard_swish": fixedpoint.hard_swish,
+    "leaky_relu": _leaky_relu,
+    "abs": _absolute,
+    "rsqrt": _reciprocal_root,
+}
+
+
+# Two operands --------------------------------------------------------------------------------
+
+Scaling = dict[str, int]
+
+
+def _numbers(prefix: str, m: Multiplier) -> Scaling:
+    return {f"{prefix}_mul": m.mantissa, f"{prefix}_shift": m.shift}
+
+
+def _halved(op: Op, graph: Graph, bits: int, result: float) -> Scaling:
+    """Both operands at half of the larger scale, `bits` up; `result`: the power of twice that scale in the result."""
+    a, b = (scale_of(t) for t in graph.operands(op))
+    twice = 2 * max(a, b)
+    y = quantize_multiplier(twice**result / (2.0 ** (bits * result) * scale_of(graph.result(op))))
+    return (
+        _numbers("x0", quantize_multiplier(a / twice))
+        | _numbers("x1", quantize_multiplier(b / twice))
+        | _numbers("y", y)
+    )
+
+
+def _difference(op: Op, graph: Graph) -> Scaling:
+    return _halved(op, graph, DIFFERENCE_BITS[graph.result(op).dtype], 1)
+
+
+def _squares(op: Op, graph: Graph) -> Scaling:
+    return _halved(op, graph, SQUARE_BITS[graph.result(op).dtype], 2)
+
+
+def _prelu(op: Op, graph: Graph) -> Scaling:
+    a, b = (np.float32(scale_of(t)) for t in graph.operands(op))
+    y = np.float32(scale_of(graph.result(op)))
+    return _numbers("x0", quantize_multiplier(float(a / y))) | _numbers("y", quantize_multiplier(float(a * b / y)))
+
+
+def _comparison(op: Op, graph: Graph) -> Scaling:
+    a, b = (quantize_multiplier(scale_of(t)) for t in graph.operands(op))
+    return _numbers("x0", a) | _numbers("x1", b)
+
+
+REQUANTIZE = "{{eb_requantize}}"
+
+
+def _scaled(operand: str, bits: int) -> str:
+    """C of an operand, `bits` up."""
+    at = f"({{{operand[1]}}} - {operand}_zero){f' * (1 << {bits})' if bits else ''}"
+    return f"{REQUANTIZE}({at}, {operand}_mul, {operand}_shift)"
+
+
+def _apart(bits: int) -> str:
+    return f"{_scaled('x0', bits)} - {_scaled('x1', bits)}"
+
+
+PRELU = (
+    f"({{0}} >= x0_zero ? {REQUANTIZE}({{0}} - x0_zero, x0_mul, x0_shift)"
+    f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
+)
+TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] = {  # C, given the operands' headroom
+    "difference": (_difference, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
+    "squared_difference": (
+        _squares,
+        lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)",
+    ),
+    "prelu": (_prelu, lambda _: PRELU),
+    "quotient": (lambda op, graph: _numbers("y", fixedpoint.quotient_factor(op, graph)), lambda _: fixedpoint.QUOTIENT),
+}
+HEADROOM = {"difference": DIFFERENCE_BITS, "squared_difference": SQUARE_BITS}
+COMPARISONS = {
+    "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
+}  # fmt: skip
+
+
+def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    """The arithmetic of the C of TWO and COMPARISONS, before the zero point is added."""
+    function, (s, t) = op.attrs["function"], graph.operands(op)
+    left, right = a.astype(np.int64) - zero_of(s), b.astype(np.int64) - zero_of(t)
+    if function == "quotient":
+        return fixedpoint.quotient(left, right, fixedpoint.quotient_factor(op, graph))
+    f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
+
+    def scaled(value: Array, prefix: str, bits: int = 0) -> Array:
+        return requantize(value << bits, f[f"{prefix}_mul"], f[f"{prefix}_shift"], Arithmetic.TFLITE)
+
+    if function == "prelu":
+        return np.where(left >= 0, scaled(left, "x0"), scaled(left * right, "y"))
+    bits = HEADROOM[function][s.dtype] if function in HEADROOM else COMPARE_BITS
+    one, other = scaled(left, "x0", bits), scaled(right, "x1", bits)
+    if function in COMPARISONS:
+        return np.asarray(FUNCTIONS[function].meaning(one, other))
+    return scaled(one - other if function == "difference" else (one - other) ** 2, "y")
+
+
+# What pointwise.py asks ----------------------------------------------------------------------
+
+
+def _goes_through_reals(op: Op, graph: Graph) -> bool:
+    """In ONNX, all but tables of int8 and what selects among values of one scale."""
+    values, y = graph.operands(op), graph.result(op)
+    if not through_reals(op, graph) or (len(values) == 1 and y.dtype == "int8"):
+        return False
+    selected = values[1:] if FUNCTIONS[op.attrs["function"]].condition else values
+    return op.attrs["function"] not in SELECT or any(t.quant != y.quant for t in selected)
+
+
+def quantised_reference(op: Op, graph: Graph, *operands: Array) -> Array:
+    y, function = graph.result(op), op.attrs["function"]
+    if _goes_through_reals(op, graph):
+        return through_reals_reference(op, graph, *operands)
+    if len(operands) == 1 and y.dtype == "int16":
+        found = WIDE[function][0](op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
+        return np.clip(found, *spatial.bounds(op, y)).astype(np.int16)
+    if len(operands) == 1:
+        return table(op, graph)[operands[0].astype(np.int64) + 128]
+    if function in SELECT:
+        return np.clip(FUNCTIONS[function].meaning(*operands), *spatial.bounds(op, y)).astype(y.dtype)
+    found = _two(op, graph, *operands)
+    if function in COMPARISONS:
+        return found
+    return np.clip(found + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
+    """C for one element, from those of the operands; the numbers and tables that it names."""
+    y, function = graph.result(op), op.attrs["function"]
+    if _goes_through_reals(op, graph):
+        return *through_reals_expression(op, graph, at), []
+    if len(at) == 1 and y.dtype == "int16":
+        return WIDE[function][1](op, graph, at[0])
+    if len(at) == 1:
+        return f"table[{at[0]} + 128]", {}, [Constant("table", table(op, graph), f"{function} of -128 to 127")]
+    bounds = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True)) if y.quant is not None else {}
+    if function in SELECT:
+        text = FUNCTIONS[function].integer.format(*at)
+        return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text}, low, high)", dict(bounds), []
+    zeros = {f"x{i}_zero": zero_of(t) for i, t in enumerate(graph.operands(op))}
+    if function in COMPARISONS:
+        left, right = (_scaled(f"x{i}", COMPARE_BITS) for i in range(2))
+        text = f"{left} {COMPARISONS[function]} {right}".format(*at)
+        return text, {**zeros, **_comparison(op, graph)}, []
+    scaling, form = TWO[function]
+    numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
+    text = form(HEADROOM[function][y.dtype] if function in HEADROOM else 0).format(*at)
+    return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text} + y_zero, low, high)", numbers, []
+
+
+def quantised_moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
+    """`reference`; where the op goes through reals, these move by a share of the largest before they are rounded."""
+    if _goes_through_reals(op, graph):
+        return through_reals_reference(op, graph, *operands, share=share)
+    return quantised_reference(op, graph, *operands)
+
+
+def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
+    """Of one operand, the extremes of its function between two values; of what selects, the results for both ends.
+
+    A difference falls where its second operand rises.
+    """
+    if is_float(graph.result(op)) or missing(op, graph):
+        return None
+    if len(operands) == 1:
+        return _extremes(op, graph, *operands[0])
+    if op.attrs["function"] in ("minimum", "maximum"):
+        return quantised_reference(op, graph, *(o[0] for o in operands)), quantised_reference(
+            op, graph, *(o[1] for o in operands)
+        )
+    if op.attrs["function"] == "difference":
+        (low, high), (least, most) = operands
+        return quantised_reference(op, graph, low, most), quantised_reference(op, graph, high, least)
+    return None
+
+
+def _extremes(op: Op, graph: Graph, low: Array, high: Array) -> Interval:
+    """Least and largest result from `low` to `high`: those of two runs of 2^step values, which meet or overlap."""
+    first, last = limits(str(low.dtype))
+    results = quantised_reference(op, graph, np.arange(first, last + 1).astype(low.dtype))
+    reach = high.astype(np.int64) - low
+    level = np.frexp(reach + 1)[1] - 1  # 2^level <= values between < 2^(level + 1)
+    ends = np.empty((2, *low.shape), results.dtype)
+    for end, combine in enumerate((np.minimum, np.maximum)):
+        extremes = results
+        for step in range(int(level.max(initial=0)) + 1):
+            here, size = level == step, 1 << step
+            start, stop = low[here].astype(np.int64) - first, high[here].astype(np.int64) - first + 1
+            ends[end, here] = combine(extremes[start], extremes[stop - size])
+            extremes = combine(extremes[:-size], extremes[size:])
+    return ends[0, ...], ends[1, ...]  # arrays, of one value, too
+
 
 MOST_DIMENSIONS = 8
 OPEN = (None, None)
@@ -32,10 +460,10 @@ def row_of(op: Op) -> ElementFunction:
     return FUNCTIONS[op.attrs["function"]]
 
 
-def reference(op: Op, graph: Graph, *operands: Array) -> Array:
+def pointwise_reference(op: Op, graph: Graph, *operands: Array) -> Array:
     y, row = graph.result(op), row_of(op)
     if is_quantised(op, graph):
-        return quantised.reference(op, graph, *operands)
+        return quantised_reference(op, graph, *operands)
     if row.arity == 1 and is_float(graph.operands(op)[0]):
         operands = (operands[0].astype(np.float64),)
     with np.errstate(all="ignore"):
@@ -43,10 +471,10 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
         return clip_float(found, op.attrs["clamp"]) if is_float(y) else found.astype(y.dtype)
 
 
-def moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
+def pointwise_moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
     if is_quantised(op, graph):
-        return quantised.moved(op, graph, share, *operands)
-    return reference(op, graph, *operands)
+        return quantised_moved(op, graph, share, *operands)
+    return pointwise_reference(op, graph, *operands)
 
 
 def is_quantised(op: Op, graph: Graph) -> bool:
@@ -70,7 +498,7 @@ def known_form(op: Op, graph: Graph) -> str | None:
     if op.attrs["clamp"] != OPEN and not is_float(graph.result(op)) and not is_quantised(op, graph):
         return f"an activation after {types[0]}"
     if is_quantised(op, graph):
-        return quantised.missing(op, graph)
+        return missing(op, graph)
     form = row.real if types == ["float32"] else row.integer if types[0] not in UNSIGNED else None
     return None if form else f"{op.attrs['function']} of {types[0]}"
 
@@ -107,7 +535,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     operands, y, row = graph.operands(op), graph.result(op), row_of(op)
     names = operand_names(operands)
     extents = (1, 1, *y.shape[2:]) if form.rolled else y.shape
-    turns = loops.collapsed(extents, *(_steps(t, y, form) for t in operands))
+    turns = base.collapsed(extents, *(_steps(t, y, form) for t in operands))
     flat = len(turns) == 1 and all(step == 1 for step in turns[0][1:])
     numbers = {name: value for name, t in zip(names, operands, strict=True) if (value := literal_value(t)) is not None}
     at = [_element(names[i], numbers, i, turns, flat) for i in range(len(operands))]
@@ -117,7 +545,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         if t.data is not None and n not in numbers
     ]
     if is_quantised(op, graph):
-        expression, more, tables = quantised.expression(op, graph, at)
+        expression, more, tables = quantised_expression(op, graph, at)
         numbers |= more
         constants += tables
     else:
@@ -150,13 +578,11 @@ def _text(op: Op, x: Tensor, arithmetic: Arithmetic) -> str:
 
 
 def _steps(t: Tensor, y: Tensor, form: Form) -> list[int]:
-    own = loops.broadcast_steps(t.shape, len(y.shape))
+    own = base.broadcast_steps(t.shape, len(y.shape))
     return [0, 0, *own[2:]] if form.rolled else own
 
 
-def _element(
-    name: str, numbers: dict[str, int | float], operand: int, turns: tuple[loops.Loop, ...], flat: bool
-) -> str:
+def _element(name: str, numbers: dict[str, int | float], operand: int, turns: tuple[base.Loop, ...], flat: bool) -> str:
     """C for the operand's element of this turn."""
     if name in numbers:
         return name
@@ -168,13 +594,13 @@ def _element(
 SPEC = Spec(
     kind="pointwise",
     nest=elementwise.nest,
-    reference=reference,
+    reference=pointwise_reference,
     kernel=kernel,
     rows=rows,
     clamps=True,
     integers=("int8", "int16"),
     plain=True,
-    interval=quantised.interval,
-    moved=moved,
+    interval=interval,
+    moved=pointwise_moved,
     limits=(known_form,),
 )

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import wraps
+from itertools import product
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
 from ..ir import Array, Graph, Op, Quant, Tensor
 from ..ir.axes import Window
 from . import fixedpoint
-from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
+from .base import (
+    C_TYPES,
+    SAME,
+    Constant,
+    Form,
+    Interval,
+    Ranges,
+    Sums,
+    Total,
+    Transfer,
+    clip_float,
+    is_float,
+    quant_of,
+    scale_of,
+    zero_of,
+)
 
 INTEGERS = ("int8", "int16", "int32")  # of the results of sums
 MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
@@ -154,7 +171,7 @@ def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     return fixedpoint.wide(mantissa, shift, graph.arithmetic) if wide(op, graph) else (mantissa, shift)
 
 
-def fits(total: Array, op: Op, graph: Graph) -> Array:
+def sum_fits(total: Array, op: Op, graph: Graph) -> Array:
     """Whether `requantize_sum` of a sum does not wrap around: where all sums fit, results rise with them."""
     _, shift = multipliers(op, graph)
     return np.abs(total) < fixedpoint.WIDE_SUMS if wide(op, graph) else fixedpoint.fits(total, shift)
@@ -278,3 +295,146 @@ def bias_quant(x: Tensor, w: Tensor) -> Quant:
     """The quantisation that a bias must have beside these operands."""
     scales = tuple(scale_of(x) * s for s in quant_of(w).scale)
     return Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+
+
+# Sums of products in int8: how an op's tensors become `Sums`, and the letters of templates.
+
+More = ParamSpec("More")
+Made = TypeVar("Made")
+
+
+def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: tuple[int, ...], out: tuple[int, ...]) -> Sums:
+    """The sums of an int8 op. `weights`: K x FH x FW x channels of one sum."""
+    y = graph.result(op)
+    mantissa, shift = (a.astype(np.int64) for a in multipliers(op, graph))
+    bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
+    start = np.zeros(out[2], np.int64) if bias is None else bias.astype(np.int64).ravel()
+    dead = mantissa == 0  # the factor is below 2^-32: every sum becomes 0
+    weights = np.where(dead[:, None, None, None], 0, weights).astype(np.int8)
+    zero = zero_of(graph.operands(op)[0])
+    start = np.where(dead, 0, start - zero * weights.astype(np.int64).sum(axis=(1, 2, 3)))
+    low, high = bounds(op, y)
+    return Sums(
+        stem,
+        (size[0], size[1], size[2]),
+        (out[0], out[1], out[2]),
+        tuple(op.attrs.get("stride", (1, 1))),
+        tuple(op.attrs.get("pad", (0, 0))[:2]),
+        tuple(op.attrs.get("dilation", (1, 1))),
+        weights,
+        start,
+        np.where(dead, 2**30, mantissa),
+        np.where(dead, 1, -shift),
+        zero,
+        zero_of(y),
+        low,
+        high,
+        graph.arithmetic,
+    )
+
+
+def kept(make: Callable[Concatenate[Sums, More], Made]) -> Callable[Concatenate[Sums, More], Made]:
+    """A function of sums, such as a stream of weights, that is computed once however many forms of kernels ask."""
+
+    @wraps(make)
+    def asked(s: Sums, /, *more: More.args, **named: More.kwargs) -> Made:
+        key = (make, more, tuple(named.items()))
+        if key not in s.following:
+            s.following[key] = make(s, *more, **named)
+        found: Made = s.following[key]
+        return found
+
+    return asked
+
+
+def sums_shape(s: Sums, form: Form) -> dict[str, int | str | bool | tuple[int, ...]]:
+    """The letters of the templates."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    return {
+        "H": h, "W": w, "C": c, "OH": oh, "OW": ow, "K": k, "FH": fh, "FW": fw,
+        "SY": s.stride[0], "SX": s.stride[1], "PY": s.pad[0], "PX": s.pad[1], "DY": s.dilation[0], "DX": s.dilation[1],
+        **rolled(form),
+    }  # fmt: skip
+
+
+def in_place(s: Sums, form: Form) -> str:
+    """How a kernel works in place that makes one channel, or a few, from start to end before it reads the next.
+
+    It has read a row of them before it makes the same row.
+    """
+    same = s.stride == (1, 1) and s.size == s.out
+    return SAME if same and not form.rolled else ""
+
+
+def words(values: Array) -> Array:
+    """Values modulo 2^32 as int32."""
+    return np.asarray(values & 0xFFFFFFFF, np.uint32).view(np.int32)
+
+
+# Between which values an op's int8 or int16 result lies if its operands lie between given ones: for `Spec.interval`.
+#
+# Intervals are inclusive and held element by element, so that padding, slices and reshapes need no rules of their own.
+
+Reference = Callable[..., Array]
+
+
+def always(op: Op, graph: Graph) -> bool:
+    return True
+
+
+def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -> Transfer:
+    """Of an op whose result never falls where an operand rises. `steady`: its arithmetic stays in int32."""
+
+    def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
+        low, high = zip(*operands, strict=True)
+        return (reference(op, graph, *low), reference(op, graph, *high)) if steady(op, graph) else None
+
+    return interval
+
+
+def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -> Transfer:
+    """Of an op that rises or falls in each operand while the others stay: its extremes are at ends of intervals."""
+
+    def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
+        if not steady(op, graph):
+            return None
+        ends = [reference(op, graph, *chosen) for chosen in product(*operands)]
+        return np.minimum.reduce(ends), np.maximum.reduce(ends)
+
+    return interval
+
+
+def sums_interval(total: Total) -> Transfer:
+    """Of a requantised sum of products: negative weights take the other end of the input's interval.
+
+    With the interval's ends at m - d and m + d, the sums lie between m w - d |w| and m w + d |w|: two sums of products
+    in place of four. `total` takes 2 m and 2 d, whose zero points it takes away.
+    """
+
+    def interval(op: Op, graph: Graph, x: Interval, w: Interval, *bias: Interval) -> Interval | None:
+        (low, high), weights = (end.astype(np.int64) for end in x), w[0].astype(np.int64)
+        zero, start = zero_of(graph.operands(op)[0]), bias[0][0].astype(np.int64).ravel() if bias else 0
+        middle, reach = total(op, graph, low + high - zero, weights), total(op, graph, high - low + zero, abs(weights))
+        least, most = (middle - reach) // 2 + start, (middle + reach) // 2 + start
+        fits = sum_fits(least, op, graph) & sum_fits(most, op, graph)
+        bottom, top = bounds(op, graph.result(op))
+        ends = [requantize_sum(np.where(fits, end, 0), op, graph) for end in (least, most)]
+        return np.where(fits, ends[0], bottom), np.where(fits, ends[1], top)
+
+    return interval
+
+
+def of_products(products: Callable[[Op, Graph, Array, Array], Array], parts: bool = True) -> dict[str, Any]:
+    """Fields of the `Spec` of an op that makes sums of products, from these sums: exact, without bias, in float64.
+
+    `parts`: the sums may be added up part by part.
+    """
+
+    def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+        return products(op, graph, x, w).astype(np.int64)
+
+    def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+        return finished(products(op, graph, x, w), bias, op, graph)
+
+    found = {"reference": reference, "interval": sums_interval(total), "clamps": True, "integers": INTEGERS}
+    return {**found, "total": total, "fan_in": plain} if parts else found

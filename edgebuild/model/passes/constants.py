@@ -56,7 +56,7 @@ def intervals(graph: Graph) -> dict[str, Interval]:
     ranges = {t.name: _anything(t) for t in graph.tensors.values() if t.dtype == "int8" and not t.constant}
     for op in graph.ops:
         spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
-        transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
+        transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
         if y.dtype != "int8" or transfer is None or not all(t.constant or t.name in ranges for t in operands):
             continue
         bounds = transfer(op, graph, *((t.data, t.data) if t.data is not None else ranges[t.name] for t in operands))

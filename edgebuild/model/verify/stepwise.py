@@ -298,7 +298,7 @@ def _around(values: Sequence[Array]) -> Interval:
 def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str, Interval]) -> Sequence[Array]:
     """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
-    transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
+    transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
     moved = spec.exact or op.kind in ("dequantize", "topk")  # steps, though they are real numbers
     told = y.dtype in ("int8", "int16") or (moved and y.dtype == "float32")
     if transfer is None or not told or not any(name in open_ for name in op.inputs):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...base.target import Target
 from ..cluster.products import BuiltCluster
-from ..ops.link import EVERYONE
+from ..ops.moves import EVERYONE
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from .relay import RECEIVE, SEND, LinkEvent
 

@@ -24,13 +24,12 @@ def _operators() -> Operators:
     import onnx
 
     from .control_flow import CONTROL
-    from .microsoft import FUSED
+    from .fused import FUSED
+    from .onnx_checks import MICROSOFT
     from .onnx_ml import DOMAIN, ML_READERS
     from .onnx_operators import OPERATORS
     from .onnx_reader import IN_PARTS, SPECIAL
-    from .opsets import CONVERTED
-    from .preparation import FLOAT_PRODUCTS, INTEGER, QUANTISED
-    from .signatures import MICROSOFT
+    from .preparation import CONVERTED, FLOAT_PRODUCTS, INTEGER, QUANTISED
 
     every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
     own = {name for name in every if onnx.defs.has(name)}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir import Array, Tensor
-from ...ops import loops, take
+from ...ops import base, indexing
 from ...ops.pointwise import attributes
 from ..compose import (
     OPEN,
@@ -205,7 +205,7 @@ def _element_places(node: Any) -> Array | str:
         n > m for n, m in zip(index.shape, shape, strict=True) if m != shape[axis]
     ):
         raise node.error(f"indices of shape {index.shape} in {shape}", "as many dimensions, and none of them larger")
-    steps, places = loops.steps(shape), np.indices(index.shape)
+    steps, places = base.steps(shape), np.indices(index.shape)
     rest = sum(places[d] * steps[d] for d in range(len(shape)) if d != axis)
     return _scatter_places(node, np.array(shape[axis]), np.array(steps[axis]), np.zeros(index.shape, np.int64) + rest)
 
@@ -226,7 +226,7 @@ def read_scatter_nd(node: Any) -> None:
     """ScatterND: the last dimension of the indices is a place in the first dimensions of the tensor."""
     shape = node.tensor(0).shape
     depth = node.tensor(1).shape[-1]
-    sizes, steps = np.array(shape[:depth]), np.array(loops.steps(shape[:depth]))
+    sizes, steps = np.array(shape[:depth]), np.array(base.steps(shape[:depth]))
     table = prod(shape[:depth]), prod(shape[depth:])
     scattered(node, _scatter_places(node, sizes, steps, None), table, 2, node.attr("reduction", "none"))
 
@@ -264,7 +264,7 @@ def resize_tables(
         if inside_only:
             w = np.where((at >= 0) & (at < n), w, 0)
         found = np.clip(at, 0, n - 1)
-        index.append([int(i) for i in (np.where(w, found, take.OUTSIDE) if scale < 1 else found)])
+        index.append([int(i) for i in (np.where(w, found, indexing.OUTSIDE) if scale < 1 else found)])
         weight.append([float(v) for v in w / w.sum()])
     return index, weight
 
@@ -394,7 +394,7 @@ def _offsets(line: list[float], n: int, outside: float | None, index: list[list[
     found = [0.0] * len(line)
     for i, at in enumerate(line):
         if outside is not None and not 0 <= at <= n - 1:
-            found[i], index[i] = outside, [take.OUTSIDE] * len(index[i])
+            found[i], index[i] = outside, [indexing.OUTSIDE] * len(index[i])
     return found
 
 
@@ -412,7 +412,7 @@ def _resized_nearest(
         choose = NEAREST[mode if mode != SIMPLE else "ceil" if scale < 1 else "floor"]
         beyond = [outside is not None and not 0 <= at <= n - 1 for at in line]
         chosen = [max(0, min(n - 1, choose(at))) for at in line]
-        index.append([take.OUTSIDE if out else at for out, at in zip(beyond, chosen, strict=True)])
+        index.append([indexing.OUTSIDE if out else at for out, at in zip(beyond, chosen, strict=True)])
     moved = moving(index, x)
     if any(t is not None for t in moved):
         node.emit("take", node.inputs[:1], index=moved, value=outside)

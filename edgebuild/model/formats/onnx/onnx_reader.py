@@ -24,16 +24,12 @@ from ...arithmetic import Arithmetic
 from ...ir import Graph, Quant, Tensor, real_values
 from ..builder import GraphBuilder, Node, checked_size, needed
 from ..compose import batch_normalised, dequantize
-from . import constant_nodes, control_flow, fourier, onnx_ml
-from .channel_scales import dequantised, quantised
-from .computed_slices import PLACES
-from .onnx_checks import UNKNOWN, check, in_checked_form, load, opset_of
-from .onnx_node import SIGNED, TYPES, OnnxNode
-from .onnx_operators import READERS
+from . import control_flow, onnx_ml, other_nodes, preparation
+from .fused import CELLS
+from .onnx_checks import OWN_DOMAINS, UNKNOWN, check, check_types, in_checked_form, load, opset_of
+from .onnx_operators import READERS, SIGNED, TYPES, OnnxNode
+from .other_nodes import PARTS, PLACES, dequantised, quantised
 from .preparation import bind, prepared
-from .recurrent import CELLS
-from .signatures import OWN_DOMAINS, check_types
-from .windows import PARTS
 
 OPSETS = range(7, 100)
 NEWEST = onnx.defs.onnx_opset_version()
@@ -136,7 +132,7 @@ def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
         data = numpy_helper.to_array(proto)
     except (KeyError, TypeError, ValueError):
         raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
-    data = constant_nodes.single(data)
+    data = preparation.single(data)
     if data.dtype.kind == "f" and np.isnan(data).any():
         raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
     return Tensor(proto.name, data.shape, str(data.dtype), None, data)
@@ -180,7 +176,7 @@ def _read_node(node: Node) -> None:
     elif node.origin in ("Shape", "Size"):
         _read_shape(node)
     elif node.origin == "Constant" or (node.origin != "DequantizeLinear" and _all_constant(node)):
-        constant_nodes.fold(node, READERS.get(node.origin))
+        preparation.fold(node, READERS.get(node.origin))
     elif node.origin in control_flow.CONTROL:
         control_flow.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:
@@ -323,7 +319,7 @@ SPECIAL = {
     "DequantizeLinear": _read_dequantize,
     "QuantizeLinear": _read_quantize,
     "BatchNormalization": _read_batch_norm,
-    **fourier.READERS,
+    **other_nodes.READERS,
 }
 IN_PARTS = {**PARTS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"

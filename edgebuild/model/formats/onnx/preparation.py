@@ -1,29 +1,313 @@
 """ONNX files of several forms brought into the one that is read: opset 13 or later, QDQ, no functions, static shapes.
 
 QOperator nodes (QLinearConv and their like) become DequantizeLinear, the operator on real numbers, QuantizeLinear: what
-they compute by definition. The canonicaliser makes one integer op of these again.
-"""
+they compute by definition. The canonicaliser makes one integer op of these again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from math import prod
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from ....base.dataclass import dataclass
 from ....base.errors import did_you_mean, fail
+from ...ir import Array, Tensor, real_values
 from .control_flow import graphs, reads
-from .microsoft import FUSED, Fused, channels_first
-from .onnx_checks import NORMALISES
-from .opsets import OLDEST, newer
-from .recurrent import DYNAMIC
-from .signatures import MICROSOFT, OWN_DOMAINS, TABLE
-from .zero_points import LIKE, add_borders_and_halves, add_zero_points
+from .fused import DYNAMIC, FUSED, Fused, channels_first
+from .onnx_checks import MICROSOFT, NORMALISES, OWN_DOMAINS, TABLE
+from .onnx_operators import OnnxNode
+
+# ONNX files of older opsets, converted by the onnx package, with what its converter passes over.
+
+OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
+CONVERTED = ("Upsample",)  # operators that only older opsets have
+PLACES = 11  # opset that first has attributes for the places of Resize
+FOLDED = 1  # axis from which an older Hardmax takes all dimensions as one, by default
+
+
+def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
+    """The model in an opset that is read, converted by the onnx package if it is older."""
+    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    if opset < LOWEST and not _same(model, opset):
+        return model
+    if opset < LOWEST:
+        for own in model.opset_import:
+            own.version = LOWEST if own.domain in OWN_DOMAINS else own.version
+    if opset >= OLDEST:
+        return model
+    from onnx import version_converter
+
+    for graph in graphs(model.graph):
+        _fold_hardmax(graph)
+    try:
+        model = version_converter.convert_version(model, OLDEST)
+    except Exception as problem:  # the converter is C++ and has exceptions of its own
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        text = f"opset {opset} cannot be converted to {OLDEST}: {first}"
+        raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
+    if opset < PLACES:
+        _add_resize_modes(model.graph)
+    return model
+
+
+def _same(model: onnx.ModelProto, opset: int) -> bool:
+    """Whether all operators are in this old opset what they are in the lowest one that can be converted."""
+    nodes = [node for part in graphs(model.graph) for node in part.node if node.domain in OWN_DOMAINS]
+    known = all(onnx.defs.has(node.op_type, opset) for node in nodes)
+    return opset > 0 and known and all(_since(node.op_type, opset) == _since(node.op_type, LOWEST) for node in nodes)
+
+
+def _since(operator: str, opset: int) -> int:
+    return int(onnx.defs.get_schema(operator, opset).since_version)
+
+
+def _fold_hardmax(graph: onnx.GraphProto) -> None:
+    """Before opset 13 Hardmax works on a matrix: the dimensions from its axis on are one."""
+    nodes = list[onnx.NodeProto]()
+    for node in graph.node:
+        if node.op_type != "Hardmax" or node.domain not in OWN_DOMAINS:
+            nodes.append(node)
+            continue
+        axis = next((a.i for a in node.attribute if a.name == "axis"), FOLDED)
+        (x,), (y,) = node.input, node.output
+        nodes += [
+            helper.make_node("Shape", [x], [f"{y}@shape"]),
+            helper.make_node("Flatten", [x], [f"{y}@matrix"], axis=axis),
+            helper.make_node("Hardmax", [f"{y}@matrix"], [f"{y}@hardmax"], node.name, axis=1),
+            helper.make_node("Reshape", [f"{y}@hardmax", f"{y}@shape"], [y]),
+        ]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _add_resize_modes(graph: onnx.GraphProto) -> None:
+    """Upsample, and Resize of opset 10, begin at the first element; the converter leaves the newer default."""
+    for part in graphs(graph):
+        for node in part.node:
+            if node.op_type == "Resize" and node.domain in OWN_DOMAINS:
+                node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+                node.attribute.append(helper.make_attribute("nearest_mode", "simple"))
+
+
+# Zeros that a file leaves out, and stored numbers that it reads.
+#
+# A zero point is 0 in a type that the standard tells, or that follows from the node before. Borders of stored numbers
+# are 0 as these are stored. Unsigned ones, which are stored here less half of their range, are cast as the file means
+# them.
+
+# Operators whose result has the type of what they read first, numbers of the same scale.
+HAND_ON = (
+    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile", "Gather"),
+    *("Split", "Clip", "Max", "Min", "MaxPool", "Pad", "Concat", "Resize", "DepthToSpace", "SpaceToDepth"),
+)
+HALF: Mapping[int, int] = {TensorProto.UINT8: 2**7, TensorProto.UINT16: 2**15}
+LIKE = "like"  # attribute of a QuantizeLinear of our making: the tensor whose type the result has
+
+
+def add_zero_points(graph: onnx.GraphProto) -> None:
+    """Give each QuantizeLinear and DequantizeLinear its zero point as a constant where the type of it is known."""
+    known = {t.name: t for t in graph.initializer}
+    types = {v.name: v.type.tensor_type.elem_type for v in graph.input} | {n: t.data_type for n, t in known.items()}
+    made = {name: node for node in graph.node for name in node.output}
+    for node in graph.node:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        kind = _type(node.output[0] if node.op_type == "QuantizeLinear" else node.input[0], made, types)
+        for at in reversed([i for i, a in enumerate(node.attribute) if a.name == LIKE]):
+            del node.attribute[at]
+        if not kind or (len(node.input) > 2 and node.input[2]) or node.input[1] not in known:
+            continue
+        zero = f"{node.output[0]}@zero_point"
+        data = np.zeros(tuple(known[node.input[1]].dims), helper.tensor_dtype_to_np_dtype(kind))
+        graph.initializer.append(numpy_helper.from_array(data, zero))
+        node.input[2:] = [zero]
+        types[zero] = kind
+
+
+def add_borders_and_halves(graph: onnx.GraphProto) -> None:
+    """Behind add_zero_points: give Pad of stored numbers its 0, and Cast of unsigned ones half of their range."""
+    known = {t.name: t for t in graph.initializer}
+    made = {name: node for node in graph.node for name in node.output}
+    nodes = list[onnx.NodeProto]()
+    for node in graph.node:
+        if node.op_type not in ("Pad", "Cast") or not (kind := _stored_type(node.input[0], made, known)):
+            nodes.append(node)
+        elif node.op_type == "Pad":
+            zero = numpy_helper.from_array(
+                np.zeros((), helper.tensor_dtype_to_np_dtype(kind)), f"{node.output[0]}@zero"
+            )
+            graph.initializer.append(zero)
+            node.input[:] = [*node.input[:2], (*node.input[2:3], "")[0] or zero.name, *node.input[3:]]
+            nodes.append(node)
+        else:
+            nodes += _whole(node, graph, HALF.get(kind, 0))
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _whole(node: onnx.NodeProto, graph: onnx.GraphProto, half: int) -> list[onnx.NodeProto]:
+    """A Cast of stored numbers, to which `half` is added."""
+    if not half:
+        return [node]
+    signed, whole, added = (f"{node.output[0]}@{part}" for part in ("signed", "whole", "half"))
+    graph.initializer.append(numpy_helper.from_array(np.array(half, np.int32), added))
+    last = onnx.NodeProto()
+    last.CopyFrom(node)
+    last.input[0] = whole
+    first = helper.make_node("Cast", node.input[:1], [signed], node.name, to=TensorProto.INT32)
+    return [first, helper.make_node("Add", [signed, added], [whole], node.name), last]
+
+
+def _stored_type(name: str, made: Mapping[str, onnx.NodeProto], known: Mapping[str, onnx.TensorProto]) -> int:
+    """The type of numbers that a QuantizeLinear made, and that nodes only moved since or compared; else 0."""
+    while (node := made.get(name)) is not None and node.op_type in HAND_ON:
+        name = node.input[0]
+    if node is None or node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in known:
+        return 0
+    zero = known[node.input[2]]
+    return zero.data_type if prod(zero.dims) == 1 else 0  # numbers of several scales are stored as they are
+
+
+def _type(name: str, made: Mapping[str, onnx.NodeProto], types: Mapping[str, int]) -> int:
+    """The type of a tensor of integers; other nodes than QuantizeLinear hand on that of what they read first."""
+    while name not in types:
+        node = made.get(name)
+        if node is None or not node.input or node.op_type == "Cast":
+            return 0
+        given = {a.name: a for a in node.attribute}
+        if node.op_type != "QuantizeLinear":
+            name = node.input[0]
+        elif len(node.input) > 2 and node.input[2]:
+            name = node.input[2]
+        elif LIKE in given:
+            name = given[LIKE].s.decode()
+        else:
+            return given["output_dtype"].i if "output_dtype" in given else int(TensorProto.UINT8)
+    return types[name]
+
+
+# Nodes whose operands are all constants: computed while the file is read, by the ONNX package's own evaluator.
+#
+# The evaluator computes them as a whole and in Python. Hence a node that asks for too many elements or products is
+# refused before it is begun.
+
+MOST = 1 << 22  # elements of a result that is larger than its operands; no flash takes more
+MOST_AT_ALL = 1 << 26  # of all constants that are computed
+MOST_PRODUCTS = 1 << 30  # of matrices, which the evaluator leaves to numpy
+MOST_TAPS = 1 << 25  # elements under all windows: the evaluator keeps them, or looks at them one by one
+MOST_SIZES = 1024  # elements of an operand that may say how large the result is
+PRECISIONS = ("float16", "bfloat16", "float64")
+PRODUCTS, WINDOWS = ("MatMul", "Gemm", "MatMulInteger"), ("Conv", "ConvTranspose", "ConvInteger")
+
+
+def single(data: Array) -> Array:
+    """Real numbers of other precisions in single precision, which is all that the generated C has."""
+    return data.astype(np.float32) if str(data.dtype) in PRECISIONS else data
+
+
+def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
+    """Compute a node whose operands are all constants. Raises EdgebuildError for one that is too large.
+
+    `reader`: of an operator that there is an op for. Its meaning serves where the evaluator fails: that wants an axis
+    of CumSum to be no list of one, and knows no attribute that a newer opset gives CastLike.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    tensors = node.builder.tensors
+    read = [tensors[name] for name in node.inputs if name]
+    values = {t.name: np.asarray(t.data) if t.quant is None else real_values(t) for t in read}
+    _refuse_large(node, values)
+    given = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), None) for n, v in values.items()
+    ]
+    names = [n for n in node.outputs if n]
+    body = helper.make_graph([node.proto], "constant", given, [onnx.ValueInfoProto(name=n) for n in names])
+    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", node.opset)])
+    try:
+        results = ReferenceEvaluator(model).run(None, values)
+    except Exception as problem:  # any operator on any operands: there is no list of what may go wrong
+        if reader is not None:
+            return _computed_by_ops(node, reader)
+        text = str(problem).strip().splitlines()
+        raise node.error(f"cannot be computed from its constants: {text[0] if text else type(problem).__name__}"
+                         ) from None  # fmt: skip
+    for name, data in zip(names, results, strict=True):
+        data = single(np.asarray(data))
+        node.builder.computed += data.size
+        tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
+
+
+def _computed_by_ops(node: OnnxNode, reader: Callable[[OnnxNode], None]) -> None:
+    """The meanings of the ops that the node is read as; the graph gets their results alone."""
+    builder, first = node.builder, len(node.builder.ops)
+    reader(node)
+    builder.compute(first)
+
+
+def _refuse_large(node: OnnxNode, values: dict[str, Array]) -> None:
+    known = sum(v.size for v in values.values())
+    for shape in _shapes(node, values):
+        if prod(shape) > min(max(MOST, known), MOST_AT_ALL - node.builder.computed):
+            raise node.error(f"a constant of shape {'x'.join(map(str, shape))} is too large")
+        for what, count, most in _work(node, values, prod(shape)):
+            if count > most:
+                raise node.error(f"a constant of {count} {what} is too large", "compute it when the model is exported")
+
+
+def _shapes(node: OnnxNode, values: dict[str, Array]) -> Iterator[tuple[int, ...]]:
+    """Shapes of the results as far as the standard knows them; sizes that it does not know count as 1."""
+    read = [values.get(name) for name in node.inputs]
+    if node.origin == "OneHot" and len(read) > 1 and read[0] is not None and read[1] is not None:
+        yield (*read[0].shape, *(abs(int(n)) for n in np.ravel(read[1])))
+    if node.origin == "Range" and len(read) == 3:
+        yield (_turns(node, *(float(np.ravel(v)[0]) for v in read if v is not None)),)
+    if node.origin == "Einsum":
+        yield _letters(node.attr("equation", ""), [v for v in read if v is not None])
+    if not onnx.defs.has(node.origin, node.proto.domain):
+        return
+    schema = onnx.defs.get_schema(node.origin, node.opset, node.proto.domain)
+    types = {
+        n: helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in values.items()
+    }
+    sizes = {n: numpy_helper.from_array(v, n) for n, v in values.items() if v.size <= MOST_SIZES}
+    opsets = [helper.make_opsetid("", node.opset)]
+    found: dict[str, onnx.TypeProto] = {}
+    with suppress(Exception):  # sequences, and what the evaluator has a message for
+        found = onnx.shape_inference.infer_node_outputs(schema, node.proto, types, sizes, opset_imports=opsets)
+    for kind in found.values():
+        yield tuple(d.dim_value if d.HasField("dim_value") else 1 for d in kind.tensor_type.shape.dim)
+
+
+def _turns(node: OnnxNode, first: float, end: float, step: float) -> int:
+    count = (end - first) / step if step else np.inf
+    if not np.isfinite(count):
+        raise node.error(f"a range from {first} to {end} in steps of {step}", "it has no end")
+    return max(int(count), 0)
+
+
+def _letters(equation: str, operands: Sequence[Array]) -> tuple[int, ...]:
+    """Of an Einsum: the sizes of all its letters, which are as many terms as it sums up at most."""
+    sizes = dict[str, int]()
+    for letters, x in zip(equation.split("->")[0].replace(" ", "").split(","), operands, strict=False):
+        sizes |= dict(zip(letters, x.shape, strict=False)) if "." not in letters else {letters: x.size}
+    return tuple(sizes.values())
+
+
+def _work(node: OnnxNode, values: dict[str, Array], elements: int) -> Iterator[tuple[str, int, int]]:
+    """Name and count of what it does, and how many are too many."""
+    read = [values[name] for name in node.inputs if name]
+    if node.origin in PRODUCTS:
+        yield "products", elements * (read[0].size // max(prod(read[0].shape[:-1]), 1)), MOST_PRODUCTS
+    taps = prod(node.attr("kernel_shape", [1]))
+    if node.origin in WINDOWS and len(read) > 1:
+        taps = prod(read[1].shape[1:])
+    yield "elements under its windows", elements * taps if taps > 1 else 0, MOST_TAPS
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir import Tensor
-from ...ops import transpose_conv2d
+from ...ops import contractions
 from ...ops.base import is_float
 from ...ops.pointwise import attributes
 from ..compose import OPEN, local_response, matmul, over_norm, same_pad
@@ -120,18 +120,18 @@ def read_mediapipe_transpose_conv(node: Any) -> None:
     Its options are a struct of C: padding (1: SAME, 2: VALID), stride of columns, of rows. SAME leaves out more than
     TensorFlow's: what a window reaches beyond the last whole stride.
     """
-    if len(node.custom_options()) < transpose_conv2d.OPTIONS.size:
+    if len(node.custom_options()) < contractions.OPTIONS.size:
         raise node.error(f"options of {len(node.custom_options())} bytes", "the file is damaged; export it again")
-    padding, across, down = transpose_conv2d.OPTIONS.unpack_from(node.custom_options())
+    padding, across, down = contractions.OPTIONS.unpack_from(node.custom_options())
     x, w, stride = node.tensor(0), node.constant(1, "weights"), (down, across)
     if (
-        padding not in (transpose_conv2d.SAME, transpose_conv2d.VALID)
+        padding not in (contractions.SAME, contractions.VALID)
         or min(stride) < 1
         or (len(x.shape), len(w.shape)) != (4, 4)
     ):
         raise node.error(f"padding {padding}, stride {stride}, input {x.shape}, weights {w.shape}")
     sides = list(zip(x.shape[1:3], w.shape[1:3], stride, strict=True))
-    less = [max(0, k - (n - 1) % s - 1) if padding == transpose_conv2d.SAME else 0 for n, k, s in sides]
+    less = [max(0, k - (n - 1) % s - 1) if padding == contractions.SAME else 0 for n, k, s in sides]
     size = tuple(s * (n - 1) + k - p for (n, k, s), p in zip(sides, less, strict=True))
     attrs = {"stride": stride, "dilation": (1, 1), "pad": (less[0] // 2, less[1] // 2), "size": size, "groups": 1}
     node.emit("transpose_conv2d", node.inputs[:3], clamp=(None, None), **attrs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir import Array, Tensor, real_values
-from ...ops import bilinear, loops
+from ...ops import base, resampling
 from ...ops.base import is_float, zero_of
 from ...ops.pointwise import attributes
 from ..compose import (
@@ -274,7 +274,7 @@ def read_update_slice(node: Any) -> None:
     depth = max((d + 1 for d, n in enumerate(part.shape) if n < x.shape[d]), default=0)
     if start.elements != len(x.shape) or not depth:
         return node.emit("reshape", node.inputs[1:2], shape=x.shape)
-    steps = np.array(loops.steps(x.shape[:depth]), np.int32)
+    steps = np.array(base.steps(x.shape[:depth]), np.int32)
     rest = np.tensordot(steps, np.indices(part.shape[:depth]), 1).ravel()
     most = np.array([m - n for m, n in zip(x.shape, part.shape, strict=True)][:depth], np.int32)
     table = prod(x.shape[:depth]), prod(x.shape[depth:])
@@ -292,7 +292,7 @@ def read_update_slice(node: Any) -> None:
 
 def emit_bilinear(node: Any, size: list[int], corners: bool, half: bool) -> None:
     x = node.tensor(0)
-    rows, columns = (bilinear.table(n, m, corners, half) for n, m in zip(x.shape[1:3], size, strict=True))
+    rows, columns = (resampling.table(n, m, corners, half) for n, m in zip(x.shape[1:3], size, strict=True))
     node.emit("bilinear", node.inputs[:1], rows=rows, columns=columns)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from ...ir import Array, Tensor, real_values
-from ...ops import detection, lstm
+from ...ops import classifiers, recurrent
 from ...ops.base import is_float, scale_of, zero_of
 from ...ops.pointwise import attributes
 from .tflite_layers import fused_clamp
@@ -327,14 +327,14 @@ def _lstm_attributes(
         return {"clip": clip}
 
     def gates(operand: Tensor, weights: list[Tensor]) -> tuple[float, ...]:
-        return tuple(scale_of(operand) * scale_of(w) / lstm.Q12 for w in weights)
+        return tuple(scale_of(operand) * scale_of(w) / recurrent.Q12 for w in weights)
 
     return {
         "own": gates(x, own),
         "back": gates(hidden, back),
-        "keep": lstm.Q15 * scale_of(cell) / scale_of(cell),
-        "add": lstm.Q15 * lstm.Q15 / scale_of(cell),
-        "out": lstm.Q15 * lstm.Q15 / scale_of(hidden),
+        "keep": recurrent.Q15 * scale_of(cell) / scale_of(cell),
+        "add": recurrent.Q15 * recurrent.Q15 / scale_of(cell),
+        "out": recurrent.Q15 * recurrent.Q15 / scale_of(hidden),
         "clip": int(min(clip / scale_of(cell), 32767.0)) if clip > 0 else 0,
     }
 
@@ -361,7 +361,7 @@ def _detection_options(node: Any) -> dict[str, Any]:
     try:
         told = flexbuffers.Loads(node.custom_options())
         regular, many = bool(told.get("use_regular_nms", False)), int(told["max_classes_per_detection"])
-        attrs: dict[str, Any] = {name: float(np.float32(told[key])) for name, key in detection.NUMBERS.items()}
+        attrs: dict[str, Any] = {name: float(np.float32(told[key])) for name, key in classifiers.NUMBERS.items()}
         attrs |= {"most": int(told["max_detections"]), "classes": int(told["num_classes"])}
         attrs["per_class"] = int(told.get("detections_per_class", PER_CLASS)) if regular else 0
     except Exception as problem:  # the options are a format of their own, whose reader checks nothing

@@ -49,7 +49,7 @@ def pool(layer: KernelLayer) -> Kernel | None:
     """Four channels of a window's pixels; sums of at most 255 of them fit int16."""
     k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     average = bool(k.shape.get("average"))
-    if k.template != "pool2d.c.j2" or x.dtype != "int8" or x.shape[0] != 1 or x.shape[3] % 4:
+    if k.template != "reductions.c:pool2d" or x.dtype != "int8" or x.shape[0] != 1 or x.shape[3] % 4:
         return None
     height, width = layer.op.attrs["window"]
     taps = height * width

@@ -13,7 +13,7 @@ from math import prod
 from ....base.dataclass import dataclass
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ops.base import PIXELS, Form, Kernel, Sums, Traffic
-from ...ops.sums import shape_of
+from ...ops.spatial import sums_shape
 from .dot import MICROS, Micro, micro
 from .factors import factors
 from .weight_words import of_channels, of_pixels, requantised, whole_words
@@ -185,7 +185,7 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
     outside, edges = s.padded_rows, s.padded_columns or n > fw * c
     copied_rows = edges and c % 4 > 0
     odd = (pixels if pointwise else ow) % 2
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "pointwise": pointwise, "pixels": pixels, "words": fh * n, "odd": bool(odd), "kept": bool(odd) and form.over,
     }  # fmt: skip
     if not pointwise:
@@ -220,7 +220,7 @@ def packed_taps(s: Sums, form: Form) -> Gathered | None:
     if n >= fh * whole_words(run) or c > MOST_CHANNELS or s.dilation[1] != 1 or not _whole(s):
         return None
     edges, outside = s.padded_columns, s.padded_rows
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside,
         "whole_windows": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
     }  # fmt: skip
@@ -245,7 +245,7 @@ def _bytes(together: int) -> Callable[[Sums, Form], Gathered | None]:
         if not _near(s) or not _whole(s) or (s.pointwise and c % 4 == 0):
             return None
         edges, outside = s.padded_columns or n > fw * c, s.padded_rows
-        shape = shape_of(s, form) | {
+        shape = sums_shape(s, form) | {
             "pixels": together, "n": n, "row_words": n // 4 * together, "words": fh * n // 4 * together,
             "odd": bool(ow % together), "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c,
         }  # fmt: skip
@@ -269,7 +269,7 @@ def row_pointers(s: Sums, form: Form) -> Gathered | None:
     if c % 4 or s.pointwise or s.dilation[1] != 1 or not _whole(s) or fh * fw > MOST_TAPS:
         return None
     padded = s.padded_columns or s.padded_rows
-    shape = shape_of(s, form) | {"padded_columns": s.padded_columns, "padded_rows": s.padded_rows}
+    shape = sums_shape(s, form) | {"padded_columns": s.padded_columns, "padded_rows": s.padded_rows}
     edge = borders(s, form, 1)
     rows = fh * edge.passes
     plain = fh * (edge.passes - edge.columns) * (1 - edge.missing)
@@ -285,7 +285,7 @@ def zipped(s: Sums, form: Form) -> Gathered | None:
         return None
     n = fw * c
     padded = not s.pointwise and (s.padded_rows or s.padded_columns)
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "pointwise": s.pointwise, "pixels": pixels, "n": n, "words": fh * n,
         "padded_rows": s.padded_rows, "padded_columns": s.padded_columns, "inner_last": w - fw - 3 * s.stride[1],
         "rest": bool((pixels if s.pointwise else ow) % 4),

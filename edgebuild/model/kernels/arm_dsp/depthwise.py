@@ -7,7 +7,7 @@ import numpy as np
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import in_place, kept, shape_of, words
+from ...ops.spatial import in_place, kept, sums_shape, words
 from .factors import Factors, factors, two_words
 from .weight_words import bounds
 
@@ -83,7 +83,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     columns += columns % 2
     reach = (fh - 1) * s.dilation[0] + 1
     rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         **factors(s).shape, "stride": columns, "plane": rows * columns, "plane_rows": rows,
         "pairs": tuple(tuple(p) for p in pairs), "loads": tuple(loads), "names": tuple("abcdefghijklmnop"[: len(held)]),
         "tap_rows": tuple(fy * s.dilation[0] * columns // 2 for fy in range(fh)),
@@ -194,7 +194,7 @@ def taps(s: Sums, form: Form) -> Kernel | None:
         return None
     packed = fours(s)
     padded = s.padded_rows or s.padded_columns
-    shape = shape_of(s, form) | {**factors(s).shape, "padded": padded, "step": packed.shape[1]}
+    shape = sums_shape(s, form) | {**factors(s).shape, "padded": padded, "step": packed.shape[1]}
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if padded else {}
     scalars |= {"y_zero": s.y_zero, **factors(s).scalars, **bounds(s)}
     constants: tuple[Constant, ...] = (Constant("w", packed.ravel(), "by groups of four channels"),)

@@ -10,7 +10,7 @@ from ....base.dataclass import dataclass
 from ....base.target import DUAL_ISSUE
 from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import in_place
+from ...ops.spatial import in_place
 from .depthwise import CLEAR, ZEROS, three_rows
 
 WORDS = ("r11", "r12", "lr")  # word n of a line of the plane is in the register n modulo three

@@ -15,7 +15,7 @@ import numpy as np
 from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import Sums
-from ...ops.sums import kept
+from ...ops.spatial import kept
 
 TURNS = 32  # numbers that the lowest five bits can hold
 MOST = 2**30  # of a sum: products with a factor of 33 bits fit int64

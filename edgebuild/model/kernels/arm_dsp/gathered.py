@@ -10,7 +10,7 @@ import numpy as np
 
 from ....base.dataclass import dataclass
 from ...ir import Array, Graph, Op
-from ...ops import sums
+from ...ops import spatial
 from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero_of
 from .. import phases
 from ..row import KernelLayer
@@ -58,7 +58,7 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]]) -> list[PhaseSum
         return [_wide_phase(op, graph, a, phases.run(op, some)) for a, some in zip(weights, taps, strict=True)]
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"}:
         return []
-    made = [sums.of(op, graph, "", a[:, :, None], x.shape[1:], y.shape[1:]) for a in weights]
+    made = [spatial.sums_of(op, graph, "", a[:, :, None], x.shape[1:], y.shape[1:]) for a in weights]
     most = np.max([s.bound for s in made], axis=0)
     found = [_phase(op, s, factors_within(s, most), phases.run(op, some)) for s, some in zip(made, taps, strict=True)]
     return [phase for phase in found if phase is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...arithmetic import Arithmetic
-from ...ops import batch_matmul, spatial
+from ...ops import contractions, spatial
 from ...ops.base import Kernel, zero_of
 from ...ops.fixedpoint import Multiplier
 from ..row import KernelLayer
@@ -15,7 +15,7 @@ def product(layer: KernelLayer) -> Kernel | None:
     """Blocks of two rows and two columns. An odd one at the end is computed with the one before it."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y = graph.operands(op), graph.result(op)
-    m, c, (a, b, n, columns) = batch_matmul.multiplier(op, graph), x.shape[3], y.shape
+    m, c, (a, b, n, columns) = contractions.multiplier(op, graph), x.shape[3], y.shape
     finish = _finish(graph.arithmetic, m, c)
     fits = {x.dtype, w.dtype, y.dtype} == {"int8"} and 8 <= c < LARGEST
     if not fits or not finish or spatial.bounds(op, y) != (-128, 127):
@@ -51,7 +51,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
     c, (a, b, n, columns), tensors = x.shape[3], y.shape, (x, w, y)
     if not graph.arithmetic.fixed_point or any(t.dtype != "int16" or zero_of(t) for t in tensors) or c < 2:
         return None
-    m, full = batch_matmul.multiplier(op, graph), spatial.bounds(op, y) == (-(2**15), 2**15 - 1)
+    m, full = contractions.multiplier(op, graph), spatial.bounds(op, y) == (-(2**15), 2**15 - 1)
     right = 15 - m.shift  # of sum * mantissa, halves up
     if not full or not 17 <= right <= 62:
         return None

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Constant, FourBytes, Sums
-from ...ops.sums import kept, words
+from ...ops.spatial import kept, words
 from .factors import factors
 
 MOST = 2**23  # of a sum that shares a word: 256 times it fits int32

@@ -10,7 +10,7 @@ import numpy as np
 from ...ir import Array, Graph, Op
 from ...ops import spatial
 from ...ops.base import Constant, Kernel, Traffic, zero_of
-from ...ops.sums import words
+from ...ops.spatial import words
 from ..row import KernelLayer
 
 

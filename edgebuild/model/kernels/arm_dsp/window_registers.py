@@ -15,7 +15,7 @@ from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops import spatial
 from ...ops.base import C_TYPES, Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import shape_of, words
+from ...ops.spatial import sums_shape, words
 from ..row import KernelLayer
 from . import wide
 from .factors import two_words
@@ -101,7 +101,7 @@ def bytes_(s: Sums, form: Form) -> Kernel | None:
     ends, clamped = two_words(s), s.finish.endswith("_clamped")
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
     scalars |= {"low": s.low, "high": s.high} if clamped else {}
-    shape = shape_of(s, form) | {"finish": ends.finish, "wide": False, "bounds": clamped}
+    shape = sums_shape(s, form) | {"finish": ends.finish, "wide": False, "bounds": clamped}
     return _few(s.stem, s.weights, s.start, ends.words, shape, scalars, form)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import kept, shape_of, words
+from ...ops.spatial import kept, sums_shape, words
 from .factors import factors
 
 TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
@@ -55,7 +55,7 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     groups = min(-(-tiles // TILES), max(1, min(4, ROOM // c)) if SLOW_FLASH in form.core else 1)
     at_once, padded = TILES * groups, s.padded_rows or s.padded_columns
     inputs, sums, pointers = 2 * PLACES * c * at_once, 4 * PLACES * 2 * at_once, 4 * at_once  # bytes
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         **factors(s).shape, "across": across, "tiles": tiles, "at_once": at_once, "groups": groups,
         "group": 2 * c, "place": 2 * c * groups, "sums_at": inputs // 4, "pointers_at": (inputs + sums) // 4,
         "patch_at": inputs + sums + pointers, "unroll": 4 if c % 8 == 0 else 2, "dual": DUAL_ISSUE in form.core,

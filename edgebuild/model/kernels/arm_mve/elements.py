@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ...ir import ITEM_BYTES
-from ...ops.base import Kernel
-from ...ops.loops import Loop
+from ...ops.base import Kernel, Loop
 from ..blocks import transposed
 from ..row import KernelLayer
 
@@ -36,7 +35,7 @@ def rescaled(layer: KernelLayer) -> Kernel | None:
 def mean(layer: KernelLayer) -> Kernel | None:
     """Where the innermost loop over what is kept goes over neighbours."""
     k, x = layer.plain, layer.graph.operands(layer.op)[0]
-    if k.template != "mean.c.j2" or not k.shape["linear"]:
+    if k.template != "reductions.c:mean" or not k.shape["linear"]:
         return None
     kept = cast("tuple[Loop, ...]", k.shape["kept"])
     if not kept or kept[-1][1] != 1:  # a last dimension of one element makes no loop
@@ -48,7 +47,12 @@ def pool(layer: KernelLayer) -> Kernel | None:
     """Neighbouring channels of a window's pixels: sixteen, or as many as sums of int16 or int32 leave room for."""
     k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     average = bool(k.shape["average"])
-    if k.template != "pool2d.c.j2" or x.dtype != "int8" or x.shape[0] != 1 or (average and not k.shape["linear"]):
+    if (
+        k.template != "reductions.c:pool2d"
+        or x.dtype != "int8"
+        or x.shape[0] != 1
+        or (average and not k.shape["linear"])
+    ):
         return None
     taps = layer.op.attrs["window"][0] * layer.op.attrs["window"][1]
     lanes = 16 if not average else 8 if taps <= 255 else 4
@@ -60,7 +64,7 @@ def pool(layer: KernelLayer) -> Kernel | None:
 def dense_rows(layer: KernelLayer) -> Kernel | None:
     """A dense layer that is fed with a row of its operand at a time."""
     k = layer.plain
-    if k.template != "dense_rows.c.j2" or not k.shape["folded"]:
+    if k.template != "contractions.c:dense_rows" or not k.shape["folded"]:
         return None
     channels, rows, taps = (int(str(k.shape[letter])) for letter in ("K", "rows", "C"))
     return replace(k, template="arm_mve/dense_rows.c.j2", estimate=channels * (15 + taps / rows * 0.25))

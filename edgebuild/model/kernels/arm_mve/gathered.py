@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops import sums
+from ...ops import spatial
 from ...ops.base import Constant, Kernel, Traffic, is_float, zero_of
 from .. import phases
 from ..row import KernelLayer
@@ -26,7 +26,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
         return None
     weights, own = [phases.weights(w.data, each) for each in taps], phases.groups(op, len(w.data))
-    found = [sums.of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
+    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
     s, (k, _, _, c) = found[0], w.shape
     if s.finish == "sums" or not all(p.fits and p.finish == s.finish for p in found):
         return None

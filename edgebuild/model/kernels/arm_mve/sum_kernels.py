@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import in_place, shape_of
+from ...ops.spatial import in_place, sums_shape
 from . import lanes
 from .lanes import LANES
 
@@ -46,7 +46,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
         return None
     inside = s.pad == (0, 0) and (ow - 1) * s.stride[1] + fw <= w and (oh - 1) * s.stride[0] < h
     lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
-    shape: dict[str, Any] = shape_of(s, form)
+    shape: dict[str, Any] = sums_shape(s, form)
     blocks = 1
     if fh == 1 and inside and not over:
         if lean:
@@ -75,7 +75,7 @@ def strips(s: Sums, form: Form) -> Kernel | None:
     piece, rows = fw * c, (oh - 1) * s.stride[0] + fh
     copied = max(0, min(h, rows - s.pad[0]))
     padded_columns = s.pad[1] > 0 or (ow - 1) * s.stride[1] - s.pad[1] + fw > w
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "gather": "strips", "advance": s.stride[0] * piece, "lines": ow, "pixels": oh, "piece": piece, "rows": rows,
         "copied": copied, "padded_columns": padded_columns, "padded": padded_columns or copied < rows,
     }  # fmt: skip
@@ -191,7 +191,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     ]
     columns = 4 * plane + LANES  # the last window is read as sixteen bytes
     clamped = how.endswith("_clamped")
-    shape: dict[str, Any] = shape_of(s, form) | {
+    shape: dict[str, Any] = sums_shape(s, form) | {
         "finish": how, "clamped": clamped, "taps": taps, "advance": advance, "plane": plane, "used": used,
         "fours": fours, "M": k // c, "turned": tuple(map(tuple, turned)),
         "places": (*(pixel * c for pixel in range(8)), *spread),
@@ -238,7 +238,7 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
         return None
     clamped = how.endswith("_clamped")
     packed = _fours(s, upright)
-    shape: dict[str, Any] = shape_of(s, form) if form.rolled else {"rolled": False}
+    shape: dict[str, Any] = sums_shape(s, form) if form.rolled else {"rolled": False}
     shape |= {
         "K": k, "upright": upright, "finish": how, "taps": taps, "FO": fo, "SI": si, "SO": so, "PI": pi, "PO": po,
         "U": lines, "line": line, "beside": beside, "down": down, "ahead": ahead, "inner": inner, "outer": outer,
@@ -299,7 +299,7 @@ def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
     clamped = how.endswith("_clamped")
     scalars: dict[str, int | float] = {"y_zero": s.y_zero}
     scalars |= {"low": s.low, "high": s.high} if clamped else {}
-    shape = shape_of(s, form) | {"finish": how, "taps": taps, "along": along}
+    shape = sums_shape(s, form) | {"finish": how, "taps": taps, "along": along}
     each = groups * (24 + 8 * taps + 3 * clamped + 4 * how.startswith("signed"))
     return Kernel(
         "arm_mve/depthwise_channels.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by eights of channels"),),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums
-from ...ops.sums import shape_of, words
+from ...ops.spatial import sums_shape, words
 from .pairs import CALL, SMALL, START, channels_in_blocks, finish, groups, rescaling, sizes
 from .two_in_one import ANY, MICROS, TwoInOne, ends_of, micro, name
 
@@ -39,7 +39,7 @@ def dense(stem: str, s: Sums, form: Form) -> Kernel | None:
     raised = (s.weights.reshape(k, c).astype(np.int16) + 128).astype(np.uint8)[channels][:, order]
     packed = np.ascontiguousarray(raised.reshape(-1, m.channels, c).transpose(0, 2, 1))
     runs = sizes(chosen)
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "function": function.name, "bounded": ends.clamped, "groups": len(chosen),
         "blocks": k // m.channels, "odd": k % m.channels,
         "block": m.channels, "step": c * m.channels // 4,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops import batch_matmul, spatial, sums
+from ...ops import contractions, spatial
 from ...ops.base import Constant, Kernel, is_float, zero_of
-from ...ops.sums import words
+from ...ops.spatial import words
 from .. import phases
 from ..row import KernelLayer
 from .sum_kernels import SumsCore, finish, packed
@@ -31,7 +31,7 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
     if plain or w.data is None or form.small:
         return None
     weights = [phases.weights(w.data, own) for own in taps]
-    found = [sums.of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
+    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
     if not all(s.fits for s in found):
         return None
     s, own, (k, _, _, c) = found[0], phases.groups(op, len(w.data)), w.shape
@@ -74,7 +74,7 @@ def product(core: SumsCore, layer: KernelLayer) -> Kernel | None:
     if {x.dtype, w.dtype, y.dtype} != {"int8"} or not 4 <= c < LARGEST or layer.form.small:
         return None
     a, b, n, columns = y.shape
-    m, (low, high) = batch_matmul.multiplier(op, graph), spatial.bounds(op, y)
+    m, (low, high) = contractions.multiplier(op, graph), spatial.bounds(op, y)
     shape = {
         **k.shape, "last_n": max(0, n - 2), "last_k": max(0, columns - 2), "down": min(1, n - 1),
         "across": min(1, columns - 1), "unroll": next(u for u in (4, 2, 1) if c % u == 0),

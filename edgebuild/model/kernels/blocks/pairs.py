@@ -15,7 +15,7 @@ import numpy as np
 from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums
-from ...ops.sums import shape_of, words
+from ...ops.spatial import sums_shape, words
 from .two_in_one import MICROS, TwoInOne, ends_of, micro, name
 
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
@@ -182,7 +182,7 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     ends = ends_of(core.stem, how == "signed", not s.full_range)
     function = micro(name(core.stem, ends))
     padded = not s.pointwise and (s.padded_rows or s.padded_columns)
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "function": function.name, "bounded": ends.clamped,
         "pixels": m.pixels, "taps": taps, "count": count, "pointwise": s.pointwise,
         "channels": m.channels, "blocks": k // m.channels, "odd": k % m.channels, "step": taps * m.channels,

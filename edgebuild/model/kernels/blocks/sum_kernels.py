@@ -13,7 +13,7 @@ import numpy as np
 from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums
-from ...ops.sums import in_place, shape_of
+from ...ops.spatial import in_place, sums_shape
 
 SPLIT = "eb_rescale_split"  # for cores without a long multiplication
 MOST_TAPS = 16  # of a depthwise window that is held in registers
@@ -95,7 +95,7 @@ def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form)
     taps = fh * fw * c
     ends, rest = finish(s)
     unroll = next(u for u in steps if taps % u == 0)
-    shape = shape_of(s, form) | {
+    shape = sums_shape(s, form) | {
         "pixels": p, "block": block, "taps": taps, "unroll": unroll,
         "count": count, "pointwise": s.pointwise, "finish": ends, "rescale": core.rescale, "run": fw * c,
     }  # fmt: skip
@@ -133,7 +133,7 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
         for n in range(1, together + 1)
     )
     copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if across % u == 0)
-    shape: dict[str, Any] = shape_of(s, form) | {
+    shape: dict[str, Any] = sums_shape(s, form) | {
         "rows": rows, "columns": columns, "finish": ends, "rescale": core.rescale, "fill": min(h, rows - s.pad[0]),
         "PX": left, "skip": skip * c, "across": across, "step": step,
         "together": together, "reads": reads, "unroll": copied,

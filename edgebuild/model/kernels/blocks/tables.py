@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...ops import SPECS, softmax
+from ...ops import SPECS, normalization
 from ...ops.base import Constant, Kernel, scale_of
-from ...ops.linear import INT8
+from ...ops.fixedpoint import INT8
 from ..row import KernelLayer
 
 LEAST = 256  # elements that are worth a table of 256 bytes
@@ -25,7 +25,7 @@ def exponentials(layer: KernelLayer) -> Kernel | None:
     k, (x,) = layer.plain, layer.graph.operands(layer.op)
     if x.dtype != "int8" or layer.graph.result(layer.op).dtype != "int8":
         return None
-    m = softmax.distance_factor(layer.op.attrs["beta"] * scale_of(x))
+    m = normalization.distance_factor(layer.op.attrs["beta"] * scale_of(x))
     each = EXPONENTIAL + PRODUCTS * (CALLED if "armv6-m" in layer.form.core else PRODUCT)
     return replace(
         k, shape={**k.shape, "computed": True}, constants=(), variant="computed exponentials",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir import ITEM_BYTES
-from ...ops import transpose
+from ...ops import moves
 from ...ops.base import C_TYPES, SAME, Constant, Kernel
 from ..row import KernelLayer
 
@@ -20,7 +20,7 @@ MOST_SCRATCH = 512  # bytes of a piece, which is copied before it is transposed
 def matrix(layer: KernelLayer) -> tuple[int, int] | None:
     """Rows and columns, if the op is the transposition of a matrix of elements."""
     (x,) = layer.graph.operands(layer.op)
-    found = transpose.swapped(x.shape, layer.op.attrs["perm"])
+    found = moves.swapped(x.shape, layer.op.attrs["perm"])
     return None if layer.form.rolled or found is None or found[2] != 1 else found[:2]
 
 
@@ -28,7 +28,7 @@ def along_cycles(layer: KernelLayer) -> Kernel | None:
     """Without divisions on cores where they are calls of the compiler's library."""
     if not layer.form.over:
         return None
-    return transpose.over_itself(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)
+    return moves.over_itself(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)
 
 
 def in_blocks(layer: KernelLayer) -> Kernel | None:
@@ -47,7 +47,7 @@ def in_blocks(layer: KernelLayer) -> Kernel | None:
         return None
     blocks = long // block
     rows, columns = (short, blocks) if planes else (blocks, short)
-    starts = transpose.cycle_starts(rows, columns) or ()
+    starts = moves.cycle_starts(rows, columns) or ()
     shape: dict[str, Any] = {
         "type": C_TYPES[x.dtype], "item": item, "planes": planes, "short": short, "block": block, "blocks": blocks,
         "rows": rows, "columns": columns, "cycles": len(starts), "written_out": short <= WRITTEN_OUT,
@@ -65,7 +65,7 @@ def in_blocks(layer: KernelLayer) -> Kernel | None:
 def _block(short: int, long: int, item: int) -> int | None:
     """The most elements that are a part of a long line, and whose piece is small; None: there are no blocks."""
     fits = (n for n in range(min(long // 2, MOST_SCRATCH // (short * item)), 3, -1) if long % n == 0)
-    return next((n for n in fits if transpose.cycle_starts(short, long // n)), None)
+    return next((n for n in fits if moves.cycle_starts(short, long // n)), None)
 
 
 def copies(shape: Mapping[str, Any], call: float, byte: float) -> float:

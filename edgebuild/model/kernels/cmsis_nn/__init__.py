@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops.base import Constant, Form, Kernel, Sums
-from ...ops.sums import shape_of
+from ...ops.spatial import sums_shape
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
 
 CMSIS_NN = "cmsis-nn"
@@ -52,7 +52,7 @@ def _kernel(s: Sums, form: Form, depthwise: bool) -> Kernel | None:
     (conv, by_taps, by_channels), (single, by_width) = COSTS[_core(form)]
     each = single + by_width / s.size[2] if depthwise else conv + by_taps / s.weights[0].size + by_channels / s.out[2]
     scratch = _scratch(s, form, depthwise)
-    shape = shape_of(s, form) | {"depthwise": depthwise, "scratch": scratch}
+    shape = sums_shape(s, form) | {"depthwise": depthwise, "scratch": scratch}
     scalars = {**s.scalars, "x_zero": s.x_zero}
     cost = 0.0 if form.small else 300 + s.macs * each  # where size counts: the library is there once for all layers
     return Kernel(

@@ -10,7 +10,7 @@ from ... import ops
 from ...ir import Graph, Op, Quant, Tensor, real_values
 from ...ops.base import check_limits
 from ...ops.fixedpoint import limits
-from ...ops.quantised import TABLES
+from ...ops.pointwise import TABLES
 from ...ops.spatial import bias_quant, centred, symmetric_weights
 from ..rewrite import Edit, unused
 from .fuse import SUMS

@@ -29,7 +29,7 @@ from ...ir import ITEM_BYTES, Graph, Op
 from ...ir.axes import Grouped, Nest, Same, Spread, Window, input_range, separable
 from ...kernels import code_bytes
 from ...ops.base import Ranges, unchanged
-from ...ops.slice import neighbours
+from ...ops.moves import neighbours
 
 MOST_PARTS = 25
 GRIDS = (2, 3, 4, 5)

@@ -1,0 +1,614 @@
+"""Sums of products: convolutions, dense layers, matrix products, and sums that are added up in parts."""
+
+from __future__ import annotations
+
+from math import prod
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array, Graph, Op, Tensor
+from ..ir.axes import Dim, Fixed, Grouped, Nest, Same, Spread, Whole
+from . import elementwise, fixedpoint, spatial
+from .base import (
+    C_TYPES,
+    Constant,
+    Form,
+    Interval,
+    Kernel,
+    Ranges,
+    Spec,
+    Sums,
+    clip_float,
+    is_float,
+    quant_of,
+    scale_of,
+    zero_of,
+)
+
+# CONV_2D, Conv: out[y, x, k] = sum over (fy, fx, c) of in[y*s + fy*d - p, x*s + fx*d - p, c] * w[k, fy, fx, c].
+#
+# Letters, here and in the C: H rows, W columns, C channels in, K channels out, FH x FW the window. Weights are K x FH x
+# FW x C; with `groups` each of as many parts of K reads its own part of C, which is all that weights then have.
+
+
+def conv2d_nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)[:2]
+    extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
+    extents = {"n": x.shape[0], **extents, "k": w.shape[0], "c": w.shape[3]}
+    channels: Dim = Same("c") if groups(op) == 1 else Whole(x.shape[3])
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    weights: tuple[Dim, ...] = (Same("k"), Same("fy"), Same("fx"), Same("c"))
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channels), weights, *bias), macs=True)
+
+
+def groups(op: Op) -> int:
+    return int(op.attrs.get("groups", 1))
+
+
+def parts(op: Op, channels: int, out: int) -> list[tuple[slice, slice]]:
+    """The channels in and out of each group."""
+    c, k = channels // groups(op), out // groups(op)
+    return [(slice(g * c, (g + 1) * c), slice(g * k, (g + 1) * k)) for g in range(groups(op))]
+
+
+def conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias. In float64, which is exact for up to int16 and much faster than numpy's integers."""
+    out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[0]))
+    for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
+        values = under.astype(np.float64) - zero
+        for ins, outs in parts(op, x.shape[3], w.shape[0]):
+            total[..., outs] += values[..., ins] @ w[outs, fy, fx, :].astype(np.float64).T
+    return total
+
+
+def channels_agree(op: Op, graph: Graph) -> str | None:
+    """Weights have as many input channels as a group of the input; groups divide the output channels, too."""
+    x, w = graph.operands(op)[:2]
+    if len(x.shape) == 4 and (len(w.shape) != 4 or w.shape[3] * groups(op) != x.shape[3] or w.shape[0] % groups(op)):
+        return f"weights {w.shape}, {groups(op)} groups, for {x.shape[3]} input channels"
+    return None
+
+
+def conv2d_stem(op: Op, graph: Graph) -> str:
+    x, w = graph.operands(op)[:2]
+    return f"conv2d_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{x.shape[3]}_k{w.shape[0]}"
+
+
+def conv2d_layer(op: Op, graph: Graph) -> Sums | None:
+    x, w = graph.operands(op)[:2]
+    if is_float(x) or w.data is None or not spatial.plain(op, graph):
+        return None
+    return spatial.sums_of(op, graph, conv2d_stem(op, graph), w.data, x.shape[1:], graph.result(op).shape[1:])
+
+
+def conv2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    w = graph.operands(op)[1]
+    assert w.data is not None
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | spatial.sum_types(op, graph)
+    shape |= {"CG": w.shape[3], "KG": w.shape[0] // groups(op)}
+    constants = spatial.sum_constants(op, graph, w.data)
+    return Kernel("contractions.c:conv2d", conv2d_stem(op, graph), shape, constants, spatial.sum_scalars(op, graph))
+
+
+CONV2D = Spec(
+    kind="conv2d",
+    nest=conv2d_nest,
+    kernel=conv2d_kernel,
+    **spatial.of_products(conv2d_products),
+    sums=conv2d_layer,
+    rows=spatial.rows,
+    part=spatial.part,
+    limits=(spatial.window_limit, channels_agree, spatial.bias_agrees, spatial.symmetric_weights),
+)
+
+
+# DEPTHWISE_CONV_2D, Conv with a group per channel: out[y, x, k] = sum over (fy, fx) of in[.., k / m] * w[fy, fx, k].
+#
+# m = K / C is the channel multiplier. Weights are 1 x FH x FW x K.
+
+
+def depthwise_conv2d_nest(op: Op, graph: Graph) -> Nest:
+    """With m = 1 the channel axis is carried from input to output; else a group of m shares one."""
+    x, w = graph.operands(op)[:2]
+    extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
+    extents = {"n": x.shape[0], **extents, "k": w.shape[3]}
+    channel: Dim = Same("k") if w.shape[3] == x.shape[3] else Grouped("k", w.shape[3] // x.shape[3])
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    weights: tuple[Dim, ...] = (Fixed(), Same("fy"), Same("fx"), Same("k"))
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channel), weights, *bias), macs=True)
+
+
+def depthwise_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias, in float64, which is exact for up to int16."""
+    out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[3]))
+    for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
+        total += np.repeat(under.astype(np.float64) - zero, w.shape[3] // x.shape[3], axis=3) * w[0, fy, fx]
+    return total
+
+
+def whole_multiplier(op: Op, graph: Graph) -> str | None:
+    """Output channels are a whole multiple of the input channels, weights are 1 x FH x FW x K."""
+    x, w = graph.operands(op)[:2]
+    if len(x.shape) == 4 and (len(w.shape) != 4 or w.shape[0] != 1 or w.shape[3] % x.shape[3]):
+        return f"weights {w.shape} for {x.shape[3]} input channels"
+    return None
+
+
+def depthwise_conv2d_stem(op: Op, graph: Graph) -> str:
+    w = graph.operands(op)[1]
+    return f"depthwise_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{w.shape[3]}"
+
+
+def depthwise_conv2d_layer(op: Op, graph: Graph) -> Sums | None:
+    x, w = graph.operands(op)[:2]
+    if is_float(x) or w.data is None or not spatial.plain(op, graph):
+        return None
+    weights = w.data.reshape(*w.shape[1:3], -1).transpose(2, 0, 1)[..., None]
+    return spatial.sums_of(
+        op, graph, depthwise_conv2d_stem(op, graph), weights, x.shape[1:], graph.result(op).shape[1:]
+    )
+
+
+def depthwise_conv2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    assert w.data is not None
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | spatial.sum_types(op, graph)
+    shape |= {"M": w.shape[3] // x.shape[3]}
+    constants = spatial.sum_constants(op, graph, w.data)
+    return Kernel(
+        "contractions.c:depthwise_conv2d",
+        depthwise_conv2d_stem(op, graph),
+        shape,
+        constants,
+        spatial.sum_scalars(op, graph),
+    )
+
+
+DEPTHWISE_CONV2D = Spec(
+    kind="depthwise_conv2d",
+    nest=depthwise_conv2d_nest,
+    kernel=depthwise_conv2d_kernel,
+    **spatial.of_products(depthwise_conv2d_products),
+    sums=depthwise_conv2d_layer,
+    rows=spatial.rows,
+    part=spatial.part,
+    limits=(spatial.window_limit, whole_multiplier, spatial.bias_agrees, spatial.symmetric_weights),
+)
+
+
+# TRANSPOSE_CONV, ConvTranspose: out[y, x, k] = sum of in[i, j, c] * w[k, fy, fx, c] where y = i * s + fy * d - p.
+#
+# Each output element gathers the inputs that would have been scattered over it. Weights are K x FH x FW x (C / groups);
+# `size` are the rows and columns of the output, which stride and padding leave open.
+
+OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator
+
+
+def transpose_conv2d_nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)[:2]
+    (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
+    height, width = op.attrs["size"]
+    extents = {"n": x.shape[0], "y": height, "x": width, "fy": w.shape[1], "fx": w.shape[2]}
+    extents |= {"k": w.shape[0], "c": w.shape[3]}
+    rows, columns = Spread("y", "fy", sy, dy, py, x.shape[1]), Spread("x", "fx", sx, dx, px, x.shape[2])
+    channels: Dim = Same("c") if op.attrs["groups"] == 1 else Whole(x.shape[3])
+    weights: tuple[Dim, ...] = (Same("k"), Same("fy"), Same("fx"), Same("c"))
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channels), weights, *bias), macs=True)
+
+
+def transpose_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias, in float64, which is exact for up to int16: scattered tap by tap, then cut to size."""
+    (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
+    (n, h, width, _), (k, fh, fw, c), (oh, ow) = x.shape, w.shape, op.attrs["size"]
+    far = (max(oh + py, (h - 1) * sy + (fh - 1) * dy + 1), max(ow + px, (width - 1) * sx + (fw - 1) * dx + 1))
+    low = [max(0, -p) for p in (py, px)]
+    total = np.zeros((n, far[0] + low[0], far[1] + low[1], k))
+    values, groups = x.astype(np.float64) - zero_of(graph.operands(op)[0]), op.attrs["groups"]
+    for g in range(groups):
+        part, outs = values[..., g * c : (g + 1) * c], slice(g * (k // groups), (g + 1) * (k // groups))
+        for fy in range(fh):
+            for fx in range(fw):
+                y0, x0 = fy * dy + low[0], fx * dx + low[1]
+                rows, columns = slice(y0, y0 + (h - 1) * sy + 1, sy), slice(x0, x0 + (width - 1) * sx + 1, sx)
+                total[:, rows, columns, outs] += part @ w[outs, fy, fx].astype(np.float64).T
+    top, left = py + low[0], px + low[1]
+    return total[:, top : top + oh, left : left + ow]
+
+
+def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Output (first, past) from input (low, high): both begin at 0 again, so the padding moves along."""
+    pad = tuple(
+        p + first - low * s
+        for p, s, (first, _), (low, _) in zip(op.attrs["pad"], op.attrs["stride"], out[1:3], x[1:3], strict=True)
+    )
+    return {**op.attrs, "pad": pad, "size": tuple(past - first for first, past in out[1:3])}
+
+
+def groups_agree(op: Op, graph: Graph) -> str | None:
+    """Images are N x H x W x C; groups divide both channel counts; stride and dilation are at least 1."""
+    x, w = graph.operands(op)[:2]
+    groups = op.attrs["groups"]
+    bad = len(x.shape) != 4 or len(w.shape) != 4 or w.shape[3] * groups != x.shape[3] or w.shape[0] % max(groups, 1)
+    bad = bad or min(*op.attrs["stride"], *op.attrs["dilation"], *op.attrs["size"]) < 1
+    return f"weights {w.shape}, {groups} groups, input {x.shape}, output {op.attrs['size']}" if bad else None
+
+
+def transpose_conv2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    assert w.data is not None
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | spatial.sum_types(op, graph)
+    shape |= {"CG": w.shape[3], "KG": w.shape[0] // op.attrs["groups"]}
+    stem = f"transpose_conv_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{x.shape[3]}_k{w.shape[0]}"
+    constants = spatial.sum_constants(op, graph, w.data)
+    return Kernel("contractions.c:transpose_conv2d", stem, shape, constants, spatial.sum_scalars(op, graph))
+
+
+TRANSPOSE_CONV2D = Spec(
+    kind="transpose_conv2d",
+    nest=transpose_conv2d_nest,
+    kernel=transpose_conv2d_kernel,
+    **spatial.of_products(transpose_conv2d_products, parts=False),
+    rows=spatial.rows,
+    part=part,
+    limits=(groups_agree, spatial.bias_agrees, spatial.symmetric_weights),
+)
+
+
+# FULLY_CONNECTED, Gemm, MatMul with a constant: out[n, k] = sum over c of in[n, c] * w[k, c]. Weights are K x C.
+
+
+def dense_nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)[:2]
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    extents = {"n": x.shape[0], "k": w.shape[0], "c": w.shape[1]}
+    return Nest(extents, ("n", "k"), ((Same("n"), Same("c")), (Same("k"), Same("c")), *bias), macs=True)
+
+
+def dense_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias, in float64, which is exact for up to int16."""
+    return np.asarray((x.astype(np.float64) - zero_of(graph.operands(op)[0])) @ w.astype(np.float64).T)
+
+
+def columns_agree(op: Op, graph: Graph) -> str | None:
+    """The weights are a constant matrix with as many columns as the input."""
+    x, w = graph.operands(op)[:2]
+    if w.data is None or len(w.shape) != 2 or len(x.shape) != 2 or w.shape[1] != x.shape[1]:
+        return f"weights {w.shape}{'' if w.constant else ' (not constant)'} for an input of shape {x.shape}"
+    return None
+
+
+def dense_stem(op: Op, graph: Graph) -> str:
+    w = graph.operands(op)[1]
+    return f"dense_c{w.shape[1]}_k{w.shape[0]}"
+
+
+def dense_layer(op: Op, graph: Graph) -> Sums | None:
+    """A pixel for each row of the operand."""
+    x, w = graph.operands(op)[:2]
+    if is_float(x) or w.data is None or not spatial.plain(op, graph):
+        return None
+    weights, rows = w.data[:, None, None, :], x.shape[0]
+    return spatial.sums_of(op, graph, dense_stem(op, graph), weights, (1, rows, w.shape[1]), (1, rows, w.shape[0]))
+
+
+def dense_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    assert w.data is not None
+    shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)} | spatial.sum_types(op, graph)
+    if form.rolled:
+        return _by_rows(op, graph, form, shape)
+    constants = spatial.sum_constants(op, graph, w.data)
+    return Kernel("contractions.c:dense", dense_stem(op, graph), shape, constants, spatial.sum_scalars(op, graph))
+
+
+def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, int | bool]) -> Kernel:
+    """Fed with a row of the operand at a time. Where no sum can leave int32 the zero point is part of the bias."""
+    w, s = graph.operands(op)[1], dense_layer(op, graph)
+    assert w.data is not None
+    shape |= {"rows": form.rows, "folded": False}
+    constants, scalars = spatial.sum_constants(op, graph, w.data), spatial.sum_scalars(op, graph)
+    each = 8.0 * w.elements / form.rows
+    if s is not None and s.fits:
+        shape |= {"folded": True}
+        scalars = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
+        start = Constant("bias", s.start.astype(np.int32), "with the zero point folded in")
+        constants = (Constant("w", s.weights.reshape(w.shape), "weights"), start, *s.rescaling)
+        each = w.shape[0] * (15 + w.shape[1] / form.rows * 6)
+    return Kernel(
+        "contractions.c:dense_rows", f"{dense_stem(op, graph)}_by_rows", shape, constants, scalars,
+        scratch=4 * w.shape[0], estimate=each, placed=True, counted=True,
+    )  # fmt: skip
+
+
+DENSE = Spec(
+    kind="dense",
+    nest=dense_nest,
+    kernel=dense_kernel,
+    **spatial.of_products(dense_products),
+    sums=dense_layer,
+    rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
+    any_rows=True,
+    limits=(columns_agree, spatial.bias_agrees, spatial.symmetric_weights),
+)
+
+
+# BATCH_MATMUL, MatMul of two activations: out[a, b, n, k] = sum over c of x[a, b, n, c] * w[a, b, c, k].
+#
+# Both operands have four dimensions; either may have one where the other has several batches. With `turned` the second
+# is K x C. Matrices are as they are in the file: a transpose in front of one is an op of its own.
+
+
+def batch_matmul_nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)
+    k, c = (w.shape[2], w.shape[3]) if op.attrs["turned"] else (w.shape[3], w.shape[2])
+    a, b = (max(m, n) for m, n in zip(x.shape[:2], w.shape[:2], strict=True))
+    extents = {"a": a, "b": b, "n": x.shape[2], "k": k, "c": c}
+
+    def batch(t: Tensor) -> tuple[Dim, ...]:
+        return tuple(Same(axis) if n == extents[axis] else Fixed() for axis, n in zip("ab", t.shape[:2], strict=True))
+
+    matrix = (Same("k"), Same("c")) if op.attrs["turned"] else (Same("c"), Same("k"))
+    return Nest(extents, ("a", "b", "n", "k"), ((*batch(x), Same("n"), Same("c")), (*batch(w), *matrix)), macs=True)
+
+
+def wide(op: Op, graph: Graph) -> bool:
+    """int16 operands are summed in 64 bits."""
+    return graph.operands(op)[0].dtype == "int16"
+
+
+def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
+    x, w = (scale_of(t) for t in graph.operands(op))
+    m = fixedpoint.quantize_multiplier(x * w / scale_of(graph.result(op)))
+    if not wide(op, graph):
+        return m
+    mantissa, shift = fixedpoint.wide(np.array([m.mantissa]), np.array([m.shift]), graph.arithmetic)
+    return fixedpoint.Multiplier(int(mantissa[0]), int(shift[0]))
+
+
+def batch_matmul_reference(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    tx, tw = graph.operands(op)
+    total = _products(op, x.astype(np.float64) - zero_of(tx), w.astype(np.float64) - zero_of(tw))
+    if is_float(graph.result(op)):
+        return clip_float(total, op.attrs["clamp"])
+    return _rescaled(op, graph, total)
+
+
+def _products(op: Op, x: Array, w: Array) -> Array:
+    return np.asarray(x @ (w.swapaxes(2, 3) if op.attrs["turned"] else w))
+
+
+def _rescaled(op: Op, graph: Graph, total: Array) -> Array:
+    m, y = multiplier(op, graph), graph.result(op)
+    requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
+    scaled = requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def interval(op: Op, graph: Graph, x: Interval, w: Interval) -> Interval:
+    """Around products of middles: terms reach |x| dw + dx |w| + dx dw from there, at most that if both operands vary.
+
+    Middles and their distances to the ends are taken twice, so that they are integers.
+    """
+    middles, reaches = [], []
+    for (low, high), t in zip((x, w), graph.operands(op), strict=True):
+        low, high = low.astype(np.float64), high.astype(np.float64)
+        middles.append(low + high - 2 * zero_of(t))
+        reaches.append(high - low)
+    (mx, mw), (dx, dw) = middles, reaches
+    total, reach = _products(op, mx, mw), _products(op, abs(mx) + dx, dw) + _products(op, dx, abs(mw))
+    return _rescaled(op, graph, (total - reach) // 4), _rescaled(op, graph, -((-total - reach) // 4))
+
+
+def fitting(op: Op, graph: Graph) -> str | None:
+    """The first operand is computed; both have 4 dimensions, one scale, equal inner sizes, and batches equal or 1."""
+    x, w = graph.operands(op)
+    inner = w.shape[3] if op.attrs["turned"] else w.shape[2]
+    batches = all(m == n or 1 in (m, n) for m, n in zip(x.shape[:2], w.shape[:2], strict=True))
+    scales = any(t.quant is not None and not t.quant.per_tensor for t in (x, w))
+    bad = x.constant or scales or len(x.shape) != 4 or len(w.shape) != 4 or x.shape[3] != inner or not batches
+    return f"operands {x.shape}{' (constant)' if x.constant else ''} and {w.shape}" if bad else None
+
+
+def batch_matmul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Letters: A x B matrices of N x K, sums over C; steps to the next matrix of either operand, 0 for the same."""
+    (x, w), y = graph.operands(op), graph.result(op)
+    (a, b, n, k), c = y.shape, x.shape[3]
+    steps: dict[str, Any] = {}
+    for name, t in (("x", x), ("w", w)):
+        size = prod(t.shape[2:])
+        steps |= {f"{name}a": size * t.shape[1] if t.shape[0] > 1 else 0, f"{name}b": size if t.shape[1] > 1 else 0}
+    shape: dict[str, Any] = {
+        "A": a,
+        "B": b,
+        "N": n,
+        "K": k,
+        "C": c,
+        "float": is_float(y),
+        **steps,
+        "wide": wide(op, graph),
+    }
+    shape |= {"at": (c, 1) if op.attrs["turned"] else (1, k)}
+    scalars = spatial.float_bounds(op, graph)
+    if not is_float(y):
+        m, (low, high) = multiplier(op, graph), spatial.bounds(op, y)
+        scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "multiplier": m.mantissa, "shift": m.shift}
+        scalars |= {"y_zero": zero_of(y), "low": low, "high": high}
+    constants = (Constant("x1", w.data, "second operand"),) if w.data is not None else ()
+    return Kernel("contractions.c:batch_matmul", f"matmul_{a * b}x{n}x{c}x{k}", shape, constants, scalars)
+
+
+BATCH_MATMUL = Spec(
+    kind="batch_matmul",
+    nest=batch_matmul_nest,
+    reference=batch_matmul_reference,
+    kernel=batch_matmul_kernel,
+    clamps=True,
+    integers=("int8", "int16"),
+    interval=interval,
+    limits=(fitting,),
+)
+
+
+# ConvInteger, MatMulInteger with a zero point that the graph computes; DynamicQuantizeLinear, which computes it.
+#
+# integer_sums: out[n, y, x, k] = sum over (fy, fx, c) of (in[..] - zero) * w[k, fy, fx, c], in int32. Letters,
+# attributes and weights are those of conv2d; a matrix is one image of height 1. Padding stands for the zero point.
+
+BYTES = ("int8", "uint8")
+SPAN = 255  # the largest size of a byte less its zero point
+
+
+def integer_sums_nest(op: Op, graph: Graph) -> Nest:
+    found = conv2d_nest(Op(op.kind, op.name, op.inputs[:2], op.outputs, op.attrs), graph)
+    return Nest(found.extents, found.out, (*found.operands, ()), macs=True)
+
+
+def integer_sums_reference(op: Op, graph: Graph, x: Array, w: Array, zero: Array) -> Array:
+    less = x.astype(np.int64) - int(zero.reshape(()))
+    return conv2d_products(op, graph, less, w).astype(np.int32)
+
+
+def bytes_and_weights(op: Op, graph: Graph) -> str | None:
+    """The input and its zero point are int8 or uint8 without a scale, weights are constants, sums stay in int32."""
+    x, w, zero = graph.operands(op)
+    if x.dtype not in BYTES or zero.dtype != x.dtype or zero.elements != 1 or x.quant is not None:
+        return f"input {x.dtype}{' with a scale' if x.quant else ''}, zero point {zero.dtype} of shape {zero.shape}"
+    if w.data is None:
+        return f"weights '{w.name}' are computed by the graph"
+    most = SPAN * int(np.abs(w.data.astype(np.int64)).reshape(w.shape[0], -1).sum(axis=1).max(initial=0))
+    return f"sums of up to {most}" if most >= 2**31 else None
+
+
+def integer_sums_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, w, zero = graph.operands(op)
+    assert w.data is not None
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form)
+    shape |= {"CG": w.shape[3], "KG": w.shape[0] // groups(op), "weight": C_TYPES[w.dtype]}
+    shape |= {"computed": not zero.constant}
+    scalars = {} if zero.data is None else {"x_zero": int(zero.data.reshape(()))}
+    stem = f"sums_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{x.shape[3]}_k{w.shape[0]}"
+    cost = 8.0 * graph.result(op).elements * w.elements / w.shape[0]
+    return Kernel(
+        "contractions.c:integer_sums", stem, shape, (Constant("w", w.data, "weights"),), scalars, estimate=cost
+    )
+
+
+INTEGER_SUMS = Spec(
+    kind="integer_sums",
+    nest=integer_sums_nest,
+    reference=integer_sums_reference,
+    kernel=integer_sums_kernel,
+    rows=lambda op, graph: spatial.rows(op, graph) if graph.operands(op)[2].constant else "",
+    part=spatial.part,
+    float_only=True,
+    plain=True,
+    limits=(spatial.window_limit, bytes_and_weights, channels_agree),
+)
+
+
+# Sums over a part of the input channels, added to those that are there: the fan-in of Fused Depthwise Tiling.
+#
+# partial_sum: operands are the start of the sums, the part of the input, and the weights of these channels. The start
+# is a bias, or the sums so far, to which it adds in place. Attributes, letters and weights are those of the convolution
+# or dense layer. int8 sums up in int32, so the order of the parts does not show; float rounds differently. join_sums:
+# sums of one part of the channels and those of another, added up. finish_sum: the int8 result of int32 sums, whose
+# quantisation is that of a bias.
+
+
+def _layer(op: Op) -> Op:
+    """The same without what the sums start from."""
+    return Op(op.kind, op.name, op.inputs[1:], op.outputs, op.attrs)
+
+
+def partial_sum_nest(op: Op, graph: Graph) -> Nest:
+    start, x, _ = graph.operands(op)
+    found = (conv2d_nest if len(x.shape) == 4 else dense_nest)(_layer(op), graph)
+    before = (Same(found.out[-1]),) if start.constant else tuple(Same(axis) for axis in found.out)
+    return Nest(found.extents, found.out, (before, *found.operands), macs=True)
+
+
+def partial_sum_reference(op: Op, graph: Graph, start: Array, x: Array, w: Array) -> Array:
+    products = (conv2d_products if x.ndim == 4 else dense_products)(_layer(op), graph, x, w)
+    return np.asarray(products + start).astype(graph.result(op).dtype)
+
+
+def constant_weights(op: Op, graph: Graph) -> str | None:
+    """Weights are constant; the input is a matrix or one image."""
+    _, x, w = graph.operands(op)
+    bad = not w.constant or len(x.shape) not in (2, 4) or (len(x.shape) == 4 and x.shape[0] != 1)
+    return f"weights {w.name}, input {x.shape}" if bad else None
+
+
+def partial_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    start, x, w = graph.operands(op)
+    y = graph.result(op)
+    assert w.data is not None
+    if len(x.shape) == 2:
+        rows, channels = x.shape
+        letters = {"H": 1, "W": rows, "C": channels, "OH": 1, "OW": rows, "K": w.shape[0], "FH": 1, "FW": 1}
+        shape: dict[str, Any] = {**letters, "SY": 1, "SX": 1, "PY": 0, "PX": 0, "DY": 1, "DX": 1}
+    else:
+        shape = spatial.window_shape(_layer(op), graph, w.shape[1:3], form)
+    shape |= {"float": is_float(x), "first": start.constant}
+    constants = [Constant("w", w.data, "weights")]
+    if start.data is not None:
+        constants.append(Constant("bias", start.data.astype(y.dtype).ravel(), "bias"))
+    stem = f"{'first' if start.constant else 'more'}_sums_{shape['FH']}x{shape['FW']}_c{shape['C']}_k{shape['K']}"
+    scalars: dict[str, int | float] = {} if is_float(x) else {"x_zero": zero_of(x)}
+    return Kernel("contractions.c:partial_sum", stem, shape, tuple(constants), scalars)
+
+
+def join_nest(op: Op, graph: Graph) -> Nest:
+    shape = graph.operands(op)[0].shape
+    names = tuple(f"i{d}" for d in range(len(shape)))
+    return Nest(dict(zip(names, shape, strict=True)), names, (tuple(Same(name) for name in names),) * 2)
+
+
+def join_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    return np.asarray(a + b)
+
+
+def join_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    count = graph.result(op).elements
+    return Kernel("contractions.c:join_sums", f"join_sums_{count}", {"N": count})
+
+
+def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
+    """Mantissa and shift for each channel; scales of the sums are scale(x) * scale(w), so these are the layer's own."""
+    (x,), y = graph.operands(op), graph.result(op)
+    pairs = [fixedpoint.quantize_multiplier(s / scale_of(y)) for s in quant_of(x).scale]
+    pairs = pairs * x.shape[-1] if len(pairs) == 1 else pairs
+    return np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+
+
+def finish_reference(op: Op, graph: Graph, x: Array) -> Array:
+    y = graph.result(op)
+    mantissa, shift = multipliers(op, graph)
+    scaled = fixedpoint.requantize(x.astype(np.int64), mantissa.astype(np.int64), shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
+
+
+def finish_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,), y = graph.operands(op), graph.result(op)
+    mantissa, shift = multipliers(op, graph)
+    constants = (Constant("multiplier", mantissa, "Q0.31"), Constant("shift", shift, "left if positive"))
+    low, high = spatial.bounds(op, y)
+    shape: dict[str, Any] = {"N": x.elements // x.shape[-1], "K": x.shape[-1]}
+    stem = f"finish_sums_{shape['N']}x{shape['K']}"
+    return Kernel("contractions.c:finish_sum", stem, shape, constants, {"y_zero": zero_of(y), "low": low, "high": high})
+
+
+PARTIAL = Spec(
+    kind="partial_sum",
+    nest=partial_sum_nest,
+    reference=partial_sum_reference,
+    kernel=partial_sum_kernel,
+    limits=(constant_weights,),
+)
+JOIN = Spec(kind="join_sums", nest=join_nest, reference=join_reference, kernel=join_kernel)
+FINISH = Spec(kind="finish_sum", nest=elementwise.nest, reference=finish_reference, kernel=finish_kernel, clamps=True)

@@ -1,0 +1,512 @@
+"""Ops that bring values to other places and compute nothing: views, slices, joins, padding, transposes, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import count
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Dim, Fixed, Nest, Offset, Same, Whole
+from . import base
+from .base import C_TYPES, SAME, Constant, Form, Kernel, Ranges, Spec, zero_of
+
+# RESHAPE, Flatten, Squeeze and their like: the same bytes under another shape; free.
+
+
+def reshape_nest(op: Op, graph: Graph) -> Nest:
+    """Dimensions of size 1 that come or go leave all others as they are; else any element may be anywhere."""
+    (x,) = graph.operands(op)
+    names, shape = tuple(f"i{d}" for d in range(len(op.attrs["shape"]))), op.attrs["shape"]
+    dims: tuple[Dim, ...] = tuple(Whole(n) for n in x.shape)
+    if [n for n in x.shape if n > 1] == [n for n in shape if n > 1]:
+        kept = iter(name for name, n in zip(names, shape, strict=True) if n > 1)
+        dims = tuple(Same(next(kept)) if n > 1 else Fixed() for n in x.shape)
+    return Nest(dict(zip(names, shape, strict=True)), names, (dims,))
+
+
+def same_elements(op: Op, graph: Graph) -> str | None:
+    """The result has as many elements as the operand."""
+    x, shape = graph.operands(op)[0], op.attrs["shape"]
+    return None if x.elements == prod(shape) else f"elements of shape {x.shape} as {tuple(shape)}"
+
+
+def reshape_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    return {**op.attrs, "shape": tuple(past - first for first, past in out)}
+
+
+def reshape_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x.reshape(op.attrs["shape"])
+
+
+RESHAPE = Spec(
+    kind="reshape",
+    nest=reshape_nest,
+    reference=reshape_reference,
+    view=True,
+    limits=(same_elements,),
+    part=reshape_part,
+    exact=True,
+)
+
+
+# Parts of a tensor: `slice` copies one, `span` is a view of one whose elements are neighbours.
+#
+# Tiling makes them; both take `begin` and `size` of every dimension.
+
+# Instructions of a call of memcpy, and of each byte; counted on Cortex-M0 and M4 with hal/src/mem.c.
+SHORT, WORDS, BYTES = (14.0, 1.0), (26.0, 0.75), (24.0, 5.0)
+
+
+def slice_nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    parts = zip(names, op.attrs["begin"], x.shape, op.attrs["size"], strict=True)
+    dims = tuple(Same(name) if size == n else Offset(name, -begin, n) for name, begin, n, size in parts)
+    return Nest(dict(zip(names, op.attrs["size"], strict=True)), names, (dims,))
+
+
+def slice_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x[tuple(slice(b, b + n) for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))]
+
+
+def neighbours(shape: tuple[int, ...], ranges: Ranges) -> bool:
+    """The elements of this part of a tensor stand one after the other."""
+    cut = next((d for d, (first, past) in enumerate(ranges) if past - first > 1), len(shape))
+    return all(past - first == n for (first, past), n in list(zip(ranges, shape, strict=True))[cut + 1 :])
+
+
+def slice_inside(op: Op, graph: Graph) -> str | None:
+    """The part lies within the tensor, which has at most 4 dimensions."""
+    (x,) = graph.operands(op)
+    ends = tuple(b + n for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))
+    bad = len(x.shape) > 4 or any(end > n for end, n in zip(ends, x.shape, strict=True))
+    return f"{op.attrs['begin']} to {ends} of {x.shape}" if bad else None
+
+
+def one_run(op: Op, graph: Graph) -> str | None:
+    """The elements of the part stand one after the other."""
+    (x,) = graph.operands(op)
+    ranges = tuple((b, b + n) for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))
+    return None if neighbours(x.shape, ranges) else f"{ranges} of {x.shape}"
+
+
+def start(op: Op, graph: Graph) -> int:
+    """Bytes before the part's first element."""
+    (x,) = graph.operands(op)
+    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
+    return sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True)) * ITEM_BYTES[x.dtype]
+
+
+def part_shape(
+    sizes: Sequence[int], whole: Sequence[int], dtype: str, there: str, here: str, start: str | int = "start"
+) -> dict[str, Any]:
+    """The numbers of `runs` in moves.c.j2. `there`, `here`: the parameters with the whole and with the part alone."""
+    found, run = base.runs(sizes, whole)
+    names = {"there": there, "here": here, "start": start, "fill": 0, "more": False}
+    return {"loops": found, "run": run, "item": ITEM_BYTES[dtype], "all": prod(sizes) == prod(whole), **names}
+
+
+def runs_cost(sizes: Sequence[int], item: int) -> float:
+    """Instructions to copy a part, row by row of its last dimension: by words where the bytes of a row allow it."""
+    size = sizes[-1] * item
+    each = SHORT if size <= 8 else WORDS if size % 4 == 0 else BYTES
+    return prod(sizes[:-1]) * (each[0] + each[1] * size)
+
+
+def slice_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Runs of the part; of one row where it runs by rows."""
+    (x,) = graph.operands(op)
+    size, whole = ((1, 1, *s[2:]) if form.rolled else s for s in (op.attrs["size"], x.shape))
+    shape = part_shape(size, whole, x.dtype, there="x", here="y")
+    stem = f"slice_{'x'.join(map(str, op.attrs['size']))}"
+    first = {"start": start(op, graph) // ITEM_BYTES[x.dtype]}
+    cost = runs_cost(size, ITEM_BYTES[x.dtype])
+    return Kernel("moves.c:runs", stem, shape, (), first, placed=form.rolled, estimate=cost)
+
+
+def slice_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Begin and size of what a piece of the result takes from a piece of the operand."""
+    places = zip(op.attrs["begin"], out, x, strict=True)
+    begin = tuple(b + first - low for b, (first, _), (low, _) in places)
+    return {"begin": begin, "size": tuple(past - first for first, past in out)}
+
+
+def slice_rows(op: Op, graph: Graph) -> str:
+    """A part that has all rows is copied row by row."""
+    (x,) = graph.operands(op)
+    return "each" if len(x.shape) > 2 and tuple(op.attrs["size"][:2]) == x.shape[:2] else ""
+
+
+SLICE = Spec(
+    kind="slice",
+    nest=slice_nest,
+    reference=slice_reference,
+    kernel=slice_kernel,
+    rows=slice_rows,
+    part=slice_part,
+    exact=True,
+    limits=(slice_inside,),
+)
+SPAN = Spec(
+    kind="span",
+    nest=slice_nest,
+    reference=slice_reference,
+    view=True,
+    start=start,
+    exact=True,
+    limits=(slice_inside, one_run),
+)
+
+
+# CONCATENATION, Concat: the operands one after the other along one dimension.
+
+
+def concat_nest(op: Op, graph: Graph) -> Nest:
+    parts, axis = graph.operands(op), op.attrs["axis"]
+    names = tuple(f"i{d}" for d in range(len(parts[0].shape)))
+    extents = dict(zip(names, parts[0].shape, strict=True))
+    extents[names[axis]] = sum(t.shape[axis] for t in parts)
+    operands, start = [], 0
+    for t in parts:
+        dims: list[Dim] = [Same(name) for name in names]
+        dims[axis] = Offset(names[axis], start, t.shape[axis])
+        start += t.shape[axis]
+        operands.append(tuple(dims))
+    return Nest(extents, names, tuple(operands))
+
+
+def concat_reference(op: Op, graph: Graph, *parts: Array) -> Array:
+    return np.concatenate(parts, axis=op.attrs["axis"])
+
+
+def shapes_agree(op: Op, graph: Graph) -> str | None:
+    """Operands have the same shape but along the axis."""
+    rest = {(*t.shape[: op.attrs["axis"]], *t.shape[op.attrs["axis"] + 1 :]) for t in graph.operands(op)}
+    return f"shapes {[t.shape for t in graph.operands(op)]}" if len(rest) > 1 else None
+
+
+def concat_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Runs of bytes: `outer` times, one run from each operand. Activations are x0, x1, ..., constants c0, c1, ..."""
+    parts, axis = graph.operands(op), op.attrs["axis"]
+    size = ITEM_BYTES[parts[0].dtype]
+    runs = tuple(prod(t.shape[axis:]) * size for t in parts)
+    starts = tuple(sum(runs[:i]) for i in range(len(runs)))
+    outer = prod(parts[0].shape[2 if form.rolled else 0 : axis])
+    shape: dict[str, Any] = {"outer": outer, "runs": runs, "starts": starts, "step": sum(runs)}
+    activations = sum(not t.constant for t in parts)
+    computed, constant = iter(["x"] if activations == 1 else [f"x{i}" for i in range(activations)]), count()
+    shape["operands"] = tuple(f"c{next(constant)}" if t.constant else next(computed) for t in parts)
+    constants = [
+        Constant(n, t.data, "operand") for n, t in zip(shape["operands"], parts, strict=True) if t.data is not None
+    ]
+    cost = sum(runs_cost((outer, run // size), size) for run in runs)
+    return Kernel("moves.c:concat", f"concat_{len(parts)}", shape, tuple(constants), placed=form.rolled, estimate=cost)
+
+
+CONCAT = Spec(
+    kind="concat",
+    nest=concat_nest,
+    reference=concat_reference,
+    kernel=concat_kernel,
+    rows=lambda op, graph: "each" if op.attrs["axis"] > 1 and not any(t.constant for t in graph.operands(op)) else "",
+    exact=True,
+    limits=(shapes_agree,),
+)
+
+
+# A part put into its place in a tensor of which other parts may be there already: how tiles become one tensor.
+#
+# Operands: the tensor so far, if any part is there, and the part. It is done in place where the tensor so far ends
+# here. Attributes: `shape` of the whole, `begin` of the part in every dimension. With no tensor so far, the rest is
+# undefined.
+
+
+def insert_nest(op: Op, graph: Graph) -> Nest:
+    part = graph.operands(op)[-1]
+    names = tuple(f"i{d}" for d in range(len(part.shape)))
+    places = zip(names, op.attrs["begin"], part.shape, op.attrs["shape"], strict=True)
+    dims = tuple(Same(name) if n == whole else Offset(name, b, n) for name, b, n, whole in places)
+    before: tuple[tuple[Dim, ...], ...] = (tuple(Same(name) for name in names),) * (len(op.inputs) - 1)
+    return Nest(dict(zip(names, op.attrs["shape"], strict=True)), names, (*before, dims))
+
+
+def insert_reference(op: Op, graph: Graph, *operands: Array) -> Array:
+    part = operands[-1]
+    y = operands[0].copy() if len(operands) > 1 else np.zeros(op.attrs["shape"], part.dtype)
+    y[tuple(slice(b, b + n) for b, n in zip(op.attrs["begin"], part.shape, strict=True))] = part
+    return y
+
+
+def insert_inside(op: Op, graph: Graph) -> str | None:
+    """The part lies within the tensor, which has at most 4 dimensions."""
+    part, shape = graph.operands(op)[-1], op.attrs["shape"]
+    ends = tuple(b + n for b, n in zip(op.attrs["begin"], part.shape, strict=True))
+    bad = len(shape) > 4 or any(end > n for end, n in zip(ends, shape, strict=True))
+    return f"{op.attrs['begin']} to {ends} of {shape}" if bad else None
+
+
+def insert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Runs of the part; of one row where it runs by rows."""
+    part, whole = graph.operands(op)[-1], op.attrs["shape"]
+    if form.rolled:
+        whole = (1, 1, *whole[2:])
+    steps = [prod(whole[d + 1 :]) for d in range(len(whole))]
+    start = sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True))
+    more, size = len(op.inputs) > 1, ITEM_BYTES[part.dtype]
+    size_of_part = (1, 1, *part.shape[2:]) if form.rolled else part.shape
+    shape = part_shape(size_of_part, whole, part.dtype, there="y", here="x1" if more else "x")
+    shape |= {"more": more, "bytes": prod(whole) * size}
+    stem = f"insert_{'x'.join(map(str, part.shape))}"
+    cost = runs_cost(size_of_part, size)
+    return Kernel("moves.c:runs", stem, shape, (), {"start": start}, placed=form.rolled, estimate=cost)
+
+
+def insert_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Where what lies of the part in a piece of the result begins in that piece."""
+    begin = tuple(max(b - first, 0) for b, (first, _) in zip(op.attrs["begin"], out, strict=True))
+    return {"shape": tuple(past - first for first, past in out), "begin": begin}
+
+
+def insert_rows(op: Op, graph: Graph) -> str:
+    """A part that has all rows is put in row by row."""
+    part = graph.operands(op)[-1]
+    return "each" if len(part.shape) > 2 and part.shape[:2] == tuple(op.attrs["shape"][:2]) else ""
+
+
+INSERT = Spec(
+    kind="insert",
+    nest=insert_nest,
+    reference=insert_reference,
+    kernel=insert_kernel,
+    rows=insert_rows,
+    part=insert_part,
+    exact=True,
+    limits=(insert_inside,),
+)
+
+
+# PAD, PADV2, Pad: a border of one value around the tensor.
+
+
+def pad_nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    extents = {name: n + sum(p) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)}
+    kept = any(map(any, op.attrs["pads"]))  # else the border is filled first, so it does not work in place
+    dims = tuple(
+        Same(name) if kept and not any(p) else Offset(name, p[0], n)
+        for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)
+    )
+    return Nest(extents, names, (dims,))
+
+
+def fill(op: Op, graph: Graph) -> int | float:
+    """The stored value of the border: real zero by default; of integers, the last one for infinity."""
+    x = graph.operands(op)[0]
+    value = op.attrs["value"]
+    if value is None:
+        return zero_of(x)
+    if x.quant is None or isinstance(value, int):
+        return value if isinstance(value, int) else float(value)
+    ends = np.iinfo(x.dtype)
+    return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), ends.min, ends.max))
+
+
+def pad_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return np.pad(x, op.attrs["pads"], constant_values=fill(op, graph))
+
+
+def growing(op: Op, graph: Graph) -> str | None:
+    """Padding adds elements at either end of any of at most 4 dimensions; it removes none."""
+    if any(n < 0 for pair in op.attrs["pads"] for n in pair):
+        return f"padding {op.attrs['pads']}"
+    rank = len(graph.operands(op)[0].shape)
+    return f"{rank} dimensions" if rank > 4 else None
+
+
+def pad_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    y = graph.result(op)
+    start = sum(p[0] * step for p, step in zip(op.attrs["pads"], base.steps(y.shape), strict=True))
+    shape = {**part_shape(x.shape, y.shape, x.dtype, there="y", here="x", start=start), "fill": y.elements}
+    return Kernel("moves.c:runs", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
+
+
+PAD = Spec(
+    kind="pad",
+    nest=pad_nest,
+    reference=pad_reference,
+    kernel=pad_kernel,
+    exact=True,
+    limits=(growing,),
+)
+
+
+# TRANSPOSE, Transpose: out[i_p0, i_p1, ...] = in[i_0, i_1, ...].
+
+
+def transpose_nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    out = tuple(names[p] for p in op.attrs["perm"])
+    return Nest(dict(zip(names, x.shape, strict=True)), out, (tuple(Same(name) for name in names),))
+
+
+def transpose_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return np.ascontiguousarray(x.transpose(op.attrs["perm"]))
+
+
+def valid_permutation(op: Op, graph: Graph) -> str | None:
+    """The permutation names every dimension once."""
+    rank = len(graph.operands(op)[0].shape)
+    return (
+        None
+        if sorted(op.attrs["perm"]) == list(range(rank))
+        else f"permutation {op.attrs['perm']} of {rank} dimensions"
+    )
+
+
+MOST_CYCLES = 256  # of a transposition in place: their starts stand in a table
+WRITTEN_OUT = 4  # turns of an inner loop: as many statements, for gcc 12 leaves some such loops as they are
+MOST_ELEMENTS = 1 << 20  # which a search for the starts looks at
+
+
+def swapped(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Rows, columns and elements of a matrix of blocks of which the permutation is the transposition, if it is one."""
+    moved = [d for d in perm if shape[d] > 1]
+    while moved and moved[-1] == max(moved):
+        moved.pop()
+    inner = prod(shape) // prod(shape[d] for d in moved)
+    at = next((i for i in range(1, len(moved)) if moved[i] < moved[i - 1]), 0)
+    if not moved or moved[at:] + moved[:at] != sorted(moved):
+        return None
+    return prod(shape[d] for d in moved[at:]), prod(shape[d] for d in moved[:at]), inner
+
+
+@cache
+def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
+    """One place of every cycle of a matrix transposed in place: place i of the result is taken from i * columns modulo
+    (rows * columns - 1). None: there are too many. (Cate and Twigg, "Analysis of In-Situ Transposition", 1977.)
+    """
+    last = rows * columns - 1
+    seen, starts = bytearray(last + 1), list[int]()
+    for start in range(1, last):
+        if seen[start]:
+            continue
+        at, length = start, 0
+        while not seen[at]:
+            seen[at] = 1
+            at, length = at * columns % last, length + 1
+        starts += [start] if length > 1 else []
+        if len(starts) > MOST_CYCLES:
+            return None
+    return tuple(starts)
+
+
+def over_itself(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
+    """The transposition of a matrix where it stands, along its cycles; None where that is not what the op is.
+
+    Not `divides`: remainders by differences, for cores on which quotients of constants are no products.
+    """
+    (x,) = graph.operands(op)
+    found = swapped(x.shape, op.attrs["perm"])
+    if found is None or found[2] != 1 or x.elements > MOST_ELEMENTS:
+        return None
+    rows, columns, _ = found
+    starts = cycle_starts(rows, columns)
+    if not starts:
+        return None
+    folds, last = (min(rows, columns) - 1).bit_length(), x.elements - 1
+    shape: dict[str, Any] = {"rows": rows, "columns": columns, "cycles": len(starts), "type": C_TYPES[x.dtype]}
+    shape["forth"] = not divides and rows <= columns
+    shape["folds"] = () if divides else tuple(last << n for n in reversed(range(folds)))
+    return Kernel(
+        "moves.c:transpose_in_place", f"transpose_{'x'.join(map(str, x.shape))}_in_place", shape,
+        (Constant("starts", np.array(starts, np.int32), "a place of every cycle"),),
+        variant="in place", estimate=(12.0 if divides else 8.0 + 3 * folds) * x.elements, in_place=SAME,
+    )  # fmt: skip
+
+
+def transpose_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    steps = base.steps(x.shape)
+    turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))
+    turned = [op.attrs["perm"][d] for d in turn]
+    shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
+    ring = form.rings[0] if form.rings else 0  # of an operand whose rows are those of the result
+    shape["at"] = f"(row % {ring})" if ring else "row"
+    turns = base.turning([x.shape[d] for d in turned], [steps[d] for d in turned])
+    offsets: tuple[int, ...] = (0,)
+    inner, count = turns[-1][0] if turns else 1, prod(x.shape[d] for d in turned)
+    cost = 5.0 * count + 8 * count / inner  # `./sconsw bench-kernels` shows the error of the estimate
+    if turns and inner <= WRITTEN_OUT:
+        *outer, (_, step) = turns
+        turns, offsets, cost = tuple(outer), tuple(range(0, inner * step, step)), 3.0 * count
+    shape |= {"loops": turns, "offsets": offsets}
+    shape |= {"item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
+    return Kernel("moves.c:transpose", f"transpose_{'x'.join(map(str, x.shape))}", shape, estimate=cost)
+
+
+TRANSPOSE = Spec(
+    kind="transpose",
+    nest=transpose_nest,
+    reference=transpose_reference,
+    kernel=transpose_kernel,
+    rows=lambda op, graph: "each" if len(op.attrs["perm"]) > 1 else "",
+    exact=True,
+    limits=(valid_permutation,),
+)
+
+
+# Messages between the devices of a cluster: `send` and `receive`, which keep their order.
+#
+# Both take `message` (its number, the same on both sides), `device` (the other one; EVERYONE of a broadcast) and `wire`
+# (bytes of an element on the wire, the low ones of it). `send` has an empty result; `receive` has no operand, and takes
+# the `shape` of its result. The session of generated code is its variable `cluster`.
+
+EVERYONE = 255
+
+
+def send_nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    return Nest({"none": 0}, ("none",), (tuple(Whole(n) for n in x.shape),))
+
+
+def receive_nest(op: Op, graph: Graph) -> Nest:
+    names = tuple(f"i{d}" for d in range(len(op.attrs["shape"])))
+    return Nest(dict(zip(names, op.attrs["shape"], strict=True)), names, ())
+
+
+def send_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return np.zeros(0, graph.result(op).dtype)
+
+
+def receive_reference(op: Op, graph: Graph) -> Array:
+    """One device alone does not know what comes: numbers that tell messages and elements apart."""
+    y = graph.result(op)
+    return ((np.arange(y.elements) * 7 + 31 * op.attrs["message"]) % 119 - 59).astype(y.dtype).reshape(y.shape)
+
+
+def send_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    return _kernel(op, "send", graph.operands(op)[0].elements, ITEM_BYTES[graph.operands(op)[0].dtype])
+
+
+def receive_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    return _kernel(op, "receive", graph.result(op).elements, ITEM_BYTES[graph.result(op).dtype])
+
+
+def _kernel(op: Op, what: str, count: int, item: int) -> Kernel:
+    shape: dict[str, Any] = {"item": item, "wire": op.attrs["wire"]}
+    scalars: dict[str, int | float] = {"message": op.attrs["message"], "device": op.attrs["device"], "count": count}
+    return Kernel(f"moves.c:{what}", f"{what}_{op.attrs['wire']}_of_{item}", shape, (), scalars, fails=True)
+
+
+SEND = Spec(kind="send", nest=send_nest, reference=send_reference, kernel=send_kernel, exact=True, link="send")
+RECEIVE = Spec(
+    kind="receive", nest=receive_nest, reference=receive_reference, kernel=receive_kernel, exact=True, link="receive"
+)

@@ -1,0 +1,358 @@
+"""Ops that normalise rows: softmax, its logarithm, and rows of length one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import exp, floor
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import Arithmetic
+from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
+from ..ir.axes import Nest, Same, Whole
+from . import fixedpoint
+from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
+from .fixedpoint import Multiplier, quantize_multiplier, requantize
+
+# TFLM's softmax of int16: two tables of 513 values and straight lines between them.
+#
+# kernels/internal/reference/softmax.h (SoftmaxInt16) and common.h (LUTPopulate, LUTLookup). exp() of distances from the
+# largest element, of which 2^16 steps are 10; 1 / (1 + x) for x from 0 to 1. Values are in Q0.15.
+
+STEPS, SOFTMAX16_MOST, REACH = 512, 2**16 - 1, 10.0
+LOW, HIGH = -(2**15), 2**15 - 1
+LARGEST_STEP = 2.0**30 * REACH / SOFTMAX16_MOST  # of the operand: from here on TFLM shifts by 31 bits or more
+
+
+def _rounded(value: Any) -> Any:
+    """Half away from zero."""
+    return np.sign(value) * np.floor(np.abs(value) + np.float32(0.5))
+
+
+def _table(function: Callable[[float], float], low: float, high: float) -> Array:
+    """Values at 513 places from low to high, each moved by half of what a straight line errs in the middle.
+
+    All in float32, as TFLM computes them when it starts.
+    """
+    one, two, unit = np.float32, np.float32(2), np.float32(2.0**15)
+    step, found = one(high - low) / one(STEPS), []
+    for i in range(STEPS):
+        places = (one(low) + one(i) * step, one(low) + one(i) * step + step / two, one(low) + one(i + 1) * step)
+        here, middle, after = (one(function(float(at))) * unit for at in places)
+        line = _rounded((after + _rounded(here)) / two)
+        found.append(_rounded(here) - _rounded((line - _rounded(middle)) / two))
+    found.append(_rounded(one(function(high)) * unit))
+    return np.clip(np.array(found), LOW, HIGH).astype(np.int16)
+
+
+@cache  # few models need them, and they take milliseconds
+def softmax16_tables() -> tuple[Constant, Constant]:
+    """exp(x) and 1 / (1 + x)."""
+    powers, inverses = _table(exp, -REACH, 0.0), _table(lambda x: 1 / (1 + x), 0.0, 1.0)
+    return Constant("exponential", powers, "exp(x), -10 to 0, Q0.15"), Constant("inverse", inverses, "1 / (1 + x)")
+
+
+def factor(scale: float, beta: float) -> fixedpoint.Multiplier:
+    """From steps of the input to 2^16 steps of 10."""
+    return fixedpoint.quantize_multiplier(scale * beta / (REACH / SOFTMAX16_MOST))
+
+
+def looked_up(table: Array, value: Array | np.int64) -> Array:
+    """The table's function of an int16."""
+    at, rest = 256 + (value >> 7), value & 0x7F
+    base, after = table[at].astype(np.int64), table[at + 1].astype(np.int64)
+    return np.asarray(base + (((after - base) * rest + 64) >> 7))
+
+
+def row(x: Array, scale: float, beta: float) -> Array:
+    powers_of, inverse_of = (table.data for table in softmax16_tables())
+    m, less = factor(scale, beta), x.astype(np.int64) - int(x.max())
+    scaled = fixedpoint.requantize(less, m.mantissa, m.shift, Arithmetic.TFLITE) + HIGH
+    powers = looked_up(powers_of, np.clip(scaled, LOW, HIGH))
+    total = int(powers.sum())
+    headroom = 31 - total.bit_length()
+    part = ((total << headroom) + (1 << 13)) >> 14
+    share = int(looked_up(inverse_of, np.int64(max(LOW, min(HIGH, part - 2**15 - 2**16)))))
+    right = 30 - headroom
+    return np.clip((powers * share + (1 << (right - 1))) >> right, 0, HIGH).astype(np.int16)
+
+
+# SOFTMAX, Softmax over the last dimension: out[i] = exp(b * in[i]) / sum over j of exp(b * in[j]).
+#
+# The quantised form takes exp() of the distance to the row's largest element, which is one of 256
+# values: a table made here with gemmlowp's own fixed-point steps, so that the result is TFLM's.
+
+INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    rows = tuple(Same(name) for name in names[:-1])
+    return Nest(dict(zip(names, x.shape, strict=True)), names, ((*rows, Whole(x.shape[-1])),))
+
+
+def exp_table(op: Op, graph: Graph) -> Array:
+    """exp(-d * scale * beta) for d = 0, 1, ... in Q0.31, as far as it counts."""
+    return np.array(_exp_table(op.attrs["beta"] * scale_of(graph.operands(op)[0])), np.int32)
+
+
+def distance_factor(scale: float) -> fixedpoint.Multiplier:
+    """From a distance to Q5.26."""
+    return fixedpoint.quantize_multiplier(min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1))
+
+
+@cache
+def _exp_table(scale: float) -> tuple[int, ...]:
+    m = distance_factor(scale)
+    radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
+    table = []
+    for distance in range(min(radius, 255) + 1):
+        scaled = int(fixedpoint.rounding_high_multiply(np.int64(-distance * 2 ** max(m.shift, 0)), m.mantissa))
+        table.append(fixedpoint.exp_on_negative_values(scaled >> max(-m.shift, 0), INTEGER_BITS))
+    return tuple(table)
+
+
+def softmax_reference(op: Op, graph: Graph, x: Array) -> Array:
+    if is_float(graph.result(op)):
+        e = np.exp((x - x.max(axis=-1, keepdims=True)).astype(np.float64) * op.attrs["beta"])
+        return (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    if x.dtype == np.int16:
+        lines = (row(r, scale_of(graph.operands(op)[0]), op.attrs["beta"]) for r in x.reshape(-1, x.shape[-1]))
+        return np.stack(list(lines)).reshape(x.shape)
+    table, rows = exp_table(op, graph), x.reshape(-1, x.shape[-1])
+    return np.stack([_row(op, graph, row, table) for row in rows]).reshape(x.shape)
+
+
+def _row(op: Op, graph: Graph, row: Array, table: Array) -> Array:
+    distance = int(row.max()) - row.astype(np.int64)
+    e = np.where(distance < len(table), table[np.minimum(distance, len(table) - 1)], 0).astype(np.int64)
+    total = int(fixedpoint.rounding_right_shift(e, SUM_BITS)[distance < len(table)].sum())
+    inverse, over = fixedpoint.reciprocal(total, SUM_BITS)
+    share = fixedpoint.rounding_high_multiply(e, inverse)
+    low, high = fixedpoint.limits(graph.result(op).dtype)
+    if graph.arithmetic.fixed_point:
+        y = fixedpoint.rounding_right_shift(share, over + 31 - _bits(graph.result(op))) + low
+    else:
+        m = output_multiplier(graph.result(op).quant)
+        shift = m.shift - over  # below -31 every share is less than half a step
+        steps = (
+            fixedpoint.requantize(share, m.mantissa, shift, Arithmetic.ONNX) if shift >= -31 else np.zeros_like(share)
+        )
+        y = steps + zero_of(graph.result(op))
+    return np.clip(y, low, high).astype(graph.result(op).dtype)
+
+
+def _bits(y: Tensor) -> int:
+    return 8 * ITEM_BYTES[y.dtype]
+
+
+def output_multiplier(quant: Any) -> fixedpoint.Multiplier:
+    """From a share in Q0.31 to steps of the output."""
+    return fixedpoint.quantize_multiplier(2.0**-31 / quant.scale[0])
+
+
+def output_quantisation(op: Op, graph: Graph) -> str | None:
+    """A quantised TFLite softmax has output scale 1/256 and zero point -128, of int16 1/32768 and 0 and rows of at
+    most 65536 elements; from int8 to int16, 1/65536 and -32768."""
+    (x,), y = graph.operands(op), graph.result(op)
+    q = y.quant
+    if (x.dtype, y.dtype) == ("int8", "int16") and q is not None:
+        fits = graph.arithmetic.fixed_point and q.zero_point[0] == -(2**15)
+        return None if fits and abs(q.scale[0] * 2**16 - 1) < 1e-3 else f"output is int16, {q}"
+    if y.dtype == "int16" and q is not None:
+        fits = graph.arithmetic.fixed_point and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
+        return None if fits and abs(q.scale[0] * 2**15 - 1) < 1e-3 else f"output is int16, {q}"
+    if is_float(y) or not graph.arithmetic.fixed_point or q is None:
+        return None
+    return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
+
+
+def step_of_int16(op: Op, graph: Graph) -> str | None:
+    """A step of an int16 operand, times beta, is less than 163,842; beyond it TFLite shifts by more bits than C has."""
+    (x,) = graph.operands(op)
+    step = scale_of(x) * op.attrs["beta"] if x.dtype == "int16" and x.quant is not None else 0.0
+    return f"a step of '{x.name}', times beta, is {step:g}" if step >= LARGEST_STEP else None
+
+
+def softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    y = graph.result(op)
+    size = x.shape[-1]
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
+    shape |= {"wide": x.dtype == "int16", "computed": False, "bits": _bits(y)}
+    if is_float(x):
+        return Kernel("normalization.c:softmax", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
+    if x.dtype == "int16":
+        m = factor(scale_of(x), op.attrs["beta"])
+        numbers: dict[str, int | float] = {"multiplier": m.mantissa, "shift": m.shift}
+        return Kernel("normalization.c:softmax", f"softmax_{size}", shape, softmax16_tables(), numbers)
+    table = exp_table(op, graph)
+    scalars: dict[str, int | float] = {"table_size": len(table)}
+    if graph.arithmetic.rounds_once:
+        assert y.quant is not None
+        m = output_multiplier(y.quant)
+        scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}
+    constants = (Constant("table", table, "exp(-d * scale), Q0.31"),)
+    cost = shape["N"] * (80.0 + 30.0 * size)
+    return Kernel("normalization.c:softmax", f"softmax_{size}", shape, constants, scalars, estimate=cost)
+
+
+SOFTMAX = Spec(
+    kind="softmax",
+    nest=nest,
+    reference=softmax_reference,
+    kernel=softmax_kernel,
+    integers=("int8", "int16"),
+    limits=(output_quantisation, step_of_int16),
+)
+
+
+# LOG_SOFTMAX over the last dimension: out[i] = in[i] - log(sum over j of exp(in[j])).
+#
+# The quantised form is TFLM's (kernels/internal/reference/integer_ops/log_softmax.h): distances from the row's largest
+# element are one of 256 values, so their place in Q5.26 and their exp() are tables; log() of the sum is a series.
+
+LOG_SOFTMAX_OUTPUT = (1 / 16, 127)  # scale and zero point of the result, in TFLM
+LOG_SOFTMAX_MOST = 4095  # exponentials that a sum in Q12.19 holds
+OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
+
+
+def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
+    """Minus distances 0, 1, ... in Q5.26, their exp() in Q12.19, and the factor from Q5.26 back to distances."""
+    scale = scale_of(graph.operands(op)[0])
+    m = quantize_multiplier(min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1))
+    radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
+    places = requantize(-np.arange(min(radius, 255) + 1), m.mantissa, m.shift, Arithmetic.TFLITE)
+    powers = [fixedpoint.exp_on_negative_values(int(x), INTEGER_BITS) for x in places]
+    sums = fixedpoint.rounding_right_shift(np.array(powers, np.int64), SUM_BITS)
+    return places.astype(np.int32), sums.astype(np.int32), quantize_multiplier(2.0 ** (31 - m.shift) / m.mantissa)
+
+
+def log_softmax_reference(op: Op, graph: Graph, x: Array) -> Array:
+    if is_float(graph.result(op)):
+        less = (x - x.max(axis=-1, keepdims=True)).astype(np.float64)
+        return (less - np.log(np.exp(less).sum(axis=-1, keepdims=True))).astype(np.float32)
+    places, powers, back = log_softmax_tables(op, graph)
+    distance = x.max(axis=-1, keepdims=True).astype(np.int64) - x
+    known = distance < len(places)
+    at = np.where(known, distance, 0)
+    total = np.where(known, powers[at], 0).astype(np.int64).sum(axis=-1, keepdims=True)
+    logs = np.array([log_from_one(int(t)) for t in total.ravel()], np.int64).reshape(total.shape)
+    reach = -requantize(logs - 2**31, back.mantissa, back.shift, Arithmetic.TFLITE)
+    y = fixedpoint.rounding_right_shift(places[at] - logs, OUTPUT_SHIFT) + LOG_SOFTMAX_OUTPUT[1]
+    return np.where(known & (distance < reach), np.clip(y, -128, 127), -128).astype(np.int8)
+
+
+def log_from_one(raw: int) -> int:
+    """log(x) in Q5.26 for x >= 1 in Q12.19 (log_x_for_x_greater_than_or_equal_to_1_impl of TFLite's common.h).
+
+    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4). There are two ways to choose n, half a power apart; one
+    of them does it. log(r) is a quotient of polynomials.
+    """
+    multiply = fixedpoint.multiply
+    other = multiply(raw, SQRT_HALF)
+    first, second = 32 - raw.bit_length(), 31 - other.bit_length()
+    by_first = fixedpoint.saturate(multiply(raw << (first - 1), SQRT_HALF) << 1)
+    r = min(by_first, fixedpoint.saturate(raw << second))
+    power = max(((12 - first) << 25) + QUARTER, ((12 - second) << 25) - QUARTER)  # n in Q6.25
+    middle = (r + FOURTH_ROOT + 1) // 2
+    q = 2 * (r - FOURTH_ROOT)
+    square = multiply(q, q)
+    above = multiply(q, r) + multiply(multiply(q, square), ALPHA[0])
+    below = multiply(middle, ALPHA[2] + q + multiply(ALPHA[1], square)) + multiply(ALPHA[3], q)
+    inverse = fixedpoint.reciprocal(below + 2**31, 0)[0]
+    rounded = int(fixedpoint.rounding_right_shift(np.int64(above), 6))
+    return fixedpoint.saturate((multiply(power, LOG_TWO) + multiply(rounded, inverse)) * 2)
+
+
+LOG_TWO, FOURTH_ROOT, SQRT_HALF = 1488522236, 1805811301, 1518500250  # log(2), 2^(-1/4), 2^(-1/2)
+QUARTER = 1 << 23  # in Q6.25
+ALPHA = (117049297, 127690142, 1057819769, 638450708)  # 11/240 a, a/20, 2/a - a, a/4 for a = 2^(1/4)
+
+
+def log_softmax_known_form(op: Op, graph: Graph) -> str | None:
+    """A quantised LOG_SOFTMAX is of int8, with output scale 1/16, zero point 127, and rows of at most 4095 elements."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if is_float(y):
+        return None
+    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+        return f"values of type {x.dtype}"
+    fits = y.quant.zero_point[0] == LOG_SOFTMAX_OUTPUT[1] and abs(y.quant.scale[0] / LOG_SOFTMAX_OUTPUT[0] - 1) < 1e-3
+    return None if fits and y.shape[-1] <= LOG_SOFTMAX_MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
+
+
+def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    size = x.shape[-1]
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x)}
+    stem = f"log_softmax_{size}"
+    if is_float(x):
+        return Kernel("normalization.c:log_softmax", stem, shape)
+    places, powers, back = log_softmax_tables(op, graph)
+    constants = (Constant("places", places, "-d * scale, Q5.26"), Constant("powers", powers, "exp() of them, Q12.19"))
+    numbers: dict[str, int | float] = {"size": len(places), "multiplier": back.mantissa, "shift": back.shift}
+    return Kernel("normalization.c:log_softmax", stem, shape, constants, numbers)
+
+
+LOG_SOFTMAX = Spec(
+    kind="log_softmax",
+    nest=nest,
+    reference=log_softmax_reference,
+    kernel=log_softmax_kernel,
+    limits=(log_softmax_known_form,),
+)
+
+
+# L2_NORMALIZATION: rows of the last dimension, divided by their Euclidean lengths.
+#
+# The int8 form is TFLM's (kernels/internal/reference/integer_ops/l2normalization.h): one factor in fixed point a row,
+# the inverse root of the sum of squares by five Newton steps. Of real numbers it is made of other ops.
+
+UNIT_ROWS_OUTPUT = (1 / 128, 0)  # scale and zero point of the result
+BITS = 7  # of the fraction of the result
+UNIT_ROWS_MOST = 33000  # squares of at most 255 that an int32 holds
+
+
+def unit_rows_reference(op: Op, graph: Graph, x: Array) -> Array:
+    rows = x.reshape(-1, x.shape[-1]).astype(np.int64) - zero_of(graph.operands(op)[0])
+    factors = [fixedpoint.inverse_root(int(total)) for total in (rows * rows).sum(axis=1)]
+    steps = [
+        fixedpoint.requantize(row, m, BITS - right, graph.arithmetic)
+        for row, (m, right) in zip(rows, factors, strict=True)
+    ]
+    return np.clip(np.stack(steps), -128, 127).astype(np.int8).reshape(x.shape)
+
+
+def unit_rows_known_form(op: Op, graph: Graph) -> str | None:
+    """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+        return f"{x.dtype} to {y.dtype}"
+    fits = y.quant.zero_point[0] == UNIT_ROWS_OUTPUT[1] and abs(y.quant.scale[0] / UNIT_ROWS_OUTPUT[0] - 1) < 1e-3
+    return None if fits and y.shape[-1] <= UNIT_ROWS_MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
+
+
+def unit_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    size = x.shape[-1]
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "bits": BITS}
+    return Kernel(
+        "normalization.c:unit_rows",
+        f"unit_rows_{size}",
+        shape,
+        (),
+        {"x_zero": zero_of(x)},
+        estimate=20.0 * x.elements,
+    )
+
+
+UNIT_ROWS = Spec(
+    kind="unit_rows",
+    nest=nest,
+    reference=unit_rows_reference,
+    kernel=unit_rows_kernel,
+    limits=(unit_rows_known_form,),
+)
