@@ -1,0 +1,368 @@
+"""A bound of the stack that a linked program needs: the frames of its functions along the deepest chain of calls.
+
+Both come from the disassembly, so libraries and assembler count like everything else. What compilers wrote into `.su`
+files (-fstack-usage) counts where a frame depends on a value. There is no bound, but a reason, where a function calls
+through a pointer, a chain calls itself, or a frame has an unknown size. Interrupt handlers come on top.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgebuild.base.dataclass import dataclass
+from edgebuild.base.errors import Diagnostic, MissingTool, fail
+from edgebuild.build.instructions import BRANCH, CALL, END, JUMP, MACHINES, NEXT, Effect, Machine
+
+MOST_VISITS = 64  # of an instruction, each with a deeper stack: then the stack grows in a loop
+LOOK_BACK = 12  # instructions in front of a sum, among which its register gets its value
+MOST_REASONS = 4
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Bytes of stack. With `reasons` it is none: more may be needed, and these say why that is unknown."""
+
+    bytes: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """`frame`: its own bytes at most. `calls`: depth of the stack at a call, and the address of the callee."""
+
+    name: str
+    frame: int
+    calls: tuple[tuple[int, int], ...]
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """An instruction. `words`: its operands, what it writes to first. `target`: the address in its text."""
+
+    op: str
+    words: tuple[str, ...]
+    effect: Effect
+    next: int  # address
+    target: int | None
+    constant: int | None  # the word of the program that it loads
+
+
+HEAD = re.compile(r"^([0-9a-f]+) <(.+)>:$")
+ROW = re.compile(r"^\s*([0-9a-f]+):\t(\S+)(?:\s+(.*))?$")
+PLACE = re.compile(r"\b(?:0x)?([0-9a-f]+) <")
+
+
+class Code:
+    """The instructions of a linked program, and where its functions begin and end."""
+
+    def __init__(self, elf: Path, stack_usage: Path | None = None, objdump: str = "") -> None:
+        from elftools.elf.elffile import ELFFile
+
+        with elf.open("rb") as stream:
+            file = ELFFile(stream)
+            self.machine = _machine(elf, file["e_machine"])
+            functions = list(_functions(file))
+            self.entry = _entry(file, functions)
+            words = _words(file)
+            text = _disassembled(elf, self.machine, objdump)
+            self.names, self.lines = _lines(text, self.machine, words)
+        self.starts = frozenset(start for start, _, name in functions if ".cold" not in name)
+        self.end_of = {start: start + size for start, size, _ in functions}
+        self._ends = frozenset(self.end_of.values())
+        self._previous = {line.next: at for at, line in self.lines.items()}
+        self._usage = functools.cache(lambda: _stack_usage(stack_usage))
+
+    @functools.cache  # noqa: B019 - one program in a process
+    def function(self, start: int) -> Function:
+        """All that is reached from an address without a call."""
+        flow = _Flow(self, start)
+        flow.run()
+        f = Function(self.names.get(start, f"{start:#x}"), flow.frame, tuple(sorted(flow.calls)), tuple(flow.reasons))
+        unsure = tuple(r for r in f.reasons if r.endswith(UNSURE))
+        said = self._usage().get(re.sub(r"\..*", "", f.name)) if unsure else None
+        if said is None:
+            return f
+        calls = tuple((said, callee) for _, callee in f.calls)  # with the return address, which is the caller's here
+        frame = said - self.machine.return_bytes
+        return Function(f.name, frame, calls, tuple(r for r in f.reasons if r not in unsure))
+
+    def bound(self, start: int, left_out: Collection[int] = (), above: tuple[int, ...] = ()) -> Bound:
+        """Of the chains of calls that begin here. Functions `left_out` need nothing."""
+        if start in above:
+            names = ", ".join(f"'{self.names.get(a, hex(a))}'" for a in above[above.index(start) :])
+            return Bound(0, (f"{names} may call itself" if "," not in names else f"{names} may call each other",))
+        if start not in self.lines:
+            return Bound(0, (f"{start:#x} is called and has no code",))
+        f = self.function(start)
+        deepest, reasons = f.frame, dict.fromkeys(f.reasons)
+        for depth, callee in f.calls:
+            if callee not in left_out:
+                inner = self._bound(callee, left_out, (*above, start))
+                deepest = max(deepest, depth + inner.bytes)
+                reasons |= dict.fromkeys(inner.reasons)
+        return Bound(deepest, tuple(reasons)[:MOST_REASONS])
+
+    def _bound(self, start: int, left_out: Collection[int], above: tuple[int, ...]) -> Bound:
+        if start in above:
+            return self.bound(start, left_out, above)
+        memo: dict[tuple[int, int], Bound] = self.__dict__.setdefault("_memo", {})
+        key = (start, id(left_out))
+        if key not in memo:
+            memo[key] = self.bound(start, left_out, above)
+        return memo[key]
+
+    def constant(self, at: int, register: str) -> int | None:
+        """The value that instructions just in front of `at` put into the register, if it is one number."""
+        later: list[tuple[str, int]] = []  # what happens to the value before it is used, the last first
+        for line in self._in_front(at):
+            if line.effect.flow != NEXT:
+                return None
+            op, words = re.sub(r"^c\.|\.[nw]$", "", line.op), line.words
+            if words[:1] != (register,):
+                continue
+            number = _number(words[-1])
+            if op in STEPS and number is not None and (len(words) == 2 or words[1] == register):
+                later.append((op, number))
+            elif (value := _loaded(op, line, number)) is not None:
+                for step, operand in reversed(later):
+                    value = STEPS[step](value, operand)
+                return _signed(value)
+            else:
+                return None
+        return None
+
+    def is_computed(self, at: int, register: str) -> bool:
+        """Whether the register, just in front of `at`, gets a sum of registers: then it is no old stack pointer."""
+        setter = next((line for line in self._in_front(at) if line.words[:1] == (register,)), None)
+        if setter is None or re.match(r"(c\.)?(mov|mv|ldr|lw|pop|str|sw|cmp)", setter.op):
+            return False
+        return any(_number(word) is None for word in setter.words[-1:])
+
+    def _in_front(self, at: int) -> Iterator[Line]:
+        for _ in range(LOOK_BACK):
+            if (back := self._previous.get(at)) is None:
+                return
+            at = back
+            yield self.lines[at]
+
+    def leaves(self, line: Line) -> bool:
+        """Whether nothing follows: a call at the end of a function is one of which nobody returns."""
+        return line.effect.flow in (JUMP, END) or (line.effect.flow == CALL and line.next in self._ends)
+
+
+STEPS: dict[str, Callable[[int, int], int]] = {
+    **dict.fromkeys(("add", "adds", "addw", "addi", "addiw"), operator.add),
+    **dict.fromkeys(("sub", "subs", "subw"), operator.sub),
+    **dict.fromkeys(("lsls", "slli"), operator.lshift),
+    "movt": lambda value, high: (high << 16) + (value & 0xFFFF),
+}
+
+
+def _loaded(op: str, line: Line, number: int | None) -> int | None:
+    """The constant that an instruction puts into a register, whatever was there before."""
+    if op in ("ldr", "lw"):
+        return line.constant
+    if op == "lui" and number is not None:
+        return number << 12
+    is_plain = op in ("li", "mov", "movw", "movs") or line.words[1:2] == ("zero",)
+    return number if is_plain else None
+
+
+UNSURE = ("of unknown size", "in a loop")
+
+
+class _Flow:
+    """The depths of the stack in one function, from its start on along all paths."""
+
+    def __init__(self, code: Code, start: int) -> None:
+        self._code, self._start = code, start
+        self._name = code.names.get(start, f"{start:#x}")
+        self._depths = {start: 0}
+        self._open = [start]
+        self._visits = defaultdict[int, int](int)
+        self._tables: list[int] = []  # depths at jumps to addresses in registers
+        self.frame = 0
+        self.calls: set[tuple[int, int]] = set()
+        self.reasons: dict[str, None] = {}
+
+    def run(self) -> None:
+        by_table = False
+        while self._open or self._tables:
+            if self._open:
+                self._step(self._open.pop())
+            elif unseen := self._unseen():  # what a table leads to
+                by_table = True
+                self._reach(unseen, max(self._tables))
+            else:
+                if not by_table:
+                    self._unknown("calls through a pointer")
+                self._tables.clear()
+
+    def _unknown(self, what: str) -> None:
+        name = self._name
+        shared = name.removesuffix("@plt")
+        self.reasons[f"'{shared}' is in a shared library" if shared != name else f"'{name}' {what}"] = None
+
+    def _unseen(self) -> int | None:
+        end = self._code.end_of.get(self._start, self._start)
+        return min(
+            (a for a in range(self._start, end) if a in self._code.lines and a not in self._depths), default=None
+        )
+
+    def _reach(self, at: int, depth: int) -> None:
+        if self._depths.get(at, -1) < depth:
+            self._depths[at] = depth
+            self._open.append(at)
+
+    def _step(self, at: int) -> None:
+        line = self._code.lines.get(at)
+        if line is None:
+            return
+        self._visits[at] += 1
+        if self._visits[at] > MOST_VISITS:
+            self._unknown(f"lowers the stack {UNSURE[1]}")
+            return
+        depth = self._after(at, line)
+        self.frame = max(self.frame, depth)
+        self._leave(line, depth)
+        if not self._code.leaves(line):
+            self._go(line.next, depth)
+
+    def _after(self, at: int, line: Line) -> int:
+        e, before = line.effect, self._depths[at]
+        if e.resets:
+            return 0
+        if e.moves and self._code.is_computed(at, e.moves):
+            self._unknown(f"has a frame {UNSURE[0]}")
+        if not e.by:
+            return max(before + e.grows, 0)
+        value = self._code.constant(at, e.by) if e.flow == NEXT else None
+        if value is None:
+            self._unknown(f"has a frame {UNSURE[0]}")
+            return before
+        return max(before + e.grows * value, 0)
+
+    def _leave(self, line: Line, depth: int) -> None:
+        e = line.effect
+        if e.flow == CALL:
+            if e.is_indirect or line.target is None:
+                self._unknown("calls through a pointer")
+            elif line.target:  # address 0: a weak function that is not there
+                self.calls.add((depth + self._code.machine.return_bytes, line.target))
+        elif e.is_indirect:
+            self._tables.append(depth)
+        elif e.flow in (JUMP, BRANCH) and line.target is not None:
+            self._go(line.target, depth)
+
+    def _go(self, at: int, depth: int) -> None:
+        """To an instruction of this function, or to another one, which returns to the caller of this one."""
+        if at in self._code.starts and at != self._start:
+            self.calls.add((depth, at))
+        else:
+            self._reach(at, depth)
+
+
+def _machine(elf: Path, name: str) -> Machine:
+    if name not in MACHINES:
+        hints = ["known are Arm's M-profile, RISC-V and x86-64"]
+        raise fail(f"no bound of the stack for the processor {name}", file=str(elf), hints=hints)
+    return MACHINES[name]
+
+
+def _functions(file: Any) -> Iterator[tuple[int, int, str]]:
+    """Address, bytes and name of the functions that have a size."""
+    table = file.get_section_by_name(".symtab")
+    for s in table.iter_symbols() if table is not None else ():
+        if s["st_info"]["type"] == "STT_FUNC" and s["st_size"] and s["st_shndx"] != "SHN_UNDEF":
+            yield s["st_value"] & ~(file["e_machine"] == "EM_ARM"), s["st_size"], s.name
+
+
+def _entry(file: Any, functions: list[tuple[int, int, str]]) -> int | None:
+    """Where the program begins; under an operating system that is `main`, for what is in front is not its own."""
+    if any(s["p_type"] == "PT_INTERP" for s in file.iter_segments()):
+        return next((start for start, _, name in functions if name == "main"), None)
+    return int(file["e_entry"]) & ~(file["e_machine"] == "EM_ARM")
+
+
+def _words(file: Any) -> dict[int, bytes]:
+    """Bytes of the sections with code, by address."""
+    return {
+        s["sh_addr"]: s.data() for s in file.iter_sections() if s["sh_flags"] & 4 and s["sh_type"] == "SHT_PROGBITS"
+    }
+
+
+def _disassembled(elf: Path, machine: Machine, objdump: str) -> str:
+    tool = objdump or next((t for t in machine.tools if shutil.which(t)), "")
+    if not tool:
+        hint = f"a bound of the stack needs {machine.tools[0]}, which comes with the compiler"
+        raise MissingTool(Diagnostic("no disassembler for this program", str(elf), hints=(hint,)))
+    command = [tool, "-d", "-w", "--no-show-raw-insn", *machine.flags, str(elf)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise MissingTool(Diagnostic(f"cannot run {tool}: {error.strerror}", str(elf))) from error
+    if done.returncode:
+        raise fail(f"{tool}: {done.stderr.strip()}", file=str(elf))
+    return done.stdout
+
+
+def _lines(text: str, machine: Machine, words: Mapping[int, bytes]) -> tuple[dict[int, str], dict[int, Line]]:
+    """Names of addresses, and the instructions; the words of data among them are left out."""
+    names: dict[int, str] = {}
+    rows: list[tuple[int, str, str, str]] = []
+    for row in text.splitlines():
+        if head := HEAD.match(row):
+            names[int(head[1], 16)] = head[2]
+        elif part := ROW.match(row):
+            operands = re.split(r"\s*[;@]\s|\s*#\s", part[3] or "", maxsplit=1)
+            rows.append((int(part[1], 16), part[2], operands[0].strip(), "".join(operands[1:])))
+    lines = {}
+    for (at, op, args, note), after in zip(rows, [*(r[0] for r in rows[1:]), 0], strict=True):
+        if op.startswith("."):
+            continue
+        effect = machine.decode(op, args, note)
+        place = PLACE.search(args) or PLACE.search(note)
+        target = int(place[1], 16) if place else None
+        loaded = _word(words, target) if target is not None and effect.flow == NEXT else None
+        fields = [w.strip().lstrip("%") for w in args.split(",")]
+        lines[at] = Line(op, tuple(fields[::-1] if machine.destination_last else fields), effect, after, target, loaded)
+    return names, lines
+
+
+def _word(words: Mapping[int, bytes], at: int) -> int | None:
+    for start, data in words.items():
+        if start <= at <= start + len(data) - 4:
+            return int.from_bytes(data[at - start : at - start + 4], "little")
+    return None
+
+
+def _stack_usage(folder: Path | None) -> dict[str, int]:
+    """Bytes by name of a function, of those that the compiler says are at most so many; the largest of one name."""
+    found: dict[str, int] = {}
+    for file in sorted(folder.rglob("*.su")) if folder else ():
+        for row in file.read_text(errors="replace").splitlines():
+            place, _, rest = row.partition("\t")
+            size, _, kind = rest.partition("\t")
+            if size.isdigit() and kind != "dynamic":
+                name = place.rpartition(":")[2]
+                found[name] = max(found.get(name, 0), int(size))
+    return found
+
+
+def _number(text: str) -> int | None:
+    match = re.fullmatch(r"[#$]?(-?(?:0x[0-9a-f]+|\d+))", text)
+    return int(match[1], 0) if match else None
+
+
+def _signed(value: int) -> int:
+    """As the two's complement of 32 bits."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
