@@ -1,8 +1,8 @@
 """Sizes of a linked program, by sections, memories and models; together they are what binutils' `size` counts.
 
-A local symbol belongs to the source before it in the table of symbols, a global one to the model whose name it begins
-with. A source `N.c` is that of a model where the program has `N_invoke`, and of a driver where the caller names it.
-All other bytes, padding among them, are the rest.
+Of each part there is also a bound of its stack (`edgebuild.build.stack`). A local symbol belongs to the source before
+it in the table of symbols, a global one to the model whose name it begins with. A source `N.c` is that of a model where
+the program has `N_invoke`, and of a driver where the caller names it. All other bytes, padding too, are the rest.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from edgebuild.base.dataclass import dataclass
-from edgebuild.base.errors import fail, from_os
+from edgebuild.base.errors import MissingTool, fail, from_os
+from edgebuild.base.inputs import read_json
 from edgebuild.base.target import Memory
+from edgebuild.build.stack import Bound, Code
 
 REST = "rest"
+TOTAL = "total"
 KINDS = ("text", "data", "bss")
+MOST_NAMED = 4  # parts or symbols that grew
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,21 @@ class Sizes:
 
 @dataclass(frozen=True)
 class ProgramSizes:
-    """Sizes of a program, of its parts, which sum up to it, and bytes in use of each memory of its target."""
+    """Sizes of a program, of its parts, which sum up to it, and bytes of each part in each memory of its target.
+
+    `stacks`: a bound for each part and for the whole program, or one under the name of the whole that says why there
+    is none. `symbols`: sizes by name, for what grew.
+    """
 
     total: Sizes
     parts: Mapping[str, Sizes]
-    memories: Mapping[str, int]
+    memories: Mapping[str, Mapping[str, int]]
+    stacks: Mapping[str, Bound]
+    symbols: Mapping[str, Sizes]
+
+    def used(self, what: str) -> int:
+        """Bytes of flash, RAM or stack of the whole program."""
+        return self.stacks[TOTAL].bytes if what == "stack" else int(getattr(self.total, what))
 
 
 @dataclass(frozen=True)
@@ -56,28 +70,86 @@ class _Section:
     load: int  # where its image lies
 
 
-def program_sizes(elf: Path, drivers: Sequence[str] = (), memories: Sequence[Memory] = ()) -> ProgramSizes:
+@dataclass(frozen=True)
+class Linked:
+    """A program to look at, and what is known of it: its drivers, the memories of its target.
+
+    `entry`: the function where its stack begins; by default where the program does. `stack_usage`: a folder with `.su`
+    files. `objdump`: the command that disassembles it; by default that of the compiler for its processor.
+    """
+
+    elf: Path
+    drivers: Sequence[str] = ()
+    memories: Sequence[Memory] = ()
+    entry: str = ""
+    stack_usage: Path | None = None
+    objdump: str = ""
+
+
+def program_sizes(program: Linked) -> ProgramSizes:
     """Read the sizes of a linked program. Raises EdgebuildError for what is none."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
+    elf = program.elf
     try:
         with elf.open("rb") as stream:
             file = ELFFile(stream)
             sections = _sections(file)
-            owners = dict(_owned(file, sections, drivers))
+            owners = dict(_owned(file, sections, program.drivers))
+            symbols = _symbols(file, sections)
+        stacks = _stacks(program, {start: owner for (_, start, _), owner in owners.items()})
     except OSError as error:
         raise from_os(error, "cannot read it", str(elf)) from error
     except (ELFError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
         raise fail(f"not a linked program: {error}", file=str(elf), hints=["an ELF file is expected"]) from error
-    counts = {kind: sum(s.size for s in sections.values() if s.kind == kind) for kind in KINDS}
-    parts = {owner: Counter[str]() for owner in sorted(set(owners.values()))}
+    names = [*sorted(set(owners.values())), REST]
+    counts = {name: Counter[str]() for name in names}
+    places = {name: Counter[str]() for name in names}
     for number, section in sections.items():
+        shares = Counter[str]()
         for owner, size in _shares(section, {k: v for k, v in owners.items() if k[0] == number}):
-            parts[owner][section.kind] += size
-    rest = {kind: counts[kind] - sum(part[kind] for part in parts.values()) for kind in KINDS}
-    named = {owner: Sizes(**{kind: part[kind] for kind in KINDS}) for owner, part in parts.items()}
-    return ProgramSizes(Sizes(**counts), {**named, REST: Sizes(**rest)}, _in_memories(sections, memories))
+            shares[owner] += size
+        shares[REST] = section.size - shares.total()
+        for owner, size in shares.items():
+            counts[owner][section.kind] += size
+            for memory in _memories_of(section, program.memories):
+                places[owner][memory] += size
+    parts = {name: Sizes(**{kind: counts[name][kind] for kind in KINDS}) for name in names}
+    total = Sizes(**{kind: sum(s.size for s in sections.values() if s.kind == kind) for kind in KINDS})
+    by_memory = {name: {m.name: places[name][m.name] for m in program.memories} for name in names}
+    return ProgramSizes(total, parts, by_memory if program.memories else {}, stacks, symbols)
+
+
+def _stacks(program: Linked, owners: Mapping[int, str]) -> dict[str, Bound]:
+    """A bound for each part: of a model or driver from its functions on, of the rest without those of the others."""
+    try:
+        code = Code(program.elf, program.stack_usage, program.objdump)
+    except MissingTool as error:
+        return {TOTAL: Bound(0, tuple(d.hints[0] if d.hints else d.text for d in error.diagnostics))}
+    named = {code.names[start]: start for start in code.starts if start in code.names}
+    if program.entry and program.entry not in named:
+        raise fail(f"there is no function '{program.entry}'", file=str(program.elf))
+    entry = named[program.entry] if program.entry else code.entry
+    stacks = {}
+    for owner in sorted(set(owners.values())):
+        bounds = [code.bound(start) for start in sorted(code.starts) if owners.get(start) == owner]
+        reasons = tuple(dict.fromkeys(r for b in bounds for r in b.reasons))
+        stacks[owner] = Bound(max((b.bytes for b in bounds), default=0), reasons)
+    if entry is None or entry not in code.lines:
+        return {**stacks, TOTAL: Bound(0, ("it has no code where it begins",))}
+    return {**stacks, REST: code.bound(entry, frozenset(owners)), TOTAL: code.bound(entry)}
+
+
+def _symbols(file: Any, sections: Mapping[int, _Section]) -> dict[str, Sizes]:
+    """Sizes of functions and objects by name; local ones of one name are added up."""
+    table = file.get_section_by_name(".symtab")
+    counts: dict[str, Counter[str]] = {}
+    for s in table.iter_symbols() if table is not None else ():
+        section = sections.get(s["st_shndx"])
+        if section is not None and s["st_size"] and s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT"):
+            counts.setdefault(s.name, Counter())[section.kind] += s["st_size"]
+    return {name: Sizes(**{kind: c[kind] for kind in KINDS}) for name, c in sorted(counts.items())}
 
 
 def _sections(file: Any) -> dict[int, _Section]:
@@ -130,35 +202,100 @@ def _shares(section: _Section, owners: Mapping[Place, str]) -> Iterator[tuple[st
             at = end
 
 
-def _in_memories(sections: Mapping[int, _Section], memories: Sequence[Memory]) -> dict[str, int]:
-    used = {}
-    for memory in memories:
-        end = memory.origin + memory.size
-        ranges = [(s.start, s.size) for s in sections.values()]
-        ranges += [(s.load, s.size) for s in sections.values() if s.kind == "data" and s.load != s.start]
-        used[memory.name] = sum(size for at, size in ranges if memory.origin <= at < end)
-    return used
+def _memories_of(section: _Section, memories: Sequence[Memory]) -> Iterator[str]:
+    """The memories that hold the section: of initialised data also the one that has their image."""
+    places = [section.start, *([section.load] if section.kind == "data" and section.load != section.start else [])]
+    for at in places:
+        yield from (m.name for m in memories if m.origin <= at < m.origin + m.size)
 
 
 def as_json(sizes: ProgramSizes) -> dict[str, Any]:
-    def row(s: Sizes) -> dict[str, int]:
-        return {**asdict(s), "flash": s.flash, "ram": s.ram}
+    def row(name: str, s: Sizes) -> dict[str, Any]:
+        bound = sizes.stacks.get(name, Bound(0, ("not known",)))
+        row = {**asdict(s), "flash": s.flash, "ram": s.ram, "stack": None if bound.reasons else bound.bytes}
+        more = {"stack_at_least": bound.bytes, "stack_unknown": list(bound.reasons)} if bound.reasons else {}
+        return {**row, **more, **({"memories": dict(sizes.memories[name])} if name in sizes.memories else {})}
 
-    parts = {name: row(part) for name, part in sizes.parts.items()}
-    return {"schema": 1, **row(sizes.total), "parts": parts, "memories": dict(sizes.memories)}
+    parts = {name: row(name, part) for name, part in sizes.parts.items()}
+    used = {m: sum(part[m] for part in sizes.memories.values()) for m in sizes.memories.get(REST, {})}
+    symbols = {name: [s.text, s.data, s.bss] for name, s in sizes.symbols.items()}
+    return {"schema": 1, **row(TOTAL, sizes.total), "parts": parts, "memories": used, "symbols": symbols}
+
+
+def of_json(data: Any, file: str) -> ProgramSizes:
+    """What `as_json` made. Raises EdgebuildError for anything else."""
+
+    def bound(row: Mapping[str, Any]) -> Bound:
+        if row["stack"] is None:
+            return Bound(int(row["stack_at_least"]), tuple(map(str, row["stack_unknown"])))
+        return Bound(int(row["stack"]))
+
+    def counted(row: Mapping[str, Any]) -> Sizes:
+        return Sizes(*(int(row[kind]) for kind in KINDS))
+
+    try:
+        parts = {str(name): counted(row) for name, row in data["parts"].items()}
+        stacks = {str(name): bound(row) for name, row in data["parts"].items()}
+        symbols = {str(name): Sizes(*map(int, kinds)) for name, kinds in data["symbols"].items()}
+        memories = {str(name): dict(row["memories"]) for name, row in data["parts"].items() if "memories" in row}
+        return ProgramSizes(counted(data), parts, memories, {**stacks, TOTAL: bound(data)}, symbols)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise fail("not the sizes of a program", file=file, hints=["`edgebuild size ELF --json F` writes F"]) from error
+
+
+def earlier(file: Path, program: Linked) -> ProgramSizes:
+    """The sizes of an earlier program: of the program itself, or of what `--json` wrote of it."""
+    try:
+        with file.open("rb") as stream:
+            is_json = stream.read(1) == b"{"
+    except OSError as error:
+        raise from_os(error, "cannot read it", str(file)) from error
+    if is_json:
+        return of_json(read_json(file, "not the sizes of a program", "cannot read it"), str(file))
+    return program_sizes(replace(program, elf=file))
+
+
+def growth(what: str, now: ProgramSizes, before: ProgramSizes) -> list[str]:
+    """The parts that take more flash, RAM or stack than before, and the symbols, the largest growth first."""
+    if what == "stack":
+        rows = [(n, b.bytes - before.stacks.get(n, Bound()).bytes) for n, b in now.stacks.items() if n != TOTAL]
+    else:
+        rows = _more(what, now.parts, before.parts) + _more(what, now.symbols, before.symbols)[:MOST_NAMED]
+    return [f"{name} {more:+,} B" for name, more in sorted(rows, key=lambda r: -r[1])[: 2 * MOST_NAMED] if more > 0]
+
+
+def _more(what: str, now: Mapping[str, Sizes], before: Mapping[str, Sizes]) -> list[tuple[str, int]]:
+    rows = [(name, getattr(s, what) - getattr(before.get(name, Sizes()), what)) for name, s in now.items()]
+    return sorted(rows, key=lambda row: -row[1])
 
 
 def table(sizes: ProgramSizes, base: ProgramSizes | None = None) -> str:
     """Rows of a program's parts; with `base`, how many bytes each has more than there."""
-    before = {} if base is None else {**base.parts, "total": base.total}
-    now = {**sizes.parts, "total": sizes.total}
-    names = [*(n for n in dict.fromkeys([*now, *before]) if n not in (REST, "total")), REST, "total"]
-    heads = ["", *KINDS, "flash", "ram", *(["flash +", "ram +"] if base else [])]
+    before = {} if base is None else {**base.parts, TOTAL: base.total}
+    now = {**sizes.parts, TOTAL: sizes.total}
+    names = [*(n for n in dict.fromkeys([*now, *before]) if n not in (REST, TOTAL)), REST, TOTAL]
+    memories = list(sizes.memories.get(REST, ()))
+    heads = ["", *KINDS, "flash", "ram", "stack", *memories, *(["flash +", "ram +", "stack +"] if base else [])]
     rows = [heads]
     for name in names:
         s, b = now.get(name, Sizes()), before.get(name, Sizes())
-        more = [f"{s.flash - b.flash:+,}", f"{s.ram - b.ram:+,}"] if base else []
-        rows.append([name, *(f"{n:,}" for n in (s.text, s.data, s.bss, s.flash, s.ram)), *more])
+        stack = sizes.stacks.get(name, Bound(0, ("",) if name in now else ()))
+        shown = "?" if stack.reasons else f"{stack.bytes:,}"
+        of_memory = [f"{_in_memory(sizes, name, m):,}" for m in memories]
+        more = [f"{s.flash - b.flash:+,}", f"{s.ram - b.ram:+,}", _more_stack(stack, base, name)] if base else []
+        rows.append([name, *(f"{n:,}" for n in (s.text, s.data, s.bss, s.flash, s.ram)), shown, *of_memory, *more])
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-    return "\n".join([*lines, *(f"{name}: {used:,} B in use" for name, used in sizes.memories.items())])
+    unknown = {n: b for n, b in sizes.stacks.items() if b.reasons}
+    lines += [f"stack of {n}: no bound, at least {b.bytes:,} B: {'; '.join(b.reasons)}" for n, b in unknown.items()]
+    return "\n".join(lines)
+
+
+def _in_memory(sizes: ProgramSizes, name: str, memory: str) -> int:
+    rows = sizes.memories.values() if name == TOTAL else [sizes.memories.get(name, {})]
+    return sum(row.get(memory, 0) for row in rows)
+
+
+def _more_stack(stack: Bound, base: ProgramSizes | None, name: str) -> str:
+    before = Bound() if base is None else base.stacks.get(name, Bound())
+    return "?" if stack.reasons or before.reasons else f"{stack.bytes - before.bytes:+,}"

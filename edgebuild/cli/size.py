@@ -1,18 +1,36 @@
-"""`edgebuild size`: flash and RAM of a linked program, by models, drivers and memories."""
+"""`edgebuild size`: flash, RAM and stack of a linked program, by models, drivers and memories."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgebuild.build.size import Linked, ProgramSizes
+
+BUDGETS = ("flash", "ram", "stack")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("elf", type=Path, help="a linked program")
-    parser.add_argument("--diff", type=Path, metavar="BASE", help="an earlier one: what grew since")
+    parser.add_argument("--diff", type=Path, metavar="BASE", help="an earlier one, or its --json: growth is an error")
+    parser.add_argument("--allow", metavar="BYTES", help="with --diff: growth of flash, RAM or stack that is no error")
     parser.add_argument("--driver", action="append", default=[], metavar="NAME", help="count this driver by itself")
     parser.add_argument("--target", help="count the bytes in each of its memories")
-    parser.add_argument("--flash", metavar="BYTES", help="a budget: more is an error")
-    parser.add_argument("--ram", metavar="BYTES", help="a budget: more is an error")
+    requests = "a file with paths of requests, whose drivers and target these are"
+    parser.add_argument("--requests", type=Path, metavar="F", help=requests)
+    for budget in BUDGETS:
+        parser.add_argument(f"--{budget}", metavar="BYTES", help="a budget: more is an error")
+    last = "sizes of the last program within its budgets: says what grew since, and is written when they hold"
+    parser.add_argument("--last", type=Path, metavar="F", help=last)
+    parser.add_argument(
+        "--entry", metavar="FUNCTION", default="", help="where the stack begins; default: the program's"
+    )
+    usage = "a folder with .su files of -fstack-usage, for frames whose size depends on a value"
+    parser.add_argument("--stack-usage", type=Path, metavar="DIR", help=usage)
+    parser.add_argument("--objdump", default="", metavar="COMMAND", help="default: that of the processor's compiler")
+    parser.add_argument("--quiet", action="store_true", help="print nothing while budgets hold")
     parser.add_argument("--json", type=Path, metavar="F", help="write the numbers there")
 
 
@@ -20,26 +38,92 @@ def run(args: argparse.Namespace) -> int:
     import json
 
     from edgebuild.base.artifacts import write_atomic
-    from edgebuild.base.errors import fail
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import parse_size
-    from edgebuild.base.target import load_target
-    from edgebuild.build.size import as_json, program_sizes, table
+    from edgebuild.build.size import as_json, earlier, program_sizes, table
 
-    budgets = {o: parse_size(o, v) for o, v in (("flash", args.flash), ("ram", args.ram)) if v is not None}
-    memories = load_target(args.target).memories if args.target else ()
-    read = [p for p in (args.elf, args.diff) if p]
-    check_replaced([args.json] if args.json else [], read)
-    sizes = program_sizes(args.elf, args.driver, memories)
-    base = program_sizes(args.diff, args.driver, memories) if args.diff else None
-    print(table(sizes, base))
+    budgets = {o: parse_size(o, value) for o in BUDGETS if (value := getattr(args, o)) is not None}
+    allowed = parse_size("allow", args.allow) if args.allow is not None else 0
+    check_replaced([f for f in (args.json, args.last) if f], [f for f in (args.elf, args.diff, args.requests) if f])
+    program = _program(args)
+    sizes = program_sizes(program)
+    base = earlier(args.diff, program) if args.diff else None
+    rows = as_json(sizes)
     if args.json:
-        rows = {**as_json(sizes), **({"base": as_json(base)} if base else {})}
-        write_atomic(args.json, (json.dumps(rows, indent=1, sort_keys=True) + "\n").encode())
-    for option, most in budgets.items():
-        used = getattr(sizes.total, option)
-        if used > most:
-            largest = sorted(sizes.parts.items(), key=lambda part: -getattr(part[1], option))
-            hints = [", ".join(f"{name} {getattr(s, option):,} B" for name, s in largest[:4])]
-            raise fail(f"{option}: {used:,} B, {used - most:,} B over the budget", file=str(args.elf), hints=hints)
+        more = {"base": as_json(base)} if base else {}
+        write_atomic(args.json, (json.dumps({**rows, **more}, indent=1, sort_keys=True) + "\n").encode())
+    if not args.quiet:
+        print(table(sizes, base))
+    if args.last or budgets:
+        last = earlier(args.last, program) if args.last and args.last.exists() else None
+        _check_budgets(args, sizes, budgets, last)
+    if args.last:
+        write_atomic(args.last, (json.dumps(rows, indent=1, sort_keys=True) + "\n").encode())
+    if base:
+        _check_growth(args, sizes, base, allowed)
     return 0
+
+
+def _program(args: argparse.Namespace) -> Linked:
+    from edgebuild.base.errors import fail
+    from edgebuild.base.inputs import read_text
+    from edgebuild.base.request import DriverRequest, read_request
+    from edgebuild.base.target import load_target
+    from edgebuild.build.size import Linked
+
+    files = [Path(line) for line in read_text(args.requests).splitlines() if line] if args.requests else []
+    requests = [read_request(file).request for file in files]
+    drivers = [*args.driver, *(r.name for r in requests if isinstance(r, DriverRequest))]
+    targets = dict.fromkeys([args.target] if args.target else [r.target for r in requests])
+    memories = load_target(*targets).memories if len(targets) == 1 else ()
+    if args.allow is not None and args.diff is None:
+        raise fail("--allow says how much may grow since --diff BASE")
+    return Linked(args.elf, drivers, memories, args.entry, args.stack_usage, args.objdump)
+
+
+def _check_budgets(
+    args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
+) -> None:
+    """Raise EdgebuildError for all budgets that do not hold; it names what grew, or the largest parts."""
+    from edgebuild.base.errors import Diagnostic, EdgebuildError
+    from edgebuild.build.size import TOTAL, growth
+
+    problems = []
+    for what, most in budgets.items():
+        used = sizes.used(what)
+        reasons = sizes.stacks[TOTAL].reasons if what == "stack" else ()
+        if used <= most and not reasons:
+            continue
+        text = f"{what}: {used:,} B, {used - most:,} B over the budget"
+        if used <= most:
+            text = f"{what}: at least {used:,} B, and no bound: {'; '.join(reasons)}"
+        grown = growth(what, sizes, last) if last else []
+        hints = [f"grew since it was within the budget: {', '.join(grown)}"] if grown else []
+        problems.append(Diagnostic(text, str(args.elf), hints=(*hints, _largest(what, sizes))))
+    if problems:
+        raise EdgebuildError(*problems)
+
+
+def _largest(what: str, sizes: ProgramSizes) -> str:
+    from edgebuild.build.size import MOST_NAMED, TOTAL
+
+    bytes_of = {n: b.bytes for n, b in sizes.stacks.items() if n != TOTAL}
+    if what != "stack":
+        bytes_of = {name: getattr(part, what) for name, part in sizes.parts.items()}
+    largest = sorted(bytes_of.items(), key=lambda part: -part[1])[:MOST_NAMED]
+    return f"largest: {', '.join(f'{name} {size:,} B' for name, size in largest)}"
+
+
+def _check_growth(args: argparse.Namespace, sizes: ProgramSizes, base: ProgramSizes, allowed: int) -> None:
+    from edgebuild.base.errors import Diagnostic, EdgebuildError
+    from edgebuild.build.size import growth
+
+    problems = []
+    for what in BUDGETS:
+        more = sizes.used(what) - base.used(what)
+        if more > allowed:
+            beyond = f", {allowed:,} B are allowed" if allowed else ""
+            hints = (", ".join(growth(what, sizes, base)),)
+            problems.append(Diagnostic(f"{what}: {more:+,} B since {args.diff}{beyond}", str(args.elf), hints=hints))
+    if problems:
+        raise EdgebuildError(*problems)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.target import load_target
-from edgebuild.build.size import program_sizes
+from edgebuild.build.size import Linked, as_json, of_json, program_sizes
 from edgebuild.cli import main
 from tests.conftest import run
 from tests.doors.projects import DIGITS, scons
@@ -49,7 +49,7 @@ env.Program("app.elf", ["main.c", models])
 )
 def test_equal_to_size_and_the_sum_of_its_parts(target: str, tmp_path: Path) -> None:
     elf = program(tmp_path, target)
-    sizes = program_sizes(elf, memories=load_target(target).memories)
+    sizes = program_sizes(Linked(elf, memories=load_target(target).memories))
     counted = run("size", elf).splitlines()[1].split()
     assert [sizes.total.text, sizes.total.data, sizes.total.bss] == list(map(int, counted[:3]))
     assert list(sizes.parts) == ["digits", "second", "rest"]
@@ -62,24 +62,60 @@ def test_equal_to_size_and_the_sum_of_its_parts(target: str, tmp_path: Path) -> 
         assert part.text > weights and part.bss >= report["ram"]["arena_bytes"] and part.data == 0
     assert sizes.parts["rest"].data >= 28 and min(asdict(sizes.parts["rest"]).values()) >= 0
     if target != "host":
-        assert sum(sizes.memories.values()) == sizes.total.flash + sizes.total.ram
+        assert sum(sum(part.values()) for part in sizes.memories.values()) == sizes.total.flash + sizes.total.ram
+    assert not any(bound.reasons for bound in sizes.stacks.values())
+    assert sizes.stacks["total"].bytes > sizes.stacks["digits"].bytes > 100
+    assert of_json(json.loads(json.dumps(as_json(sizes))), "") == sizes
 
 
 @pytest.mark.needs("gcc")
 def test_what_grew_and_what_is_over_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, text in (("a", MAIN_C), ("b", MAIN_C.replace("int counted;", "int counted, more[100];"))):
+    longer = MAIN_C.replace("int counted;", "int counted, more[100];").replace(
+        "{ digits", "{ volatile char x[900]; x[counted] = 1; digits"
+    )
+    for name, text in (("a", MAIN_C), ("b", longer)):
         (tmp_path / name).mkdir()
         program(tmp_path / name, "host", text)
-    old, new = tmp_path / "a" / "app.elf", tmp_path / "b" / "app.elf"
-    assert main(["size", str(new), "--diff", str(old), "--json", str(tmp_path / "s.json")]) == 0
-    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:]}
-    assert rows["digits"][-2:] == ["+0", "+0"] and int(rows["rest"][-1]) >= 400
+    old, new, last = tmp_path / "a" / "app.elf", tmp_path / "b" / "app.elf", tmp_path / "last.json"
+    diff = ["size", str(new), "--diff", str(old)]
+    assert main([*diff, "--json", str(tmp_path / "s.json")]) == 1
+    said = capsys.readouterr()
+    rows = {line.split()[0]: line.split() for line in said.out.splitlines()[1:]}
+    assert rows["digits"][-3:] == ["+0", "+0", "+0"] and int(rows["rest"][-2]) >= 400
+    assert "ram: +" in said.err and f"B since {old}" in said.err and "more +400 B" in said.err
+    assert main([*diff, "--allow", "2K"]) == 0 and main(["size", str(old), "--diff", str(new)]) == 0
     made = json.loads((tmp_path / "s.json").read_text())
     ram = made["ram"]
-    assert made["base"]["ram"] == ram - int(rows["total"][-1]) and made["parts"]["digits"]["bss"] > 0
+    assert made["base"]["ram"] == ram - int(rows["total"][-2]) and made["parts"]["digits"]["bss"] > 0
+    assert main(["size", str(old), "--ram", str(ram - 1), "--last", str(last)]) == 0
+    kept = last.read_bytes()
     assert main(["size", str(new), "--ram", str(ram)]) == 0
-    assert main(["size", str(new), "--ram", str(ram - 1)]) == 1
-    assert f"ram: {ram:,} B, 1 B over the budget" in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["size", str(new), "--ram", str(ram - 1), "--stack", "300", "--last", str(last)]) == 1
+    said = capsys.readouterr()
+    assert f"ram: {ram:,} B, 1 B over the budget" in said.err and f"stack: {made['stack']:,} B, " in said.err
+    assert "grew since it was within the budget: " in said.err and "more +400 B" in said.err
+    assert last.read_bytes() == kept
+    assert main(["size", str(new), "--diff", str(last), "--allow", "0"]) == 1
+    assert main(["size", str(new), "--allow", "0"]) == 1 and main(["size", str(new), "--entry", "none"]) == 1
+    last.write_text("{}")
+    assert main(["size", str(new), "--diff", str(last)]) == 1 and "not the sizes of a" in capsys.readouterr().err
+
+
+@pytest.mark.needs("gcc")
+def test_a_budget_of_the_stack_needs_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "main.c").write_text("int main(int c, char **v) { volatile char x[c]; x[0] = **v; return x[c - 1]; }")
+    run("gcc", "-O1", "-fstack-usage", "main.c", "-o", "app", cwd=tmp_path)
+    app, other = str(tmp_path / "app"), "objdump-that-is-not-there"
+    assert main(["size", app]) == 0 and "'main' has a frame of unknown size" in capsys.readouterr().out
+    assert main(["size", app, "--stack", "1M"]) == 1
+    assert "no bound: 'main' has a frame of unknown size" in capsys.readouterr().err
+    assert main(["size", app, "--objdump", other]) == 0 and other in capsys.readouterr().out
+    row = next(tmp_path.glob("*.su"))
+    assert "dynamic" in row.read_text()  # the compiler knows no bound either; of another program it may
+    row.write_text(row.read_text().replace("dynamic", "dynamic,bounded"))
+    assert main(["size", app, "--stack", "1M", "--stack-usage", str(tmp_path)]) == 0
+    assert main(["size", app, "--stack", "1M", "--entry", "main"]) == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"no program", None])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from edgebuild.build.stack import Code
+from edgebuild.cli import main
 from tests.conftest import run
+from tests.doors.projects import DIGITS
 
 COMPILERS = {
     "arm-none-eabi-gcc": (("-mcpu=cortex-m4", "-mthumb"), ("-mcpu=cortex-m0", "-mthumb")),
@@ -104,3 +107,13 @@ def test_what_has_no_bound(compiler: str, flags: tuple[str, ...], tmp_path: Path
         "bounded": (),
     }
     assert len(code.bound(starts["main"]).reasons) == 4
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_what_a_model_needs_is_what_it_was_seen_to_use(tmp_path: Path) -> None:
+    """The harness paints the stack and looks at what the inference wrote over."""
+    model, result = DIGITS / "digits.onnx", tmp_path / "result.json"
+    assert main(["verify", str(model), "--target", "mps2-an386", "--keep", str(tmp_path), "--json", str(result)]) == 0
+    code = Code(tmp_path / "harness.elf")
+    bound = code.bound(by_name(code)["model_invoke"])
+    assert bound.reasons == () and bound.bytes == json.loads(result.read_text())["stack_bytes"]
