@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail, visible
-from edgebuild.base.inputs import read_json
+from edgebuild.base.inputs import read_json, read_text
 from edgebuild.base.options import (
     BINDINGS,
     FILE,
@@ -267,6 +267,11 @@ def read_request(path: Path) -> RequestFile:
     """Read and check a request file. Raises EdgebuildError that names the file."""
     data = read_json(path, "not a request", "cannot read the request")
     return checked_request(data, str(path), os.path.dirname(os.path.abspath(path)))
+
+
+def requests_in(file: Path) -> list[Path]:
+    """Paths of requests, one on a line of the file; they are relative to its folder."""
+    return [file.parent / line for line in read_text(file).splitlines() if line]
 
 
 def checked_request(data: Any, file: str, folder: str) -> RequestFile:

@@ -66,13 +66,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _program(args: argparse.Namespace) -> Linked:
     from edgebuild.base.errors import fail
-    from edgebuild.base.inputs import read_text
-    from edgebuild.base.request import DriverRequest, read_request
+    from edgebuild.base.request import DriverRequest, read_request, requests_in
     from edgebuild.base.target import load_target
     from edgebuild.build.size import Linked
 
-    files = [Path(line) for line in read_text(args.requests).splitlines() if line] if args.requests else []
-    requests = [read_request(file).request for file in files]
+    requests = [read_request(f).request for f in requests_in(args.requests)] if args.requests else []
     drivers = [*args.driver, *(r.name for r in requests if isinstance(r, DriverRequest))]
     targets = dict.fromkeys([args.target] if args.target else [r.target for r in requests])
     memories = load_target(*targets).memories if len(targets) == 1 else ()
