@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from edgebuild.base.errors import Diagnostic
     from edgebuild.build.size import Linked, ProgramSizes
 
 BUDGETS = ("flash", "ram", "stack")
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     import json
 
     from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.errors import EdgebuildError
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import parse_size
     from edgebuild.build.size import as_json, earlier, program_sizes, table
@@ -52,11 +54,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         more = {"base": as_json(base)} if base else {}
         write_atomic(args.json, (json.dumps({**rows, **more}, indent=1, sort_keys=True) + "\n").encode())
-    if not args.quiet:
+    last = earlier(args.last, program) if args.last and args.last.exists() else None
+    problems = _over(args, sizes, budgets, last)
+    if problems or not args.quiet:
         print(table(sizes, base))
-    if args.last or budgets:
-        last = earlier(args.last, program) if args.last and args.last.exists() else None
-        _check_budgets(args, sizes, budgets, last)
+    if problems:
+        raise EdgebuildError(*problems)
     if args.last:
         write_atomic(args.last, (json.dumps(rows, indent=1, sort_keys=True) + "\n").encode())
     if base:
@@ -79,11 +82,11 @@ def _program(args: argparse.Namespace) -> Linked:
     return Linked(args.elf, drivers, memories, args.entry, args.stack_usage, args.objdump)
 
 
-def _check_budgets(
+def _over(
     args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
-) -> None:
-    """Raise EdgebuildError for all budgets that do not hold; it names what grew, or the largest parts."""
-    from edgebuild.base.errors import Diagnostic, EdgebuildError
+) -> list[Diagnostic]:
+    """The budgets that do not hold, with what grew and the largest parts."""
+    from edgebuild.base.errors import Diagnostic
     from edgebuild.build.size import TOTAL, growth
 
     problems = []
@@ -98,8 +101,7 @@ def _check_budgets(
         grown = growth(what, sizes, last) if last else []
         hints = [f"grew since it was within the budget: {', '.join(grown)}"] if grown else []
         problems.append(Diagnostic(text, str(args.elf), hints=(*hints, _largest(what, sizes))))
-    if problems:
-        raise EdgebuildError(*problems)
+    return problems
 
 
 def _largest(what: str, sizes: ProgramSizes) -> str:

@@ -6,15 +6,18 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import options_of
-from edgebuild.base.request import ModelRequest
+from edgebuild.base.request import ModelRequest, read_request
 from edgebuild.cli.common import add_model_arguments, model_request_of
 
-ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma")
+EXPECTED = ("labels", "min_accuracy", "max_instructions")
+ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", *EXPECTED)
 CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
@@ -23,6 +26,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
     given = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
     parser.add_argument("--inputs", type=Path, metavar="F", help=given)
+    labels = "the class of each vector, as integers in a .npy file: the largest output must be there"
+    parser.add_argument("--labels", type=Path, metavar="F", help=labels)
+    accuracy = "the part of the labels that must be right, 0 to 1; default: 1"
+    parser.add_argument("--min-accuracy", type=_part, metavar="P", help=accuracy)
+    parser.add_argument("--max-instructions", type=int, metavar="N", help="of one inference: more is an error")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
     moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
     parser.add_argument("--dma", type=_dma_mode, metavar="MODE", help=moments)
@@ -36,6 +44,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
     parser.add_argument("--count", type=int, metavar="N", help="of inferences to disturb; default: 100")
     parser.set_defaults(wrong_usage=parser.error)
+
+
+def _part(text: str) -> float:
+    if not re.fullmatch(r"0|1|[01]?\.\d+", text) or float(text) > 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 1")
+    return float(text)
 
 
 def _dma_mode(text: str) -> str:
@@ -54,7 +68,7 @@ def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.inputs import check_replaced
 
-    read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration) if f]
+    read = [f for f in (args.model, args.inputs, args.labels, args.cluster, args.target, args.calibration) if f]
     check_replaced([args.json] if args.json and args.json != "-" else [], read)
     if args.cluster is not None and args.device is None:
         _refuse(
@@ -62,10 +76,13 @@ def run(args: argparse.Namespace) -> int:
         )
         return _cluster(args)
     _refuse(args, "only a whole cluster takes", CLUSTER)
-    if args.target is None:
-        args.wrong_usage("--target or --cluster is required")
     if args.flash_of is not None and not args.cycles:
         args.wrong_usage("--flash-of needs --cycles")
+    if args.labels is None and args.min_accuracy is not None:
+        args.wrong_usage("--min-accuracy needs --labels")
+    if args.labels is not None and args.inputs is None:
+        args.wrong_usage("--labels needs --inputs")
+    request = _request(args)
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
     from edgebuild.model.formats import bound_file
@@ -73,12 +90,11 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
-    request = model_request_of(args, "model")
     artifacts = compile_model(request)
-    with bound_file(args.model, request.bind) as model:
+    with bound_file(request.source, request.bind) as model:
         result = verify(
             model,
-            load_target(args.target),
+            load_target(request.target),
             artifacts,
             inputs,
             args.keep,
@@ -88,8 +104,44 @@ def run(args: argparse.Namespace) -> int:
             args.dma,
             (request.shape, request.outputs),
             args.flash_of,
+            args.labels,
         )
-    return _tell(args, result, _verdict)
+    status = _tell(args, result, _verdict)
+    if problems := _missed(args, result):
+        raise EdgebuildError(*problems)
+    return status
+
+
+def _request(args: argparse.Namespace) -> ModelRequest:
+    """The request that the command line is, or that of a build system, for its target or for another one."""
+    if not args.model.name.endswith(".req.json"):
+        if args.target is None:
+            args.wrong_usage("--target or --cluster is required")
+        return model_request_of(args, "model")
+    from edgebuild.model.choices import with_choices
+
+    _refuse(args, "the request has the options, so there is no", options_of(ModelRequest))
+    request = read_request(args.model).request
+    if not isinstance(request, ModelRequest) or request.cluster is not None:
+        raise fail("not the request of a whole model", file=str(args.model))
+    return with_choices(replace(request, name="model", target=args.target or request.target))
+
+
+def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
+    """What was expected of the model besides results that are equal to the reference's."""
+    missed = []
+    if args.labels is not None:
+        count, of = result["right"], result["inputs_tried"]
+        wanted = 1 if args.min_accuracy is None else args.min_accuracy
+        if count < wanted * of:
+            missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {wanted:g} is expected")
+    if args.max_instructions is not None:
+        counted = result["instructions"]
+        if counted is None:
+            missed.append(f"instructions are not counted on {result['target']}")
+        elif counted > args.max_instructions:
+            missed.append(f"{counted:,} instructions, {counted - args.max_instructions:,} more than expected")
+    return [Diagnostic(text, str(args.model)) for text in missed]
 
 
 def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[dict[str, Any]], str]) -> int:
@@ -138,6 +190,7 @@ def _verdict(r: dict[str, Any]) -> str:
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
     lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
     lines += _difference(r["first_difference"]) if r.get("first_difference") else []
+    lines += [f"  {r['right']} of {r['inputs_tried']} labels are right"] if "right" in r else []
     reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
     lines += [f"  judged by {r['judge']}{reached}", *(f"  note: {note}" for note in r.get("notes", ()))]
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")

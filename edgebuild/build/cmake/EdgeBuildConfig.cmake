@@ -22,6 +22,12 @@
 #   edgebuild_firmware(<executable>)
 #     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
 #     run_<executable> for its emulator.
+#   edgebuild_report(<executable> [FLASH_BUDGET <bytes>] [RAM_BUDGET <bytes>] [STACK_BUDGET <bytes>] [ENTRY <function>])
+#     Targets <executable>_size, which prints what models, drivers and the rest take of flash, RAM and stack, and
+#     <executable>_report, which writes that and a bill of materials (SPDX) as well. More than a budget fails the link.
+#   edgebuild_add_test(<target> [TARGET <name or yaml>] [INPUTS <file>] [LABELS <file>] [MIN_ACCURACY <0 to 1>]
+#       [MAX_INSTRUCTIONS <n>] [NAME <test>])
+#     A test for CTest of each model of the library: runs it, in the simulator of a target, against its reference.
 #
 # add_model, add_models, add_cluster, add_bf_driver and add_clock_config are short names; set EDGEBUILD_NO_SHORT_NAMES before
 # find_package to go without.
@@ -45,6 +51,7 @@ endif()
 set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
 
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildOptions.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildProgram.cmake")
 set_property(GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR "${CMAKE_CURRENT_LIST_DIR}")
 
 function(edgebuild_add_model target)
@@ -171,15 +178,19 @@ endif()
 # ---- behind the scenes; arg_* are those of the function that calls
 
 # Ends with an error, in front of which stands the line of the call: editors open it. CMake names the line of this file.
+# `target` and `call` are those of the caller: the first argument of the call, and a pattern of the function's name.
 function(_edgebuild_fail text)
   if(ARGC GREATER 1)
     string(APPEND text "${ARGV1}")
   endif()
   set(line "")
+  if(NOT call)
+    set(call "(edgebuild_)?add_[a-z_]+")
+  endif()
   file(READ "${CMAKE_CURRENT_LIST_FILE}" script)
   string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" pattern "${target}")
   foreach(first IN ITEMS "${pattern}" "[^ )]*[$]{[^ )]*") # by name, or in a loop
-    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*(edgebuild_)?add_[a-z_]+[ \t]*\\([ \t\r\n]*\"?${first}[\" \t\r\n)]")
+    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*${call}[ \t]*\\([ \t\r\n]*\"?${first}[\" \t\r\n)]")
       string(REGEX REPLACE "[^\n]+" "" breaks "${CMAKE_MATCH_1}")
       string(LENGTH "${breaks}" line)
       math(EXPR line "${line} + 1")
@@ -359,6 +370,7 @@ function(_edgebuild_add_model_rule target name model)
     set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_check.ld>")
   endif()
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
+  set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_MODELS "${chip}=${base}.req.json") # for edgebuild_add_test
   if(arg_CLUSTER)
     _edgebuild_describe_target(host) # for the C that ships
     target_sources("${target}" PRIVATE "${EDGEBUILD_INCLUDE}/../src/cluster.c")
@@ -556,6 +568,7 @@ function(_edgebuild_code result target)
       DEPFILE "${folder}/code.d"
       COMMENT "Looking at the code of edgebuild"
       VERBATIM)
+    set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES "${folder}/code.d")
     add_custom_target(edgebuild_code DEPENDS "${folder}/code.stamp")
     set_target_properties(edgebuild_code PROPERTIES FOLDER edgebuild)
   endif()
@@ -609,6 +622,7 @@ function(_edgebuild_add_command target base sources flags)
     COMMENT "Generating ${name}"
     ${codegen}
     VERBATIM)
+  set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_REQUESTS "${base}.req.json")
   _edgebuild_add_to_codegen("${target}_${name}" "${base}.stamp")
   target_sources("${target}" PRIVATE "${base}.stamp" ${ARGN})
   target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")

@@ -5,6 +5,7 @@
     kws = env.Model("kws", "kws.tflite", RAM="16K")      # objects; kws.h is on the include path
     env.Program("app.elf", ["main.c", kws])
 
+`env.EdgeBuildReport("app.elf", FLASH_BUDGET="64K")` says what the program takes, `env.EdgeBuildTest(kws)` is a test.
 Parts of a model for several devices are `env.Cluster`, drivers `env.BfDriver`, clock configurations `env.ClockConfig`.
 
 An installed package is not on SCons' search path. Either of these finds it:
@@ -23,14 +24,12 @@ import json
 import os
 import re
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from SCons.Action import Action
 from SCons.Defaults import processDefines
 from SCons.Environment import MethodWrapper, OverrideEnvironment
-from SCons.Errors import UserError
 from SCons.Tool import CScanner
 
 from edgebuild.base.artifacts import write_atomic
@@ -43,6 +42,8 @@ from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, d
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.build.check import check_request
 from edgebuild.build.entry import is_current
+from edgebuild.build.scons.calls import write_value, wrong
+from edgebuild.build.scons.programs import model_test, report
 from edgebuild.driver.registers.beside import files_beside
 
 Environment = Any  # SCons has no types
@@ -66,6 +67,8 @@ def generate(env: Environment) -> None:
         "BfDriver": bf_driver,
         "ClockConfig": clock_config,
         "EdgeBuildTarget": use_target,
+        "EdgeBuildReport": report,
+        "EdgeBuildTest": model_test,
     }
     env.Append(PROGEMITTER=[_check_places])
     env.added_methods += [_Method(env, function, name) for name, function in methods.items()]
@@ -141,7 +144,7 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     sources = env.arg2nodes(sources, env.fs.File)
     outputs = driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources))
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
-    flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(_write, None))
+    flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(write_value, None))
     env.Depends(products, flags)
     _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
     more = files_beside(Path(env.File(file).srcnode().rfile().abspath)) if colon else []
@@ -194,7 +197,7 @@ def clock_config(env: Environment, name: str, TARGET: str | None = None, **optio
     """
     where = f"ClockConfig('{name}')"
     if (other := env.get("_EDGEBUILD_CLOCKS", name)) != name:
-        raise _wrong(f"{where}: error: this environment has ClockConfig('{other}'), and both make clock_config.h")
+        raise wrong(f"{where}: error: this environment has ClockConfig('{other}'), and both make clock_config.h")
     _, products = _products(env, where, "clock", name, [], TARGET, options, CLOCK_OUTPUTS)
     env.Replace(_EDGEBUILD_CLOCKS=name)
     return list(env.Object(products[0]))
@@ -232,7 +235,7 @@ def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
 def _add_firmware(env: Environment, chip: Target, folder: Node) -> None:
     """Give every program of `env` start-up code, and let it depend on its linker scripts."""
     support = firmware_support(chip)
-    scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(_write, None)) for a in support]
+    scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(write_value, None)) for a in support]
     scripts += [env.File(str(hal_dir() / chip.firmware.linker))] if chip.firmware else []
     files = [hal_dir() / f for f in (*chip.startup, *(chip.runner.sources if chip.runner else ()))]
     objects = [env.Object(folder.File(env.subst(f"{f.stem}$OBJSUFFIX")), str(f)) for f in files]
@@ -262,13 +265,13 @@ def _products(
     # In upper case, as in macros; and file systems there are that see no difference.
     names = made.attributes.__dict__.setdefault("edgebuild_names", {})
     if (other := names.setdefault(name.upper(), name)) != name:
-        raise _wrong(f"{where}: error: the name is taken in this folder by '{other}'; choose another name")
+        raise wrong(f"{where}: error: the name is taken in this folder by '{other}'; choose another name")
     folder = made.Dir(name)
     if folder.attributes.__dict__.setdefault("edgebuild_target", target) != target:
         folder = made.Dir(Path(target).stem).Dir(name)
     text, files = _request(env, where, kind, name, source, folder, target, options)
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
-        raise _wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
+        raise wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
     request = folder.File(f"{name}.req.json")
     products = env.Command(
         [folder.File(f) for f in outputs],
@@ -297,6 +300,9 @@ def _products(
     # As side effects, since SCons removes from a variant folder what is neither made nor a copy.
     beside = [request, *(folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp"))]
     env.Clean(products[0], env.SideEffect(beside, products[0]))
+    attributes = {"edgebuild_target": target, "edgebuild_products": list(products)}
+    request.attributes.__dict__.update(attributes)
+    products[0].attributes.edgebuild_request = request
     env.Alias("codegen", products[0])
     env.AppendUnique(CPPPATH=[folder])
     return folder, list(products)
@@ -307,7 +313,7 @@ def _check_options(where: str, options: dict[str, Any], kind: str) -> None:
     unknown = [o for o in options if o.lower() not in known or not o.isupper()]
     if unknown:
         near = did_you_mean(unknown[0], [o.upper() for o in known])
-        raise _wrong(f"{where}: error: unknown option {unknown[0]}{near}")
+        raise wrong(f"{where}: error: unknown option {unknown[0]}{near}")
 
 
 def _target_name(env: Environment, where: str, given: str | None) -> str:
@@ -316,7 +322,7 @@ def _target_name(env: Environment, where: str, given: str | None) -> str:
     compiler = "" if name else os.path.basename(str(env.subst("$CC")).split(" ")[0])
     if re.search(r"-(none|elf|eabi\w*)-", compiler):
         hint = "TARGET='mps2-an386', or env.EdgeBuildTarget('mps2-an386')"
-        raise _wrong(f"{where}: error: {compiler} is a cross compiler, and no target is named\n  such as {hint}")
+        raise wrong(f"{where}: error: {compiler} is a cross compiler, and no target is named\n  such as {hint}")
     name = name or "host"
     _load(where, name)
     return name
@@ -342,18 +348,10 @@ def _load(where: str, name: str) -> Target:
     try:
         return _target(name)
     except EdgebuildError as error:
-        raise _wrong(f"{where}: {error}") from None
+        raise wrong(f"{where}: {error}") from None
 
 
 _target = functools.cache(load_target)
-
-
-def _wrong(text: str) -> UserError:
-    """With the line of the SConscript; SCons would point at the innermost line, which is in this file."""
-    for frame in reversed(traceback.extract_stack()):
-        if frame.filename != __file__ and f"{os.sep}SCons{os.sep}" not in frame.filename:
-            return UserError(f"{frame.filename}:{frame.lineno}: {text}")
-    return UserError(text)
 
 
 def _request(
@@ -398,7 +396,7 @@ def _request(
         "target": relative(env.File(target)) if target.endswith((".yaml", ".yml")) else target,
     }
     if problems := check_request(request, folder.abspath, with_target=False):
-        raise _wrong("\n".join(f"{where}: {p}" for p in problems))
+        raise wrong("\n".join(f"{where}: {p}" for p in problems))
     return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n", files
 
 
@@ -414,11 +412,6 @@ _ACTION = Action(
         Action([["$EDGEBUILD", "run", "$EDGEBUILD_REQUEST"]], "$EDGEBUILDCOMSTR"),
     ]
 )
-
-
-def _write(target: list[Node], source: list[Node], env: Environment) -> None:
-    """The action that writes the text of a Value."""
-    write_atomic(Path(target[0].abspath), source[0].read().encode())
 
 
 _code_version = functools.cache(code_digest)

@@ -22,6 +22,7 @@ from ..formats.format import Shapes
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import flash as flashes
+from .accuracy import read_labels, right
 from .directed import directed_rounds
 from .elf import ElfSizes, read_sizes
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
@@ -50,6 +51,7 @@ def verify(
     dma: str | None = None,
     reading: tuple[Shapes, tuple[str, ...]] = ((), ()),
     flash_of: str | None = None,
+    labels: Path | None = None,
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
@@ -59,15 +61,18 @@ def verify(
     `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
     `by_cycles`: model the cycles of the first invoke (see cycles.py).
     `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN where
-    the model calls it. `reading`: the shapes and outputs with which it was read (see `read_model`).
+    the model calls it. `reading`: the shapes and outputs with which it was read (see `read_model`). `labels`: a file
+    with the class of each vector.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
-    invoke), `stack_bytes`, `arena_touched_bytes`, `layers` if wanted, and the sizes of `measure`. Build machine:
+    invoke), `stack_bytes`, `arena_touched_bytes`, `layers` and `right` (vectors of the right class) if wanted, and the
+    sizes of `measure`. Build machine:
     sanitizers on, and None for what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = _report(artifacts)
+    classes = read_labels(labels) if labels else None
     _check_runnable(target)
     _check_judged(model_path)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
@@ -87,6 +92,7 @@ def verify(
         "target": target.name,
         **compared,
         **({"notes": list(expected.notes)} if expected.notes else {}),
+        **({"right": right(outcome.outputs, classes, labels)} if labels and classes is not None else {}),
         "inputs_tried": len(vectors),
         "instructions": outcome.instructions,
         **timed,
