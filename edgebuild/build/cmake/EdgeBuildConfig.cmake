@@ -45,14 +45,13 @@ set_property(GLOBAL PROPERTY EDGEBUILD_CODEGEN "${_edgebuild_codegen}")
 cmake_minimum_required(VERSION 3.20...4.1)
 
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
-if(NOT EDGEBUILD_PYTHON)
-  _edgebuild_find_python(EDGEBUILD_PYTHON)
-endif()
+_edgebuild_find_python(EDGEBUILD_PYTHON)
 set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
 
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildOptions.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildProgram.cmake")
 set_property(GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR "${CMAKE_CURRENT_LIST_DIR}")
+_edgebuild_check_components(models drivers clocks clusters firmware reports tests)
 
 function(edgebuild_add_model target)
   _edgebuild_options(MODEL)

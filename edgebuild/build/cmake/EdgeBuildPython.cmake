@@ -1,33 +1,63 @@
 # Which Python runs edgebuild. The project's own Python need not have it, so this is never FindPython's answer.
 
-# The interpreter of the environment that the folder of this file belongs to: a checkout's .venv, the environment that
-# the package is installed in, or the system's. The nearest one that has edgebuild.
-function(_edgebuild_find_python result)
-  set(folder "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
-  cmake_path(GET folder PARENT_PATH parent)
-  while(NOT parent STREQUAL folder)
+# The interpreter of the environment that `folder` belongs to: a checkout's .venv, the environment that the package is
+# installed in, or the system's. The nearest one that has edgebuild; nothing where none has.
+function(_edgebuild_look_for_python result folder)
+  set(${result} "" PARENT_SCOPE)
+  set(below "")
+  while(NOT folder STREQUAL below)
     foreach(python IN ITEMS .venv/bin/python3 .venv/Scripts/python.exe bin/python3 Scripts/python.exe)
-      if(EXISTS "${parent}/${python}")
-        execute_process(COMMAND "${parent}/${python}" -P -c "import edgebuild" RESULT_VARIABLE status ERROR_QUIET)
+      if(EXISTS "${folder}/${python}")
+        execute_process(COMMAND "${folder}/${python}" -P -c "import edgebuild" RESULT_VARIABLE status
+          OUTPUT_QUIET ERROR_QUIET)
         if(status EQUAL 0)
-          set(${result} "${parent}/${python}" PARENT_SCOPE)
+          set(${result} "${folder}/${python}" PARENT_SCOPE)
           return()
         endif()
       endif()
     endforeach()
-    set(folder "${parent}")
-    cmake_path(GET folder PARENT_PATH parent)
+    set(below "${folder}")
+    cmake_path(GET below PARENT_PATH folder)
   endwhile()
-  message(FATAL_ERROR "EdgeBuild: no Python with edgebuild found beside or above ${CMAKE_CURRENT_FUNCTION_LIST_DIR}; "
-    "in a checkout run ./sconsw, elsewhere set EDGEBUILD_PYTHON")
+endfunction()
+
+# The interpreter that runs edgebuild: what EDGEBUILD_PYTHON says, else that of the environment of this file.
+function(_edgebuild_find_python result)
+  get_property(checked GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  set(python "${EDGEBUILD_PYTHON}")
+  if(NOT python)
+    set(python "${checked}")
+  endif()
+  if(NOT python)
+    _edgebuild_look_for_python(python "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
+    if(NOT python)
+      message(FATAL_ERROR "EdgeBuild: no Python with edgebuild found beside or above "
+        "${CMAKE_CURRENT_FUNCTION_LIST_DIR}; in a checkout run ./sconsw, elsewhere set EDGEBUILD_PYTHON")
+    endif()
+  elseif(NOT python STREQUAL checked)
+    _edgebuild_check_python("${python}")
+  endif()
+  set(${result} "${python}" PARENT_SCOPE)
+endfunction()
+
+# Ends the configuration where this interpreter would fail in the build: without edgebuild, or with another one.
+function(_edgebuild_check_python python)
+  include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/EdgeBuildConfigVersion.cmake")
+  execute_process(COMMAND "${python}" -P -c "import edgebuild; print(edgebuild.__version__)"
+    RESULT_VARIABLE status OUTPUT_VARIABLE version ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "EDGEBUILD_PYTHON=${python} has no edgebuild; "
+      "run `${python} -m pip install edgebuild`, or name the Python of an environment that has it")
+  elseif(NOT version STREQUAL PACKAGE_VERSION)
+    message(FATAL_ERROR "EDGEBUILD_PYTHON=${python} has edgebuild ${version}, and this CMake package is that of "
+      "${PACKAGE_VERSION}; name the Python of one environment for both")
+  endif()
 endfunction()
 
 # Sets EDGEBUILD_* in the caller to what `python -m edgebuild.build.cmake` says of a target; its linker script goes to the
 # folder that may be given.
 function(_edgebuild_describe_target name)
-  if(NOT EDGEBUILD_PYTHON)
-    _edgebuild_find_python(EDGEBUILD_PYTHON)
-  endif()
+  _edgebuild_find_python(EDGEBUILD_PYTHON)
   execute_process(
     COMMAND "${EDGEBUILD_PYTHON}" -P -m edgebuild.build.cmake "${name}" ${ARGN}
     OUTPUT_VARIABLE text ERROR_VARIABLE error RESULT_VARIABLE status)
@@ -57,3 +87,29 @@ function(_edgebuild_describe_target name)
     endif()
   endforeach()
 endfunction()
+
+# COMPONENTS of find_package: what is not among ARGN, or not installed, is not found.
+macro(_edgebuild_check_components)
+  foreach(_edgebuild_component IN LISTS EdgeBuild_FIND_COMPONENTS)
+    set(_edgebuild_missing "")
+    if(NOT ";${ARGN};" MATCHES ";${_edgebuild_component};")
+      string(REPLACE ";" " " _edgebuild_missing "${ARGN}")
+      set(_edgebuild_missing "there is no component '${_edgebuild_component}' among ${_edgebuild_missing}")
+    elseif(_edgebuild_component STREQUAL "tests")
+      execute_process(COMMAND "${EDGEBUILD_PYTHON}" -P -c "import onnxruntime, tflite_micro" RESULT_VARIABLE
+        _edgebuild_status OUTPUT_QUIET ERROR_QUIET)
+      if(NOT _edgebuild_status EQUAL 0)
+        set(_edgebuild_missing "component 'tests' needs reference interpreters: pip install 'edgebuild[verify]'")
+      endif()
+    endif()
+    if(_edgebuild_missing)
+      set(EdgeBuild_${_edgebuild_component}_FOUND FALSE)
+      if(EdgeBuild_FIND_REQUIRED_${_edgebuild_component})
+        set(EdgeBuild_FOUND FALSE)
+        set(EdgeBuild_NOT_FOUND_MESSAGE "${_edgebuild_missing}")
+      endif()
+    else()
+      set(EdgeBuild_${_edgebuild_component}_FOUND TRUE)
+    endif()
+  endforeach()
+endmacro()

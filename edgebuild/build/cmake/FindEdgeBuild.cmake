@@ -19,6 +19,11 @@ foreach(_edgebuild_prefix IN ITEMS
 endforeach()
 
 set(_edgebuild_config "")
+set(_edgebuild_reason "no Python environment has edgebuild (try: pip install edgebuild)")
+if(EDGEBUILD_PYTHON) # asked for by name: no other one takes its place
+  set(_edgebuild_pythons "${EDGEBUILD_PYTHON}")
+  set(_edgebuild_reason "EDGEBUILD_PYTHON=${EDGEBUILD_PYTHON} has no edgebuild (try: pip install edgebuild)")
+endif()
 foreach(_edgebuild_python IN LISTS _edgebuild_pythons)
   if(NOT _edgebuild_config AND EXISTS "${_edgebuild_python}")
     execute_process(
@@ -29,7 +34,7 @@ foreach(_edgebuild_python IN LISTS _edgebuild_pythons)
     endif()
   endif()
 endforeach()
-if(NOT _edgebuild_config)
+if(NOT _edgebuild_config AND NOT EDGEBUILD_PYTHON)
   find_program(_edgebuild_command edgebuild NO_CMAKE_FIND_ROOT_PATH)
   if(_edgebuild_command)
     execute_process(COMMAND "${_edgebuild_command}" cmake-dir
@@ -42,10 +47,12 @@ if(_edgebuild_config)
   include("${_edgebuild_config}/EdgeBuildConfigVersion.cmake")
   include("${_edgebuild_config}/EdgeBuildConfig.cmake")
   set(EdgeBuild_VERSION "${PACKAGE_VERSION}")
+  set(_edgebuild_reason "${EdgeBuild_NOT_FOUND_MESSAGE}")
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(EdgeBuild
   REQUIRED_VARS _edgebuild_config
   VERSION_VAR EdgeBuild_VERSION
-  REASON_FAILURE_MESSAGE "no Python environment has edgebuild (try: pip install edgebuild)"
+  HANDLE_COMPONENTS
+  REASON_FAILURE_MESSAGE "${_edgebuild_reason}"
   NAME_MISMATCHED)
