@@ -30,6 +30,7 @@ COMMANDS = {
     "ops": "list the supported operators and their limits",
     "targets": "list the targets, or show one",
     "tune": "measure variants of the heaviest kernels in the simulator, for later compilations",
+    "quantize": "make an int8 network of a float one and samples, and measure what it loses",
     "size": "flash, RAM and stack of a linked program, by models, drivers and memories",
     "sbom": "write a bill of materials of what was generated: models, drivers, licences, digests",
     "run": "do what a request file of a build system asks",

@@ -17,7 +17,7 @@ from edgebuild.base.request import ModelRequest, read_request
 from edgebuild.cli.common import add_model_arguments, model_request_of
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
-ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", *EXPECTED)
+ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "data", "reference", *EXPECTED)
 CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
@@ -26,10 +26,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
     given = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
     parser.add_argument("--inputs", type=Path, metavar="F", help=given)
-    labels = "the class of each vector, as integers in a .npy file: the largest output must be there"
-    parser.add_argument("--labels", type=Path, metavar="F", help=labels)
-    accuracy = "the part of the labels that must be right, 0 to 1; default: 1"
+    samples = "float32 samples, as `edgebuild quantize` takes them, to run with --labels, --reference or both"
+    parser.add_argument("--data", type=Path, metavar="F", help=samples)
+    classes = "the class of each vector of --inputs, or sample of --data: print how many are right"
+    parser.add_argument("--labels", type=Path, metavar="F", help=classes)
+    accuracy = "the part of the labels that must be right, 0 to 1; default: 1 of --inputs, 0 of --data"
     parser.add_argument("--min-accuracy", type=_part, metavar="P", help=accuracy)
+    float_network = "with --data, the float network in ONNX: print its accuracy and the noise beside, too"
+    parser.add_argument("--reference", type=Path, metavar="F.onnx", help=float_network)
     parser.add_argument("--max-instructions", type=int, metavar="N", help="of one inference: more is an error")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
     moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
@@ -68,7 +72,8 @@ def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.inputs import check_replaced
 
-    read = [f for f in (args.model, args.inputs, args.labels, args.cluster, args.target, args.calibration) if f]
+    samples = (args.data, args.labels, args.reference)
+    read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration, *samples) if f]
     check_replaced([args.json] if args.json and args.json != "-" else [], read)
     if args.cluster is not None and args.device is None:
         _refuse(
@@ -78,10 +83,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse(args, "only a whole cluster takes", CLUSTER)
     if args.flash_of is not None and not args.cycles:
         args.wrong_usage("--flash-of needs --cycles")
-    if args.labels is None and args.min_accuracy is not None:
-        args.wrong_usage("--min-accuracy needs --labels")
-    if args.labels is not None and args.inputs is None:
-        args.wrong_usage("--labels needs --inputs")
+    _check_samples(args)
     request = _request(args)
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
@@ -104,12 +106,29 @@ def run(args: argparse.Namespace) -> int:
             args.dma,
             (request.shape, request.outputs),
             args.flash_of,
-            args.labels,
+            args.labels if args.data is None else None,
         )
+    if args.data is not None:
+        from edgebuild.model.quantizer.against_float import against_float
+
+        target, library = load_target(request.target), request.called_library
+        result["samples"] = against_float(request.source, target, artifacts, *samples, library)
     status = _tell(args, result, _verdict)
     if problems := _missed(args, result):
         raise EdgebuildError(*problems)
     return status
+
+
+def _check_samples(args: argparse.Namespace) -> None:
+    """End with the usage where an option lacks the one that it is about."""
+    if args.labels is None and args.min_accuracy is not None:
+        args.wrong_usage("--min-accuracy needs --labels")
+    if args.labels is not None and (args.inputs is None) == (args.data is None):
+        args.wrong_usage("--labels needs one of --inputs and --data")
+    if args.reference is not None and args.data is None:
+        args.wrong_usage("--reference needs --data")
+    if args.data is not None and not (args.labels or args.reference):
+        args.wrong_usage("--data needs --labels or --reference")
 
 
 def _request(args: argparse.Namespace) -> ModelRequest:
@@ -131,8 +150,9 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
     """What was expected of the model besides results that are equal to the reference's."""
     missed = []
     if args.labels is not None:
-        count, of = result["right"], result["inputs_tried"]
-        wanted = 1 if args.min_accuracy is None else args.min_accuracy
+        of = result["samples"]["samples"] if args.data else result["inputs_tried"]
+        count = round(result["samples"]["accuracy"] * of) if args.data else result["right"]
+        wanted = args.min_accuracy if args.min_accuracy is not None else 0 if args.data else 1
         if count < wanted * of:
             missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {wanted:g} is expected")
     if args.max_instructions is not None:
@@ -185,6 +205,25 @@ def _difference(first: dict[str, Any]) -> list[str]:
     return [f"  first: {by} '{first['tensor']}'[{at}] {first['value']:g}, right is {first['right']:g}"]
 
 
+def _of_samples(s: dict[str, Any]) -> list[str]:
+    """Lines for the results of the user's samples, beside the float network."""
+    lines = [f"  {s['samples']} samples" + (f": accuracy {100 * s['accuracy']:.2f} %" if "accuracy" in s else "")]
+    if "float_accuracy" in s:
+        lines[0] += f", float {100 * s['float_accuracy']:.2f} %"
+    if "same_class" in s:
+        lines.append(f"  same class as the float network: {100 * s['same_class']:.2f} %")
+    if "sqnr_db" in s:
+        lines.append(f"  noise {s['sqnr_db']} dB below the float network's results")
+    if worst := s.get("worst_layers"):
+        lines.append("  most noise: " + ", ".join(f"'{w['tensor']}' {w['sqnr_db']} dB" for w in worst))
+    table = s.get("confusion", [])
+    wide = max((len(str(n)) for row in [range(len(table)), *table] for n in row), default=1) + 1
+    if table:
+        lines.append("  class" + "".join(f"{i:>{wide}}" for i in range(len(table))) + "  (as which)")
+    lines += [f"  {i:>5}" + "".join(f"{n or '.':>{wide}}" for n in row) for i, row in enumerate(table)]
+    return lines
+
+
 def _verdict(r: dict[str, Any]) -> str:
     shown = ", ".join(r["compared"][:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
@@ -193,6 +232,7 @@ def _verdict(r: dict[str, Any]) -> str:
     lines += [f"  {r['right']} of {r['inputs_tried']} labels are right"] if "right" in r else []
     reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
     lines += [f"  judged by {r['judge']}{reached}", *(f"  note: {note}" for note in r.get("notes", ()))]
+    lines += _of_samples(r["samples"]) if "samples" in r else []
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
     for key in (*sizes, "instructions", "cycles", "macs"):
         if r.get(key) is not None:

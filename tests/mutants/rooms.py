@@ -143,6 +143,7 @@ ROOMS: dict[str, Room] = {
     "verify": Room(
         ("edgebuild/model/verify/*.py",), (*VERIFIED, *CLUSTERS, *_in("kernels", "peers"))
     ),
+    "quantiser": Room(("edgebuild/model/quantizer/*.py",), _in("quantizer", "quantize")),
     "clocks": Room(
         ("edgebuild/clock/**/*.py", "edgebuild/clock/**/*.[ch].j2", "edgebuild/model/energy/*.py",
          "edgebuild/model/clocked.py"),

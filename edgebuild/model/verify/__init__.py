@@ -71,8 +71,7 @@ def verify(
     sanitizers on, and None for what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
-    report = _report(artifacts)
-    classes = read_labels(labels) if labels else None
+    report = report_of(artifacts)
     _check_runnable(target)
     _check_judged(model_path)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
@@ -92,7 +91,11 @@ def verify(
         "target": target.name,
         **compared,
         **({"notes": list(expected.notes)} if expected.notes else {}),
-        **({"right": right(outcome.outputs, classes, labels)} if labels and classes is not None else {}),
+        **(
+            {"right": right(_first_reals(outcome, report), right_classes, labels)}
+            if labels and right_classes is not None
+            else {}
+        ),
         "inputs_tried": len(vectors),
         "instructions": outcome.instructions,
         **timed,
@@ -155,7 +158,7 @@ def measure(target: Target, artifacts: Sequence[Artifact], keep: Path | None = N
     `flash_bytes` (code, constants, image of the data), `code_bytes` (the same without the weights), `ram_bytes`
     (data, bss and arena, no stack), `arena_bytes`, `weights_bytes`, `forbidden_symbols` (heap, libm, soft double).
     """
-    report = _report(artifacts)
+    report = report_of(artifacts)
     with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, 1)
         sizes = _sizes(Builder(target, folder, bool(report.get("needs_libm"))), report)
@@ -414,7 +417,33 @@ def _fitted(value: Array, port: Port) -> Array:
     return fitted
 
 
-def _report(artifacts: Sequence[Artifact]) -> dict[str, Any]:
+def _labelled(outcome: Outcome, report: dict[str, Any], labels: Path | None) -> dict[str, Any]:
+    """How many vectors have the class of their label, if there are any."""
+    if labels is None:
+        return {}
+    first = [real_values(row[0], report["outputs"][0]) for row in outcome.outputs]
+    return {"right": right(first, read_labels(labels), labels)}
+
+
+def real_values(values: Array, port: Port) -> Array:
+    """The real numbers that the integers of an input or an output stand for."""
+    return (values.astype(np.float64) - port["zero_point"]) * port["scale"] if port.get("scale") else values
+
+
+def outputs_on_target(
+    target: Target, artifacts: Sequence[Artifact], vectors: list[list[Array]], library: Path | None = None
+) -> list[list[Array]]:
+    """Per vector, the outputs that the firmware computes. `vectors` and `artifacts` as for `verify`."""
+    report = report_of(artifacts)
+    _check_runnable(target)
+    with folder_of(None) as folder:
+        write_sources(folder, target, artifacts, report, len(vectors))
+        return _run(
+            Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library), vectors, report, None
+        ).outputs
+
+
+def report_of(artifacts: Sequence[Artifact]) -> dict[str, Any]:
     data = next(a.data for a in artifacts if a.name == f"{NAME}_report.json")
     report: dict[str, Any] = json.loads(data)
     return report

@@ -1,9 +1,10 @@
-"""Labels of the vectors: of how many is the largest output that of the right class?"""
+"""Classes: what an output says, and the labels that it is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,25 +12,45 @@ from ...base.errors import fail
 from .oracles import Array
 from .vectors import read_inputs
 
+HALF = 0.5
+
+
+def classes(output: Array) -> Array:
+    """The class of each vector, of [vectors, ...] real numbers: the largest; of equal ones the first counts.
+
+    One number is of two classes: above 0, or above 1/2 if all are in 0..1.
+    """
+    scores = output.reshape(len(output), -1)
+    if scores.shape[1] > 1:
+        return scores.argmax(1)
+    middle = HALF if scores.min() >= 0 and scores.max() <= 1 else 0.0
+    return (scores[:, 0] > middle).astype(np.int64)
+
 
 def read_labels(file: Path) -> Array:
-    """The classes in a .npy file, [vectors], as integers from 0. Raises EdgebuildError for anything else."""
-    labels = read_inputs(file)
-    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.size == 0:
-        raise fail("labels are integers, one for each vector", file=str(file), hints=["write them with numpy.save"])
-    return labels.reshape(-1)
+    """The classes in a .npy file, or in a .npz file of one array, as integers from 0. Raises EdgebuildError."""
+    given: Any = read_inputs(file)
+    if isinstance(given, Mapping):
+        if len(given) != 1:
+            raise fail(f"{len(given)} arrays; labels are one", file=str(file))
+        given = next(iter(given.values()))
+    labels = np.asarray(given.unpacked() if hasattr(given, "unpacked") else given)
+    if labels.dtype.kind not in "iu" or labels.size == 0 or labels.min() < 0:
+        raise fail(f"labels are {labels.dtype}, not whole numbers from 0", file=str(file),
+                   hints=["give the number of each vector's class, written with numpy.save"])  # fmt: skip
+    return labels.reshape(-1).astype(np.int64)
 
 
-def right(outputs: Sequence[Sequence[Array]], labels: Array, file: Path) -> int:
-    """The number of vectors of which the first output is largest at the label; of equal values the first counts.
+def check_labels(labels: Array, count: int, wide: int, file: Path) -> None:
+    """Raise EdgebuildError where the labels are not of so many vectors, or of an output of so many numbers."""
+    if len(labels) != count:
+        raise fail(f"{len(labels)} labels for {count} vectors", file=str(file), hints=["one whole number for each"])
+    if labels.max() >= max(wide, 2):
+        raise fail(f"label {labels.max()} is none of the {max(wide, 2)} classes, 0 to {max(wide, 2) - 1}",
+                   file=str(file))  # fmt: skip
 
-    Raises EdgebuildError where labels and outputs do not fit.
-    """
-    if len(labels) != len(outputs):
-        raise fail(f"{len(labels)} labels for {len(outputs)} vectors", file=str(file))
-    classes = int(outputs[0][0].size)
-    if classes < 2:
-        raise fail("the first output has one element, and labels need one for each class", file=str(file))
-    if not set(np.unique(labels).tolist()) <= set(range(classes)):
-        raise fail(f"a label is none of the {classes} classes, 0 to {classes - 1}", file=str(file))
-    return sum(int(np.argmax(row[0])) == int(label) for row, label in zip(outputs, labels, strict=True))
+
+def right(outputs: Sequence[Array], labels: Array, file: Path) -> int:
+    """The number of vectors of which the first output, in real numbers, is of the label's class."""
+    check_labels(labels, len(outputs), outputs[0].size, file)
+    return int(np.sum(classes(np.stack(list(outputs))) == labels))

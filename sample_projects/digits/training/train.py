@@ -3,7 +3,8 @@
     python train.py            # half a minute; see README.md for the environment
 
 writes, beside the sample: `digits.onnx` (int8, QDQ) and `images.h` (ten test images as the model's input bytes);
-beside this file: `accuracy.json`. The data are the 8x8 grey scans of handwritten digits that come with scikit-learn.
+beside this file: `accuracy.json`, and for `edgebuild quantize` `float.onnx` and the test images as `samples.npz` and
+`labels.npy`. The data are the 8x8 grey scans of handwritten digits that come with scikit-learn.
 The test part of the split takes no part in training, in calibration, or in any choice made here.
 """
 
@@ -227,6 +228,9 @@ def main() -> None:
     train(model, training)
 
     exported = to_onnx(model)
+    (HERE / "float.onnx").write_bytes(exported.SerializeToString(deterministic=True))
+    np.savez_compressed(HERE / "samples.npz", image=test[0])
+    np.save(HERE / "labels.npy", test[1].astype(np.uint8))
     quantise(exported, training[0], SAMPLE / "digits.onnx")
     quantised = onnx.load(SAMPLE / "digits.onnx")
     (SAMPLE / "images.h").write_text(images_header(quantised, test), newline="\n")

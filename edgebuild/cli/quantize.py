@@ -1,0 +1,106 @@
+"""`edgebuild quantize`: a float network and samples become an int8 network, and what that loses is measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgebuild.model.quantizer import Quantised, Trial
+    from edgebuild.model.quantizer.quality import Quality
+
+METHODS = ("minmax", "percentile", "entropy", "mse")
+EXAMPLES = """
+  edgebuild quantize net.onnx --data samples.npz -o net_int8.onnx
+  edgebuild quantize net.onnx --data samples.npz --labels classes.npy --max-drop 0.5 -o net_int8.onnx
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"examples:{EXAMPLES}"
+    parser.add_argument("model", type=Path, help="a float network in ONNX")
+    data = "samples in float32, scaled as in training: a .npz with an array for each input, or a .npy"
+    parser.add_argument("--data", type=Path, required=True, metavar="F", help=data)
+    parser.add_argument("--labels", type=Path, metavar="F", help="the number of each sample's class: a .npy or .npz")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="Q.onnx", help="the int8 network (QDQ)")
+    methods = "how ranges of activations are taken; may be repeated; default: all, and the best is kept"
+    parser.add_argument("--method", choices=METHODS, action="append", help=methods)
+    drop = "points of accuracy that may be lost before layers become wide; default: 1"
+    parser.add_argument("--max-drop", type=_points, default=1.0, metavar="POINTS", help=drop)
+    wide = "the layers that lose most: activations in int16 (default), float, or none"
+    parser.add_argument("--wide", choices=("int16", "float", "none"), default="int16", help=wide)
+    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON; - for standard output")
+
+
+def _points(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of points from 0 to 100")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+
+    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.inputs import check_replaced
+    from edgebuild.model.quantizer import quantise
+
+    to_file = args.json if args.json and args.json != "-" else None
+    read = [f for f in (args.model, args.data, args.labels) if f]
+    check_replaced([args.output, *([to_file] if to_file else [])], read)
+    shown = args.json != "-"
+    methods = tuple(dict.fromkeys(args.method or METHODS))
+    result = quantise(args.model, args.data, args.labels, methods, args.max_drop, args.wide, _say if shown else _silent)
+    write_atomic(args.output, result.chosen.model.SerializeToString(deterministic=True))
+    text = json.dumps(_figures(result), indent=1) + "\n"
+    if to_file:
+        write_atomic(Path(to_file), text.encode())
+    print(_summary(result, args.output) if shown else text, end="")
+    return 0
+
+
+def _silent(trial: Trial) -> None:
+    """With --json - the figures alone are printed."""
+
+
+def _say(trial: Trial) -> None:
+    print(f"  {trial.way:44} {_words(trial.quality)}", flush=True)
+
+
+def _words(q: Quality) -> str:
+    return (f"{100 * q.accuracy:6.2f} %  " if q.accuracy is not None else "") + f"{q.sqnr:6.1f} dB"
+
+
+def _summary(result: Quantised, output: Path) -> str:
+    lines = [
+        f"{output}: {result.chosen.way}; {result.calibrated} samples to calibrate, {result.judged} others to judge"
+    ]
+    if result.real.accuracy is not None:
+        words = (
+            f"  accuracy {100 * (result.chosen.quality.accuracy or 0):.2f} %, float {100 * result.real.accuracy:.2f} %"
+        )
+        lines.append(f"{words}: {result.drop:+.2f} points lost")
+    lines.append(f"  signal to quantisation noise {result.chosen.quality.sqnr:.1f} dB")
+    if result.chosen.wide:
+        lines.append(f"  wide: {', '.join(result.chosen.wide)}")
+    return "\n".join(lines) + "\n"
+
+
+def _figures(result: Quantised) -> dict[str, Any]:
+    def of(q: Quality) -> dict[str, Any]:
+        return {"accuracy": q.accuracy, "sqnr_db": round(q.sqnr, 3)}
+
+    trials = [{"way": t.way, **of(t.quality), "wide": list(t.wide)} for t in result.trials]
+    return {
+        "float": {"accuracy": result.real.accuracy},
+        "chosen": {"way": result.chosen.way, **of(result.chosen.quality), "wide": list(result.chosen.wide)},
+        "drop_points": round(result.drop, 4) if result.real.accuracy is not None else None,
+        "samples": {"calibrated": result.calibrated, "judged": result.judged},
+        "trials": trials,
+    }

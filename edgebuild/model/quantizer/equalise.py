@@ -1,0 +1,96 @@
+"""Cross-layer equalisation: scales of channels between two layers, so that their weights have like ranges.
+
+Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019, equations 6 to 11.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from ...base.dataclass import dataclass
+
+TURNS = 20  # over all pairs; a scale of one pair moves the ranges of the next
+NEAR = 1e-3  # the largest change of a scale at which the turns end
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Names of the weights of two layers with nothing or a ReLU between them; `bias`: of the first one, or empty."""
+
+    weights: str
+    bias: str
+    after: str
+    depthwise: bool  # the second layer is
+
+
+def equalised(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The same function with other weights; None where no two layers follow each other."""
+    pairs = list(_pairs(model.graph))
+    if not pairs:
+        return None
+    values = {t.name: numpy_helper.to_array(t).astype(np.float64) for t in model.graph.initializer if _is_real(t)}
+    for _ in range(TURNS):
+        if max([_equalise(pair, values) for pair in pairs]) < NEAR:
+            break
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    for tensor in copy.graph.initializer:
+        if tensor.name in values:
+            tensor.CopyFrom(numpy_helper.from_array(values[tensor.name].astype(np.float32), tensor.name))
+    return copy
+
+
+def _is_real(tensor: onnx.TensorProto) -> bool:
+    return bool(tensor.data_type == onnx.TensorProto.FLOAT)
+
+
+def _equalise(pair: Pair, values: dict[str, NDArray[np.float64]]) -> float:
+    """Scale the channels of one pair. Returns how far the scales are from 1."""
+    first, second = values[pair.weights], values[pair.after]
+    into = second.reshape(len(second), -1) if pair.depthwise else np.moveaxis(second, 1, 0).reshape(second.shape[1], -1)
+    mine, theirs = np.abs(first).reshape(len(first), -1).max(1), np.abs(into).max(1)
+    used = (mine > 0) & (theirs > 0)
+    scale = np.where(used, np.sqrt(np.where(used, mine, 1) / np.where(used, theirs, 1)), 1.0)  # s of equation 11
+
+    def along(array: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+        return scale.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
+
+    values[pair.weights] = first / along(first, 0)
+    if pair.bias:
+        values[pair.bias] = values[pair.bias] / scale
+    axis = 0 if pair.depthwise else 1
+    values[pair.after] = second * along(second, axis)
+    return float(np.abs(scale - 1).max())
+
+
+def _pairs(graph: onnx.GraphProto) -> Iterator[Pair]:
+    """Convolutions whose result, through nothing or a ReLU, only another convolution reads."""
+    shapes = {t.name: tuple(t.dims) for t in graph.initializer if _is_real(t)}
+    reads = Counter(name for node in graph.node for name in node.input)
+    reads.update(value.name for value in graph.output)
+    readers = {name: node for node in graph.node for name in node.input}
+    for node in graph.node:
+        if not _is_layer(node, shapes) or (len(node.input) > 2 and node.input[2] not in shapes):
+            continue
+        after, through = readers.get(node.output[0]), node.output[0]
+        if after is not None and after.op_type == "Relu" and reads[through] == 1:
+            through = after.output[0]
+            after = readers.get(through)
+        if after is None or reads[through] != 1 or after.input[0] != through or not _is_layer(after, shapes):
+            continue
+        groups = next((a.i for a in after.attribute if a.name == "group"), 1)
+        names = (node.input[1], after.input[1], *node.input[2:3])
+        depthwise = groups > 1
+        channels = shapes[after.input[1]][0 if depthwise else 1]
+        alone = all(reads[name] == 1 for name in names)
+        if alone and channels == shapes[node.input[1]][0] and (not depthwise or groups == channels):
+            yield Pair(node.input[1], node.input[2] if len(node.input) > 2 else "", after.input[1], depthwise)
+
+
+def _is_layer(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> bool:
+    return node.op_type == "Conv" and node.domain in ("", "ai.onnx") and node.input[1] in shapes
