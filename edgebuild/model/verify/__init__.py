@@ -55,11 +55,9 @@ def verify(
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
-    `artifacts` are those of `compile_model` under the name "model" for this target. `inputs`: what `read_inputs`
-    tells; by default seeded random ones.
-    `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
-    `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
-    `by_cycles`: model the cycles of the first invoke (see cycles.py).
+    `artifacts`: of `compile_model` under the name "model" for this target. `inputs`: of `read_inputs`, else random
+    ones of a seed. `keep`: a folder for the test program. `by_layer`: count for every step, too. `dma`: when the model of a DMA
+    unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke (see cycles.py).
     `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN where
     the model calls it. `reading`: the shapes and outputs with which it was read (see `read_model`). `labels`: a file
     with the class of each vector.
@@ -67,8 +65,7 @@ def verify(
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
     invoke), `stack_bytes`, `arena_touched_bytes`, `layers` and `right` (vectors of the right class) if wanted, and the
-    sizes of `measure`. Build machine:
-    sanitizers on, and None for what cannot be measured there.
+    sizes of `measure`. Build machine: sanitizers on, and None for what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = report_of(artifacts)
@@ -91,11 +88,7 @@ def verify(
         "target": target.name,
         **compared,
         **({"notes": list(expected.notes)} if expected.notes else {}),
-        **(
-            {"right": right(_first_reals(outcome, report), right_classes, labels)}
-            if labels and right_classes is not None
-            else {}
-        ),
+        **_labelled(outcome, report, labels),
         "inputs_tried": len(vectors),
         "instructions": outcome.instructions,
         **timed,
