@@ -1,6 +1,7 @@
 """`edgebuild run NAME.req.json`: do what a request asks, and leave what build systems need to know.
 
-Of a driver, `NAME.flags` beside the request has include folders and definitions, if it is there.
+Of a driver, `NAME.flags` beside the request has include folders and definitions, if it is there. `NAME.lines` is made
+with the products: flags for its C that say where the sources are on this machine.
 Beside the products these are `NAME.d`, the files that were read, as a rule for CMake, and `NAME.stamp`, which is
 written last: whoever finds it finds complete products of what it names.
 """
@@ -106,6 +107,7 @@ def _run_driver(
 ) -> int:
     """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
     from edgebuild.driver.command import generate
+    from edgebuild.driver.source.sources import path_flags
 
     flags = Path(entry.stamp_of(os.path.abspath(path))).with_suffix(".flags")
     request = with_flags(request, flags)
@@ -118,7 +120,8 @@ def _run_driver(
     rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)
     lines += [entry.never(header) if state and state[0] >= began else line for header, state, line in rows]
     lines += [entry.absent(os.path.abspath(p)) for p in made.absent]
-    _finish(path, began, output, artifacts, inputs, lines, makefiles)
+    paths = Artifact(f"{request.name}.lines", os.fsencode(path_flags(made.source.lines)))
+    _finish(path, began, output, (*artifacts, paths), inputs, lines, makefiles)
     print(text)
     return 0
 

@@ -102,7 +102,7 @@ class Project:
                 run(*command, cwd=self.folder, env=env)
             output = run("cmake", "--build", "build", cwd=self.folder, env=env, status=status)
         made = re.findall(r"^\[edgebuild\] driver (\w+) ->", output, re.M)
-        compiled = re.findall(r" -c (?:-\S+ )*(\S+\.c(?:pp)?)\b|Building C\w* object \S*?(\w+\.c(?:pp)?)\.o", output)
+        compiled = re.findall(r" -c (?:[-@]\S+ )*(\S+\.c(?:pp)?)\b|Building C\w* object \S*?(\w+\.c(?:pp)?)\.o", output)
         return Built(set(made), {Path(a or b).name for a, b in compiled}, output)
 
     def edit(self, file: str, old: str, new: str) -> None:
@@ -228,3 +228,15 @@ def test_mistake_leaves_what_was_there(project: Project) -> None:
     project.edit("pads.bf.c", "pad->x = 1", "pad->b = 1")
     project.build()
     assert nothing(project)
+
+
+def test_compilers_name_files_that_exist(project: Project) -> None:
+    """`__FILE__` has no folder, so that products are the same everywhere."""
+    check = '#ifdef EB_FILE_pads_bf_c\n_Static_assert(sizeof __FILE__ == sizeof "pads.bf.c", "");\n#endif\n'
+    added = f"#warning here\n{check}"
+    project.edit("pads.bf.c", "void on", f"{added}void on")
+    said = project.build().output
+    (place,) = set(re.findall(r"^(\S[^:\n]*):(\d+):\d+: warning: #warning", said, re.M))
+    assert Path(place[0]).read_text().splitlines()[int(place[1]) - 1] == "#warning here"
+    project.edit("pads.bf.c", added, "")
+    project.build()

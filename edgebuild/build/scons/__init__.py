@@ -142,7 +142,7 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     """
     where = f"BfDriver('{name}')"
     sources = env.arg2nodes(sources, env.fs.File)
-    outputs = driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources))
+    outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
     flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(write_value, None))
     env.Depends(products, flags)
@@ -151,17 +151,14 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     env.Depends(products, [env.File(f) for f in more])
     beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # where headers that stay includes are found
     _tell_editors(env, folder, sources, beside)
-    flags = [*env.Flatten(env.get("CCFLAGS", [])), *_source_names(env, sources)]
-    return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=flags))
-
-
-def _source_names(env: Environment, sources: list[Node]) -> list[str]:
-    """Flags that let debuggers find the sources: `#line` has their bare names, so that products know no folders."""
+    lines = folder.File(f"{name}.lines")  # #line has macros for the sources; this file says where they are
     compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
-    if not re.search(r"gcc|clang|^cc$", compiler):
-        return []
-    paths = [s.srcnode().rfile().abspath for s in sources]
-    return [f"-fdebug-prefix-map={os.path.basename(p)}={p}" for p in paths if " " not in p]
+    more = [f"@{lines.path}"] if re.search(r"gcc|clang|^cc$", compiler) else []
+    built = env.Object(
+        products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=[*env.Flatten(env.get("CCFLAGS", [])), *more]
+    )
+    env.Depends(built, lines)
+    return list(built)
 
 
 def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: list[Node]) -> None:

@@ -9,6 +9,7 @@ from edgebuild.base.text import quoted
 from edgebuild.driver.emit import export, report
 from edgebuild.driver.emit.hal import LICENCE, Hal, support_structs
 from edgebuild.driver.emit.rewrite import rewrite
+from edgebuild.driver.source.sources import file_names
 from edgebuild.driver.stages import Driver
 
 
@@ -16,7 +17,7 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source, driver.dialect, driver.cdfg, driver.merged, hal)
     said = report.as_dict(name, driver)
-    text = f'{LICENCE}#include "{name}_hal.h"\n{body}'
+    text = f'{LICENCE}#include "{name}_hal.h"\n{file_names(driver.source.lines)}{body}'
     files = {
         ".cpp" if driver.source.unit.cpp else ".c": text,
         "_hal.h": _hal_header(name, hal),

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
+from zlib import crc32
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import caret, fail
@@ -33,7 +35,7 @@ MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_write\b", re.M)
 
 @dataclass(frozen=True)
 class LineMark:
-    """`#line`: the number and the file of the line behind it. Generated code names the file without its folder."""
+    """`#line`: the number and the file of the line behind it. Generated code has a macro for the file."""
 
     number: int
     file: str
@@ -43,8 +45,39 @@ class LineMark:
 
     @property
     def bare(self) -> str:
-        """The same bytes wherever the file lies."""
-        return str(LineMark(self.number, Path(self.file).name))
+        """The same bytes wherever the file lies: a macro for its name (`file_names`), which a build may define."""
+        return f"#line {self.number} {file_macro(self.file)}"
+
+
+def file_macro(file: str) -> str:
+    """The macro of a file's name. Of names that differ in other characters only, the checksum tells which it is."""
+    name = Path(file).name
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"EB_FILE_{plain}" if plain == name.replace(".", "_") else f"EB_FILE_{plain}_{crc32(os.fsencode(name)):08x}"
+
+
+def file_names(lines: Sequence[tuple[int, int, LineMark]]) -> str:
+    """Definitions of the macros for files, for the head of generated code: their names without folders."""
+    names = dict.fromkeys(Path(line.file).name for _, _, line in lines)
+    define = "#ifndef {0} /* a build defines it as the path */\n#define {0} {1}\n#endif\n"
+    return "".join(define.format(file_macro(name), quoted(name)) for name in names)
+
+
+def path_flags(lines: Sequence[tuple[int, int, LineMark]]) -> str:
+    """Options of gcc and clang that define these macros as paths of this machine, one on a line of an `@file`.
+
+    Compilers then name files that editors open, and debuggers find them; `__FILE__` stays as it is without. Of two
+    files of one name nothing is said.
+    """
+    paths = {line.file: os.path.abspath(line.file) for _, _, line in lines}
+    counts = Counter(map(file_macro, paths))
+    flags = []
+    for file, path in paths.items():
+        if counts[file_macro(file)] == 1:
+            flags.append(f"-D{file_macro(file)}={quoted(path)}")
+            flags += [f"-fmacro-prefix-map={path}={Path(file).name}"] if "=" not in path else []
+    words = (re.sub(r'(["\\])', r"\\\1", flag) for flag in flags)
+    return "".join(f'"{word}"\n' for word in words)
 
 
 @dataclass(frozen=True)
