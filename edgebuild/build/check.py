@@ -1,7 +1,8 @@
 """`python -m edgebuild.build.check FILE`: whether requests are right, before a build runs them.
 
-FILE has a list of `{"file", "target", "folder", "request"}`: a script of CMake and the target that a call in it makes,
-the folder of its request, and the request. Errors are printed with the line of the call and in the spelling of CMake.
+FILE has a list of `{"file", "target", "folder", "flags", "request"}`: a script of CMake and the target that a call in
+it makes, the folder of its request, the flags of the C compiler, and the request. Errors are printed with the line of
+the call and in the spelling of CMake.
 """
 
 from __future__ import annotations
@@ -13,24 +14,52 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError
+from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import options_of
 from edgebuild.base.request import KINDS, checked_request
-from edgebuild.base.target import load_target
+from edgebuild.base.target import Target, load_target
 
 IN_LOOP = r"[^\s)\"]*\$\{[^\s)\"]*"
 CALL = r"\b(?:edgebuild_)?add_\w+\s*\(\s*\"?{}[\"\s)]"
 
 
-def check_request(data: Any, folder: str, with_target: bool = True) -> list[Diagnostic]:
-    """Errors of a request, and of its target, in the spelling of build scripts; none if it is right."""
+def check_request(data: Any, folder: str, flags: str | None = None) -> list[Diagnostic]:
+    """Errors of a request in the spelling of build scripts; none if it is right.
+
+    With the `flags` of the C compiler also those of its target.
+    """
     try:
         request = checked_request(data, "", folder).request
-        if with_target:
-            load_target(request.target)
+        if flags is not None:
+            check_core(load_target(request.target), flags)
     except EdgebuildError as error:
         return [spelled(d) for d in error.diagnostics]
     return []
+
+
+def check_core(target: Target, flags: str) -> None:
+    """Raise EdgebuildError where the compiler makes code for another core than the target's, as far as flags say so."""
+    here, theirs = _arch(flags), _arch(" ".join(target.toolchain.cflags))
+    for option in ("mcpu", "march"):
+        mine, wanted = here.get(option, ""), theirs.get(option, "")
+        if mine and wanted and not _runs(option, mine, wanted):
+            hints = [f"choose a target with that core, or compile with -{option}={wanted}"]
+            text = f"target {target.name} is for -{option}={wanted}, and the flags of the compiler say -{option}={mine}"
+            raise fail(text, hints=hints)
+
+
+def _arch(flags: str) -> dict[str, str]:
+    """The last of each of the flags that name a processor."""
+    return {match[1]: match[2] for match in re.finditer(r"(?:^|\s)-(mcpu|march)=([\w.+-]+)", flags)}
+
+
+def _runs(option: str, mine: str, wanted: str) -> bool:
+    """Whether a core runs what was made for another: of RISC-V one that has all of its extensions of one letter."""
+    if option == "mcpu" or not (mine.startswith("rv") and wanted.startswith("rv")):
+        return mine.partition("+")[0] == wanted.partition("+")[0]
+    words = [re.match(r"rv(32|64)([a-wy]*)", arch.replace("g", "imafd")) for arch in (mine, wanted)]
+    (bits, letters), (bits_wanted, letters_wanted) = (w.groups() if w else ("", "") for w in words)
+    return bits == bits_wanted and set(letters_wanted) <= set(letters)
 
 
 def spelled(d: Diagnostic) -> Diagnostic:
@@ -62,7 +91,7 @@ def line_of(script: str, target: str) -> int:
 def main(file: Path) -> int:
     status = 0
     for call in json.loads(file.read_text(encoding="utf-8")):
-        for d in check_request(call["request"], call["folder"]):
+        for d in check_request(call["request"], call["folder"], call["flags"]):
             line = 0 if d.file else line_of(call["file"], call["target"])
             place = d if d.file else Diagnostic(f"{call['target']}: {d.text}", call["file"], line, hints=d.hints)
             print(place, file=sys.stderr)

@@ -32,6 +32,7 @@ COMMANDS = {
     "tune": "measure variants of the heaviest kernels in the simulator, for later compilations",
     "quantize": "make an int8 network of a float one and samples, and measure what it loses",
     "size": "flash, RAM and stack of a linked program, by models, drivers and memories",
+    "init": "write a project for a board that builds and runs, with settings for editors",
     "sbom": "write a bill of materials of what was generated: models, drivers, licences, digests",
     "run": "do what a request file of a build system asks",
     "cache": "the cache of compiled models: where it is and how large, or clear it",

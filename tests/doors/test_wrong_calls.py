@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.build.check import in_scripts, line_of
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.target import load_target
+from edgebuild.build.check import check_core, in_scripts, line_of
 from edgebuild.cli import main
 from tests.conftest import ROOT, run
 from tests.doors.projects import DIGITS, scons
@@ -134,3 +136,36 @@ def test_the_line_of_a_call(tmp_path: Path) -> None:
     (script := tmp_path / "s").write_text('add_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\n')
     assert [line_of(str(script), name) for name in ("ab", "a.b", "c+", "a", "d")] == [1, 2, 3, 0, 0]
     assert line_of(str(tmp_path / "none"), "ab") == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "is_wrong"),
+    [
+        ("mps2-an386", "-O2 -mcpu=cortex-m7", True),
+        ("mps2-an386", "-mcpu=cortex-m7 -mcpu=cortex-m4+nofp -march=armv7e-m", False),
+        ("mps2-an386", "-O2", False),
+        ("riscv-virt", "-march=rv32imac_zicsr", False),
+        ("riscv-virt", "-march=rv32gc", False),
+        ("riscv-virt", "-march=rv32i -mabi=ilp32", True),
+        ("riscv-virt", "-march=rv64gc", True),
+        ("host", "-march=native", False),
+    ],
+)
+def test_flags_that_name_another_core(target: str, flags: str, is_wrong: bool) -> None:
+    try:
+        check_core(load_target(target), flags)
+    except EdgebuildError as error:
+        assert is_wrong and f"target {target} is for -m" in str(error)
+    else:
+        assert not is_wrong
+
+
+@pytest.mark.needs("cmake", "ninja", "gcc")
+def test_both_doors_name_the_line_of_a_target_with_another_core(tmp_path: Path) -> None:
+    calls = 'set(CMAKE_C_FLAGS "-mcpu=cortex-m7")\nadd_model(digits MODEL digits.onnx TARGET mps2-an386)'
+    (first,) = configured(tmp_path, calls)
+    said = "target mps2-an386 is for -mcpu=cortex-m4, and the flags of the compiler say -mcpu=cortex-m7"
+    assert first == f"6: error: digits: {said}"
+    call = "env.Append(CCFLAGS='-mcpu=cortex-m7')\nenv.Model('digits', 'digits.onnx', TARGET='mps2-an386')\n"
+    (tmp_path / "SConstruct").write_text(SCONS + call)
+    assert f"{tmp_path / 'SConstruct'}:5: Model('digits'): error: {said}" in scons(tmp_path, status=2)

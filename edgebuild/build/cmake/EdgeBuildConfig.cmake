@@ -19,7 +19,7 @@
 #   edgebuild_add_clock_config(<target> [NAME <c identifier>] [TARGET <name or yaml>]
 #       [HSE <hz, 8MHz>] [SYSCLK <hz>...] [EXCLUDE_FROM_ALL])
 #     A static library with the functions that switch the chip's clocks; whoever links it finds clock_config.h.
-#   edgebuild_firmware(<executable>)
+#   edgebuild_firmware(<executable> [LINKER_SCRIPT <file>])
 #     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
 #     run_<executable> for its emulator.
 #   edgebuild_report(<executable> [FLASH_BUDGET <bytes>] [RAM_BUDGET <bytes>] [STACK_BUDGET <bytes>] [ENTRY <function>])
@@ -129,6 +129,7 @@ function(edgebuild_add_clock_config target)
 endfunction()
 
 function(edgebuild_firmware executable)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LINKER_SCRIPT" "")
   if(NOT EDGEBUILD_LINKER_SCRIPT)
     message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
       "-DCMAKE_TOOLCHAIN_FILE=<edgebuild cmake-dir>/toolchain-arm-none-eabi.cmake -DEDGEBUILD_TARGET=<name>")
@@ -144,6 +145,14 @@ function(edgebuild_firmware executable)
     endif()
   endforeach()
   target_include_directories(${executable} PRIVATE ${EDGEBUILD_INCLUDE})
+  if(arg_LINKER_SCRIPT) # in the place of the one that ships
+    cmake_path(ABSOLUTE_PATH arg_LINKER_SCRIPT BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    if(NOT EXISTS "${arg_LINKER_SCRIPT}")
+      message(FATAL_ERROR "edgebuild_firmware(${executable}): LINKER_SCRIPT: no such file: ${arg_LINKER_SCRIPT}")
+    endif()
+    list(TRANSFORM EDGEBUILD_LDFLAGS REPLACE "^-T.*$" "-T${arg_LINKER_SCRIPT}")
+    set(EDGEBUILD_LINKER_SCRIPT "${arg_LINKER_SCRIPT}")
+  endif()
   list(TRANSFORM EDGEBUILD_LDFLAGS REPLACE "-Wl,-T,(${EDGEBUILD_REGIONS_SCRIPT})" "-Wl,-T,${folder}/\\1")
   target_link_options(${executable} PRIVATE ${EDGEBUILD_LDFLAGS})
   set_target_properties(${executable} PROPERTIES EDGEBUILD_LINK_FRAGMENTS ON)
@@ -732,6 +741,9 @@ function(_edgebuild_write_request folder kind name)
     _edgebuild_json_string(file "${CMAKE_CURRENT_LIST_FILE}")
     _edgebuild_json_string(library "${target}")
     _edgebuild_json_string(place "${folder}")
+    get_property(flags DIRECTORY PROPERTY COMPILE_OPTIONS)
+    string(REPLACE ";" " " flags "${CMAKE_C_FLAGS} ${flags}")
+    _edgebuild_json_string(flags "${flags}")
     get_property(calls GLOBAL PROPERTY EDGEBUILD_CALLS)
     if(NOT calls)
       cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]] CALL _edgebuild_check_requests)")
@@ -740,7 +752,7 @@ function(_edgebuild_write_request folder kind name)
       set_property(GLOBAL APPEND_STRING PROPERTY EDGEBUILD_CALLS ",")
     endif()
     set_property(GLOBAL APPEND_STRING PROPERTY EDGEBUILD_CALLS
-      "{\"file\": ${file}, \"target\": ${library}, \"folder\": ${place}, \"request\": ${text}}\n")
+      "{\"file\": ${file}, \"target\": ${library}, \"folder\": ${place}, \"flags\": ${flags}, \"request\": ${text}}\n")
   endif()
 endfunction()
 

@@ -2,7 +2,8 @@
 # is what an environment has as share/cmake/EdgeBuild/EdgeBuildConfig.cmake.
 #
 # Looked at, in this order: EDGEBUILD_PYTHON; EdgeBuild_ROOT, a checkout or an environment; the environment that this file
-# is installed in; $VIRTUAL_ENV; .venv in the project; the `edgebuild` command on PATH. The roots of a toolchain file play
+# is installed in; $VIRTUAL_ENV; .venv in the project; edgebuild-python.txt
+# beside this file; the `edgebuild` command on PATH. The roots of a toolchain file play
 # no part: the tool runs on this machine.
 #
 #   list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_SOURCE_DIR}/cmake")
@@ -17,6 +18,11 @@ foreach(_edgebuild_prefix IN ITEMS
     list(APPEND _edgebuild_pythons "${_edgebuild_prefix}/bin/python3" "${_edgebuild_prefix}/Scripts/python.exe")
   endif()
 endforeach()
+
+if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/edgebuild-python.txt") # as `edgebuild init` writes it, for one machine
+  file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/edgebuild-python.txt" _edgebuild_python LIMIT_COUNT 1)
+  list(APPEND _edgebuild_pythons "${_edgebuild_python}")
+endif()
 
 set(_edgebuild_config "")
 set(_edgebuild_reason "no Python environment has edgebuild (try: pip install edgebuild)")
@@ -41,6 +47,15 @@ if(NOT _edgebuild_config AND NOT EDGEBUILD_PYTHON)
       OUTPUT_VARIABLE _edgebuild_config OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   endif()
   unset(_edgebuild_command CACHE)
+endif()
+
+if(EDGEBUILD_FIND_TOOLCHAIN) # included by a toolchain file, which wants that of edgebuild
+  unset(EDGEBUILD_FIND_TOOLCHAIN)
+  if(NOT _edgebuild_config)
+    message(FATAL_ERROR "EdgeBuild: ${_edgebuild_reason}")
+  endif()
+  include("${_edgebuild_config}/toolchain.cmake")
+  return()
 endif()
 
 if(_edgebuild_config)

@@ -40,7 +40,7 @@ from edgebuild.base.options import Option, options_of
 from edgebuild.base.own_code import code_digest, with_code
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Target, hal_dir, load_target
-from edgebuild.build.check import check_request
+from edgebuild.build.check import check_core, check_request
 from edgebuild.build.entry import is_current
 from edgebuild.build.scons.calls import write_value, wrong
 from edgebuild.build.scons.programs import model_test, report
@@ -200,10 +200,11 @@ def clock_config(env: Environment, name: str, TARGET: str | None = None, **optio
     return list(env.Object(products[0]))
 
 
-def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
+def use_target(env: Environment, name: str, LIBC: bool = False, LINKER_SCRIPT: Any = None) -> None:
     """Compile, link and start up the programs of `env` for a target, and make models for it.
 
-    LIBC: with the toolchain's C library, which floating-point models need. $EDGEBUILD_RUNNER becomes the command that
+    LIBC: with the toolchain's C library, which floating-point models need. LINKER_SCRIPT: a file in the place of the
+    one that ships. $EDGEBUILD_RUNNER becomes the command that
     runs $SOURCE in the target's emulator.
     """
     name = where = env.subst(name)
@@ -213,6 +214,10 @@ def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
     tools = chip.toolchain
     libc = tools.libc if LIBC else ()
     folder = env.Dir("edgebuild").Dir(chip.name)
+    script = env.File(LINKER_SCRIPT) if LINKER_SCRIPT else None
+    flags = [
+        f"-T{script.path}" if script and f.startswith("-T") else f for f in link_flags(chip, folder=f"{folder.path}/")
+    ]
     env.Replace(EDGEBUILD_TARGET=name, CC=tools.compiler, LINK="$CC", AS="$CC", _EDGEBUILD_FRAGMENTS=_fragment_flags)
     env.Replace(CXX=re.sub("gcc$", "g++", tools.compiler))
     env.Replace(**{variable: tools.prefix + variable.lower() for variable in ("AR", "RANLIB", "OBJCOPY", "SIZE")})
@@ -220,20 +225,20 @@ def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
         CCFLAGS=[*tools.cflags, *libc],
         ASPPFLAGS=[*tools.cflags, *libc],
         CPPPATH=[str(hal_dir() / "include")],
-        LINKFLAGS=[*libc, *link_flags(chip, folder=f"{folder.path}/"), "$_EDGEBUILD_FRAGMENTS"],
+        LINKFLAGS=[*libc, *flags, "$_EDGEBUILD_FRAGMENTS"],
         LIBS=[lib.removeprefix("-l") for lib in (*(tools.libm if LIBC else ()), *tools.libs)],
     )
     if chip.runner:
         env["EDGEBUILD_RUNNER"] = [word.replace("{elf}", "$SOURCE") for word in chip.runner.command]
     if chip.firmware:
-        _add_firmware(env, chip, folder)
+        _add_firmware(env, chip, folder, script or env.File(str(hal_dir() / chip.firmware.linker)))
 
 
-def _add_firmware(env: Environment, chip: Target, folder: Node) -> None:
+def _add_firmware(env: Environment, chip: Target, folder: Node, script: Node) -> None:
     """Give every program of `env` start-up code, and let it depend on its linker scripts."""
     support = firmware_support(chip)
     scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(write_value, None)) for a in support]
-    scripts += [env.File(str(hal_dir() / chip.firmware.linker))] if chip.firmware else []
+    scripts.append(script)
     files = [hal_dir() / f for f in (*chip.startup, *(chip.runner.sources if chip.runner else ()))]
     objects = [env.Object(folder.File(env.subst(f"{f.stem}$OBJSUFFIX")), str(f)) for f in files]
 
@@ -321,7 +326,11 @@ def _target_name(env: Environment, where: str, given: str | None) -> str:
         hint = "TARGET='mps2-an386', or env.EdgeBuildTarget('mps2-an386')"
         raise wrong(f"{where}: error: {compiler} is a cross compiler, and no target is named\n  such as {hint}")
     name = name or "host"
-    _load(where, name)
+    chip = _load(where, name)
+    try:
+        check_core(chip, str(env.subst("$CCFLAGS $CFLAGS")))
+    except EdgebuildError as error:
+        raise wrong(f"{where}: {error}") from None
     return name
 
 
@@ -392,7 +401,7 @@ def _request(
         "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),
         "target": relative(env.File(target)) if target.endswith((".yaml", ".yml")) else target,
     }
-    if problems := check_request(request, folder.abspath, with_target=False):
+    if problems := check_request(request, folder.abspath):
         raise wrong("\n".join(f"{where}: {p}" for p in problems))
     return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n", files
 
