@@ -2,7 +2,7 @@
 
 FILE has a list of `{"file", "target", "folder", "flags", "request"}`: a script of CMake and the target that a call in
 it makes, the folder of its request, the flags of the C compiler, and the request. Errors are printed with the line of
-the call and in the spelling of CMake.
+the call and in the spelling of CMake. A row with "chip" and "function" in place of the request is about that target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from edgebuild.base.request import KINDS, checked_request
 from edgebuild.base.target import Target, load_target
 
 IN_LOOP = r"[^\s)\"]*\$\{[^\s)\"]*"
-CALL = r"\b(?:edgebuild_)?add_\w+\s*\(\s*\"?{}[\"\s)]"
+ANY_FUNCTION = r"(?:edgebuild_)?add_\w+"
+CALL = r"\b{}\s*\(\s*\"?{}[\"\s)]"
 
 
 def check_request(data: Any, folder: str, flags: str | None = None) -> list[Diagnostic]:
@@ -78,22 +79,39 @@ def in_scripts(text: str) -> str:
     return re.sub(r"--([a-z][a-z-]*[a-z])\b|option '([a-z_]+)'", upper, text)
 
 
-def line_of(script: str, target: str) -> int:
+def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
     """The line of the script with the call that makes this target, or such a call in a loop; 0 where there is none."""
     try:
         text = Path(script).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    call = re.search(CALL.format(re.escape(target)), text) or re.search(CALL.format(IN_LOOP), text)
+    cluster = target.rpartition("_")[0]  # add_cluster makes a target for each device
+    patterns = [CALL.format(function, re.escape(target))]
+    patterns += [CALL.format("(?:edgebuild_)?add_cluster", re.escape(cluster))] if cluster else []
+    found = (re.search(pattern, text) for pattern in (*patterns, CALL.format(function, IN_LOOP)))
+    call = next((match for match in found if match), None)
     return text.count("\n", 0, call.start()) + 1 if call else 0
+
+
+def _problems(call: Any) -> list[Diagnostic]:
+    if "request" in call:
+        return check_request(call["request"], call["folder"], call["flags"])
+    try:
+        load_target(call["chip"])
+    except EdgebuildError as error:
+        return list(error.diagnostics)
+    return []
 
 
 def main(file: Path) -> int:
     status = 0
     for call in json.loads(file.read_text(encoding="utf-8")):
-        for d in check_request(call["request"], call["folder"], call["flags"]):
-            line = 0 if d.file else line_of(call["file"], call["target"])
-            place = d if d.file else Diagnostic(f"{call['target']}: {d.text}", call["file"], line, hints=d.hints)
+        for d in _problems(call):
+            place = d
+            if not Path(d.file).is_file():
+                named = f"{d.file}: {d.text}" if d.file else d.text
+                line = line_of(call["file"], call["target"], call.get("function", ANY_FUNCTION))
+                place = Diagnostic(f"{call['target']}: {named}", call["file"], line, hints=d.hints)
             print(place, file=sys.stderr)
             status = 1
     return status

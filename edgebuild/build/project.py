@@ -13,8 +13,8 @@ from edgebuild.base.target import Target, hal_dir
 from edgebuild.doors import cmake_dir
 
 GDB_PORT = 1234
-GCC = r"^(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$"
-OURS = r"^(\S.*?)(?::(\d+))?(?::(\d+))?: (error|warning): (.*)$"
+GCC = r"^(?:scons: \*\*\* (?:\[.*?\] )?)?(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$"
+OURS = r"^(?:scons: \*\*\* (?:\[.*?\] )?)?(\S.*?)(?::(\d+))?(?::(\d+))?: (error|warning): (.*)$"
 
 
 @dataclass(frozen=True)
@@ -199,9 +199,9 @@ def _tasks(p: Project) -> dict[str, Any]:
     if p.runner or not p.bare:
         steps["run"] = "scons run" if scons else f"{preset} --target run_{p.program}" if p.runner else p.path
         steps["test"] = "scons edgebuild_test" if scons else f"ctest --preset {p.target.name}"
-    tasks = []
+    tasks: list[dict[str, Any]] = []
     for label, command in steps.items():
-        task = {"label": label, "type": "shell", "command": command, "problemMatcher": _matchers(p)}
+        task: dict[str, Any] = {"label": label, "type": "shell", "command": command, "problemMatcher": _matchers(p)}
         task |= {"options": {"cwd": "${workspaceFolder}"}}
         task |= {"group": {"kind": "build", "isDefault": True}} if label == "build" else {}
         task |= {"group": {"kind": "test", "isDefault": True}} if label == "test" else {}

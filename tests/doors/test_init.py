@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.target import load_target
+from edgebuild.build.project import Project, files
 from edgebuild.cli import main
-from tests.conftest import run
+from tests.conftest import ROOT, run
 from tests.doors.projects import DIGITS, scons
 
 CASES = [
@@ -88,3 +90,23 @@ def test_what_is_no_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     for arguments in wrong:
         assert main(["init", str(tmp_path / "p"), *arguments]) == 1
         assert "error: " in capsys.readouterr().err and not (tmp_path / "p").exists()
+
+
+def test_the_sample_has_its_settings() -> None:
+    sample = Project("digits", "mps2-an386", load_target("mps2-an386"), "cmake", "digits", "digits.onnx")
+    settings = [a for a in files(sample) if a.name.startswith(".vscode")]
+    assert len(settings) == 4 and all((DIGITS / a.name).read_bytes() == a.data for a in settings)
+
+
+@pytest.mark.needs("cmake")
+@pytest.mark.parametrize("sample", sorted(p.parent.name for p in (ROOT / "sample_projects").glob("*/CMakeLists.txt")))
+def test_samples_have_presets(sample: str) -> None:
+    """Their files are there, and CMake lists them."""
+    folder = ROOT / "sample_projects" / sample
+    said = run("cmake", "--list-presets", "-S", folder, cwd=folder)
+    for preset in json.loads((folder / "CMakePresets.json").read_text())["configurePresets"]:
+        assert f'"{preset["name"]}"' in said
+        values = preset["cacheVariables"]
+        for name in ("EdgeBuild_DIR", "CMAKE_TOOLCHAIN_FILE"):
+            assert Path(values.get(name, "${sourceDir}").replace("${sourceDir}", str(folder))).exists()
+        assert load_target(values.get("EDGEBUILD_TARGET", "host"))

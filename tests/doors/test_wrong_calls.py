@@ -115,6 +115,28 @@ def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) 
     assert f"{tmp_path / 'SConstruct'}:4: {said}" in scons(tmp_path, status=2)
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(
+    ("call", "file"),
+    [
+        ("env.Model('m', 'none.onnx')", "none.onnx"),
+        ("env.BfDriver('d', 'none.bf.c')", "none.bf.c"),
+        ("env.Model('m', 'digits.onnx', CALIBRATION='none.yaml')", "none.yaml"),
+        ("env.BfDriver('d', 'SConstruct', LAYOUT='fixed:none.svd')", "none.svd"),
+    ],
+)
+def test_scons_names_the_line_of_a_call_whose_file_is_missing(call: str, file: str, tmp_path: Path) -> None:
+    """Unless a rule that comes later makes it."""
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "SConstruct").write_text(f"{SCONS}{call}\n")
+    place = f"{tmp_path / 'SConstruct'}:4: {call[4 : call.index(',')]}): error: no such file: {file}"
+    assert place in scons(tmp_path, status=2).splitlines()
+    if file == "none.onnx":
+        with (tmp_path / "SConstruct").open("a") as script:
+            script.write("env.Command('none.onnx', 'digits.onnx', Copy('$TARGET', '$SOURCE'))\n")
+        assert "Generating" in scons(tmp_path)
+
+
 def test_errors_of_a_build_have_the_spelling_of_build_scripts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,8 @@ from typing import Any
 from SCons.Action import Action
 from SCons.Defaults import processDefines
 from SCons.Environment import MethodWrapper, OverrideEnvironment
+from SCons.Errors import StopError
+from SCons.Node.FS import File
 from SCons.Tool import CScanner
 
 from edgebuild.base.artifacts import write_atomic
@@ -87,13 +89,15 @@ class _Method(MethodWrapper):  # type: ignore[misc]
         return super().clone(new_object)
 
 
-def model(env: Environment, name: str, source: Any, TARGET: str | None = None, **options: Any) -> list[Node]:
+def model(env: Environment, name: str, source: Any = None, TARGET: str | None = None, **options: Any) -> list[Node]:
     """Objects of the model in the file `source`, to be linked; its header `NAME.h` is found from now on in `env`.
 
     The generated files lie in `edgebuild/NAME` of the build folder; a second model of this NAME there, for another
     target, lies in `edgebuild/TARGET/NAME`. Options are those of `edgebuild model`, in upper case and with `_` for `-`.
     """
     where = f"Model('{name}')"
+    if source is None:
+        raise wrong(f"{where}: error: the model's file is missing; it is the second argument")
     source = env.arg2nodes(source, env.fs.File)[0]
     folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
     file = dict(zip(model_outputs(name), products, strict=True))
@@ -135,12 +139,16 @@ def _cmsis_nn(env: Environment, place: Node) -> list[Node]:
     return list(env.StaticLibrary(folder.File("cmsis_nn"), objects)) if objects else []
 
 
-def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = None, **options: Any) -> list[Node]:
+def bf_driver(
+    env: Environment, name: str, sources: Any = None, TARGET: str | None = None, **options: Any
+) -> list[Node]:
     """Objects of the driver in the dialect's `sources`; `NAME_regs.h` and the others are found from now on in `env`.
 
     Options are those of `edgebuild driver`: LAYOUT, REGISTER_WIDTH, PROFILE. Files are relative to the SConscript.
     """
     where = f"BfDriver('{name}')"
+    if not sources:
+        raise wrong(f"{where}: error: the driver's sources are missing; they are the second argument")
     sources = env.arg2nodes(sources, env.fs.File)
     outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
@@ -296,6 +304,12 @@ def _products(
     # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
     if os.path.exists(products[0].abspath) and not is_current(request.abspath):
         env.AlwaysBuild(products)
+    inputs = [*(source if isinstance(source, list) else [source]), *files]
+    for node in inputs:
+        if not node.has_builder() and not os.path.exists(node.srcnode().rfile().abspath):
+            error = f"{where}: error: no such file: {node.srcnode().path}"
+            node.disambiguate().attributes.edgebuild_error = str(wrong(error))
+            node.__class__ = _Missing
     for product in products:
         product.set_precious()  # stays where it is until the run replaces it, in one move
         product.set_nocache()
@@ -308,6 +322,18 @@ def _products(
     env.Alias("codegen", products[0])
     env.AppendUnique(CPPPATH=[folder])
     return folder, list(products)
+
+
+class _Missing(File):  # type: ignore[misc]
+    """A file that a call names and that is not there: an error at the call, unless a later rule makes it."""
+
+    __slots__ = ()
+
+    def missing(self) -> bool:
+        if super().missing():
+            print(self.attributes.edgebuild_error, file=sys.stderr)
+            raise StopError(self.attributes.edgebuild_error)
+        return False
 
 
 def _check_options(where: str, options: dict[str, Any], kind: str) -> None:

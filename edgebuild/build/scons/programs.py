@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from edgebuild.build.scons.calls import write_value, wrong
 Environment = Any  # SCons has no types
 Node = Any
 BUDGETS = ("FLASH_BUDGET", "RAM_BUDGET", "STACK_BUDGET")
-EXPECTED = ("MIN_ACCURACY", "MAX_INSTRUCTIONS")
+EXPECTED = {"MIN_ACCURACY": r"0|1|[01]?\.\d+", "MAX_INSTRUCTIONS": r"\d+"}
 
 
 def requests_of(env: Environment, nodes: list[Node]) -> list[Node]:
@@ -111,6 +112,8 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
             files.append(node)
             words += [option, node.path if node.has_builder() else node.srcnode().rfile().path]
     for name, value in expected.items():
+        if not re.fullmatch(EXPECTED[name], str(value)):
+            raise wrong(f"{where}: error: {name}: '{value}' is no such number")
         words += [f"--{name.lower().replace('_', '-')}", str(value)]
     name = NAME or f"model_{stem}_{Path(target).stem}"
     test = env.Alias(name, [request.attributes.edgebuild_products, *files], Action([words], f"Testing {name}"))
