@@ -56,7 +56,7 @@ def verify(
     """Does the firmware compute what the oracle computes, and what does it cost?
 
     `artifacts`: of `compile_model` under the name "model" for this target. `inputs`: of `read_inputs`, else random
-    ones of a seed. `keep`: a folder for the test program. `by_layer`: count for every step, too. `dma`: when the model of a DMA
+    ones. `keep`: a folder for the test program. `by_layer`: each step counted, too. `dma`: when the model of a DMA
     unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke (see cycles.py).
     `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN where
     the model calls it. `reading`: the shapes and outputs with which it was read (see `read_model`). `labels`: a file
