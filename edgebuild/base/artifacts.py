@@ -6,9 +6,9 @@ import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
+from edgebuild.base.atomic import temporary
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail, from_os
 
@@ -72,18 +72,18 @@ def publish(artifacts: Iterable[Artifact], folder: Path, *, owned: bool = True) 
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            waiting.append((_temporary(path, a.data), path))
+            waiting.append((temporary(str(path), a.data), path))
         while waiting:
-            temporary, path = waiting[-1]
-            os.replace(temporary, path)
+            aside, path = waiting[-1]
+            os.replace(aside, path)
             waiting.pop()
     except FileExistsError as error:
         raise fail(f"cannot write it: {path.parent} is not a folder", file=str(path)) from error
     except OSError as error:
         raise from_os(error, "cannot write it", str(path)) from error
     finally:
-        for temporary, _ in waiting:
-            os.unlink(temporary)
+        for aside, _ in waiting:
+            os.unlink(aside)
     return [a.name for a in changed]
 
 
@@ -122,21 +122,3 @@ def _check_origin(artifact: Artifact, path: Path) -> None:
     if MARK not in there and not there.startswith((WEIGHTS, artifact.data[:8] or WEIGHTS)):
         hints = ["give another --name, or another folder with -o", "or remove the file"]
         raise fail("edgebuild did not generate it, and does not replace it", file=str(path), hints=hints)
-
-
-def _temporary(path: Path, data: bytes) -> str:
-    """A new file beside `path` that holds the bytes. `tempfile` brings modules that cost more than the file."""
-    for number in count():
-        name = str(path.parent / f".{path.name[:100]}.{os.getpid()}.{number}")
-        try:
-            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-            break
-        except FileExistsError:  # of a process that ended early, or of another thread
-            continue
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-    except BaseException:
-        os.unlink(name)
-        raise
-    return name

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from glob import glob
 
+from .atomic import in_cmake, rule
 from .errors import Diagnostic, fail
 
 WORDS = {"\n": "a line break", "\r": "a carriage return", "\t": "a tab", ";": "a ';'"}
@@ -22,7 +23,7 @@ def make_depfile(target: str, prerequisites: Sequence[str]) -> str:
         if re.search(r"\(.*\)$", path):
             raise fail("a path that ends as 'a(b)' cannot stand in a depfile: make looks into an archive", file=path)
     order = sorted(prerequisites, key=lambda path: "=" in path)
-    return _rule(_in_make(target).replace("%", "\\%"), (_in_make(_no_home(path)) for path in order))
+    return rule(_in_make(target).replace("%", "\\%"), (_in_make(_no_home(path)) for path in order))
 
 
 def unread_by_make(target: str, prerequisites: Iterable[str]) -> Diagnostic | None:
@@ -38,8 +39,8 @@ def cmake_depfile(target: str, prerequisites: Sequence[str], products: Sequence[
 
     `products`: in one line behind the others.
     """
-    words = [*map(_in_cmake, prerequisites), *([" ".join(map(_in_cmake, products))] if products else [])]
-    return _rule(_in_cmake(target), words)
+    words = [*map(in_cmake, prerequisites), *([" ".join(map(in_cmake, products))] if products else [])]
+    return rule(in_cmake(target), words)
 
 
 def unread_by_makefiles(paths: Iterable[str]) -> list[Diagnostic]:
@@ -59,12 +60,6 @@ def refuse(path: str, characters: Iterable[str], where: str) -> None:
             )
 
 
-def _rule(target: str, prerequisites: Iterable[str]) -> str:
-    """Each prerequisite on a line. A blank at the end of a path would be lost at the end of the line."""
-    words = [f"{target}:", *prerequisites]
-    return "".join(f"{word} " if word[-1] in " \t" else f"{word} \\\n  " for word in words[:-1]) + f"{words[-1]}\n"
-
-
 def _in_make(path: str) -> str:
     r"""Backslashes escape what is special, and count double in front of it; elsewhere they are themselves.
 
@@ -81,7 +76,3 @@ def _in_make(path: str) -> str:
 def _no_home(path: str) -> str:
     """The path without a `~` in front, which make takes for somebody's home."""
     return f"./{path}" if path.startswith("~") else path
-
-
-def _in_cmake(path: str) -> str:
-    return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

@@ -63,7 +63,7 @@ HSE = "the board's external clock, as 8000000 or 8MHz; default: that of the cloc
 class ModelRequest:
     """A model to be compiled for a target. The defaults are those of the command."""
 
-    SUFFIXES: ClassVar = (".c", ".h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_check.ld",
+    SUFFIXES: ClassVar = (".c", ".h", "_arena.h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_check.ld",
                           "_clock.h", "_report.json")  # fmt: skip
 
     source: Path

@@ -19,18 +19,25 @@ from edgebuild.base import own_code
 
 HEADER, END = "edgebuild stamp 2", "end"
 REQUEST_SUFFIX = ".req.json"
-MAKEFILES = "--makefiles"  # of `run`
+MAKEFILES, HEADER_ALONE = "--makefiles", "--header"  # of `run`
+SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
-    is_run = arguments[:1] == ["run"] and arguments[1:-1] in ([], [MAKEFILES])
+    options = arguments[1:-1]
+    is_run = arguments[:1] == ["run"] and {*options} <= {MAKEFILES, HEADER_ALONE}
     held = _hold(arguments[-1]) if is_run else None
     try:
         if is_run and own_code.record() is None and os.path.exists(own_code.KEPT):
             own_code.code_digest()  # brings that file up to date: stamps name it
-        if is_run and is_current(arguments[-1]):
+        if is_run and is_current(arguments[-1], ".header" if HEADER_ALONE in options else ""):
             return 0
+        if is_run and HEADER_ALONE in options:
+            from edgebuild.build.header import write_plain
+
+            if write_plain(arguments[-1], MAKEFILES in options):
+                return 0
         import gc
 
         if argv is None:  # a process of its own: nearly all that it makes is used to its end
@@ -67,10 +74,13 @@ def _hold(request: str) -> int | None:
     return folder
 
 
-def is_current(request: str) -> bool:
-    """Whether all that the stamp of `request` names is as it was; if so, the stamp is dated as of this look."""
+def is_current(request: str, part: str = "") -> bool:
+    """Whether all that the stamp of `request` names is as it was; if so, the stamp is dated as of this look.
+
+    `part`: see `stamp_of`.
+    """
     began = time.time_ns()
-    stamp = stamp_of(request)
+    stamp = stamp_of(request, part)
     try:
         if not _is_file(os.stat(stamp)):
             return False
@@ -88,8 +98,9 @@ def is_current(request: str) -> bool:
     return True
 
 
-def stamp_of(request: str) -> str:
-    return request.removesuffix(REQUEST_SUFFIX) + ".stamp"
+def stamp_of(request: str, part: str = "") -> str:
+    """The stamp of what a request becomes; `part`: of its header alone, ".header"."""
+    return f"{request.removesuffix(REQUEST_SUFFIX)}{part}.stamp"
 
 
 def fingerprint(path: str, settled_ns: int) -> str:

@@ -17,17 +17,16 @@ from pathlib import Path
 from edgebuild.base.artifacts import Artifact, is_written, publish
 from edgebuild.base.cache import compiled, states
 from edgebuild.base.depfile import cmake_depfile, refuse, unread_by_makefiles
-from edgebuild.base.errors import from_os
+from edgebuild.base.errors import fail, from_os
 from edgebuild.base.inputs import check_file, check_replaced, read_text
 from edgebuild.base.own_code import code_inputs, with_code
 from edgebuild.base.progress import warn
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
 from edgebuild.build import entry
+from edgebuild.build.header import is_header
 from edgebuild.build.summary import summary
 from edgebuild.model import choices
-
-SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
 
 
 def run(path: Path, makefiles: bool = False) -> int:
@@ -57,7 +56,7 @@ def _fingerprints(paths: Sequence[str], began: int) -> list[str]:
         for path in paths:
             refuse(path, "\n\r\t", "stamps and depfiles, which have one on a line")
             check_file(path)
-        return [entry.fingerprint(p, began - SETTLED_NS) for p in paths]
+        return [entry.fingerprint(p, began - entry.SETTLED_NS) for p in paths]
     except OSError as error:
         raise from_os(error, "cannot read it") from error
 
@@ -156,11 +155,16 @@ def _finish(
     """
     stamp = Path(entry.stamp_of(os.path.abspath(path)))
     check_replaced([*(output / a.name for a in artifacts), stamp.with_suffix(".d"), stamp], [path, *inputs])
+    ahead = [a for a in artifacts if a.name == f"{stamp.stem}.h"]
+    agrees = all(is_header(str(path), str(output / a.name), a.data) for a in ahead)
     if not all(is_written(output / a.name, a.data) for a in artifacts):
         stamp.unlink(missing_ok=True)
     for name in publish(artifacts, output):
         os.utime(output / name, ns=(began, began))
     lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
+    if not agrees:
+        hints = ["it was replaced: build again", "please report this with the model: it is a mistake of edgebuild"]
+        raise fail("the header that was written ahead is not that of the model", file=str(output), hints=hints)
 
     # Published, so that a link or a pipe in their place is replaced and not written to.
     unread = unread_by_makefiles(inputs) if makefiles else []

@@ -38,6 +38,7 @@ target_link_libraries(app PRIVATE digits)
 class Built:
     """Record of one build: runs of requests, compiled files, links of the program."""
 
+    headers: int  # that were written ahead
     starts: int
     compiles: int
     links: int
@@ -80,8 +81,10 @@ class Project:
             if not (self.folder / "build" / "CMakeCache.txt").exists():
                 self.configure()
             output = run("cmake", "--build", "build", cwd=self.folder, status=status)
+        log = self._log.read_text() if self._log.exists() else ""
         return Built(
-            starts=self._log.read_text().count(" edgebuild run ") if self._log.exists() else 0,
+            starts=len(re.findall(r" edgebuild run (?!--header)", log)),
+            headers=log.count(" edgebuild run --header "),
             compiles=len(re.findall(r"Building C object| -c ", output)),
             links=len(re.findall(r"Linking C executable|-o build/app ", output)),
             output=output,

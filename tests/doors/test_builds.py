@@ -21,13 +21,13 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Built once, then in the state in which the test before left it: up to date."""
     made = Project(tmp_path_factory.mktemp("doors") / "sp ace" / "project", request.param)
     first = made.build()
-    assert (first.starts, first.compiles, first.links) == (1, 4, 1), first.output
+    assert (first.headers, first.starts, first.compiles, first.links) == (1, 1, 4, 1), first.output
     return made
 
 
 def nothing(project: Project) -> bool:
     built = project.build()
-    return (built.starts, built.compiles, built.links) == (0, 0, 0)
+    return (built.headers, built.starts, built.compiles, built.links) == (0, 0, 0, 0)
 
 
 def test_second_build_starts_nothing(project: Project) -> None:
@@ -78,6 +78,14 @@ def test_deleted_folder_of_products_comes_back(project: Project) -> None:
     before = project.generated()
     shutil.rmtree(project.products.parent)
     assert project.build().starts == 1
+    assert project.generated() == before
+    assert nothing(project)
+
+
+def test_a_header_comes_back_alone(project: Project) -> None:
+    before = project.generated()
+    (project.products / "digits.h").unlink()
+    assert project.build().headers == 1
     assert project.generated() == before
     assert nothing(project)
 

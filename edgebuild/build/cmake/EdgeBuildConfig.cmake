@@ -362,6 +362,11 @@ function(_edgebuild_add_model_rule target name model)
   _edgebuild_write_request("${folder}" model "${name}" "${model}")
   get_property(products GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES)
   list(TRANSFORM products PREPEND "${base}")
+  set(header "")
+  if(NOT arg_CLUSTER) # the parts of a cluster follow from its plan
+    list(REMOVE_ITEM products "${base}.h")
+    _edgebuild_add_header("${target}" "${base}" "${model}")
+  endif()
   _edgebuild_add_command("${target}" "${base}" "${model}" "" ${products})
 
   # Not preprocessed: a project's `-include config.h` for C would bring declarations.
@@ -382,7 +387,7 @@ function(_edgebuild_add_model_rule target name model)
       "$<BUILD_INTERFACE:$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:EDGEBUILD_LINK_CHECK>,OFF>>:${base}_check.ld>>")
     set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_check.ld>")
   endif()
-  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
+  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h" "${base}_arena.h")
   set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_MODELS "${chip}=${base}.req.json") # for edgebuild_add_test
   if(arg_CLUSTER)
     _edgebuild_describe_target(host) # for the C that ships
@@ -589,6 +594,43 @@ function(_edgebuild_code result target)
   set(${result} "${folder}/code.sha256" PARENT_SCOPE)
 endfunction()
 
+# The command that writes the header of a model, which needs no plan: programs compile while the model is planned. Sets
+# `header` in the caller to its stamp.
+function(_edgebuild_add_header target base model)
+  cmake_path(GET base PARENT_PATH folder)
+  cmake_path(GET base FILENAME name)
+  set(request "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.req.json")
+  set(header "${base}.header.stamp")
+  set(products BYPRODUCTS "${base}.h")
+  set(run run --header)
+  if(CMAKE_GENERATOR MATCHES "Makefiles") # as for the other products
+    set(products "")
+    set(run run --header --makefiles)
+    set_source_files_properties("${base}.h" PROPERTIES GENERATED ON)
+    set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES "${base}.h")
+  endif()
+  set(codegen "")
+  if(POLICY CMP0171)
+    set(codegen CODEGEN)
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES "${base}.header.d" "${header}")
+  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  _edgebuild_code(code "${target}")
+  add_custom_command(
+    OUTPUT "${header}"
+    ${products}
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
+    COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${request}" "${folder}"
+    COMMAND "${python}" -P -m edgebuild ${run} "${base}.req.json"
+    DEPENDS "${model}" ${option_files} "${request}" ${code}
+    DEPFILE "${base}.header.d"
+    COMMENT "Writing ${name}.h"
+    ${codegen}
+    VERBATIM)
+  target_sources("${target}" PRIVATE "${header}" "${base}.h")
+  set(header "${header}" PARENT_SCOPE)
+endfunction()
+
 # The command that runs the request ${base}.req.json, which reads `sources` and what the depfile lists. Its products,
 # ARGN, become sources of the library `target`. `flags`: a file with folders and definitions, or nothing.
 function(_edgebuild_add_command target base sources flags)
@@ -630,14 +672,31 @@ function(_edgebuild_add_command target base sources flags)
     ${copy_flags}
     ${forget}
     COMMAND "${python}" -P -m edgebuild ${run} "${base}.req.json"
-    DEPENDS ${sources} ${option_files} "${request}" ${flags} ${code}
+    DEPENDS ${sources} ${option_files} "${request}" ${flags} ${header} ${code}
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}
     VERBATIM)
   set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_REQUESTS "${base}.req.json")
   _edgebuild_add_to_codegen("${target}_${name}" "${base}.stamp")
-  target_sources("${target}" PRIVATE "${base}.stamp" ${ARGN})
+  target_sources("${target}" PRIVATE ${ARGN})
+  if(header AND NOT TARGET "${target}_arena") # for programs that include <name>_arena.h
+    add_library("${target}_arena" INTERFACE)
+    target_link_libraries("${target}_arena" INTERFACE "${target}")
+  endif()
+  if(header AND CMAKE_GENERATOR MATCHES "Ninja" AND NOT "${arg_ARENA}" STREQUAL "caller")
+    # Ninja finds the rule of each product by itself. With the stamp among the sources of the library, all that links it
+    # would wait for the plan before it compiles anything.
+    set(all ALL) # CMake's own `codegen` asks for that
+    if(arg_EXCLUDE_FROM_ALL)
+      set(all "")
+    endif()
+    add_custom_target("${target}_${name}_products" ${all} DEPENDS "${base}.stamp")
+    set_target_properties("${target}_${name}_products" PROPERTIES FOLDER edgebuild)
+    add_dependencies("${target}_arena" "${target}_${name}_products")
+  else()
+    target_sources("${target}" PRIVATE "${base}.stamp")
+  endif()
   target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
 endfunction()
 

@@ -1,6 +1,6 @@
 # Written by `python -m edgebuild.build.cmake --options`. Options are sorted, as in the request.
 set_property(GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS ARENA BACKEND BIND CALIBRATION CLUSTER CMSIS_NN DEVICE FLASH HSE LIMIT MAP MAX_MAC_OVERHEAD OBJECTIVE OPTIMIZE OUTPUTS PORTABLE QOS RAM SHAPE STREAM_INPUT TILE TIME_LIMIT WEIGHTS)
-set_property(GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES .c .h _weights.S _weights.bin _weights.c _memory.ld _check.ld _clock.h _report.json)
+set_property(GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES .c .h _arena.h _weights.S _weights.bin _weights.c _memory.ld _check.ld _clock.h _report.json)
 set_property(GLOBAL PROPERTY EDGEBUILD_DRIVER_OPTIONS DEFINES FORCE_INCLUDE INCLUDE_DIRS LAYOUT PROFILE REGISTER_WIDTH)
 set_property(GLOBAL PROPERTY EDGEBUILD_DRIVER_SUFFIXES .c _hal.h _regs.h _systemc.h .svd .rdl _report.json _report.txt)
 set_property(GLOBAL PROPERTY EDGEBUILD_CLOCK_OPTIONS HSE SYSCLK)

@@ -43,7 +43,7 @@ from edgebuild.base.own_code import code_digest, with_code
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.build.check import check_core, check_request
-from edgebuild.build.entry import is_current
+from edgebuild.build.entry import HEADER_ALONE, is_current
 from edgebuild.build.scons.calls import write_value, wrong
 from edgebuild.build.scons.programs import model_test, report
 from edgebuild.driver.registers.beside import files_beside
@@ -61,6 +61,7 @@ def generate(env: Environment) -> None:
         EDGEBUILD=[sys.executable, "-P", "-m", "edgebuild"],
         EDGEBUILD_TARGET="",  # the host, unless the compiler is one for another machine
         EDGEBUILDCOMSTR="Generating $TARGET",
+        EDGEBUILDHEADERCOMSTR="Writing $TARGET",
         EDGEBUILD_HAL=str(hal_dir()),  # C that ships: ports, start-up code
     )
     methods = {
@@ -283,27 +284,30 @@ def _products(
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
     request = folder.File(f"{name}.req.json")
-    products = env.Command(
-        [folder.File(f) for f in outputs],
-        source,
-        _ACTION,
-        EDGEBUILD_REQUEST=request.path,
-        EDGEBUILD_TEXT=text,
-        # Our Python is no input; what counts is the code.
-        IMPLICIT_COMMAND_DEPENDENCIES=0,
-        source_scanner=scanner,
-    )
+    header = [f for f in outputs if kind == "model" and f == f"{name}.h" and not options.get("CLUSTER")]
+    settings = {"EDGEBUILD_REQUEST": request.path, "EDGEBUILD_TEXT": text}
+    # Our Python is no input; what counts is the code.
+    settings["IMPLICIT_COMMAND_DEPENDENCIES"] = 0
+    ahead = env.Command([folder.File(f) for f in header], source, _HEADER_ACTION, **settings) if header else []
+    others = [folder.File(f) for f in outputs if f not in header]
+    made_later = env.Command(others, source, _ACTION, source_scanner=scanner, **settings)
+    env.Requires(made_later, ahead)
+    by_name = {n.name: n for n in (*made_later, *ahead)}
+    products = [by_name[f] for f in outputs]
     # What the request says, in words that --debug=explain prints. Of one product, which is enough for all.
     said = json.loads(text)
     words = [f"target {said['target']}", *(f"{o.upper()}={value}" for o, value in said["options"].items())]
-    env.Depends(products[0], [env.Value(word) for word in (*words, f"edgebuild {_code_version()[:16]}")])
+    version = [env.Value(word) for word in (*words, f"edgebuild {_code_version()[:16]}")]
+    env.Depends([products[0], *ahead], version)
     # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
     # the first run, and SCons would take that news for a reason to run again.
     if files := [*files, *(env.File(f) for f in with_code(_target(target).files, ()))]:
         env.Depends(products, files)
     # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
     if os.path.exists(products[0].abspath) and not is_current(request.abspath):
-        env.AlwaysBuild(products)
+        env.AlwaysBuild(made_later)
+    if ahead and os.path.exists(ahead[0].abspath) and not is_current(request.abspath, ".header"):
+        env.AlwaysBuild(ahead)
     inputs = [*(source if isinstance(source, list) else [source]), *files]
     for node in inputs:
         if not node.has_builder() and not os.path.exists(node.srcnode().rfile().abspath):
@@ -319,7 +323,10 @@ def _products(
     attributes = {"edgebuild_target": target, "edgebuild_products": list(products)}
     request.attributes.__dict__.update(attributes)
     products[0].attributes.edgebuild_request = request
-    env.Alias("codegen", products[0])
+    if ahead:
+        beside = [folder.File(f"{name}.header{suffix}") for suffix in (".d", ".stamp")]
+        env.Clean(ahead[0], env.SideEffect(beside, ahead[0]))
+    env.Alias("codegen", [products[0], *ahead])
     env.AppendUnique(CPPPATH=[folder])
     return folder, list(products)
 
@@ -438,12 +445,13 @@ def _write_request(target: list[Node], source: list[Node], env: Environment) -> 
     write_atomic(file, env["EDGEBUILD_TEXT"].encode())
 
 
-_ACTION = Action(
-    [
-        Action(_write_request, None),
-        Action([["$EDGEBUILD", "run", "$EDGEBUILD_REQUEST"]], "$EDGEBUILDCOMSTR"),
-    ]
-)
+def _run(said: str, *options: str) -> Any:
+    """The action that runs the request."""
+    command = Action([["$EDGEBUILD", "run", *options, "$EDGEBUILD_REQUEST"]], said)
+    return Action([Action(_write_request, None), command])
+
+
+_ACTION, _HEADER_ACTION = _run("$EDGEBUILDCOMSTR"), _run("$EDGEBUILDHEADERCOMSTR", HEADER_ALONE)
 
 
 _code_version = functools.cache(code_digest)

@@ -17,6 +17,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     texts = {
         ".c": code.source(program),
         ".h": code.header(program),
+        "_arena.h": code.arena_header(plan),
         "_weights.S": weights_file.assembly(plan, program.weights),
         "_weights.c": weights_file.portable(plan, program.weights),
         "_memory.ld": linker.fragment(plan),

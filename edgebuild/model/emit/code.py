@@ -8,13 +8,15 @@ from typing import Any
 from ...base.dataclass import dataclass
 from ...base.templates import render
 from .. import ops
-from ..ir import Op, Tensor
+from ..interface_of import interface_of
+from ..ir import Op
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
 from ..plan.printed import TiledOp
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
+from ..surface import interface
 from .addresses import address
 from .clock_tables import budget_views, header_view, switch_points
 from .level1 import places, stages, transfers
@@ -34,29 +36,17 @@ from .weights_file import arenas
 
 
 @dataclass(frozen=True)
-class HeaderPort:
-    """An input or output as the header shows it."""
+class Port:
+    """An input or output: the function that gives its address, its element, and where it lies."""
 
-    label: str
     function: str
-    macro: str
     type: str
-    tensor: Tensor
     at: str
-    shape: str
-    scale: str | None
-    zero: int | None
 
 
-def _ports(plan: Plan, names: Iterable[str]) -> list[HeaderPort]:
-    functions, found = access_functions(plan), []
-    for name in names:
-        t = plan.graph.tensors[name]
-        scale, zero = (literal(float(t.quant.scale[0])), t.quant.zero_point[0]) if t.quant else (None, None)
-        macro, shape = functions[name].upper(), "x".join(map(str, t.shape)) or "1"
-        at = str(address(plan, t))
-        found.append(HeaderPort(comment(name), functions[name], macro, C_TYPES[t.dtype], t, at, shape, scale, zero))
-    return found
+def _ports(plan: Plan, names: Iterable[str]) -> list[Port]:
+    functions, tensors = access_functions(plan), plan.graph.tensors
+    return [Port(functions[n], C_TYPES[tensors[n].dtype], str(address(plan, tensors[n]))) for n in names]
 
 
 def _frame(plan: Plan) -> dict[str, Any]:
@@ -95,7 +85,13 @@ def _states(plan: Plan) -> list[dict[str, Any]]:
 
 
 def header(p: Program) -> str:
-    return render("model.h.j2", **_frame(p.plan))
+    """The header, which follows from the interface alone."""
+    plan = p.plan
+    return interface.header(interface_of(plan.graph, plan.request, plan.target.name))
+
+
+def arena_header(plan: Plan) -> str:
+    return interface.arena_header(plan.name, plan.graph.file, plan.target.name, plan.arena_bytes)
 
 
 def source(p: Program) -> str:

@@ -7,9 +7,11 @@ import math
 import numpy as np
 
 from ...base import text as written
+from ..interface_of import ports_of
 from ..ir import Tensor
 from ..ops.base import FourBytes
 from ..plan.search import Plan
+from ..surface import interface
 
 LARGEST = {float(np.finfo(np.float32).max): "FLT_MAX", math.inf: "EB_INFINITY"}
 # Compilers know the functions of C with these names and refuse others.
@@ -87,13 +89,7 @@ def newest_constant(plan: Plan, tensor: str) -> str:
 
 def access_functions(plan: Plan) -> dict[str, str]:
     """Name of the C function that gives the address of each input and output."""
-    found = {}
-    for what, names in (("input", plan.graph.ports_in), ("output", plan.graph.ports_out)):
-        taken: set[str] = set()
-        for name in names:
-            rest = written.identifier(name.split(";")[0])
-            while rest.upper() in taken:  # macros have the names in upper case
-                rest += "_"
-            taken.add(rest.upper())
-            found[name] = f"{plan.name}_{what}" + (f"_{rest}" if len(names) > 1 else "")
-    return found
+    ports = ports_of(plan.graph)
+    found = interface.access_functions(plan.name, ports)
+    names = [[port.name for port in side] for side in ports]
+    return {name: function for side in zip(names, found, strict=True) for name, function in zip(*side, strict=True)}

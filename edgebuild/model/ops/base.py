@@ -16,18 +16,8 @@ from ...base.levels import Engine
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Quant, Tensor
 from ..ir.axes import Nest
+from ..surface.interface import C_TYPES as C_TYPES
 
-C_TYPES = {
-    "bool": "uint8_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-    "int16": "int16_t",
-    "int32": "int32_t",
-    "int64": "int64_t",
-    "uint32": "uint32_t",
-    "uint64": "uint64_t",
-    "float32": "float",
-}
 UNSIGNED = ("uint32", "uint64")  # of TFLM's audio front end; other operators move them, but do not compute with them
 
 

@@ -1,0 +1,201 @@
+"""The interface of a model in C: what an application sees of it, and the header that says so.
+
+It follows from the inputs and outputs of the model and from the request, and from no plan. So the header can be there
+before the search for a plan begins. This file imports neither numpy nor Jinja: the header is a step of its own in
+builds, and takes a few hundredths of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import NamedTuple
+
+from ...base import text as written
+from ...base.text import LICENCE, comment, remark
+
+C_TYPES = {
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float32": "float",
+}
+
+
+class Surface(NamedTuple):
+    """An input or output as the graph has it: `scale` and `zero` of what is quantised per tensor."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale: float | None = None
+    zero: int = 0
+
+
+class Ports(NamedTuple):
+    """What the application writes and reads, in order."""
+
+    inputs: tuple[Surface, ...]
+    outputs: tuple[Surface, ...]
+
+
+class Link(NamedTuple):
+    """The place of a device in a cluster: see `ir.Link`."""
+
+    entry: str
+    timeout_us: int
+    is_source: bool
+
+
+class Interface(NamedTuple):
+    """All that the header of a model shows.
+
+    `file`, `target`: names. `caller`: every function takes the arena. `states`: something lasts from call to call.
+    `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `budgets`: times in
+    ms among which the application chooses, or none.
+    """
+
+    name: str
+    file: str
+    target: str
+    ports: Ports
+    caller: bool = False
+    states: bool = False
+    stream_rows: int = 0
+    budgets: tuple[str, ...] = ()
+    link: Link | None = None
+
+
+def access_functions(name: str, ports: Ports) -> tuple[list[str], list[str]]:
+    """Names of the C functions that give the addresses of inputs and of outputs, in order."""
+    return _functions(name, "input", ports.inputs), _functions(name, "output", ports.outputs)
+
+
+def _functions(name: str, what: str, ports: Iterable[Surface]) -> list[str]:
+    names, taken, found = [p.name for p in ports], set[str](), list[str]()
+    for each in names:
+        rest = written.identifier(each.split(";")[0])
+        while rest.upper() in taken:  # macros have the names in upper case
+            rest += "_"
+        taken.add(rest.upper())
+        found.append(f"{name}_{what}" + (f"_{rest}" if len(names) > 1 else ""))
+    return found
+
+
+def float_literal(value: float) -> str:
+    """The shortest C literal of type float that is this float32."""
+    import struct
+
+    value = struct.unpack("f", struct.pack("f", value))[0]
+    for digits in range(9):
+        text = f"{value:.{digits}e}"
+        if struct.unpack("f", struct.pack("f", float(text)))[0] == value:
+            break
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent):+d}f"
+
+
+def label(name: str) -> str:
+    """A tensor's name in a comment; of TFLite's lists of fused names the first."""
+    return comment(name.split(";")[0])
+
+
+def header(i: Interface) -> str:
+    """The text of `NAME.h`."""
+    prefix, argument = i.name.upper(), "void *arena" if i.caller else "void"
+    readers, writers = access_functions(i.name, i.ports)
+    inputs = list(zip(i.ports.inputs, readers, strict=True))
+    outputs = list(zip(i.ports.outputs, writers, strict=True))
+    lines = [f"/* {comment(i.file)} for {comment(i.target)}.", " *", *(f" * {line}" for line in LICENCE), " *"]
+    lines += [*_use(i), " */", f"#ifndef {prefix}_H", f"#define {prefix}_H", "", "#include <stdint.h>"]
+    if i.caller:
+        lines += ["", "/* The size of the arena, which follows from the plan. */", f'#include "{i.name}_arena.h"']
+    lines += ["", "#ifdef __cplusplus", 'extern "C" {', "#endif"]
+    for port, function in inputs + outputs:
+        lines += ["", *_values(port, function.upper())]
+    if i.caller:
+        lines += ["", f"/* Every function takes the arena: {prefix}_ARENA_BYTES bytes on a multiple of 16. */"]
+    lines.append("")
+    if i.stream_rows:
+        lines += _pushed(i)
+    else:
+        lines += [f"{C_TYPES[port.dtype]} *{function}({argument});" for port, function in inputs]
+    lines += [f"const {C_TYPES[port.dtype]} *{function}({argument});" for port, function in outputs]
+    lines += _called(i, argument)
+    lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
+    return "\n".join(lines)
+
+
+def arena_header(name: str, file: str, target: str, arena_bytes: int) -> str:
+    """The text of `NAME_arena.h`: what follows from the plan, for applications that ask for it."""
+    prefix = name.upper()
+    lines = [f"/* Memory for the activations of {comment(file)} on {comment(target)}.", " *"]
+    lines += [*(f" * {line}" for line in LICENCE), " */", f"#ifndef {prefix}_ARENA_H", f"#define {prefix}_ARENA_H", ""]
+    return "\n".join([*lines, f"#define {prefix}_ARENA_BYTES {arena_bytes}", "", "#endif", ""])
+
+
+def _use(i: Interface) -> list[str]:
+    """How an application goes about it."""
+    if i.stream_rows:
+        return [" * Push rows of the input as they come; the input never exists whole. One inference at a time."]
+    if i.link is None or i.link.is_source:
+        do = f"Fill the input, call {i.name}_invoke(), read the output."
+    else:
+        do = f"A part of the network; call {i.link.entry}() again and again."
+    once = "" if i.caller and not i.states else " One inference at a time."
+    return [
+        f" * {do} The arena is shared by all tensors: an input does not",
+        f" * survive the call, an output stands until the next input is written.{once}",
+    ]
+
+
+def _values(port: Surface, macro: str) -> list[str]:
+    shape = "x".join(map(str, port.shape)) or "1"
+    real = ", real = scale * (q - zero point)" if port.scale is not None else ""
+    lines = [remark("", f"{label(port.name)}: {shape}{real}"), f"#define {macro}_SIZE {prod(port.shape)}"]
+    if port.scale is not None:
+        lines += [f"#define {macro}_SCALE {float_literal(port.scale)}", f"#define {macro}_ZERO_POINT ({port.zero})"]
+    return lines
+
+
+def _pushed(i: Interface) -> list[str]:
+    prefix, x = i.name.upper(), i.ports.inputs[0]
+    text = (
+        f"Bring the next rows of {label(x.name)}: {prefix}_INPUT_ROWS of them, {prefix}_INPUT_ROW_SIZE elements each, "
+        "are one inference. Returns 1 when its last row was among them: then the output stands, until the next row is "
+        "brought."
+    )
+    return [
+        remark("", text),
+        f"#define {prefix}_INPUT_ROWS {i.stream_rows}",
+        f"#define {prefix}_INPUT_ROW_SIZE {prod(x.shape) // i.stream_rows}",
+        f"int32_t {i.name}_push_rows(const {C_TYPES[x.dtype]} *rows, int32_t count);",
+    ]
+
+
+def _called(i: Interface, argument: str) -> list[str]:
+    """The functions that compute, and those that say how."""
+    prefix, lines = i.name.upper(), list[str]()
+    if i.link is not None:
+        macro = f"{prefix}_LINK_TIMEOUT_US"
+        lines += ["", "/* Other devices of the cluster are waited for as long as this, each time. */"]
+        lines += [f"#ifndef {macro}", f"#define {macro} {i.link.timeout_us}u", "#endif", ""]
+        one = "One inference with all devices: 0 (EB_OK) or a code of eb_link.h; then there is no output, and the next"
+        part = "Takes part in one inference, for which it waits: 0 (EB_OK) or a code of eb_link.h. Call it again and"
+        lines += [f"/* {one} call works. */" if i.link.is_source else f"/* {part} again. */"]
+        lines += [f"int {i.link.entry}(void);"]
+    elif not i.stream_rows:
+        lines += [f"void {i.name}_invoke({argument});"]
+    if i.budgets:
+        first = "From the next inference on, clocks are those of one of these budgets; the first holds at start. Others"
+        lines += ["", f"/* {first} change nothing.", *(f" * {n}: {ms} ms" for n, ms in enumerate(i.budgets)), " */"]
+        lines += [f"#define {prefix}_QOS_COUNT {len(i.budgets)}", f"void {i.name}_set_qos(int32_t budget);"]
+    if i.states:
+        first = f"The next call of {i.name}_invoke() is the first of a sequence: what lasts from call to call begins"
+        lines += ["", f"/* {first} anew. */", f"void {i.name}_reset(void);"]
+    return lines
