@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild import __version__
-from edgebuild.base import private, progress
+from edgebuild.base import private, progress, remote
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic
@@ -99,7 +99,7 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
         if data is not None:
             return _given(request, data)
         with _held(top, name):
-            data = _read(top, name, outputs)
+            data = _read(top, name, outputs) or _fetched(top, name, outputs)
             if data is not None:
                 return _given(request, data)
             earlier = len(progress.warnings())
@@ -108,7 +108,45 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
             # No file was changed meanwhile, nor changed back; and the user has not ended the search.
             if states(files) == before and key(request, files) == name and not progress.stopped():
                 _write(top, name, (*artifacts, said))
+                _shared(name, (*artifacts, said))
             return artifacts
+
+
+def _fetched(top: int, name: str, outputs: Sequence[str]) -> dict[str, bytes] | None:
+    """The files of an entry of the remote cache, if each byte is as this user's seal says; kept here from then on."""
+    result = remote.result_of(name) if remote.is_on() and _secret() else None  # seals of nobody prove nothing
+    if result is None:
+        return None
+    digests = {file: digest for file, digest, _ in result.files}
+    listed = "\n".join([name, *(f"{digest} {file}" for file, digest in digests.items()), ""]).encode()
+    sizes, data = {file: size for file, _, size in result.files}, dict[str, bytes]()
+    is_ours = tuple(digests) == tuple(outputs) and hmac.compare_digest(result.seal, _seal(listed))
+    for file, digest in digests.items() if is_ours and max(sizes.values(), default=0) <= MOST else ():
+        content = remote.blob(digest, sizes[file])
+        if content is None or _digest(content) != digest:
+            break
+        data[file] = content
+    if len(data) < len(outputs):
+        if remote.is_on():
+            _warn_remote(is_ours)
+        return None
+    _write(top, name, [Artifact(file, content) for file, content in data.items()])
+    return data
+
+
+def _shared(name: str, artifacts: Sequence[Artifact]) -> None:
+    """Write an entry to the remote cache, where the user wants that."""
+    if remote.is_on() and _secret():
+        data = {a.name: a.data for a in artifacts}
+        remote.store(name, data, {file: _digest(d) for file, d in data.items()}, _seal(_list(name, data)))
+
+
+@functools.cache  # once in a process
+def _warn_remote(is_ours: bool) -> None:
+    text = "an entry of the remote cache is not used: "
+    text += "a part of it is gone or damaged" if is_ours else "it is damaged, or was written with another key"
+    hints = () if is_ours else ("give all machines that share it the same secret in EDGEBUILD_CACHE_KEY",)
+    warn(Diagnostic(text, hints=hints, severity="warning"))
 
 
 def _given(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[Artifact, ...]:
@@ -180,20 +218,25 @@ def key(request: ModelRequest, files: Sequence[str]) -> str | None:
     """Hash of everything that the artifacts depend on; None if that cannot be told."""
     if request.time_limit is not None or request.cmsis_nn:
         return None  # the result depends on the machine, or on a library
+    try:
+        text = json.dumps(recipe(request, files), sort_keys=True)
+    except OSError:
+        return None
+    return _digest(text.encode())
+
+
+def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
+    """All that a key is made of, by name: options, digests of files, and the code. Raises OSError."""
     target = load_target(request.target)
     paths = {"source": request.source.name, "calibration": request.calibration and request.calibration.name}
     paths["cluster"] = request.cluster and request.cluster.name
-    options = {**asdict(request), **paths, "target": target.name, "version": __version__}
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
-    try:
-        for file in files:
-            digest.update(_digest(Path(file).read_bytes()).encode())
-        for file in target.files:
-            digest.update(f"{os.path.basename(file)} {_digest(Path(file).read_bytes())}\n".encode())
-        digest.update(code_digest().encode())
-    except OSError:
-        return None
-    return digest.hexdigest()
+    options = {**asdict(request), **paths, "target": target.name}
+    rows = {f"option {name}": json.dumps(value) for name, value in options.items()}
+    for number, file in enumerate(files):
+        rows[f"file {number}"] = _digest(Path(file).read_bytes())
+    for file in target.files:
+        rows[f"target file {os.path.basename(file)}"] = _digest(Path(file).read_bytes())
+    return {**rows, "version": __version__, "code": code_digest()}
 
 
 def states(files: Iterable[str]) -> list[tuple[int, int, int] | None]:

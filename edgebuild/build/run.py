@@ -72,10 +72,10 @@ def _settled(paths: list[str], before: list[tuple[int, int, int] | None], lines:
 def files_read(request: ModelRequest | ClockRequest) -> list[str]:
     """The files that the work will read, besides those of this package."""
     target = load_target(request.target).files
-    return [*target] if isinstance(request, ClockRequest) else [*_model_files(request), *target]
+    return [*target] if isinstance(request, ClockRequest) else [*model_files(request), *target]
 
 
-def _model_files(request: ModelRequest) -> list[str]:
+def model_files(request: ModelRequest) -> list[str]:
     from edgebuild.model.formats import files_beside  # late: other work imports this file, too
 
     beside = map(str, files_beside(request.source))
@@ -191,7 +191,7 @@ def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
 
 def kept_or_compiled(request: ModelRequest) -> tuple[Artifact, ...]:
     """The files of a model, from the cache if it has them. The request has what was measured for its target."""
-    return compiled(request, _model_files(request), compile_request)
+    return compiled(request, model_files(request), compile_request)
 
 
 def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
