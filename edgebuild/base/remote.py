@@ -162,11 +162,11 @@ class _Files:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    groups = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        groups.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*groups, value])
 
 
 def _field(number: int, data: bytes) -> bytes:

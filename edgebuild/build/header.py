@@ -14,7 +14,7 @@ import time
 from edgebuild.base.atomic import in_cmake, replace_file, rule
 from edgebuild.base.own_code import PACKAGE, code_inputs
 from edgebuild.base.text import visible
-from edgebuild.build import entry
+from edgebuild.build import stamp as stamps
 from edgebuild.model.surface.interface import Interface, Ports, header
 
 SUFFIX = ".header"
@@ -26,22 +26,14 @@ IDLE = frozenset((
 ))  # fmt: skip
 
 
-def write_header(path: str, makefiles: bool = False) -> int:
-    """Write the header that a request asks for; 0 when done. Raises EdgebuildError for wrong input."""
-    code = code_inputs()
-    began = time.time_ns()
-    _finish(path, began, *_whole(path), code, makefiles)
-    return 0
-
-
 def write_plain(path: str, makefiles: bool) -> bool:
-    """Write the header if model and request are plain; else false, and `write_header` does it or says what is wrong."""
+    """Write the header if model and request are plain; else false: `run_header` does it or says what is wrong."""
     code = code_inputs()
     began = time.time_ns()
     try:
         plain = _quick(path)
         if plain is not None:
-            _finish(path, began, *plain, code, makefiles)
+            finish(path, began, *plain, code, makefiles)
         return plain is not None
     except Exception:
         return False
@@ -49,7 +41,7 @@ def write_plain(path: str, makefiles: bool) -> bool:
 
 def is_header(path: str, product: str, data: bytes) -> bool:
     """Whether the header that a build went on with has the bytes of the compiled model; true if there was none."""
-    return not os.path.exists(entry.stamp_of(os.path.abspath(path), SUFFIX)) or _holds(product, data)
+    return not os.path.exists(stamps.stamp_of(os.path.abspath(path), SUFFIX)) or _holds(product, data)
 
 
 def _quick(path: str) -> tuple[Interface, str, list[str]] | None:
@@ -62,9 +54,12 @@ def _quick(path: str) -> tuple[Interface, str, list[str]] | None:
         name, source, options, target = data["name"], data["source"], data["options"], data["target"]
         is_plain = data["kind"] == "model" and data["schema"] == 1 and name.isidentifier() and name.isascii()
         arena = options.get("arena", "static")
-        known = {*options} - IDLE <= {"arena"} and arena in ("static", "caller")
+        plain_options = {*options} - IDLE <= {"arena"} and arena in ("static", "caller")
         place = os.path.dirname(os.path.abspath(path))
-        if not (is_plain and known and os.path.isfile(_target_file(target))) or options.get("objective") == "energy":
+        if (
+            not (is_plain and plain_options and os.path.isfile(_target_file(target)))
+            or options.get("objective") == "energy"
+        ):
             return None
         model = os.path.normpath(os.path.join(place, source))
         ports = _ports(model)
@@ -102,44 +97,24 @@ def _ports(model: str) -> Ports | None:
     return surface(data)
 
 
-def _whole(path: str) -> tuple[Interface, str, list[str]]:
-    """The interface from the graph of the model, which nothing is planned for."""
-    from pathlib import Path
-
-    from edgebuild.base.errors import fail
-    from edgebuild.base.request import ModelRequest, read_request
-    from edgebuild.base.target import load_target
-    from edgebuild.build.run import files_read
-    from edgebuild.model.compile import prepare
-    from edgebuild.model.interface_of import interface_of
-
-    file = read_request(Path(path))
-    request = file.request
-    if not isinstance(request, ModelRequest) or request.cluster is not None:
-        raise fail("no header of its own: only models for one device have one", file=path)
-    target = load_target(request.target)
-    graph = prepare(request.source, request.shape, request.outputs, request.bind)
-    return interface_of(graph, request, target.name), str(file.output), files_read(request)
-
-
-def _finish(
+def finish(
     path: str, began: int, i: Interface, output: str, inputs: list[str], code: tuple[str, ...], makefiles: bool
 ) -> None:
     """Write the header if its bytes are others, the depfile, and last the stamp: see `run`, which does the same."""
-    stamp = entry.stamp_of(os.path.abspath(path), SUFFIX)
+    stamp = stamps.stamp_of(os.path.abspath(path), SUFFIX)
     product, data = os.path.join(output, f"{i.name}.h"), header(i).encode()
     read = [os.path.abspath(path), *inputs, *code]
-    lines = [entry.fingerprint(p, began - entry.SETTLED_NS) for p in read]
+    lines = [stamps.fingerprint(p, began - stamps.SETTLED_NS) for p in read]
     if not _holds(product, data):
         if os.path.lexists(stamp):
             os.unlink(stamp)
         os.makedirs(output, exist_ok=True)
         replace_file(product, data)
         os.utime(product, ns=(began, began))
-    lines.append(entry.fingerprint(product, time.time_ns()))
+    lines.append(stamps.fingerprint(product, time.time_ns()))
     words = [*map(in_cmake, read[1:]), *([in_cmake(product)] if makefiles else [])]
     replace_file(stamp.removesuffix(".stamp") + ".d", os.fsencode(rule(in_cmake(stamp), words)))
-    replace_file(stamp, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))
+    replace_file(stamp, os.fsencode("\n".join([stamps.HEADER, *lines, stamps.END, ""])))
     os.utime(stamp, ns=(began, began))
 
 

@@ -20,11 +20,11 @@ from edgebuild.base.depfile import cmake_depfile, refuse, unread_by_makefiles
 from edgebuild.base.errors import fail, from_os
 from edgebuild.base.inputs import check_file, check_replaced, read_text
 from edgebuild.base.own_code import code_inputs, with_code
-from edgebuild.base.progress import warn
+from edgebuild.base.progress import follow, warn
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
-from edgebuild.build import entry
-from edgebuild.build.header import is_header
+from edgebuild.build import stamp as stamps
+from edgebuild.build.header import finish, is_header
 from edgebuild.build.summary import summary
 from edgebuild.model import choices
 
@@ -51,12 +51,33 @@ def run(path: Path, makefiles: bool = False) -> int:
     return 0
 
 
+def run_header(path: Path, makefiles: bool = False) -> int:
+    """Write the header that a request asks for, from the graph of the model; 0 when done. Nothing is planned.
+
+    Raises EdgebuildError for wrong input.
+    """
+    from edgebuild.model.compile import prepare  # late: `write_plain` does without
+    from edgebuild.model.interface_of import interface_of
+
+    code = code_inputs()
+    began = time.time_ns()
+    file = read_request(path)
+    request = file.request
+    if not isinstance(request, ModelRequest) or request.cluster is not None:
+        raise fail("no header of its own: only models for one device have one", file=str(path))
+    target = load_target(request.target)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind)
+    interface = interface_of(graph, request, target.name)
+    finish(str(path), began, interface, str(file.output), with_code(files_read(request), ()), code, makefiles)
+    return 0
+
+
 def _fingerprints(paths: Sequence[str], began: int) -> list[str]:
     try:
         for path in paths:
             refuse(path, "\n\r\t", "stamps and depfiles, which have one on a line")
             check_file(path)
-        return [entry.fingerprint(p, began - entry.SETTLED_NS) for p in paths]
+        return [stamps.fingerprint(p, began - stamps.SETTLED_NS) for p in paths]
     except OSError as error:
         raise from_os(error, "cannot read it") from error
 
@@ -66,7 +87,7 @@ def _settled(paths: list[str], before: list[tuple[int, int, int] | None], lines:
     are there now, also where they are the same as before it.
     """
     rows = zip(paths, before, states(paths), lines, strict=True)
-    return [line if then == now else entry.never(path) for path, then, now, line in rows]
+    return [line if then == now else stamps.never(path) for path, then, now, line in rows]
 
 
 def files_read(request: ModelRequest | ClockRequest) -> list[str]:
@@ -108,7 +129,7 @@ def _run_driver(
     from edgebuild.driver.command import generate
     from edgebuild.driver.source.sources import path_flags
 
-    flags = Path(entry.stamp_of(os.path.abspath(path))).with_suffix(".flags")
+    flags = Path(stamps.stamp_of(os.path.abspath(path))).with_suffix(".flags")
     request = with_flags(request, flags)
     sources = [os.path.abspath(p) for p in (path, *request.sources, *([flags] if flags.exists() else []))]
     before, lines = states(sources), _fingerprints(sources, began)
@@ -117,8 +138,8 @@ def _run_driver(
     inputs = list(dict.fromkeys([*sources[1:], *with_code(list(made.files), code)]))
     headers = [p for p in inputs if p not in sources]
     rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)
-    lines += [entry.never(header) if state and state[0] >= began else line for header, state, line in rows]
-    lines += [entry.absent(os.path.abspath(p)) for p in made.absent]
+    lines += [stamps.never(header) if state and state[0] >= began else line for header, state, line in rows]
+    lines += [stamps.absent(os.path.abspath(p)) for p in made.absent]
     paths = Artifact(f"{request.name}.lines", os.fsencode(path_flags(made.source.lines)))
     _finish(path, began, output, (*artifacts, paths), inputs, lines, makefiles)
     print(text)
@@ -153,7 +174,7 @@ def _finish(
     All get the date of the beginning, so that an input which changed during the work is newer. In makefiles the stamp
     depends on the products as well: make runs the rule again where one is gone, and not where they are as old.
     """
-    stamp = Path(entry.stamp_of(os.path.abspath(path)))
+    stamp = Path(stamps.stamp_of(os.path.abspath(path)))
     check_replaced([*(output / a.name for a in artifacts), stamp.with_suffix(".d"), stamp], [path, *inputs])
     ahead = [a for a in artifacts if a.name == f"{stamp.stem}.h"]
     agrees = all(is_header(str(path), str(output / a.name), a.data) for a in ahead)
@@ -161,7 +182,7 @@ def _finish(
         stamp.unlink(missing_ok=True)
     for name in publish(artifacts, output):
         os.utime(output / name, ns=(began, began))
-    lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
+    lines += [stamps.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
     if not agrees:
         hints = ["it was replaced: build again", "please report this with the model: it is a mistake of edgebuild"]
         raise fail("the header that was written ahead is not that of the model", file=str(output), hints=hints)
@@ -174,7 +195,7 @@ def _finish(
     products = [str(output / a.name) for a in artifacts] if makefiles else []
     rule = Artifact(stamp.with_suffix(".d").name, os.fsencode(cmake_depfile(str(stamp), seen, products)))
     publish([rule], stamp.parent)
-    publish([Artifact(stamp.name, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))], stamp.parent)
+    publish([Artifact(stamp.name, os.fsencode("\n".join([stamps.HEADER, *lines, stamps.END, ""])))], stamp.parent)
     os.utime(stamp, ns=(began, began))
 
 
@@ -195,6 +216,7 @@ def kept_or_compiled(request: ModelRequest) -> tuple[Artifact, ...]:
 
 
 def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
+    follow()
     artifacts = kept_or_compiled(choices.with_choices(request))
     return artifacts, summary(artifacts)
 

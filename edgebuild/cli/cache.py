@@ -61,7 +61,7 @@ def _explain(files: list[str]) -> int:
 
 
 def _recipe(file: Path) -> dict[str, str]:
-    """What the key of a request file is made of, or what was printed of one."""
+    """The fields of the key of a request file, or those that were printed of one."""
     from edgebuild.base import cache
     from edgebuild.base.inputs import read_json
     from edgebuild.base.request import ModelRequest, checked_request

@@ -16,15 +16,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.errors import EdgebuildError
+    from edgebuild.build.run import run, run_header
 
     try:
-        if args.header:
-            from edgebuild.build.header import write_header
-
-            return write_header(str(args.request), args.makefiles)
-        from edgebuild.build.run import run
-
-        return run(args.request, args.makefiles)
+        return (run_header if args.header else run)(args.request, args.makefiles)
     except EdgebuildError as error:
         from edgebuild.build.check import spelled
 

@@ -15,11 +15,11 @@ def ports_of(graph: Graph) -> Ports:
 
 
 def _surfaces(graph: Graph, names: Iterable[str]) -> tuple[Surface, ...]:
-    found = list[Surface]()
+    surfaces = list[Surface]()
     for t in map(graph.tensors.__getitem__, names):
         quant = (float(t.quant.scale[0]), t.quant.zero_point[0]) if t.quant is not None else ()
-        found.append(Surface(t.name, t.dtype, t.shape, *quant))
-    return tuple(found)
+        surfaces.append(Surface(t.name, t.dtype, t.shape, *quant))
+    return tuple(surfaces)
 
 
 def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:

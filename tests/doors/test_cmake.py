@@ -148,3 +148,16 @@ def test_compile_commands_before_the_first_build(tmp_path: Path) -> None:
     folder = project(tmp_path, CMAKELISTS.format(options=""))
     configure(folder, HERE, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
     assert "digits.c" in (folder / "build" / "compile_commands.json").read_text()
+
+
+def test_programs_compile_before_the_plan(tmp_path: Path) -> None:
+    """Ninja's log: the program's object was done before the model's rule; one that asks for the arena waits for it."""
+    text = CMAKELISTS.format(options="") + "add_executable(sized sized.c)\ntarget_link_libraries(sized digits_arena)\n"
+    sized = '#include "digits_arena.h"\nchar room[DIGITS_ARENA_BYTES];\nint main(void) { return 0; }\n'
+    folder = project(tmp_path, text, **{"sized.c": sized})
+    configure(folder, HERE)
+    run("cmake", "--build", "build", "-j2", cwd=folder, env={"EDGEBUILD_CACHE": ""})
+    rows = [line.split("\t") for line in (folder / "build" / ".ninja_log").read_text().splitlines()[1:]]
+    ends = {row[3]: int(row[1]) for row in rows}
+    assert ends["CMakeFiles/app.dir/main.c.o"] < ends["edgebuild/digits/digits.stamp"]
+    assert "no work to do" in run("cmake", "--build", "build", cwd=folder)

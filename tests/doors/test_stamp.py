@@ -21,6 +21,7 @@ from edgebuild.base.depfile import make_depfile
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, ModelRequest, model_outputs
 from edgebuild.build import entry
+from edgebuild.build import stamp as stamps
 from edgebuild.build.run import run
 from tests.conftest import run as execute
 from tests.graphs.onnx_models import OnnxFile
@@ -44,9 +45,9 @@ def request_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_current_after_the_run(request_file: Path) -> None:
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
     assert run(request_file) == 0
-    assert entry.is_current(str(request_file))
+    assert stamps.is_current(str(request_file))
 
 
 def test_new_date_alone_is_no_change(request_file: Path) -> None:
@@ -54,7 +55,7 @@ def test_new_date_alone_is_no_change(request_file: Path) -> None:
     stamp = request_file.with_name("net.stamp")
     os.utime(stamp, (1, 1))
     os.utime(request_file.parent.parent / "net.onnx")
-    assert entry.is_current(str(request_file))
+    assert stamps.is_current(str(request_file))
     assert stamp.stat().st_mtime > 1, "the stamp must be newer than what it stands for"
 
 
@@ -64,7 +65,7 @@ def test_same_size_within_the_same_second_is_a_change(request_file: Path) -> Non
     run(request_file)
     model.write_text("two")
     os.utime(model, ns=(before.st_atime_ns, before.st_mtime_ns))  # as on a file system with a coarse clock
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
 
 
 @pytest.mark.parametrize("name", ["net.c", "net_weights.bin"])
@@ -72,9 +73,9 @@ def test_lost_or_edited_product_is_a_change(request_file: Path, name: str) -> No
     run(request_file)
     product = request_file.with_name(name)
     product.write_text("edited")
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
     product.unlink()
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
     run(request_file)
     assert product.read_text() == "one"
 
@@ -82,14 +83,14 @@ def test_lost_or_edited_product_is_a_change(request_file: Path, name: str) -> No
 def test_changed_request_is_a_change(request_file: Path) -> None:
     run(request_file)
     request_file.write_text(request_file.read_text().replace("{}", '{"ram": "1K"}'))
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
 
 
 def test_stamp_of_another_version_does_not_count(request_file: Path) -> None:
     run(request_file)
     stamp = request_file.with_name("net.stamp")
     stamp.write_text(stamp.read_text().replace("stamp 2", "stamp 1"))
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
 
 
 def test_cut_stamp_does_not_count(request_file: Path) -> None:
@@ -99,9 +100,9 @@ def test_cut_stamp_does_not_count(request_file: Path) -> None:
     ends = [i + 1 for i, byte in enumerate(whole) if byte == 10]
     for cut in [0, *ends[:-1], len(whole) - 1]:
         stamp.write_bytes(whole[:cut])
-        assert not entry.is_current(str(request_file)), f"cut at {cut}"
+        assert not stamps.is_current(str(request_file)), f"cut at {cut}"
     stamp.write_bytes(whole)
-    assert entry.is_current(str(request_file))
+    assert stamps.is_current(str(request_file))
 
 
 def test_killed_while_writing_leaves_no_stamp(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +114,7 @@ def test_killed_while_writing_leaves_no_stamp(request_file: Path, monkeypatch: p
     with pytest.raises(ZeroDivisionError):
         run(request_file)
     model.write_text("one")
-    assert not request_file.with_name("net.stamp").exists() and not entry.is_current(str(request_file))
+    assert not request_file.with_name("net.stamp").exists() and not stamps.is_current(str(request_file))
 
 
 def test_external_weights_are_read_and_count(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_external_weights_are_read_and_count(tmp_path: Path) -> None:
     data = bytearray(model.with_name("w.bin").read_bytes())
     data[2] ^= 0x40
     model.with_name("w.bin").write_bytes(data)
-    assert not entry.is_current(str(file))
+    assert not stamps.is_current(str(file))
     assert run(file) == 0
     assert file.with_name("m_weights.bin").read_bytes() != weights
 
@@ -154,7 +155,7 @@ def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypat
 
     monkeypatch.setattr("edgebuild.model.compile.compile_model", compile_slowly)
     run(request_file)
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
     assert request_file.with_name("net.stamp").stat().st_mtime_ns < model.stat().st_mtime_ns
 
 
@@ -172,7 +173,7 @@ def test_change_during_the_run_that_is_taken_back(request_file: Path, monkeypatc
     monkeypatch.setenv("EDGEBUILD_CACHE", str(request_file.parent / "cache"))
     run(request_file)
     assert request_file.with_name("net.c").read_text() == "two"
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
     assert cache.content() == cache.Content()
 
 
@@ -182,8 +183,8 @@ def test_copy_of_a_project_has_no_stamp(request_file: Path) -> None:
     copied = request_file.parent.parent.with_name("copied")
     shutil.copytree(request_file.parent.parent, copied)
     (copied / "net.onnx").write_text("two")
-    assert not entry.is_current(str(copied / "out" / request_file.name))
-    assert entry.is_current(str(request_file))
+    assert not stamps.is_current(str(copied / "out" / request_file.name))
+    assert stamps.is_current(str(request_file))
 
 
 def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +202,7 @@ def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("edgebuild.driver.command.generate", generate)
     run(file)
-    assert not entry.is_current(str(file))
+    assert not stamps.is_current(str(file))
 
 
 def test_a_run_has_its_folder_for_itself(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +231,7 @@ def test_failure_leaves_the_products_and_no_new_stamp(request_file: Path) -> Non
         run(request_file)
     assert request_file.with_name("net.c").read_text() == "one"
     assert request_file.with_name("net.stamp").read_text() == stamp
-    assert not entry.is_current(str(request_file))
+    assert not stamps.is_current(str(request_file))
 
 
 def test_depfile_names_what_was_read(request_file: Path) -> None:
@@ -258,4 +259,5 @@ def test_no_change_imports_next_to_nothing(request_file: Path) -> None:
     )
     added = set(execute(sys.executable, "-P", "-c", program).split())
     own = {"edgebuild", "edgebuild.base", "edgebuild.base.own_code", "edgebuild.build", "edgebuild.build.entry"}
+    own.add("edgebuild.build.stamp")
     assert {m for m in added if not m.startswith("_")} - {"time"} == own | {"fcntl", "hashlib"}

@@ -29,6 +29,9 @@
 #       [MAX_INSTRUCTIONS <n>] [NAME <test>])
 #     A test for CTest of each model of the library: runs it, in the simulator of a target, against its reference.
 #
+# A program that includes <name>_arena.h, which has the size of the arena, links <target>_arena beside <target>. With
+# EDGEBUILD_PROGRESS set to ON, Ninja shows what a long search is at while it runs.
+#
 # add_model, add_models, add_cluster, add_bf_driver and add_clock_config are short names; set EDGEBUILD_NO_SHORT_NAMES before
 # find_package to go without.
 #
@@ -646,6 +649,10 @@ function(_edgebuild_add_command target base sources flags)
   if(POLICY CMP0171)
     set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
   endif()
+  set(console "")
+  if(EDGEBUILD_PROGRESS)
+    set(console USES_TERMINAL) # Ninja shows the output of other rules when they have ended
+  endif()
   # Makefiles would run a rule again for ever whose by-products keep their dates, and not at all where one is gone. So
   # there the products are inputs of the stamp: `run` lists them in the depfile, with dates that are no newer.
   set(products BYPRODUCTS ${ARGN})
@@ -676,6 +683,7 @@ function(_edgebuild_add_command target base sources flags)
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}
+    ${console}
     VERBATIM)
   set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_REQUESTS "${base}.req.json")
   _edgebuild_add_to_codegen("${target}_${name}" "${base}.stamp")

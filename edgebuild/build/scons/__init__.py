@@ -43,9 +43,10 @@ from edgebuild.base.own_code import code_digest, with_code
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.build.check import check_core, check_request
-from edgebuild.build.entry import HEADER_ALONE, is_current
+from edgebuild.build.entry import HEADER_ALONE
 from edgebuild.build.scons.calls import write_value, wrong
 from edgebuild.build.scons.programs import model_test, report
+from edgebuild.build.stamp import is_current
 from edgebuild.driver.registers.beside import files_beside
 
 Environment = Any  # SCons has no types
@@ -284,15 +285,16 @@ def _products(
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
     request = folder.File(f"{name}.req.json")
-    header = [f for f in outputs if kind == "model" and f == f"{name}.h" and not options.get("CLUSTER")]
-    settings = {"EDGEBUILD_REQUEST": request.path, "EDGEBUILD_TEXT": text}
     # Our Python is no input; what counts is the code.
-    settings["IMPLICIT_COMMAND_DEPENDENCIES"] = 0
-    ahead = env.Command([folder.File(f) for f in header], source, _HEADER_ACTION, **settings) if header else []
-    others = [folder.File(f) for f in outputs if f not in header]
-    made_later = env.Command(others, source, _ACTION, source_scanner=scanner, **settings)
-    env.Requires(made_later, ahead)
-    by_name = {n.name: n for n in (*made_later, *ahead)}
+    settings = {"EDGEBUILD_REQUEST": request.path, "EDGEBUILD_TEXT": text, "IMPLICIT_COMMAND_DEPENDENCIES": 0}
+    header = f"{name}.h" if kind == "model" and not options.get("CLUSTER") else ""
+    ahead = _command(env, folder, name, ".header", [header], source, _HEADER_ACTION, settings) if header else []
+    others = [f for f in outputs if f != header]
+    rest = _command(env, folder, name, "", others, source, _ACTION, {**settings, "source_scanner": scanner})
+    env.Requires(rest, ahead)
+    env.SideEffect(request, rest[0])
+    env.Clean(rest[0], request)
+    by_name = {node.name: node for node in (*rest, *ahead)}
     products = [by_name[f] for f in outputs]
     # What the request says, in words that --debug=explain prints. Of one product, which is enough for all.
     said = json.loads(text)
@@ -303,32 +305,42 @@ def _products(
     # the first run, and SCons would take that news for a reason to run again.
     if files := [*files, *(env.File(f) for f in with_code(_target(target).files, ()))]:
         env.Depends(products, files)
-    # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
-    if os.path.exists(products[0].abspath) and not is_current(request.abspath):
-        env.AlwaysBuild(made_later)
-    if ahead and os.path.exists(ahead[0].abspath) and not is_current(request.abspath, ".header"):
-        env.AlwaysBuild(ahead)
     inputs = [*(source if isinstance(source, list) else [source]), *files]
     for node in inputs:
         if not node.has_builder() and not os.path.exists(node.srcnode().rfile().abspath):
             error = f"{where}: error: no such file: {node.srcnode().path}"
             node.disambiguate().attributes.edgebuild_error = str(wrong(error))
             node.__class__ = _Missing
-    for product in products:
-        product.set_precious()  # stays where it is until the run replaces it, in one move
-        product.set_nocache()
-    # As side effects, since SCons removes from a variant folder what is neither made nor a copy.
-    beside = [request, *(folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp"))]
-    env.Clean(products[0], env.SideEffect(beside, products[0]))
     attributes = {"edgebuild_target": target, "edgebuild_products": list(products)}
     request.attributes.__dict__.update(attributes)
     products[0].attributes.edgebuild_request = request
-    if ahead:
-        beside = [folder.File(f"{name}.header{suffix}") for suffix in (".d", ".stamp")]
-        env.Clean(ahead[0], env.SideEffect(beside, ahead[0]))
     env.Alias("codegen", [products[0], *ahead])
     env.AppendUnique(CPPPATH=[folder])
     return folder, list(products)
+
+
+def _command(
+    env: Environment,
+    folder: Node,
+    name: str,
+    part: str,
+    files: list[str],
+    source: Any,
+    action: Any,
+    settings: dict[str, Any],
+) -> list[Node]:
+    """The files that one run of a request makes; `part`: see `stamp.stamp_of`."""
+    nodes = env.Command([folder.File(f) for f in files], source, action, **settings)
+    # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
+    if os.path.exists(nodes[0].abspath) and not is_current(folder.File(f"{name}.req.json").abspath, part):
+        env.AlwaysBuild(nodes)
+    for node in nodes:
+        node.set_precious()  # stays where it is until the run replaces it, in one move
+        node.set_nocache()
+    # As side effects, since SCons removes from a variant folder what is neither made nor a copy.
+    beside = [folder.File(f"{name}{part}{suffix}") for suffix in (".d", ".stamp")]
+    env.Clean(nodes[0], env.SideEffect(beside, nodes[0]))
+    return list(nodes)
 
 
 class _Missing(File):  # type: ignore[misc]

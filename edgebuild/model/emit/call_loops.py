@@ -8,7 +8,8 @@ from textwrap import indent
 from typing import TypeVar
 
 from ...base.dataclass import dataclass
-from ...base.templates import remark, times
+from ...base.templates import times
+from ...base.text import remark
 from .names import wrapped
 
 LONGEST = 24  # calls in the body of a loop

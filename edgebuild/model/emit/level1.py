@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...base.dataclass import dataclass
-from ...base.templates import remark
+from ...base.text import remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant
 from ..plan.printed import Moves, Start, Stream, StreamedRun, TiledOp, Transfer, Wait

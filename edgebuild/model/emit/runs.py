@@ -11,7 +11,8 @@ from itertools import groupby
 from textwrap import indent
 
 from ...base.dataclass import dataclass
-from ...base.templates import plus, remark, render
+from ...base.templates import plus, render
+from ...base.text import remark
 from ..ops.base import C_TYPES
 from ..plan.printed import Share, Stream, StreamedRun
 from ..plan.rolling import Rolled, rows_of

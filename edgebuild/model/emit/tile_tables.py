@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from textwrap import indent
 
 from ...base.dataclass import dataclass
-from ...base.templates import remark, render
+from ...base.templates import render
+from ...base.text import remark
 from ..ops.base import C_TYPES, Kernel
 from ..plan.printed import PARTS, Copy, CoreWork, TiledOp, Turn
 from ..plan.search import Plan

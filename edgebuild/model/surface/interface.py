@@ -38,7 +38,7 @@ class Surface(NamedTuple):
 
 
 class Ports(NamedTuple):
-    """What the application writes and reads, in order."""
+    """Tensors that the application writes and reads, in order."""
 
     inputs: tuple[Surface, ...]
     outputs: tuple[Surface, ...]
@@ -77,27 +77,37 @@ def access_functions(name: str, ports: Ports) -> tuple[list[str], list[str]]:
 
 
 def _functions(name: str, what: str, ports: Iterable[Surface]) -> list[str]:
-    names, taken, found = [p.name for p in ports], set[str](), list[str]()
-    for each in names:
-        rest = written.identifier(each.split(";")[0])
-        while rest.upper() in taken:  # macros have the names in upper case
+    tensors, macros, functions = [p.name for p in ports], set[str](), list[str]()
+    for tensor in tensors:
+        rest = written.identifier(tensor.split(";")[0])
+        while rest.upper() in macros:  # which have the names in upper case
             rest += "_"
-        taken.add(rest.upper())
-        found.append(f"{name}_{what}" + (f"_{rest}" if len(names) > 1 else ""))
-    return found
+        macros.add(rest.upper())
+        functions.append(f"{name}_{what}" + (f"_{rest}" if len(tensors) > 1 else ""))
+    return functions
 
 
 def float_literal(value: float) -> str:
-    """The shortest C literal of type float that is this float32."""
-    import struct
-
-    value = struct.unpack("f", struct.pack("f", value))[0]
+    """The shortest C literal of type float that is this float32; of several the nearest."""
+    exact = _as_float32(value)
     for digits in range(9):
-        text = f"{value:.{digits}e}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == value:
-            break
-    mantissa, _, exponent = text.partition("e")
-    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent):+d}f"
+        mantissa, _, exponent = f"{exact:.{digits}e}".partition("e")
+        rounded = int(mantissa.replace(".", ""))
+        # Beside a power of two the next lower float32 is nearer than the next higher one.
+        for number in map(str, (rounded, rounded + 1, rounded - 1)):
+            if _as_float32(float(f"{number}e{int(exponent) - digits}")) == exact:
+                whole, rest = number[:-digits] if digits else number, number[-digits:] if digits else "0"
+                return f"{whole}.{rest}e{int(exponent):+d}f"
+    raise ValueError(f"{value} is no number")
+
+
+def _as_float32(value: float) -> float:
+    from struct import pack, unpack
+
+    try:
+        return float(unpack("f", pack("f", value))[0])
+    except OverflowError:
+        return float("inf")
 
 
 def label(name: str) -> str:

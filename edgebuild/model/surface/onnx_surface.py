@@ -103,10 +103,10 @@ def _surface(data: bytes) -> Ports | None:
     inputs = [_value(data, f) for f in by_number.get(INPUT, [])]
     given = [v for v in inputs if v is None or v.name not in constants]
     outputs = [_value(data, f) for f in by_number.get(OUTPUT, [])]
-    taken = [v.name for v in (*given, *outputs) if v is not None]
-    if len(set(taken)) < len(given) + len(outputs) or not given or not outputs:
+    names = [v.name for v in (*given, *outputs) if v is not None]
+    if len(set(names)) < len(given) + len(outputs) or not given or not outputs:
         return None
-    ends = set(taken[len(given) :])
+    ends = set(names[len(given) :])
     readers, writers = dict[str, list[_Node]](), dict[str, _Node]()
     for node in nodes:
         for name in dict.fromkeys(node.inputs):
@@ -114,8 +114,8 @@ def _surface(data: bytes) -> Ports | None:
         writers.update(dict.fromkeys(node.outputs, node))
     first = [_read_as(data, v, readers, constants, ends) for v in given if v is not None]
     last = [_written_as(data, v, readers, writers, constants) for v in outputs if v is not None]
-    made = (tuple(p for p in side if p is not None) for side in (first, last))
-    ports = Ports(*made)
+    sides = (tuple(p for p in side if p is not None) for side in (first, last))
+    ports = Ports(*sides)
     return ports if len(ports.inputs) == len(given) and len(ports.outputs) == len(outputs) else None
 
 

@@ -92,8 +92,8 @@ def _surface(data: bytes) -> Ports | None:
         return None
     if any(names.count(names[n]) > 1 for n in both) or min(both) < 0:
         return None
-    found = [[_port(tensors[n], names[n], buffers) for n in side] for side in sides]
-    inputs, outputs = (tuple(p for p in side if p is not None) for side in found)
+    ports = [[_port(tensors[n], names[n], buffers) for n in side] for side in sides]
+    inputs, outputs = (tuple(p for p in side if p is not None) for side in ports)
     if any(p.dtype == "float32" for p in inputs + outputs) and not codes.isdisjoint(CONVERTING):
         return None
     return Ports(inputs, outputs) if len(inputs) + len(outputs) == len(both) else None
