@@ -22,7 +22,7 @@ DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 
 
 class Server:
-    """What it holds by path, the requests that it had, and whether it makes clients wait."""
+    """A server that notes its requests, and may make clients wait. `held`: its files by path."""
 
     def __init__(self) -> None:
         self.held, self.asked, self.slow = dict[str, bytes](), list[str](), False
