@@ -62,6 +62,8 @@ def describe(target: Target) -> dict[str, object]:
     return {
         "name": target.name,
         "description": target.description,
+        "clock_hz": target.clock_hz,
+        "source": target.source,
         "core": {"isa": target.core.isa, "features": list(target.core.features)},
         "memories": [
             {"name": m.name, "origin": m.origin, "size": m.size, "roles": list(m.roles)} for m in target.memories

@@ -42,6 +42,7 @@ FEATURES = ("dsp", DUAL_ISSUE, "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f"
 SLOW_FLASH = "slow flash"  # among the words of a target: its core waits for flash at the highest clock
 WEIGHTS = ("asm", "c")
 BUSES = ("words", "bytes")
+PARTS = "parts"  # the key of a family
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,8 @@ class Target:
     cores: Count = 1  # that run kernels together
     macs_per_cycle: Rates | None = None
     flash: Flash | None = None  # for models of cycles
+    clock_hz: int = 0  # the highest frequency of the core; 0: not said
+    source: str = ""  # the documents, and the places there, that state the sizes of the memories
     inherits: str = ""  # a target, or a parent of targets
     abstract: bool = False  # only a parent
 
@@ -199,11 +202,12 @@ def clock_tree_file(name_or_path: str) -> Path:
 
 def target_names() -> list[str]:
     """The targets that ship, without those that only serve as parents, sorted."""
-    found = []
+    names = list[str]()
     for file in sorted((hal_dir() / "targets").glob("*.yaml")):
-        if not _abstract(_map(file)):
-            found.append(file.stem)
-    return found
+        node = _map(file)
+        names += [file.stem] if not _abstract(node) and PARTS not in entries(node) else []
+        names += _parts(node)
+    return sorted(names)
 
 
 def load_target(name_or_path: str) -> Target:
@@ -212,18 +216,23 @@ def load_target(name_or_path: str) -> Target:
     Raises EdgebuildError with file, line and column for whatever is wrong.
     """
     is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
-    file = Path(name_or_path) if is_path else hal_dir() / "targets" / f"{name_or_path}.yaml"
-    if not file.is_file():
-        if is_path:
-            raise fail("no such target file", file=name_or_path)
+    file = Path(name_or_path)
+    if is_path and not file.is_file():
+        raise fail("no such target file", file=name_or_path)
+    stated = (file, _map(file)) if is_path else _stated(name_or_path, hal_dir() / "targets")
+    if stated is None:
         names = target_names()
         raise fail(
             f"unknown target '{name_or_path}'{did_you_mean(name_or_path, names)}",
-            hints=["known: " + ", ".join(names), "or the path of a target's .yaml file"],
+            hints=[f"`edgebuild targets` lists {len(names)} of them", "or the path of a target's .yaml file"],
         )
+    if PARTS in entries(stated[1]):
+        parts = "parts: " + ", ".join(_parts(stated[1]))
+        raise wrong(entries(stated[1])[PARTS], f"'{stated[0].stem}' is a family, of which one part can be named", parts)
+    name = visible(file.stem if is_path else name_or_path)
     files: list[str] = []
-    node = _inherited(file, files)
-    target = _target(visible(file.stem), tuple(files), node)
+    node = _inherited(*stated, (name,), files)
+    target = _target(name, tuple(files), node)
     _check_memories(target, node)
     if target.clocks and (tree := clock_tree_file(target.clocks)).is_file():
         target = replace(target, files=(*target.files, str(tree)))
@@ -316,21 +325,53 @@ def _map(file: Path) -> MappingNode:
     return node
 
 
-def _inherited(file: Path, files: list[str]) -> MappingNode:
-    """The file's node merged over those of its parents; appends every file read to `files`."""
-    files.append(str(file))
-    node = _map(file)
+def _parts(node: MappingNode) -> dict[str, Node]:
+    """The maps of a family's parts, by name; none if the map is no family's."""
+    return entries(entries(node)[PARTS]) if PARTS in entries(node) else {}
+
+
+def _stated(name: str, folder: Path) -> tuple[Path, MappingNode] | None:
+    """The map of a name in a folder, and its file: one of its own, or a family's, of which it is a part."""
+    if (own := folder / f"{name}.yaml").is_file():
+        return own, _map(own)
+    for file in sorted(folder.glob("*.yaml")):
+        text = file.read_bytes()
+        if PARTS.encode() in text and name.encode() in text and name in (parts := _parts(family := _map(file))):
+            return file, _merged(_without_parts(family), _as_map(parts[name]))
+    return None
+
+
+def _without_parts(family: MappingNode) -> MappingNode:
+    from yaml.nodes import MappingNode
+
+    rest = [(key, value) for key, value in family.value if key.value != PARTS]
+    return MappingNode(family.tag, rest, family.start_mark, family.end_mark)
+
+
+def _as_map(node: Node) -> MappingNode:
+    from yaml.nodes import MappingNode
+
+    if not isinstance(node, MappingNode):
+        raise wrong(node, "a part is a map of keys, such as 'description:' and 'memories:'")
+    return node
+
+
+def _inherited(file: Path, node: MappingNode, names: tuple[str, ...], files: list[str]) -> MappingNode:
+    """The node merged over those of its parents; appends every file read to `files`. `names`: the path to the node."""
+    if str(file) not in files:
+        files.append(str(file))
     parent = entries(node).get("inherits")
     if parent is None:
         return node
     name = read_text(parent)
     for folder in (file.parent, hal_dir() / "targets"):
-        candidate = folder / f"{name}.yaml"
-        if str(candidate) in files:
-            raise wrong(parent, f"'{name}' inherits from itself", " <- ".join(files))
-        if candidate.is_file():
-            return _merged(_inherited(candidate, files), node)
-    known = [f.stem for f in (hal_dir() / "targets").glob("*.yaml")]
+        if name in names:
+            raise wrong(parent, f"'{name}' inherits from itself", " <- ".join(names))
+        if (stated := _stated(name, folder)) is not None:
+            if PARTS in entries(stated[1]):
+                raise wrong(parent, f"'{name}' is a family", "one of its parts: " + ", ".join(_parts(stated[1])))
+            return _merged(_inherited(*stated, (*names, name), files), node)
+    known = sorted({f.stem for f in (hal_dir() / "targets").glob("*.yaml")} | {*target_names()})
     raise wrong(parent, f"unknown parent '{name}'{did_you_mean(name, known)}")
 
 

@@ -15,6 +15,10 @@ _start:
     la      sp, __stack_top
     la      t0, trap
     csrw    mtvec, t0
+#ifdef __riscv_flen
+    li      t0, 0x2000          /* mstatus.FS: the floating-point unit is on */
+    csrs    mstatus, t0
+#endif
     run_main
 other:
     li      t0, 8               /* machine software interrupt, in mie and mip */

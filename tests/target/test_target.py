@@ -108,6 +108,40 @@ def test_a_mistake_in_a_parent_is_told_in_the_parents_file(tmp_path: Path) -> No
     assert problem(tmp_path, "inherits: family\n").startswith("family.yaml:5:11: error: unknown key 'orgin'")
 
 
+FAMILY = (
+    GOOD.replace("size: 64K, ", "")
+    + "parts:\n  small: {memories: {RAM: {size: 4K}}}\n  large: {memories: {RAM: {size: 8K}}}\n"
+)
+
+
+def test_a_part_of_a_family_states_what_the_rest_of_the_file_does_not(tmp_path: Path) -> None:
+    (tmp_path / "family.yaml").write_text(FAMILY)
+    (tmp_path / "mine.yaml").write_text("inherits: large\ndescription: mine\n")
+    target = load_target(str(tmp_path / "mine.yaml"))
+    assert target.memory("arena").size == 8192
+    assert [Path(f).name for f in target.files] == ["mine.yaml", "family.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (FAMILY, "board.yaml:8:3: error: 'board' is a family, of which one part can be named"),
+        ("inherits: board\n" + GOOD, "board.yaml:1:11: error: 'board' inherits from itself"),
+        ("inherits: nordic\n", "board.yaml:1:11: error: 'nordic' is a family"),
+        (GOOD + "parts: {a: 7}\n", "board.yaml:"),
+    ],
+)
+def test_a_family_is_no_target_and_no_parent(tmp_path: Path, text: str, message: str) -> None:
+    assert problem(tmp_path, text).startswith(message)
+
+
+def test_a_mistake_in_a_part_is_told_in_its_line(tmp_path: Path) -> None:
+    (tmp_path / "family.yaml").write_text(FAMILY.replace("RAM: {size: 8K}", "RAM: {sise: 8K}"))
+    assert problem(tmp_path, "inherits: large\n").startswith("family.yaml:9:28: error: unknown key 'sise'")
+    (tmp_path / "family.yaml").write_text(FAMILY.replace("{memories: {RAM: {size: 8K}}}", "8K"))
+    assert problem(tmp_path, "inherits: large\n").startswith("family.yaml:9:10: error: a part is a map of keys")
+
+
 def test_what_is_no_map_or_no_yaml_is_told(tmp_path: Path) -> None:
     assert "a target is a map of keys" in problem(tmp_path, "- a\n- b\n")
     assert "a target is a map of keys" in problem(tmp_path, "")
