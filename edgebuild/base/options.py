@@ -14,7 +14,7 @@ import argparse
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,11 @@ def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
     return {name: known[name].kind.read(name, value) for name, value in given.items() if value is not None}
 
 
-def add_options(parser: argparse.ArgumentParser, request: type) -> None:
-    """Give the command all options of `request`, as strings; `given` collects them."""
+def add_options(parser: argparse.ArgumentParser, request: type, only: Collection[str] = ()) -> None:
+    """Give the command the options of `request`, as strings, or `only` some of them; `given` collects them."""
     for name, o in options_of(request).items():
+        if only and name not in only:
+            continue
         flag = "--" + name.replace("_", "-")
         if o.kind.switch:
             parser.add_argument(flag, action="store_true", default=None, help=o.help)
@@ -94,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser, request: type) -> None:
 
 def given(arguments: argparse.Namespace, request: type) -> dict[str, Value]:
     """The options of `request` as the command line has them; what takes a list may be given several times."""
-    values = {name: getattr(arguments, name) for name in options_of(request)}
+    values = {name: getattr(arguments, name, None) for name in options_of(request)}
     separators = {name: o.kind.separator for name, o in options_of(request).items()}
     return {name: separators[name].join(v) if isinstance(v, list) else v for name, v in values.items()}
 

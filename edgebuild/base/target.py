@@ -171,6 +171,12 @@ class Target:
         return frozenset((self.core.isa, *self.core.features, *((SLOW_FLASH,) if waits else ())))
 
     @property
+    def cycle_table(self) -> str:
+        """Name of the core's table in hal/cycles, as the target states it, or by its compiler's -mcpu; `none`."""
+        names = [f.removeprefix("-mcpu=").split("+")[0] for f in self.toolchain.cflags if f.startswith("-mcpu=")]
+        return self.core.cycles or (names[-1] if names else "none")
+
+    @property
     def levels(self) -> tuple[Memory, ...]:
         """The memories that take part in the movement of tiles, the nearest to the core first."""
         return tuple(sorted((m for m in self.memories if m.level), key=lambda m: m.level))

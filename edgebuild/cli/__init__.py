@@ -25,6 +25,7 @@ COMMANDS = {
     "clock": "list a chip's clock configurations and write the C that switches between them",
     "calibrate": "build a firmware that measures a model's steps, or fit the cost model to that",
     "inspect": "print a model as edgebuild sees it, and what was tiled and why",
+    "fit": "which targets a model fits, by arena, flash and modelled time; no compiler is needed",
     "explain": "say why the compiler chose as it did, and what else there was",
     "map": "tile layers for a target's memory levels and print what that costs (modelled)",
     "ops": "list the supported operators and their limits",

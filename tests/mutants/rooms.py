@@ -133,6 +133,9 @@ ROOMS: dict[str, Room] = {
         without=("*.svg.j2",),
         c=True,
     ),
+    "views": Room(
+        ("edgebuild/model/fitting/*.py", "edgebuild/model/views/*.py"), _in("fit", "fit")
+    ),
     "importers": Room(
         ("edgebuild/model/formats/**/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)
     ),

@@ -42,9 +42,8 @@ def has_model(target: Target) -> bool:
 
 
 def _table(target: Target) -> Path:
-    """The file of the target's core: as the target names it, or by its compiler's -mcpu, whether it is there or not."""
-    names = [f.removeprefix("-mcpu=").split("+")[0] for f in target.toolchain.cflags if f.startswith("-mcpu=")]
-    return hal_dir() / "cycles" / f"{target.core.cycles or (names[-1] if names else 'none')}.yaml"
+    """The file of the target's core, whether it is there or not."""
+    return hal_dir() / "cycles" / f"{target.cycle_table}.yaml"
 
 
 def model_of(target: Target) -> CoreModel:

@@ -1,0 +1,61 @@
+"""`edgebuild fit`: which targets a model fits."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edgebuild.base.options import add_options
+from edgebuild.base.request import ModelRequest
+
+OPTIONS = ("qos", "optimize", "portable", "shape", "bind", "outputs")
+EXAMPLES = """\
+examples:
+  edgebuild fit kws.tflite                              all chips, the best three first
+  edgebuild fit kws.tflite --smallest --qos 50          the smallest chip that runs it in 50 ms
+  edgebuild fit kws.tflite --targets 'nrf5*,rp2*'       some chips, by pattern
+  edgebuild fit kws.tflite --targets my_board.yaml      a board of your own
+  edgebuild fit kws.tflite --json - | jq '.rows[0]'     for programs
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", type=Path, help="a model file; `edgebuild ops` names the formats")
+    patterns = "names, patterns or YAML files; default: all that state a clock, which are chips and boards one can buy"
+    parser.add_argument("--targets", metavar="GLOB,...", help=patterns)
+    parser.add_argument(
+        "--smallest", action="store_true", help="only the one of least memory that fits; exit 1 if none"
+    )
+    parser.add_argument("--json", metavar="F", help="write the rows as JSON; - is the standard output")
+    add_options(parser, ModelRequest, OPTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.inputs import check_replaced
+    from edgebuild.base.progress import say
+    from edgebuild.cli.common import model_request_of
+    from edgebuild.model.compile import prepare
+    from edgebuild.model.fitting.chip_table import as_json, as_text
+    from edgebuild.model.fitting.chips import Fit, best_first, chosen_targets
+
+    args.target = "host"
+    request = model_request_of(args, "model")
+    targets = chosen_targets(args.targets)
+    files = [args.model, *(file for target in targets for file in target.files)]
+    check_replaced([args.json] if args.json and args.json != "-" else [], files)
+    fit = Fit(prepare(request.source, request.shape, request.outputs, request.bind), request)
+    rows = []
+    for number, target in enumerate(targets):
+        say(f"target {number + 1} of {len(targets)}: {target.name}")
+        rows.append(fit.row(target))
+    rows = best_first(rows)
+    if args.smallest:
+        rows = rows[:1]
+    text = as_json(rows, request)
+    if args.json and args.json != "-":
+        write_atomic(Path(args.json), text.encode())
+    print(text if args.json == "-" else as_text(rows, request, short=args.smallest), end="")
+    return 0 if not args.smallest or rows[0].fits else 1

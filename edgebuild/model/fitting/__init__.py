@@ -1,0 +1,1 @@
+"""Which chips a model fits, by plans and estimates."""
