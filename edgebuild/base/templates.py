@@ -193,10 +193,10 @@ def environment() -> jinja2.Environment:
 
 @cache
 def pictures() -> jinja2.Environment:
-    """The environment of SVG: all that is printed is escaped."""
+    """The environment of SVG and HTML: all that is printed is escaped."""
     return environment().overlay(autoescape=True, finalize=lambda value: Markup(xml(str(value))))
 
 
 def render(template: str, **view: Any) -> str:
-    made = pictures() if template.endswith(".svg.j2") else environment()
+    made = pictures() if template.endswith((".svg.j2", ".html.j2")) else environment()
     return made.get_template(template).render(licence=LICENCE, **view)

@@ -26,6 +26,8 @@ COMMANDS = {
     "calibrate": "build a firmware that measures a model's steps, or fit the cost model to that",
     "inspect": "print a model as edgebuild sees it, and what was tiled and why",
     "fit": "which targets a model fits, by arena, flash and modelled time; no compiler is needed",
+    "report": "a page about a model's plan, from models or their reports; and its steps as a trace",
+    "diff": "compare two models or reports, and fail where a figure grew too much",
     "explain": "say why the compiler chose as it did, and what else there was",
     "map": "tile layers for a target's memory levels and print what that costs (modelled)",
     "ops": "list the supported operators and their limits",

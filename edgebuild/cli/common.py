@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.options import add_options, given
 from edgebuild.base.request import ModelRequest, model_request
@@ -63,3 +63,25 @@ def model_request_of(args: argparse.Namespace, name: str) -> ModelRequest:
     from edgebuild.model.choices import with_choices
 
     return with_choices(model_request(args.model, name, args.target, given(args, ModelRequest)))
+
+
+def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The report of each file: as it is read, or of a model that is compiled for `args.target`, which it then needs."""
+    import json
+
+    from edgebuild.base.text import identifier
+    from edgebuild.build.run import kept_or_compiled
+    from edgebuild.model.choices import with_choices
+    from edgebuild.model.views.reports import is_report, read_report
+
+    reports = list[dict[str, Any]]()
+    for file in files:
+        if is_report(file):
+            reports.append(read_report(file))
+            continue
+        if args.target is None:
+            args.wrong_usage(f"{file} is a model, and models need --target")
+        request = model_request(file, identifier(file.stem), args.target, given(args, ModelRequest))
+        artifacts = kept_or_compiled(with_choices(request))
+        reports.append(json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json"))))
+    return reports

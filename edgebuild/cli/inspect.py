@@ -54,7 +54,7 @@ def run_cluster(args: argparse.Namespace) -> int:
         names = [d["name"] for d in made.report["devices"]]
         caption = f"{args.model.name} on {len(names)} devices, modelled"
         drawn = timeline_picture(made.timeline, names, made.report["time_us"]["one_device"], caption)
-        write_atomic(args.picture, drawn.encode())
+        write_atomic(args.picture, drawn.svg().encode())
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -163,14 +164,19 @@ def inspect_plan(
     """The plan as text (with `tiling` or `energy`, in words), its picture, and that of its other ways."""
     from .emit.clock_picture import clock_picture
     from .emit.clock_tables import energy_words
-    from .emit.picture import picture
-    from .emit.trade import trade_picture
+    from .emit.program import program
+    from .emit.report import report
+    from .emit.trade import trade_rows
     from .emit.words import steps, tiling_words
+    from .views.pictures import memory_picture, trade_picture
 
     decided = plan_model(request, load_target(request.target))
     if energy:
         text = energy_words(decided)
     else:
         text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
-    drawn = clock_picture(decided.clocks) if decided.clocks and energy else picture(decided, scale)
-    return text, drawn, trade_picture(decided)
+    if decided.clocks and energy:
+        drawn = clock_picture(decided.clocks)
+    else:
+        drawn = memory_picture(json.loads(report(decided, program(decided).weights, "")), scale)
+    return text, drawn.svg(), trade_picture(trade_rows(decided), decided.graph.file).svg()

@@ -134,7 +134,7 @@ ROOMS: dict[str, Room] = {
         c=True,
     ),
     "views": Room(
-        ("edgebuild/model/fitting/*.py", "edgebuild/model/views/*.py"), _in("fit", "fit")
+        ("edgebuild/model/fitting/*.py", "edgebuild/model/views/*.py"), _in("fit", "views", "fit")
     ),
     "importers": Room(
         ("edgebuild/model/formats/**/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...base.dataclass import dataclass
-from ...base.templates import render
 from ...clock.configs import mhz
 from ..energy.step_clocks import ClockSchedule
+from ..views.drawing import COLOURS, LETTER, Drawing, Shape, box, drawn, fitted, legend, line, short, ticks, words
 from .names import comment
-from .picture import COLOURS
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BELOW, GAP = 720, 360, 56, 12, 20, 44, 26  # pixels
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BELOW, GAP = 720, 380, 56, 12, 34, 50, 26  # pixels
 SWITCHING, IDLE = "#444444", "#cccccc"
 
 
@@ -27,45 +26,41 @@ class Stretch:
     title: str
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One of the two curves: its axis, and a bar for each stretch as (x, y, width, height, colour, title)."""
-
-    title: str
-    base: float
-    most: str
-    top: float
-    bars: tuple[tuple[float, float, float, float, str, str], ...]
-
-
-def clock_picture(schedule: ClockSchedule) -> str:
+def clock_picture(schedule: ClockSchedule) -> Drawing:
     """Time runs to the right, to the scale of the budget. The clock is above, the supply's power below. Each
     configuration has a colour, dark while the clock is switched, grey when idle. A bar's area in the lower panel is its
     energy."""
-    parts = list(stretches(schedule))
-    budget = schedule.problem.budget_us
+    parts, budget, chosen = list(stretches(schedule)), schedule.problem.budget_us, schedule.selection
     across, high = (WIDTH - LEFT - RIGHT) / budget, (HEIGHT - TOP - BELOW - GAP) / 2
-    panels = []
-    for i, (title, unit, values) in enumerate((
-        ("clock", "MHz", [s.hz / 1e6 for s in parts]),
-        ("power, modelled", "mW", [s.mw for s in parts]),
+    caption = f"{chosen.time_us / 1000:.4g} ms of {budget / 1000:g} ms: {chosen.energy_uj / 1000:.4g} mJ, modelled"
+    shapes = [words(LEFT, 13, fitted(caption, WIDTH - LEFT))]
+    for i, (title, values) in enumerate((
+        ("clock, MHz", [s.hz / 1e6 for s in parts]),
+        ("power, mW, modelled", [s.mw for s in parts]),
     )):  # fmt: skip
         most, base = max(values), TOP + high + i * (high + GAP)
-        bars = []
+        shapes += _panel(title, most, base, high)
         for s, value in zip(parts, values, strict=True):
-            height = high * value / most
-            x, width = round(LEFT + s.start_us * across, 1), round(max(s.time_us * across, 0.2), 1)
-            bars.append((x, round(base - height, 1), width, round(height, 1), s.colour, s.title))
-        panels.append(Panel(title, round(base, 1), f"{most:.4g} {unit}", round(base - high, 1), tuple(bars)))
+            height, width = high * value / most, max(s.time_us * across, 0.2)
+            shapes += box(LEFT + s.start_us * across, base - height, width, height, s.colour, s.title)
+    for mark in ticks(budget / 1000, 8):
+        x = LEFT + mark * 1000 * across
+        shapes += [line(x, base, x, base + 4, "axis"), words(x, base + 15, f"{mark:g}", "middle", "muted")]
+    shapes.append(line(WIDTH - RIGHT, TOP, WIDTH - RIGHT, base, "limit"))
+    shapes.append(words(WIDTH - RIGHT, base + 28, f"ms; budget {budget / 1000:g} ms", "end", "muted"))
     used = [c for c in schedule.clocks.configs if any(p.config == c.name for p in schedule.points)]
-    keys = [(mhz(c.sysclk_hz), _colour(schedule, c.name)) for c in used] + [("switch", SWITCHING), ("idle", IDLE)]
-    chosen = schedule.selection
-    caption = (
-        f"{len(schedule.points)} steps, {chosen.time_us / 1000:.4g} ms at work, "
-        f"{chosen.idle_us / 1000:.4g} ms idle ({chosen.mode.name}): {chosen.energy_uj / 1000:.4g} mJ, modelled"
-    )
-    return render("clocks.svg.j2", panels=panels, keys=keys, width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT,
-                  budget=f"{budget / 1000:g} ms", caption=comment(caption))  # fmt: skip
+    keys = [(_colour(schedule, c.name), mhz(c.sysclk_hz)) for c in used] + [(SWITCHING, "switch"), (IDLE, "idle")]
+    shapes += legend(LEFT, HEIGHT - 8, keys[: int((WIDTH - LEFT) / (12 * LETTER))])
+    return drawn(f"Clock and power: {caption}", WIDTH, HEIGHT, shapes)
+
+
+def _panel(title: str, most: float, base: float, high: float) -> Iterator[Shape]:
+    """The title, the ground and the ticks of a curve."""
+    yield words(LEFT, base - high - 5, title, role="muted")
+    for mark in ticks(most, 4):
+        y = base - high * mark / (most or 1)
+        yield line(LEFT, y, WIDTH - RIGHT, y, "grid" if mark else "axis")
+        yield words(LEFT - 4, y + 3.5, short(mark), "end", "muted")
 
 
 def stretches(schedule: ClockSchedule) -> Iterator[Stretch]:

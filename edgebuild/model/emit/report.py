@@ -14,6 +14,7 @@ from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
+from .layer_rows import layer_rows, totals
 from .level1 import starts
 from .names import access_functions
 from .trade import trade_rows
@@ -22,14 +23,14 @@ from .weights_file import HEADER, Weights
 if TYPE_CHECKING:
     from ..energy.step_clocks import ClockSchedule
 
-SCHEMA = 1
+SCHEMA = 2
 NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 
 def report(plan: Plan, weights: Weights, sha256: str) -> str:
     graph, arena = plan.graph, plan.arena_bytes
     functions = access_functions(plan)
-    macs = ops.macs(graph)
+    macs, layers = ops.macs(graph), layer_rows(plan)
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "model": {
@@ -39,6 +40,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "format": graph.format or graph.arithmetic,
         },
         "target": plan.target.name,
+        "clock_hz": plan.target.clock_hz,
         "inputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_in],
         "outputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_out],
         "ram": {
@@ -65,6 +67,8 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "buffers": _buffers(plan),
         },
         "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.run] + _fused(plan),
+        "layers": layers,
+        "totals": totals(layers, plan, weights),
         "state_bytes": state_bytes(graph),
         "needs_libm": False,
         "arena": plan.request.arena,

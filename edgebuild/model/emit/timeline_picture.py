@@ -4,52 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...base.dataclass import dataclass
-from ...base.templates import render
 from ..plan.distribute.timeline import Timeline
+from ..views.drawing import COLOURS, Drawing, box, drawn, fitted, legend, line, ticks, words
 from .names import comment
 
-WIDTH, LEFT, RIGHT, TOP, ROW, BAR, BELOW = 720, 90, 12, 24, 30, 22, 44  # pixels
-LETTER = 6  # width of a letter, pixels
-COLOURS = {"compute": "#4c78a8", "send": "#f58518", "wait": "#dddddd"}
+WIDTH, LEFT, RIGHT, TOP, ROW, BAR, BELOW = 720, 100, 12, 24, 30, 22, 52  # pixels
+KINDS = {"compute": COLOURS[0], "send": COLOURS[1], "wait": "#b8bfc6"}
 LEAST = 0.05  # pixels: a shorter time is not drawn
 
 
-@dataclass(frozen=True)
-class Bar:
-    x: float
-    y: float
-    width: float
-    colour: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Label:
-    x: float
-    y: float
-    text: str
-
-
-def timeline_picture(found: Timeline, names: Sequence[str], one_device_us: float, caption: str) -> str:
+def timeline_picture(found: Timeline, names: Sequence[str], one_device_us: float, caption: str) -> Drawing:
     """Time to the right, modelled. `one_device_us`: how long the source alone takes, a line."""
     end = max([found.end(k) for k in range(len(names))] + [one_device_us, 1e-9])
-    across = (WIDTH - LEFT - RIGHT) / end
-    boxes = [
-        Bar(round(LEFT + s.start * across, 2), TOP + k * ROW, round((s.end - s.start) * across, 2), COLOURS[s.kind],
-            comment(f"{names[k]}, {s.kind} {s.what}, {s.start / 1000:.3f} to {s.end / 1000:.3f} ms"))
-        for k, spans in enumerate(found.spans)
-        for s in spans
-        if (s.end - s.start) * across >= LEAST
-    ]  # fmt: skip
-    most = (LEFT - 10) // LETTER
-    rows = [Label(LEFT - 6, TOP + k * ROW + BAR - 7, comment(n[:most])) for k, n in enumerate(names)]
-    bottom = TOP + len(names) * ROW
-    legend, at = list[Label](), float(LEFT)
-    for kind in COLOURS:
-        legend.append(Label(at, bottom + 30, kind))
-        at += 90
-    alone = round(LEFT + one_device_us * across, 2)
-    return render("timeline.svg.j2", boxes=boxes, rows=rows, legend=legend, colours=list(COLOURS.values()), width=WIDTH,
-                  height=bottom + BELOW, bar=BAR, top=TOP, bottom=bottom, left=LEFT, right=WIDTH - RIGHT, alone=alone,
-                  end=f"{end / 1000:.3f} ms", caption=comment(caption))  # fmt: skip
+    across, bottom = (WIDTH - LEFT - RIGHT) / end, TOP + len(names) * ROW
+    shapes = [words(LEFT, 14, fitted(comment(caption), WIDTH - LEFT))]
+    for mark in ticks(end / 1000, 8):
+        x = LEFT + mark * 1000 * across
+        shapes += [line(x, TOP, x, bottom), words(x, bottom + 12, f"{mark:g}", "middle", "muted")]
+    for k, (name, spans) in enumerate(zip(names, found.spans, strict=True)):
+        shapes.append(words(LEFT - 6, TOP + k * ROW + BAR - 7, fitted(comment(name), LEFT - 10), "end"))
+        for s in spans:
+            if (width := (s.end - s.start) * across) >= LEAST:
+                text = comment(f"{name}, {s.kind} {s.what}, {s.start / 1000:.3f} to {s.end / 1000:.3f} ms")
+                shapes += box(LEFT + s.start * across, TOP + k * ROW, width, BAR, KINDS[s.kind], text, s.what)
+    alone = LEFT + one_device_us * across
+    shapes += [line(alone, TOP, alone, bottom, "limit"), words(alone - 4, bottom + 25, "one device", "end", "accent")]
+    shapes.append(words(WIDTH - RIGHT, bottom + 42, "ms, modelled", "end", "muted"))
+    shapes += legend(LEFT, bottom + 42, [(colour, kind) for kind, colour in KINDS.items()])
+    return drawn(f"Timeline: {caption}", WIDTH, bottom + BELOW, shapes)

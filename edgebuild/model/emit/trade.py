@@ -1,26 +1,12 @@
-"""The trade between memory and time, as words, as rows of the report and as a picture."""
+"""The trade between memory and time, as words and as rows of the report."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...base.dataclass import dataclass
-from ...base.templates import render
 from ..plan.search import Plan
-from .names import comment
 
-WIDTH, HEIGHT, LEFT, BELOW = 720, 300, 64, 40  # pixels
 SHOWN = 8  # lines of the words
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A point of the picture: where, and what a reader may ask of it."""
-
-    x: float
-    y: float
-    chosen: bool
-    title: str
 
 
 def trade_words(plan: Plan) -> list[str]:
@@ -53,17 +39,3 @@ def trade_rows(plan: Plan) -> list[dict[str, Any]]:
         }
         for p in plan.trade_off
     ]
-
-
-def trade_picture(plan: Plan) -> str:
-    """Memory to the right, instructions upwards, both from zero; the plan's own way in red."""
-    points = plan.trade_off
-    most, longest = max(p.peak_bytes for p in points), max(p.instructions for p in points)
-    right, up = (WIDTH - LEFT - 24) / max(most, 1), (HEIGHT - BELOW - 24) / max(longest, 1)
-    marks = []
-    for p in points:
-        title = f"{p.peak_bytes} B, {p.instructions:,} instructions estimated, {p.calls} calls, {p.rolled} ops by rows"
-        x, y = LEFT + p.peak_bytes * right, HEIGHT - BELOW - p.instructions * up
-        marks.append(Mark(round(x, 1), round(y, 1), p is plan.point, title))
-    return render("trade.svg.j2", marks=marks, width=WIDTH, height=HEIGHT, left=LEFT, below=BELOW, most=most,
-                  longest=f"{longest / 1e6:.2f} M", caption=comment(plan.graph.file))  # fmt: skip

@@ -21,6 +21,7 @@ from ..clocked import power_model
 from ..emit.code import source
 from ..emit.program import program as make_program
 from ..ir import Graph
+from ..kernels.core_cycles import cycles_of
 from ..plan.choose import plan
 from ..plan.search import Plan, arena_memories
 from ..plan.section import cost
@@ -28,18 +29,6 @@ from .code_size import program_bytes
 
 AMPLE = 1 << 30  # bytes of a memory in which nothing is scarce
 CYCLES = "times: cycles of the core, estimated within about 12 %, at its highest clock, without wait states"
-# Cycles by `edgebuild verify --cycles`, as a multiple of the cost that plans are chosen by: the mean of kws, the
-# autoencoder and person detection, of which each is within 12 %. No figure: no table of the core in hal/cycles.
-PER_COST = {
-    "cortex-m0": 1.30,
-    "cortex-m0plus": 1.26,
-    "cortex-m3": 1.65,
-    "cortex-m4": 1.39,
-    "cortex-m7": 0.77,
-    "cortex-m33": 1.38,
-    "cortex-m55": 1.10,
-    "cortex-m85": 0.90,
-}
 
 
 @dataclass(frozen=True)
@@ -178,8 +167,8 @@ def _measured(decided: Plan) -> _Sizes:
 
 def time_us(decided: Plan, target: Target) -> float | None:
     """Estimated time of an inference at the target's highest clock; None where its clock or its core has no figure."""
-    per_cost = PER_COST.get(target.cycle_table)
-    return cost(decided.steps) * per_cost / target.clock_hz * 1e6 if per_cost and target.clock_hz else None
+    cycles = cycles_of(target, cost(decided.steps))
+    return cycles / target.clock_hz * 1e6 if cycles is not None and target.clock_hz else None
 
 
 def _flash_missing(target: Target, code: int, weights: int) -> dict[str, int | None]:

@@ -1,0 +1,54 @@
+"""`edgebuild diff`: compare two models or reports."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edgebuild.base.options import add_options, options_of
+from edgebuild.base.request import ModelRequest
+
+EXAMPLES = """\
+examples:
+  edgebuild diff build/kws_report.json new/kws_report.json
+  edgebuild diff old.tflite new.tflite --target stm32f411 --fail-if 'arena>+2%' --fail-if 'flash>+1K'
+  edgebuild diff main/kws_report.json new.tflite --target stm32f411 --fail-if 'time>5000' --junit diff.xml
+
+A limit names a figure: arena, flash, weights, code, macs, instructions, cycles, time (us) or energy (uJ). With a sign
+the change is compared, as a number or in percent of the old figure; without one the new figure. Exit status 1: broken.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES.replace("%", "%%")
+    parser.add_argument("old", type=Path, metavar="OLD", help="a model, or a report (NAME_report.json)")
+    parser.add_argument("new", type=Path, metavar="NEW", help="the same")
+    parser.add_argument("--target", help="for models: a name that `edgebuild targets` lists, or a YAML file")
+    text = "end with status 1 where this holds, as 'arena>+2%%'; may be given several times"
+    parser.add_argument("--fail-if", action="append", default=[], metavar="LIMIT", help=text)
+    parser.add_argument("--junit", type=Path, metavar="F.xml", help="write a test case for each limit, for CI")
+    parser.add_argument("--json", metavar="F", help="write the comparison as JSON; - is the standard output")
+    add_options(parser, ModelRequest, [name for name in options_of(ModelRequest) if name not in ("cluster", "device")])
+    parser.set_defaults(wrong_usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+
+    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.inputs import check_replaced
+    from edgebuild.cli.common import reports_of
+    from edgebuild.model.views.comparing import as_junit, as_text, comparison, limit_of
+
+    limits = [limit_of(text) for text in args.fail_if]
+    check_replaced([f for f in (args.junit, args.json if args.json != "-" else None) if f], [args.old, args.new])
+    old, new = reports_of(args, [args.old, args.new])
+    compared = comparison(old, new, limits)
+    if args.junit:
+        write_atomic(args.junit, as_junit(compared).encode())
+    text = json.dumps(compared, indent=1) + "\n"
+    if args.json and args.json != "-":
+        write_atomic(Path(args.json), text.encode())
+    print(text if args.json == "-" else as_text(compared), end="")
+    return 1 if any(each["broken"] for each in compared["limits"]) else 0

@@ -1,0 +1,1 @@
+"""Views of reports: pictures, pages, traces and comparisons. Nothing here knows plans."""
