@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from edgebuild.base.dataclass import dataclass
+from edgebuild.base.errors import fail
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -20,22 +22,45 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Formula:
-    """Arithmetic over letters: + - * / // % and `ceil`, `min`, `max`. Values may be numbers or numpy arrays."""
+    """Arithmetic over letters: + - * / // % and `ceil`, `min`, `max`. Values may be numbers or numpy arrays.
+
+    `place`: file, line and column.
+    """
 
     text: str
+    place: tuple[str, int, int] = ("", 0, 0)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        return _value(ast.parse(self.text, mode="eval").body, values)
+        """The number. Raises EdgebuildError where it is below 0, infinite or not a number."""
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            number = _value(self._tree, {k: np.asarray(v, np.float64) for k, v in values.items()})
+        wrong = ~np.isfinite(number) | (np.asarray(number) < 0)
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
+            first = float(np.asarray(number)[at])
+            each = np.broadcast_arrays(np.asarray(number), *(np.asarray(v) for v in values.values()))[1:]
+            words = ", ".join(f"{name} {float(v[at]):g}" for name, v in zip(values, each, strict=True))
+            text = f"'{self.text}' is {first:g} for {words}"
+            file, line, column = self.place
+            hints = ["a formula that is 0 or more for all sizes"]
+            raise fail(text, file=file, line=line, column=column, hints=hints)
+        return number if np.ndim(number) else float(number)
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        return ast.parse(self.text, mode="eval").body
 
 
-def parse_formula(text: str, letters: tuple[str, ...]) -> Formula:
-    """Check a formula. Raises ValueError with what is wrong in it."""
+def parse_formula(text: str, letters: tuple[str, ...], place: tuple[str, int, int] = ("", 0, 0)) -> Formula:
+    """Check a formula, which stands at `place`. Raises ValueError with what is wrong in it."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ValueError(f"'{text}' is no formula") from None
     _check(tree, letters)
-    return Formula(text.strip())
+    return Formula(text.strip(), place)
 
 
 def _check(node: ast.expr, letters: tuple[str, ...]) -> None:

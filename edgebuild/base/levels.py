@@ -6,10 +6,11 @@ All cycles that follow from these facts are modelled: they say how plans compare
 from __future__ import annotations
 
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from .dataclass import dataclass
-from .facts import Count, Rate, Size, count, entries, one_of, read_text, wrong
+from .facts import Count, Rate, Size, count, entries, keys_of, one_of, read_text, wrong
 from .formula import Formula, parse_formula
 from .text import WORD
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in, rows and columns out, the window
-PATTERNS = ("conv2d", "depthwise", "dense")  # structs of hal/include/eb_engine.h
-REQUANTISE = ("shift", "multiply")
-ROUNDING = ("down", "even")  # of a shift: cuts bits off, or rounds halves to even
+PATTERNS = ("conv2d", "depthwise", "dense", "add", "max_pool", "avg_pool")  # structs of hal/include/eb_engine.h
+REQUANTISE = ("shift", "multiply", "multiply-per-tensor")
+ROUNDING = ("down", "even")  # of a shift: cuts bits off, or rounds halves to even; of a product: "even", once
+PADDING = ("value", "zero")  # that a window reads outside of the input: the job's number, or 0
 ACCESS = ("cpu", "dma")
 CACHE_LINE = 32  # bytes: Cortex-M7 (Arm DDI 0489, chapter 5)
 
@@ -52,10 +54,21 @@ class Dma:
 
 
 def _cycles(node: Node) -> Formula:
+    mark = node.start_mark
     try:
-        return parse_formula(read_text(node), LETTERS)
+        return parse_formula(read_text(node), LETTERS, (mark.name, mark.line + 1, mark.column + 1))
     except ValueError as error:
         raise wrong(node, str(error)) from None
+
+
+def _cycles_of(node: Node) -> dict[str, Formula]:
+    return {pattern: _cycles(entry) for pattern, entry in keys_of(node, PATTERNS).items()}
+
+
+def _port(node: Node) -> str:
+    """A file beside the target's, or one below the hal folder."""
+    text, beside = read_text(node), Path(node.start_mark.name).parent
+    return str((beside / text).resolve()) if text and (beside / text).is_file() else text
 
 
 def _array(node: Node) -> dict[str, int]:
@@ -71,35 +84,52 @@ def _array(node: Node) -> dict[str, int]:
 class Engine:
     """An accelerator: an array of multipliers, scratchpads for activations and for weights (bytes), and its time.
 
+    Without `memories` and their sizes it reaches operands where they lie, and is called in place of a kernel.
+
     `array` says how many of an axis are computed at once. `cycles` is for rows of output that all see FY rows of input
-    under their windows: border rows, whose windows reach into the padding, are counted by themselves.
+    under their windows: border rows, whose windows reach into the padding, are counted by themselves. `cycles_of` has
+    the formulas of patterns that take another time.
 
     `requantise`: how sums become results. It is an arithmetic shift to the right in one of the ways of `rounding`, the
-    same for all channels, or TFLite's multiplication for each channel. `memories` are those of activations and of
-    weights; without them layers can be mapped to the engine, and no program uses it. `port`: below the hal folder, the
+    same for all channels, or TFLite's multiplication for each channel or with one factor for all; with "even" in
+    `rounding` ONNX's, too. `padding`: engines that pad with 0 do not compute borders of inputs with a zero point.
+    `memories` are those of activations and of weights. `port`: beside the target's file or below the hal folder, the
     functions of eb_engine.h for this engine; empty: the application brings them.
     """
 
     name: str
-    array: Annotated[dict[str, int], _array] = field(hash=False)
-    activations: Count
-    weights: Count
     cycles: Annotated[Formula, _cycles]
+    cycles_of: Annotated[dict[str, Formula], _cycles_of] = field(default_factory=dict, hash=False)
+    array: Annotated[dict[str, int], _array] = field(default_factory=dict, hash=False)
+    activations: Count = 0
+    weights: Count = 0
     patterns: tuple[Annotated[str, one_of(PATTERNS)], ...] = ()
     requantise: Annotated[str, one_of(REQUANTISE)] = "multiply"
     rounding: tuple[Annotated[str, one_of(ROUNDING)], ...] = ("down",)
+    padding: Annotated[str, one_of(PADDING)] = "value"
     memories: tuple[str, ...] = ()
-    port: str = ""
+    port: Annotated[str, _port] = ""
 
     def __post_init__(self) -> None:
         if not WORD.issuperset(self.name):
             raise ValueError(f"engine '{self.name}' becomes a part of names in C; letters, digits and _ are right")
+        if bool(self.activations) != bool(self.weights) or (self.memories and not self.activations):
+            raise ValueError(f"engine '{self.name}': `activations` and `weights` are both there, or neither")
         if len(self.memories) not in (0, 2):
             raise ValueError(
                 f"engine '{self.name}' names {len(self.memories)} memories: [ACTIVATIONS, WEIGHTS] are two"
             )
         if len(set(self.memories)) < len(self.memories):
             raise ValueError(f"engine '{self.name}' names {self.memories[0]} for activations and for weights")
+
+    def cycles_for(self, pattern: str) -> Formula:
+        """The formula of a pattern's time."""
+        return self.cycles_of.get(pattern, self.cycles)
+
+    @property
+    def called(self) -> bool:
+        """Whether it is called in place of a kernel, on operands where they lie."""
+        return bool(self.patterns) and not self.activations
 
 
 @dataclass(frozen=True)

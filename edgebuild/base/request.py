@@ -100,6 +100,11 @@ class ModelRequest:
         words("speed", "balanced", "size"),
         "kernels: speed at any price in flash, or less code; default: balanced",
     )
+    scales: str = option(
+        "file",
+        words("file", "power-of-two"),
+        "power-of-two: other scales and weights, for engines that requantise by a shift; verify prints the loss",
+    )
     portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
     backend: str = option(
         "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"

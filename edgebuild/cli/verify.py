@@ -17,7 +17,7 @@ from edgebuild.base.request import ModelRequest, read_request
 from edgebuild.cli.common import add_model_arguments, model_request_of
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
-ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "data", "reference", *EXPECTED)
+ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "on_engine", "data", "reference", *EXPECTED)
 CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
     moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
     parser.add_argument("--dma", type=_dma_mode, metavar="MODE", help=moments)
+    parser.add_argument("--on-engine", action="store_true", help="fail unless an engine of the target computes a layer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
     parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
@@ -116,6 +117,8 @@ def run(args: argparse.Namespace) -> int:
     status = _tell(args, result, _verdict)
     if problems := _missed(args, result):
         raise EdgebuildError(*problems)
+    if args.on_engine and not any(row["layers"] for row in result.get("engines", ())):
+        raise fail(f"no layer runs on an engine of {request.target}", file=str(args.model), hints=_core_rows(result))
     return status
 
 
@@ -162,6 +165,16 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
         elif counted > args.max_instructions:
             missed.append(f"{counted:,} instructions, {counted - args.max_instructions:,} more than expected")
     return [Diagnostic(text, str(args.model)) for text in missed]
+
+
+def _core_rows(r: dict[str, Any]) -> list[str]:
+    """Ops on the core beside engines, and why: those of one reason together."""
+    rows = dict[str, list[str]]()
+    for row in r.get("core", ()):
+        rows.setdefault(row["why"], []).append(row["node"])
+    return [
+        f"{nodes[0]}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''}: {why}" for why, nodes in rows.items()
+    ]
 
 
 def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[dict[str, Any]], str]) -> int:
@@ -241,6 +254,13 @@ def _verdict(r: dict[str, Any]) -> str:
     if "layers" in r:
         names = "".join(f" {name:>13} {'per MAC':>8}" for name in counted)
         lines.append(f"  {'step':>4} {'calls':>6} {'MACs':>11}{names}")
+    if "loss" in r:
+        same, snr = r["loss"]["same_largest"], r["loss"]["snr_db"]
+        lines.append(f"  against the scales of the file: {snr:.1f} dB, the same largest output for {same:.0%}")
+    for row in r.get("engines", ()):
+        part = f"{100 * row['macs'] / max(1, r['macs']):.1f} % of the MACs"
+        lines.append(f"  engine {row['name']}: {row['layers']} layers, {part}")
+    lines += [f"    core: {text}" for text in _core_rows(r)]
     for i, layer in enumerate(r.get("layers", ())):
         figures = (f"{layer[name] / layer['macs']:.2f}" if layer["macs"] else "" for name in counted)
         numbers = "".join(f" {layer[name]:>13,} {each:>8}" for name, each in zip(counted, figures, strict=True))

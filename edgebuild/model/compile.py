@@ -22,6 +22,7 @@ from .formats.format import Bound, Shapes
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
+from .passes.powers import FORMAT, powers_of_two
 from .plan.choose import plan, warn_of
 from .plan.search import Plan
 
@@ -59,7 +60,7 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
     if request.map != "off":
         return _mapped_plan(request, target)
     choose = _clocked_plan if request.objective == "energy" else plan
-    graph = prepare(request.source, request.shape, request.outputs, request.bind)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
     check_constants(graph, target)
     return choose(graph, target, request)
 
@@ -79,17 +80,24 @@ def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
 
     target = reached(limited(target, request.limit))
     check_request(target, request)
-    graph = prepare(request.source, request.shape, request.outputs, request.bind)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
     whole = replace(request, tile="off")
     jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
     return auto_plan(graph, target, whole) if jointly else layerwise_plan(plan(graph, target, whole))
 
 
-def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:
+def prepare(
+    source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = (), scales: str = "file"
+) -> Graph:
     """Model file to canonical graph, without the channels that never vary. See `read_model` for the options."""
     graph = read_model(source, shapes, outputs, bound)
     verify(graph, ops.result_shape)
-    return remove_constants(canonicalize(graph))
+    graph = remove_constants(canonicalize(graph))
+    if scales != FORMAT:
+        return graph
+    graph = powers_of_two(graph)
+    verify(graph, ops.result_shape)
+    return graph
 
 
 def check_backend(request: ModelRequest) -> None:

@@ -13,12 +13,13 @@ from ..base.dataclass import dataclass
 from ..base.errors import EdgebuildError, did_you_mean, fail
 from ..base.levels import Engine
 from ..base.options import parse_size
-from ..base.target import Memory, Target
+from ..base.target import Target
 from . import ops
 from .compile import prepare
 from .ir import Graph, Op
-from .kernels.offload import refusal
-from .plan.dma.engines import engine_layer, engines_of, regions_of
+from .kernels import layer_of as kernel_layer
+from .kernels.offload import called, in_one_line, refusal
+from .plan.dma.engines import engine_layer, regions_of
 from .plan.dma.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
 from .plan.hierarchy.baselines import dory, loma
 from .plan.hierarchy.costs import MappingCost
@@ -30,13 +31,19 @@ from .plan.search import form_of
 
 @dataclass(frozen=True)
 class LayerMapping:
-    """A layer, how it is mapped, and the processor time that this took. `cycles`: of the method that was asked for."""
+    """A layer, how it is mapped, and the processor time that this took. `cycles`: of the method that was asked for.
 
-    layer: TiledLayer
-    mapped: Mapped | None
-    cost: MappingCost | None
-    cycles: float
-    cpu_ms: float
+    `engine`: that computes it; empty: the core. `why`: no engine does, where the target has some.
+    """
+
+    name: str
+    mapped: Mapped | None = None
+    cost: MappingCost | None = None
+    cycles: float = 0.0
+    cpu_ms: float = 0.0
+    layer: TiledLayer | None = None
+    engine: str = ""
+    why: str = ""
 
 
 def search_method(text: str) -> tuple[str, int]:
@@ -63,65 +70,85 @@ def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
     return left
 
 
-def layers_to_map(source: Path, target: Target) -> list[TiledLayer]:
-    """The layers of a YAML file, or the ops of a model that compute something."""
-    check_levels(target)
-    if source.suffix in (".yaml", ".yml"):
-        if not source.is_file():
-            raise fail("no such file", file=str(source))
-        engine = target.engines[0] if target.engines else None
-        hardware = engine_hardware(target, engine) if engine else core_hardware(target)
-        return [layer_of(row, hardware) for row in read_layers(source)]
-    graph = prepare(source)
-    near, home = target.levels[:2]
-    store = target.memory("weights")
-    running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
-    if engines_of(target):
-        return offloaded(graph, running, target, (home, store))
-    return [layer_of_op(op, graph, target, form_of(target), (near, home, store)) for op in running]
-
-
-def offloaded(graph: Graph, running: Sequence[Op], target: Target, spaces: tuple[Memory, Memory]) -> list[TiledLayer]:
-    """The ops that the first engine computes. Raises EdgebuildError if it computes none."""
-    engine = engines_of(target)[0]
-    form = replace(form_of(target), engine=engine)
-    why = [refusal(op, graph, engine) for op in running]
-    mine = [op for op, refused in zip(running, why, strict=True) if not refused]
-    if not mine:
-        hints = [f"{op.name}: {reason}" for op, reason in zip(running[:3], why, strict=False)]
-        raise fail(f"no layer runs on engine {engine.name} of {target.name}", file=graph.file, hints=hints)
-    return [engine_layer(op, graph, target, engine, form, spaces) for op in mine]
-
-
-def room_of(target: Target, engine: Engine | None, model: bool) -> dict[str, int]:
-    """Bytes of each space: of layers of a file by the engine's words, of those of a model by its memories."""
-    if model and engines_of(target):
-        return {r.memory: r.bytes for r in regions_of(engines_of(target)[0])}
-    return rooms(target, engine)
-
-
 def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[LayerMapping]:
     """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong."""
-    word, most = search_method(method)
-    layers = layers_to_map(source, target)
-    is_model = source.suffix not in (".yaml", ".yml")
-    engine = target.engines[0] if target.engines and not is_model else None
-    on_core = engine is None and not engines_of(target)
-    room = limited(room_of(target, engine, is_model), limits)
-    rows = []
-    for layer in layers:
-        began = time.process_time()
-        try:
-            mapped, counted = None, None
-            if word == "loma":
-                cycles = loma(layer, room, most)
-            else:
-                mapped, counted = best(layer, room) if word == "exact" else dory(layer, room, on_core)
-                cycles = counted.total
-        except NoMapping as reason:
-            raise too_small(reason, room, source) from None
-        rows.append(LayerMapping(layer, mapped, counted, cycles, (time.process_time() - began) * 1e3))
+    search = search_method(method)
+    if source.suffix not in (".yaml", ".yml"):
+        return _of_model(source, target, search, limits)
+    check_levels(target)
+    if not source.is_file():
+        raise fail("no such file", file=str(source))
+    engine = next((e for e in target.engines if e.activations), None)
+    hardware = engine_hardware(target, engine) if engine else core_hardware(target)
+    room = limited(rooms(target, engine), limits)
+    rows = [layer_of(row, hardware) for row in read_layers(source)]
+    return [_searched(layer, room, search, False, source) for layer in rows]
+
+
+def _of_model(source: Path, target: Target, search: tuple[str, int], limits: str | None) -> list[LayerMapping]:
+    """The ops of a model that compute something."""
+    if not target.engines:
+        check_levels(target)
+    graph = prepare(source)
+    running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
+    if target.engines:
+        return _on_engines(graph, running, target, search, limits)
+    near, home = target.levels[:2]
+    room, store = limited(rooms(target, None), limits), target.memory("weights")
+    layers = (layer_of_op(op, graph, target, form_of(target), (near, home, store)) for op in running)
+    return [_searched(layer, room, search, True, source) for layer in layers]
+
+
+def _on_engines(
+    graph: Graph, running: Sequence[Op], target: Target, search: tuple[str, int], limits: str | None
+) -> list[LayerMapping]:
+    """Every op on the engine that takes least, or why none computes it. Raises EdgebuildError if none computes any."""
+    rows = [_on_engine(op, graph, target, search, limits) for op in running]
+    if not any(row.engine for row in rows):
+        reasons = dict.fromkeys(f"{row.name}: {row.why}" for row in rows)
+        names = " or ".join(e.name for e in target.engines)
+        raise fail(f"no layer runs on engine {names} of {target.name}", file=graph.file, hints=[*reasons][:8])
     return rows
+
+
+def _on_engine(op: Op, graph: Graph, target: Target, search: tuple[str, int], limits: str | None) -> LayerMapping:
+    offers, reasons = list[LayerMapping](), list[tuple[Engine, str]]()
+    for engine in target.engines:
+        if why := refusal(op, graph, engine):
+            reasons.append((engine, why))
+        elif engine.called:
+            (mine,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
+            offers.append(LayerMapping(op.name, cycles=mine.estimate, engine=engine.name))
+        elif engine.memories:
+            check_levels(target)
+            room = limited({r.memory: r.bytes for r in regions_of(engine)}, limits)
+            spaces = target.levels[1], target.memory("weights")
+            layer = engine_layer(op, graph, target, engine, replace(form_of(target), engine=engine), spaces)
+            mapped = _searched(layer, room, search, False, Path(graph.file))
+            offers.append(replace(mapped, engine=engine.name))
+        else:
+            reasons.append((engine, f"the target names no memories of {engine.name}"))
+    if offers:
+        return min(offers, key=lambda row: row.cycles)
+    return LayerMapping(op.name, why=in_one_line(reasons))
+
+
+def _searched(
+    layer: TiledLayer, room: Mapping[str, int], search: tuple[str, int], on_core: bool, source: Path
+) -> LayerMapping:
+    """The layer by a method. Raises EdgebuildError where it does not fit."""
+    word, most = search
+    began = time.process_time()
+    try:
+        mapped, counted = None, None
+        if word == "loma":
+            cycles = loma(layer, room, most)
+        else:
+            mapped, counted = best(layer, room) if word == "exact" else dory(layer, room, on_core)
+            cycles = counted.total
+    except NoMapping as reason:
+        raise too_small(reason, room, source) from None
+    return LayerMapping(layer.name, mapped, counted, cycles, (time.process_time() - began) * 1e3, layer)
 
 
 def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> EdgebuildError:
@@ -135,11 +162,12 @@ def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> Edgeb
 
 def row(mapping: LayerMapping) -> dict[str, Any]:
     """A layer of the JSON."""
+    row: dict[str, Any] = {"name": mapping.name} | ({"engine": mapping.engine} if mapping.engine else {})
     if mapping.mapped is None or mapping.cost is None:
-        return {"name": mapping.layer.name, "total_cycles": mapping.cycles, "cpu_ms": round(mapping.cpu_ms, 3)}
+        return {**row, "total_cycles": mapping.cycles, "cpu_ms": round(mapping.cpu_ms, 3)}
     moved = mapping.cost.operands
     return {
-        "name": mapping.layer.name,
+        **row,
         "tile": dict(mapping.mapped.tile),
         "order": list(mapping.mapped.order),
         "depth": {m.operand: m.depth for m in moved},
@@ -158,22 +186,27 @@ def row(mapping: LayerMapping) -> dict[str, Any]:
 
 
 def as_json(mappings: list[LayerMapping], target: Target, method: str) -> str:
-    data = {"target": target.name, "search": method, "modelled": True, "layers": [row(f) for f in mappings]}
-    return json.dumps(data, indent=1) + "\n"
+    data = {"target": target.name, "search": method, "modelled": True}
+    layers = [row(f) for f in mappings if not f.why]
+    refused = [{"name": f.name, "why": f.why} for f in mappings if f.why]
+    return json.dumps({**data, "layers": layers, **({"refused": refused} if refused else {})}, indent=1) + "\n"
 
 
 def as_text(mappings: list[LayerMapping]) -> str:
     """A line for each layer; cycles are modelled."""
     lines = [f"{'layer':24} {'compute':>12} {'total':>12}  tile; operand@depth, *: two buffers (cycles are modelled)"]
     for f in mappings:
-        name = f.layer.name.split(";")[0][-24:]
-        if f.mapped is None or f.cost is None:
-            lines.append(f"{name:24} {'':>12} {f.cycles:12,.0f}")
-            continue
-        loops = " > ".join(f"{a} {f.layer.nest.extents[a]}/{f.mapped.tile[a]}" for a in f.mapped.order) or "whole"
-        moves = " ".join(
-            f"{m.operand.split(';')[0][-12:]}@{m.depth}{'*' if m.buffers == 2 else ''}" for m in f.mapped.moves
-        )
-        lines.append(f"{name:24} {f.cost.compute:12,.0f} {f.cost.total:12,.0f}  {loops}; {moves}")
+        name, engine = f.name.split(";")[0][-24:], f"{f.engine}: " if f.engine else ""
+        if f.why:
+            lines.append(f"{name:24} {'':>12} {'':>12}  core: {f.why}")
+        elif f.mapped is None or f.cost is None or f.layer is None:
+            lines.append(f"{name:24} {'':>12} {f.cycles:12,.0f}  {engine}".rstrip(" :"))
+        else:
+            extents, tile = f.layer.nest.extents, f.mapped.tile
+            loops = " > ".join(f"{a} {extents[a]}/{tile[a]}" for a in f.mapped.order) or "whole"
+            moves = " ".join(
+                f"{m.operand.split(';')[0][-12:]}@{m.depth}{'*' if m.buffers == 2 else ''}" for m in f.mapped.moves
+            )
+            lines.append(f"{name:24} {f.cost.compute:12,.0f} {f.cost.total:12,.0f}  {engine}{loops}; {moves}")
     lines.append(f"{'total':24} {'':>12} {sum(f.cycles for f in mappings):12,.0f}")
     return "\n".join(lines) + "\n"

@@ -91,7 +91,7 @@ def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
 def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], float]:
     """Cycles for every combination of sizes; more memory is never slower, for it need not be used."""
     check_levels(target)
-    graph = prepare(request.source, request.shape, request.outputs, request.bind)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
     times, earlier = dict[tuple[int, ...], float](), None
     for key in sorted(product(*sizes.values()), reverse=True):
         smaller = resized(target, zip(sizes, key, strict=True))

@@ -19,12 +19,19 @@ bfGroup Mover {
     bit ro rse(self) busy;
 };
 
-/* A convolution, as in eb_conv2d. The bias of the channels lies beside the weights. */
+/* A convolution, as in eb_conv2d, or what `mode` says. The bias of the channels lies beside the weights. Two tensors are
+ * added channel by channel as in eb_add: `weights` is then the second one. */
 bfGroup Digital {
     uint32 input;
     uint32 output;
     uint32 weights;
     uint32 bias;
+    uint32 elements;
+    uint32 aFactor;
+    uint32 bFactor;
+    uint32 offset;
+    bit depthwise;
+    bit adds;
     uint16 height;
     uint16 width;
     uint16 channels;

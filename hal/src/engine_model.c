@@ -12,6 +12,9 @@
 void NAMED(EB_ENGINE, conv2d)(const eb_conv2d *job);
 void NAMED(EB_ENGINE, depthwise)(const eb_depthwise *job);
 void NAMED(EB_ENGINE, dense)(const eb_dense *job);
+void NAMED(EB_ENGINE, add)(const eb_add *job);
+void NAMED(EB_ENGINE, max_pool)(const eb_max_pool *job);
+void NAMED(EB_ENGINE, avg_pool)(const eb_avg_pool *job);
 
 /* TFLite's two roundings: halves up, then halves away from zero. */
 static int32_t multiplied(int32_t sum, int32_t multiplier, int32_t exponent)
@@ -30,13 +33,28 @@ static int32_t even(int32_t sum, int32_t shift)
     return down + (rest > half || (rest == half && (down & 1)));
 }
 
+/* sum * multiplier / 2^(31 - exponent), rounded once, halves to even; the exponent is 30 at most. Far beyond all results
+ * the value does not count. */
+static int32_t once(int32_t sum, int32_t multiplier, int32_t exponent)
+{
+    const int32_t shift = 31 - exponent, most = 1 << 16;
+    const int64_t product = (int64_t)sum * multiplier, half = (int64_t)1 << (shift - 1);
+    const int64_t down = product >> shift, rest = product & (2 * half - 1);
+    const int64_t value = down + (rest > half || (rest == half && (down & 1)));
+    return (int32_t)(value < -most ? -most : value > most ? most : value);
+}
+
+static int8_t clamped(int32_t value, int32_t low, int32_t high)
+{
+    return (int8_t)(value < low ? low : value > high ? high : value);
+}
+
 static int8_t result(const eb_conv2d *job, int32_t sum, int32_t k)
 {
-    const int32_t scaled = job->multiplier ? multiplied(sum, job->multiplier[k], job->exponent[k])
+    const int32_t scaled = job->multiplier ? (job->to_even ? once : multiplied)(sum, job->multiplier[k], job->exponent[k])
                            : job->to_even  ? even(sum, job->shift)
                                            : sum >> job->shift;
-    const int32_t value = job->y_zero + scaled;
-    return (int8_t)(value < job->low ? job->low : value > job->high ? job->high : value);
+    return clamped(job->y_zero + scaled, job->low, job->high);
 }
 
 /* `depth`: channels that go into a sum; the first of them, for output channel k, is k * apart. */
@@ -50,14 +68,13 @@ static void convolve(const eb_conv2d *job, int32_t depth, int32_t apart)
                 for (int32_t fy = 0; fy < job->window_height; ++fy) {
                     for (int32_t fx = 0; fx < job->window_width; ++fx) {
                         const int32_t iy = oy * job->stride_y + fy - job->top, ix = ox * job->stride_x + fx - job->left;
-                        if (iy < 0 || iy >= job->height || ix < 0 || ix >= job->width) {
-                            continue;
-                        }
-                        const int8_t *const in = job->x + (iy * job->width + ix) * job->channels + k * apart;
+                        const int outside = iy < 0 || iy >= job->height || ix < 0 || ix >= job->width;
+                        const int8_t *const in =
+                            outside ? job->x : job->x + (iy * job->width + ix) * job->channels + k * apart;
                         const int8_t *const w =
                             job->weights + ((k * job->window_height + fy) * job->window_width + fx) * depth;
                         for (int32_t i = 0; i < depth; ++i) {
-                            sum += in[i] * w[i];
+                            sum += (outside ? job->pad_value : in[i]) * w[i];
                         }
                     }
                 }
@@ -86,4 +103,56 @@ void NAMED(EB_ENGINE, dense)(const eb_dense *job)
         .out_channels = job->out_channels, .window_height = 1, .window_width = 1, .stride_y = 1, .stride_x = 1,
     };
     convolve(&same, job->channels, 0);
+}
+
+void NAMED(EB_ENGINE, add)(const eb_add *job)
+{
+    for (int32_t i = 0; i < job->elements; ++i) {
+        const int64_t a = (int64_t)job->a[i] * job->a_factor, b = (int64_t)job->b[i] * job->b_factor;
+        const int32_t sum = (int32_t)(a >> 8) + (int32_t)(b >> 8) + job->offset;
+        job->y[i] = clamped(job->to_even ? even(sum, job->shift) : sum >> job->shift, job->low, job->high);
+    }
+}
+
+/* The largest element under the window at (oy, ox), or the sum of all of them. */
+static int32_t pooled(const eb_max_pool *job, int32_t oy, int32_t ox, int32_t channel, int sums)
+{
+    int32_t value = sums ? 0 : -128;
+    for (int32_t fy = 0; fy < job->window_height; ++fy) {
+        for (int32_t fx = 0; fx < job->window_width; ++fx) {
+            const int32_t iy = oy * job->stride_y + fy - job->top, ix = ox * job->stride_x + fx - job->left;
+            if (iy >= 0 && iy < job->height && ix >= 0 && ix < job->width) {
+                const int32_t element = job->x[(iy * job->width + ix) * job->channels + channel];
+                value = sums ? value + element : element > value ? element : value;
+            }
+        }
+    }
+    return value;
+}
+
+static void pool(const eb_max_pool *job, int sums)
+{
+    int8_t *y = job->y;
+    for (int32_t oy = 0; oy < job->out_height; ++oy) {
+        for (int32_t ox = 0; ox < job->out_width; ++ox) {
+            for (int32_t k = 0; k < job->channels; ++k) {
+                int32_t value = pooled(job, oy, ox, k, sums);
+                if (sums) {
+                    value = (value - (job->away && value < 0)) * job->factor + job->offset;
+                    value = job->to_even ? even(value, job->shift) : value >> job->shift;
+                }
+                *y++ = clamped(value, job->low, job->high);
+            }
+        }
+    }
+}
+
+void NAMED(EB_ENGINE, max_pool)(const eb_max_pool *job)
+{
+    pool(job, 0);
+}
+
+void NAMED(EB_ENGINE, avg_pool)(const eb_avg_pool *job)
+{
+    pool(job, 1);
 }

@@ -26,7 +26,7 @@ from edgebuild.model.ir import Array
 from edgebuild.model.kernels.unstated import PER_CALL
 from tests.conftest import ROOT
 from tests.graphs import random_inputs
-from tests.hierarchy.test_engines import power_of_two_file
+from tests.hierarchy.test_engines import power_of_two_file, residual_file
 
 pytestmark = pytest.mark.needs("riscv64-unknown-elf-gcc", "g++")
 HERE, UNICORN = Path(__file__).parent / "diana", Path(unicorn.__file__).parent
@@ -79,9 +79,9 @@ def prototype(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Program:
     """A network as a program of the prototype. `limit` and `weights`: bytes of the scratchpads."""
 
-    def __init__(self, folder: Path, limit: str, weights: str, method: str = "layer") -> None:
+    def __init__(self, folder: Path, limit: str, weights: str, method: str = "layer", scales: str = "file") -> None:
         self.folder = folder
-        power_of_two_file(folder / "net.tflite")
+        (power_of_two_file if scales == "file" else residual_file)(folder / "net.tflite")
         target = folder / "diana.yaml"
         facts = (hal_dir() / "targets" / "diana.yaml").read_text()
         assert "activations: 256K" in facts
@@ -90,11 +90,11 @@ class Program:
             "weights: 64K", f"weights: {weights}"
         )
         target.write_text(facts)
-        artifacts = compile_model(ModelRequest(folder / "net.tflite", "net", str(target), map=method))
+        artifacts = compile_model(ModelRequest(folder / "net.tflite", "net", str(target), map=method, scales=scales))
         publish((*artifacts, *firmware_support(load_target(str(target)))), folder)
         self.target = load_target(str(target))
         self.report = json.loads((folder / "net_report.json").read_text())["hierarchy"]
-        graph = prepare(folder / "net.tflite")
+        graph = prepare(folder / "net.tflite", scales=scales)
         self.inputs = random_inputs(graph, 2, 3)
         self.expected = [ops.run(graph, *vector)[graph.outputs[0]] for vector in self.inputs]
         rows = ",\n".join("{" + ", ".join(map(str, v[0].ravel().tolist())) + "}" for v in self.inputs)
@@ -142,6 +142,29 @@ def test_a_network_on_the_prototype(limit: str, weights: str, method: str, proto
     assert jobs == sum(row["calls"] for row in rows)
     assert digital == sum(row["compute_cycles"] - PER_CALL * row["calls"] for row in rows)
     assert mover == sum(row["dma_cycles"] for row in rows)
+
+
+def test_all_patterns_on_the_prototype(prototype: Path, tmp_path: Path) -> None:
+    """A residual network whose scales became powers of two: every layer runs on the engine, in the modelled cycles."""
+    program = Program(tmp_path, "12K", "12K", "auto", "power-of-two")
+    outputs, counted = program.run(prototype)
+    for found, want in zip(outputs, program.expected, strict=True):
+        assert np.array_equal(found, want)
+    rows = program.report["layers"]
+    assert {row["engine"] for row in rows} == {"digital"}, [row["why"] for row in rows]
+    assert counted[5] // len(outputs) == sum(row["compute_cycles"] - PER_CALL * row["calls"] for row in rows)
+
+
+def test_powers_of_two_keep_what_the_type_cuts_off() -> None:
+    """A ReLU that is nothing but a zero point of -128 is still there where the zero point is 0."""
+    digits = ROOT / "sample_projects" / "digits" / "digits.onnx"
+    graphs = [prepare(digits, scales=scales) for scales in ("file", "power-of-two")]
+    compared = 0
+    for name, t in graphs[0].tensors.items():
+        other, makers = graphs[1].tensors[name], [op for op in graphs[1].ops if name in op.outputs]
+        if t.quant and other.quant and t.quant.zero_point == (-128,) and other.quant.zero_point == (0,):
+            compared += sum(op.attrs["clamp"][0] == 0.0 for op in makers if "clamp" in op.attrs)
+    assert compared > 2
 
 
 MISTAKES = {

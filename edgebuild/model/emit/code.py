@@ -12,7 +12,6 @@ from ..interface_of import interface_of
 from ..ir import Op
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
-from ..plan.printed import TiledOp
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
@@ -117,7 +116,7 @@ def source(p: Program) -> str:
         near=tuple(places(plan)),
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
-        engines=_engines(plan),
+        engines=p.engines,
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states)
         or any("memcpy" in f.uses for f in p.functions)
         or any(section.rolled and section.rolled.separate for section in plan.steps),
@@ -147,12 +146,6 @@ def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[st
             found.append(f"    {p.plan.name.upper()}_CLOCK({switches[number]});")
         found += [*before[number], step.text(number)]
     return [*found, *before[len(p.steps)]]
-
-
-def _engines(plan: Plan) -> list[tuple[str, str]]:
-    """Functions of engines that the steps use, and the patterns that they take."""
-    moved = [m for m in plan.moves.values() if isinstance(m, TiledOp) and m.regions]
-    return sorted({(str(k.shape["function"]), str(k.shape["pattern"])) for m in moved for k in m.kernels})
 
 
 def guard(plan: Plan) -> tuple[str, str] | None:

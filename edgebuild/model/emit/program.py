@@ -12,6 +12,7 @@ from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..kernels.code_bytes import SHARED_FROM, printed
+from ..kernels.offload import engine_call
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan
@@ -58,6 +59,7 @@ class Program:
     steps: tuple[Step, ...]
     definitions: tuple[str, ...]  # of the functions of steps
     helpers: tuple[Helper, ...]
+    engines: tuple[tuple[str, str], ...]  # functions of engines that kernels call, and the patterns that they take
 
 
 def program(plan: Plan) -> Program:
@@ -77,7 +79,9 @@ def program(plan: Plan) -> Program:
     steps = _steps(plan, uses, names, weights)
     constants = _named(plan, uses, weights, {arg.base for step in steps for call in step.calls for arg in call.args})
     helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
-    return Program(plan, weights, constants, tuple(functions), steps, _definitions(plan, steps), helpers)
+    engines = sorted({call for use in uses if (call := engine_call(use.kernel))})
+    definitions = _definitions(plan, steps)
+    return Program(plan, weights, constants, tuple(functions), steps, definitions, helpers, tuple(engines))
 
 
 def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weights) -> tuple[Step, ...]:

@@ -14,6 +14,7 @@ from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
+from .engine_rows import engine_rows
 from .layer_rows import layer_rows, totals
 from .level1 import starts
 from .names import access_functions
@@ -79,6 +80,8 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         data["price"] = dict(zip(("instructions", "cycles"), (round(more - 1, 4) for more in plan.price), strict=True))
     if plan.moves or any(isinstance(s.moves, ReachedOp) and s.moves.why for s in plan.steps):
         data["hierarchy"] = _levels(plan, weights)
+    if plan.target.engines:
+        data["engines"] = engine_rows(plan)
     if plan.clocks is not None:
         data["energy"] = _energy(plan.clocks)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"

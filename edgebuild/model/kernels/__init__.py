@@ -119,7 +119,8 @@ def _from_rows(layer: KernelLayer) -> Kernel | None:
     for gathers in (True, False) if layer.form.granularity else (False,):
         serving = (row for row in ROWS if row.gathers == gathers and row.serves(layer))
         made = [k for row in serving if (k := row.make(layer)) is not None]
-        made = [k for k in made if k.finds_apart or not any(layer.form.apart)]
+        engines = [] if gathers else offload.called(layer)
+        made = [k for k in (*made, *engines) if k.finds_apart or not any(layer.form.apart)]
         if made := by_cost([k for k in made if k.in_place or not layer.form.over], layer.form):
             return replace(made[0], others=tuple(made[1:]))
     return None

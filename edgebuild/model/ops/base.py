@@ -71,7 +71,8 @@ class Form:
     lfo: bool = False  # whether a decoupled kernel gathers at the low clock
     over: bool = False  # the result lies over the first operand, as `Kernel.in_place` of the kernel says
     variant: str = ""  # that the plan takes in place of the fastest kernel
-    engine: Engine | None = None  # that computes the op in the core's stead
+    engine: Engine | None = None  # that computes the op in the core's stead, from its scratchpads
+    engines: tuple[Engine, ...] = ()  # that may be called in place of a kernel, on operands where they lie
     tile: bool = False  # one of many parts of an op, none of which is worth a long search
 
     @property

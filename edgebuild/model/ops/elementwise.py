@@ -167,12 +167,19 @@ def add_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         return elementwise_kernel(op, graph, form, {})
     if y.dtype != "int8":
         return elementwise_kernel(op, graph, form, add_scaling(op, graph))
+    return elementwise_kernel(op, graph, form, add_scaling(op, graph), linear_add(op, graph))
+
+
+def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear | None:
+    """The sum of two int8 operands in int32, if that is equal for all values; `to_even`: halves go to even."""
+    y = graph.result(op)
     a, b = (scale_of(t) / scale_of(y) for t in graph.operands(op))
     want = add_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
     terms = (fixedpoint.Term(fixedpoint.INT8[:, None], a, 8), fixedpoint.Term(fixedpoint.INT8, b, 8))
-    return elementwise_kernel(
-        op, graph, form, add_scaling(op, graph), fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
-    )
+    if to_even:
+        zeros = zero_of(y) - sum(w * zero_of(t) for w, t in zip((a, b), graph.operands(op), strict=True))
+        return fixedpoint.fit_even(terms, want, zeros, *spatial.bounds(op, y))
+    return fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
 
 
 ADD = Spec(

@@ -300,6 +300,24 @@ class Scaled:
     away: bool
 
 
+def fit_even(terms: Sequence[Term], want: Array, zeros: float, low: int, high: int) -> Linear | None:
+    """The form whose last shift rounds to the nearest, halves to even, and whose factors are powers of two.
+
+    `zeros`: what is added to the weighted sum before it is rounded, in steps of the result.
+    """
+    shift = max(0, *(-(frexp(t.weight)[1] - 1) for t in terms))
+    factors = tuple(round(t.weight * 2.0 ** (shift + t.down)) for t in terms)
+    offset = round(zeros * 2**shift)
+    reach = sum(t.weight * int(abs(t.values).max()) for t in terms) + abs(zeros)
+    if shift > 22 or reach * 2.0**shift >= 2**30 or any(f & (f - 1) or f <= 0 for f in factors):
+        return None
+    total = np.full(want.shape, offset, np.int64)
+    for f, t in zip(factors, terms, strict=True):
+        total = total + (f * t.values >> t.down)
+    rounded = round_half_even(total, shift) if shift else total
+    return Linear(factors, offset, shift) if (np.clip(rounded, low, high) == want).all() else None
+
+
 def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Scaled | None:
     """The form that takes first, first + 1, ... to `want`: about `weight` times that, clamped to [low, high]."""
     if want.size > MOST_VALUES:

@@ -103,6 +103,31 @@ def _pool2d_linear(op: Op, graph: Graph) -> fixedpoint.Scaled | None:
     )
 
 
+def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled | None:
+    """The same of the plain sum of the elements, whose product with the factor does not leave 32 bits.
+
+    `to_even`: halves go to even.
+    """
+    (x,), y = graph.operands(op), graph.result(op)
+    count = op.attrs["window"][0] * op.attrs["window"][1]
+    if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > fixedpoint.MOST_VALUES:
+        return None
+    scaled = graph.arithmetic.rounds_once
+    total = np.arange(-128 * count, 127 * count + 1)
+    want = _pool2d_average(op, graph, total - zero_of(x) * count if scaled else total, np.array(count))
+    weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
+    if to_even:
+        zeros = zero_of(y) - weight * count * zero_of(x) if scaled else 0.0
+        even = fixedpoint.fit_even((fixedpoint.Term(total, weight, 0),), want, zeros, *spatial.bounds(op, y))
+        return None if even is None else fixedpoint.Scaled(even.factors[0], even.offset, even.shift, 0, False)
+    for away in (False, True):
+        term = fixedpoint.Term(total - (away & (total < 0)), weight, 0)
+        form = fixedpoint.fit_terms((term,), want, *spatial.bounds(op, y))
+        if form is not None:
+            return fixedpoint.Scaled(form.factors[0], form.offset, form.shift, 0, away)
+    return None
+
+
 def same_quantisation(op: Op, graph: Graph) -> str | None:
     """Quantised input and output have the same scale and zero point (TFLite, and max pooling)."""
     x, y = graph.operands(op)[0], graph.result(op)

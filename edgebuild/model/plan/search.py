@@ -208,13 +208,15 @@ def views_of(rolling: RollingGraph) -> dict[str, tuple[str, int]]:
 
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
     """The instruction set and extensions that kernels may use, and the user's wishes."""
-    core = target.words
+    core, called = target.words, tuple(e for e in target.engines if e.called)
     if request is None:
-        return Form(core)
+        return Form(core, engines=called)
     wish = Wish(request.optimize, "" if request.backend == "edgebuild" else request.backend)
     measured = (word.rpartition("=") for word in request.choices)
     choice = frozenset((layer, variant) for layer, _, variant in measured)
-    return Form(frozenset({PORTABLE}) if request.portable else core, wish, choice)
+    if request.portable:
+        return Form(frozenset({PORTABLE}), wish, choice)
+    return Form(core, wish, choice, engines=called)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from .oracles import Array, Port, Reference, fit, reference
 from .recording import Plot, Round, Seen, can_record, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .run import Outcome, run_harness
+from .scale_loss import scale_loss
 from .stepwise import judged, rounds_to_steps, stepwise
 from .vectors import Given, random_inputs, split_vectors
 
@@ -78,7 +79,7 @@ def verify(
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
-        recording = _recorded(prepare(model_path, *reading), vectors, artifacts, report, builder)
+        recording = _recorded(_prepared(model_path, report, reading), vectors, artifacts, report, builder)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
         counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles, flash)} if by_layer else {}
@@ -96,9 +97,26 @@ def verify(
         "arena_touched_bytes": outcome.arena_touched,
         "macs": report["macs"]["model"],
         **({"dma": outcome.dma} if outcome.dma else {}),
+        **(_by_engine(report) | scale_loss(model_path, recording.plot.graph, vectors, reading)),
         **_figures(sizes, target.firmware is not None),
         **counted,
     }
+
+
+def _prepared(model: Path, report: dict[str, Any], reading: tuple[Shapes, tuple[str, ...]]) -> Graph:
+    """The graph of the report, with its scales."""
+    return prepare(model, *reading, scales=report["model"]["format"])
+
+
+def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
+    """Layers and MACs of each engine, and what the core computes beside them and why."""
+    rows = report.get("engines")
+    if rows is None:
+        return {}
+    names = dict.fromkeys(row["engine"] for row in rows if not row["why"])
+    mine = {name: [row for row in rows if row["engine"] == name] for name in names}
+    engines = [{"name": n, "layers": len(each), "macs": sum(r["macs"] for r in each)} for n, each in mine.items()]
+    return {"engines": engines, "core": [{"node": r["node"], "why": r["why"]} for r in rows if r["why"]]}
 
 
 def _timed(

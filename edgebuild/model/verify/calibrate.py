@@ -25,7 +25,7 @@ from ..energy.layer_cost import require_timing
 from ..energy.measurements import read_measurements, read_supply_log
 from ..plan.choose import plan
 from ..plan.search import Plan
-from .harness import MODEL_SOURCES, NAME, Builder, write_sources
+from .harness import NAME, Builder, sources, write_sources
 from .run import run_program
 
 # The phases of steps that gather their operands first are marked in the kernels.
@@ -56,7 +56,7 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     publish((*files, header), output)
     with (output / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write('#include "profile_model.h"\n')
-    elf = _build(target, output, bool(report.get("needs_libm")), bool(files))
+    elf = _build(target, output, report, bool(files))
     lines = [f"{elf}: {len(report['schedule']['steps'])} steps" + (f", {len(clocks.configs)} clocks" if clocks else "")]
     if target.runner is None:
         lines.append("run it on the chip under a debugger with semihosting on: it writes profile.csv, for --fit")
@@ -75,16 +75,16 @@ def _marked(request: ModelRequest, target: Target) -> Plan:
     return plan(decided.graph, target, request, marks) if marks else decided
 
 
-def _build(target: Target, folder: Path, needs_libm: bool, clocks: bool) -> Path:
+def _build(target: Target, folder: Path, report: dict[str, Any], clocks: bool) -> Path:
     with tempfile.TemporaryDirectory() as objects:  # compiled anew: what is in `folder` may be of other options
         for file in folder.iterdir():
             if file.is_file() and file.suffix != ".o":
                 (Path(objects) / file.name).write_bytes(file.read_bytes())
-        model, *rest = (Path(name) for name in MODEL_SOURCES)
+        model, *rest = sources(target, report)
         hal = [hal_dir() / "harness/profile.c", hal_dir() / "src/semihost.c", hal_dir() / "src/mem.c"]
-        sources = [*rest, *hal, *([Path("clock_config.c")] if clocks else [])]
-        elf = Builder(target, Path(objects), needs_libm).program(
-            "profile", sources, {model: ("-include", str(hal_dir() / "harness/layers.h"), *PHASES)}
+        all_sources = [*rest, *hal, *([Path("clock_config.c")] if clocks else [])]
+        elf = Builder(target, Path(objects), bool(report.get("needs_libm"))).program(
+            "profile", all_sources, {model: ("-include", str(hal_dir() / "harness/layers.h"), *PHASES)}
         )
         (folder / elf.name).write_bytes(elf.read_bytes())
     return folder / "profile.elf"

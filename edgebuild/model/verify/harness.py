@@ -35,13 +35,14 @@ SANITIZERS = (
 def sources(target: Target, report: dict[str, Any]) -> tuple[Path, ...]:
     """The model's sources, and models of engines and, on the build machine, of a DMA unit, if it moves tiles.
 
-    An engine for which the target names no port is a model everywhere.
+    An engine is a model where the target names no port, and on the build machine where that port is of the hal folder.
     """
-    if "hierarchy" not in report:
-        return tuple(map(Path, MODEL_SOURCES))
-    dma = [] if target.firmware is not None else [hal_dir() / "src/dma_model.c"]
-    engines = [_model_of(e) for e in target.engines if e.memories and not (e.port and target.firmware)]
-    return (*map(Path, MODEL_SOURCES), *dma, *engines)
+    dma = [hal_dir() / "src/dma_model.c"] if "hierarchy" in report and target.firmware is None else []
+    used = {row["engine"] for row in report.get("engines", ())}
+    mine = [e for e in target.engines if e.name in used]
+    ports = [Path(e.port) for e in mine if e.port and target.firmware is None and Path(e.port).is_absolute()]
+    modelled = [_model_of(e) for e in mine if not (e.port and (target.firmware or Path(e.port) in ports))]
+    return (*map(Path, MODEL_SOURCES), *dma, *ports, *modelled)
 
 
 def _model_of(engine: Engine) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import Flash, hal_dir
-from .harness import MODEL_SOURCES, Builder, write_sources
+from .harness import Builder, sources, write_sources
 from .modelled import cycles_by_step
 from .run import run_program
 from .vectors import random_inputs
@@ -45,7 +45,7 @@ def layers(
         file.write(f"#define LAYERS {len(steps)}\n")
     (vector,) = random_inputs(model_path, report, 1)
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for x in vector))
-    model, *rest = (Path(name) for name in MODEL_SOURCES)
+    model, *rest = sources(target, report)
     hal = [hal_dir() / name for name in ("harness/layers.c", "src/counter.c", *target.runner.sources)]
     elf = builder.program("layers", [*rest, *hal], {model: ("-include", str(hal_dir() / "harness/layers.h"))})
     run_program(elf, target)

@@ -68,7 +68,7 @@ def _meanings(
     model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...] = ()
 ) -> Reference:
     """Values by the ops' own meanings, where no interpreter for the format is at hand."""
-    graph = prepare(model, outputs=outputs)
+    graph = prepare(model, outputs=outputs, scales=report["model"]["format"])
     states = {graph.inputs[s.read]: s.start for s in graph.states}
     runs: list[dict[str, Array]] = []
     for vector in inputs:

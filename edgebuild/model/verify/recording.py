@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from ...base.dataclass import dataclass
 from ...base.errors import fail
 from ...base.target import hal_dir
 from ..ir import Array, Graph, Op
-from .harness import MODEL_SOURCES, NAME, Builder, arenas
+from .harness import NAME, Builder, arenas, sources
 from .run import run_program
 
 GO_ON, TAKE, PUT = range(3)  # commands of trace.c
@@ -225,7 +224,7 @@ def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
     (folder / "script.bin").write_bytes(b"".join(script.data))
     with (folder / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write(f"#define ROUNDS {len(rounds)}\n")
-    model, *rest = (Path(name) for name in MODEL_SOURCES)
+    model, *rest = sources(target, plot.report)
     io = target.runner.sources if target.runner else ("src/semihost_host.c",)
     hal = [hal_dir() / name for name in ("harness/trace.c", *io)]
     flags = ("-include", str(hal_dir() / "harness/layers.h"), "-DEB_ROWS")

@@ -206,14 +206,33 @@ class Digital : public Worker {
         return down + (values[even_index] && (twice > one || (twice == one && down % 2 != 0)));
     }
 
+    std::uint64_t add()
+    {
+        using namespace diana_regs::digital_device;
+        const std::size_t elements = values[elements_index];
+        const auto a = near.read(values[input_index], elements), b = near.read(values[weights_index], elements);
+        const std::int64_t low = std::int8_t(values[low_index]), high = std::int8_t(values[high_index]);
+        const std::int64_t a_factor = std::int32_t(values[aFactor_index]), b_factor = std::int32_t(values[bFactor_index]);
+        result.clear();
+        for (std::size_t i = 0; i < elements; i++) {
+            const std::int64_t sum = (a[i] * a_factor >> 8) + (b[i] * b_factor >> 8) + std::int32_t(values[offset_index]);
+            result.push_back(std::int8_t(std::clamp(scaled(sum), low, high)));
+        }
+        return (elements + 15) / 16 + 23;
+    }
+
     std::uint64_t begin() override
     {
         using namespace diana_regs::digital_device;
+        if (values[adds_index])
+            return add();
         const std::int64_t h = number(height_index), w = number(width_index), c = number(channels_index);
         const std::int64_t oh = number(outHeight_index), ow = number(outWidth_index), k = number(outChannels_index);
         const std::int64_t fh = number(windowHeight_index), fw = number(windowWidth_index);
         const auto x = near.read(values[input_index], std::size_t(h * w * c));
-        const auto weights = constants.read(values[weights_index], std::size_t(k * fh * fw * c));
+        const bool single = values[depthwise_index];
+        const std::int64_t depth = single ? 1 : c;
+        const auto weights = constants.read(values[weights_index], std::size_t(k * fh * fw * depth));
         std::vector<std::int32_t> bias(static_cast<std::size_t>(k));
         constants.access(tlm::TLM_READ_COMMAND, values[bias_index], bias.data(), bias.size() * 4);
         const std::int64_t low = std::int8_t(values[low_index]), high = std::int8_t(values[high_index]);
@@ -225,17 +244,18 @@ class Digital : public Worker {
             std::int64_t taps = 0;
             for (std::int64_t fy = 0; fy < fh; fy++)
                 taps += y0 + fy >= 0 && y0 + fy < h;
-            taken += std::uint64_t((k + 15) / 16 * ((ow + 15) / 16) * (c * taps * fw + 2 * c * taps + 23));
+            const std::int64_t groups = single ? k : (k + 15) / 16;
+            taken += std::uint64_t(groups * ((ow + 15) / 16) * (depth * taps * fw + 2 * depth * taps + 23));
             for (std::int64_t ox = 0; ox < ow; ox++) {
                 const std::int64_t x0 = ox * number(strideX_index) - number(left_index);
                 for (std::int64_t out = 0; out < k; out++) {
                     std::int64_t sum = bias[std::size_t(out)];
                     for (std::int64_t fy = 0; fy < fh; fy++)
                         for (std::int64_t fx = 0; fx < fw; fx++)
-                            for (std::int64_t i = 0; i < c; i++)
+                            for (std::int64_t i = 0; i < depth; i++)
                                 if (y0 + fy >= 0 && y0 + fy < h && x0 + fx >= 0 && x0 + fx < w)
-                                    sum += x[std::size_t(((y0 + fy) * w + x0 + fx) * c + i)] *
-                                           weights[std::size_t(((out * fh + fy) * fw + fx) * c + i)];
+                                    sum += x[std::size_t(((y0 + fy) * w + x0 + fx) * c + (single ? out : i))] *
+                                           weights[std::size_t(((out * fh + fy) * fw + fx) * depth + i)];
                     result.push_back(std::int8_t(std::clamp(scaled(sum) + zero, low, high)));
                 }
             }

@@ -8,21 +8,32 @@ the bias.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ....base.dataclass import dataclass
-from ....base.levels import Engine
+from ....base.levels import LETTERS, Engine
 from ...ir import Graph, Op
 from ...ops import SPECS
 from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.elementwise import linear_add
+from ...ops.reductions import linear_sum
+from ...ops.spatial import bounds
+from ..row import KernelLayer
+from ..unstated import PER_CALL
 
+CALL = "offload/call.c.j2"
 HALF = 2**30  # a mantissa of 1/2: the factor is a power of two
+Shape = dict[str, int | str | bool | tuple[int, ...]]
+Values = dict[str, int | float]
 
 
 def pattern_of(op: Op, sums: Sums | None) -> str:
     """The struct of eb_engine.h that an op fills; empty if none does."""
+    if op.kind in ("add", "max_pool2d", "avg_pool2d"):
+        return op.kind.removesuffix("2d")
     if sums is None or op.attrs.get("groups", 1) != 1:
         return ""
     if op.kind == "dense":
@@ -62,48 +73,175 @@ def shift_of(s: Sums, rounding: Sequence[str]) -> Shift | str:
     return Shift(right + 1, 1 + (1 << right))
 
 
-def refusal(op: Op, graph: Graph, engine: Engine) -> str:
-    """Why an engine does not compute an op bit for bit; empty if it does."""
-    s = SPECS[op.kind].sums(op, graph)
-    pattern = pattern_of(op, s)
-    if s is None or pattern not in engine.patterns:
-        return f"{engine.name} has no pattern for it"
+@dataclass(frozen=True)
+class Job:
+    """A call of an engine: the template's letters and the arguments of the C function around it."""
+
+    pattern: str
+    stem: str
+    shape: Shape
+    constants: tuple[Constant, ...]
+    scalars: Values
+
+
+def job_of(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str:
+    """Make the job that an engine gets for an op, whose sums these are; or say why it does not compute it exactly."""
+    pattern = pattern_of(op, sums)
+    if not pattern:
+        return f"{engine.name} has no pattern for {op.kind}"
+    if pattern not in engine.patterns:
+        return f"{pattern} is no pattern of {engine.name}"
+    if pattern == "add":
+        return _addition(op, graph, engine)
+    if sums is None:
+        return _pool(op, graph, engine, pattern)
+    return why if (why := _sums_refused(sums, engine)) else _products(sums, engine, pattern)
+
+
+def _sums_refused(s: Sums, engine: Engine) -> str:
+    """Why an engine does not make these sums; empty if it does."""
     if s.dilation != (1, 1):
         return f"its window is dilated, which {engine.name} does not know"
-    if s.x_zero and (s.padded_rows or s.padded_columns):
+    if engine.padding == "zero" and s.x_zero and (s.padded_rows or s.padded_columns):
         return f"padding is {s.x_zero} in its input, and 0 in {engine.name}"
     if not s.fits:
         return "its sums may leave 32 bits"
-    if engine.requantise == "multiply":
-        return "" if s.arithmetic.fixed_point else f"its halves are rounded to even, which {engine.name} does not do"
-    found = shift_of(s, engine.rounding)
-    if isinstance(found, str):
-        return found
-    return "" if (s.bound + found.constant < 2**30).all() else "its sums may leave 31 bits"
+    if engine.requantise == "shift":
+        shift = shift_of(s, engine.rounding)
+        if isinstance(shift, str):
+            return shift
+        return "" if (s.bound + shift.constant < 2**30).all() else "its sums may leave 31 bits"
+    if not s.arithmetic.fixed_point and "even" not in engine.rounding:
+        return f"its halves are rounded to even, which {engine.name} does not do"
+    several = len({*zip(s.mantissa.tolist(), s.right.tolist(), strict=True)}) > 1
+    if several and engine.requantise == "multiply-per-tensor":
+        return f"its channels have different factors, and {engine.name} has one for all"
+    return ""
+
+
+def _products(s: Sums, engine: Engine, pattern: str) -> Job:
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    multiplies = engine.requantise != "shift"
+    shape: Shape = {
+        "H": h, "W": w, "C": c, "OH": oh, "OW": ow, "K": k, "FH": fh, "FW": fw,
+        "SY": s.stride[0], "SX": s.stride[1], "PY": s.pad[0], "PX": s.pad[1], "multiplies": multiplies,
+        "pads": s.x_zero if engine.padding == "value" and (s.padded_rows or s.padded_columns) else 0,
+        "to_even": not s.arithmetic.fixed_point,
+    }  # fmt: skip
+    constants: tuple[Constant, ...] = (Constant("w", s.weights, "weights"),)
+    scalars: Values = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
+    if multiplies:
+        start = Constant("bias", s.start.astype(np.int32), "with the zero point folded in")
+        return Job(pattern, s.stem, shape, (*constants, start, *s.rescaling), scalars)
+    shift = shift_of(s, engine.rounding)
+    assert not isinstance(shift, str), shift
+    start = Constant("bias", (s.start + shift.constant).astype(np.int32), "with zero point and rounding folded in")
+    shape["to_even"] = shift.to_even
+    return Job(pattern, s.stem, shape, (*constants, start), {"shift": shift.bits, **scalars})
+
+
+def _addition(op: Op, graph: Graph, engine: Engine) -> Job | str:
+    (a, b), y = graph.operands(op), graph.result(op)
+    if {t.dtype for t in (a, b, y)} != {"int8"}:
+        return "it is not int8"
+    if a.shape != b.shape or a.constant or b.constant:
+        return f"{engine.name} adds two tensors of one shape"
+    form, to_even = linear_add(op, graph), False
+    powers = form is not None and not any(f & (f - 1) for f in form.factors)
+    if not powers and "even" in engine.rounding and (even := linear_add(op, graph, to_even=True)) is not None:
+        form, to_even, powers = even, True, True
+    if form is None:
+        return "its rounding is that of no sum of two products"
+    if engine.requantise == "shift" and not powers:
+        return "its scales are no powers of two, and the engine requantises by a shift"
+    low, high = bounds(op, y)
+    scalars: Values = {"a_factor": form.factors[0], "b_factor": form.factors[1], "offset": form.offset}
+    scalars |= {"shift": form.shift, "low": low, "high": high}
+    shape: Shape = dict(zip(("C", "OW", "OH"), (*reversed(y.shape), 1, 1, 1), strict=False))
+    return Job("add", f"add_{y.elements}", {**shape, "N": y.elements, "to_even": to_even}, (), scalars)
+
+
+def _pool(op: Op, graph: Graph, engine: Engine, pattern: str) -> Job | str:
+    (x,), y = graph.operands(op), graph.result(op)
+    if x.dtype != "int8" or x.shape[0] != 1:
+        return "it is not one image in int8"
+    if op.attrs.get("dilation", (1, 1)) != (1, 1):
+        return "its window is dilated"
+    (fh, fw), (sy, sx), pad = op.attrs["window"], op.attrs["stride"], op.attrs["pad"]
+    low, high = bounds(op, y)
+    shape: Shape = {
+        "H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2],
+        "FH": fh, "FW": fw, "SY": sy, "SX": sx, "PY": pad[0], "PX": pad[1], "average": pattern == "avg_pool",
+        "to_even": False,
+    }  # fmt: skip
+    stem, scalars = f"{pattern}_{fh}x{fw}_c{x.shape[3]}", Values({"low": low, "high": high})
+    if pattern == "avg_pool":
+        if any(pad):
+            return "its windows reach into padding"
+        form = linear_sum(op, graph)
+        if form is None and "even" in engine.rounding:
+            form, shape["to_even"] = linear_sum(op, graph, to_even=True), True
+        if form is None:
+            return "its rounding is that of no product in 32 bits"
+        shape["away"] = form.away
+        scalars |= {"factor": form.factor, "offset": form.offset, "shift": form.shift}
+    return Job(pattern, stem, shape, (), scalars)
+
+
+def refusal(op: Op, graph: Graph, engine: Engine) -> str:
+    """Why an engine does not compute an op bit for bit; empty if it does."""
+    job = job_of(op, graph, engine, SPECS[op.kind].sums(op, graph))
+    return job if isinstance(job, str) else ""
+
+
+def in_one_line(reasons: Iterable[tuple[Engine, str]]) -> str:
+    """Join reasons against engines, with its name."""
+    return "; ".join(why if engine.name in why else f"{engine.name}: {why}" for engine, why in reasons)
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """The function that hands an op to the engine of `form`, which does not refuse it."""
-    engine, s = form.engine, SPECS[op.kind].sums(op, graph)
-    assert engine is not None and s is not None
-    pattern = pattern_of(op, s)
-    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    shape: dict[str, int | str | bool | tuple[int, ...]] = {
-        "function": f"eb_engine_{engine.name}_{pattern}", "pattern": pattern,
-        "H": h, "W": w, "C": c, "OH": oh, "OW": ow, "K": k, "FH": fh,
-        "FW": fw, "SY": s.stride[0], "SX": s.stride[1], "PY": s.pad[0], "PX": s.pad[1],
-        "multiplies": engine.requantise == "multiply",
-    }  # fmt: skip
-    constants: tuple[Constant, ...] = (Constant("w", s.weights, "weights"),)
-    scalars: dict[str, int | float] = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
-    if engine.requantise == "multiply":
-        start = Constant("bias", s.start.astype(np.int32), "with the zero point folded in")
-        constants = (*constants, start, *s.rescaling)
+    assert form.engine is not None
+    job = job_of(op, graph, form.engine, SPECS[op.kind].sums(op, graph))
+    assert not isinstance(job, str), job
+    return _call(job, form.engine)
+
+
+def called(layer: KernelLayer) -> list[Kernel]:
+    """Calls of the engines that reach the layer's operands where they lie; not of rows that lie in rings.
+
+    Cycles stand for instructions.
+    """
+    if layer.form.rolled or not layer.form.engines:
+        return []
+    jobs = [(e, job_of(layer.op, layer.graph, e, layer.sums)) for e in layer.form.engines]
+    return [
+        replace(_call(j, e), estimate=PER_CALL + e.cycles_for(j.pattern)(sizes(j)))
+        for e, j in jobs
+        if isinstance(j, Job)
+    ]
+
+
+def sizes(job: Job) -> dict[str, int]:
+    """The letters of an engine's formula."""
+    s = job.shape
+    if job.pattern == "add":
+        named = {"K": s["C"], "OX": s["OW"], "OY": s["OH"]}
+    elif job.pattern in ("conv2d", "dense"):
+        named = {"K": s["K"], "C": s["C"], "OX": s["OW"], "OY": s["OH"], "FX": s["FW"], "FY": s["FH"]}
     else:
-        found = shift_of(s, engine.rounding)
-        assert not isinstance(found, str), found
-        start = Constant("bias", (s.start + found.constant).astype(np.int32), "with zero point and rounding folded in")
-        constants, scalars = (*constants, start), {"shift": found.bits, **scalars}
-        shape["to_even"] = found.to_even
-    stem = f"{engine.name}_{s.stem}"
-    return Kernel("offload/call.c.j2", stem, shape, constants, scalars, variant=engine.name, estimate=1.0)
+        named = {"K": s["C"], "OX": s["OW"], "OY": s["OH"], "FX": s["FW"], "FY": s["FH"]}
+    return {letter: int(str(named.get(letter, 1))) for letter in LETTERS}
+
+
+def engine_call(kernel: Kernel) -> tuple[str, str] | None:
+    """The function of an engine's port that a kernel calls, and its pattern; None for kernels of the core."""
+    if kernel.template != CALL:
+        return None
+    return str(kernel.shape["function"]), str(kernel.shape["pattern"])
+
+
+def _call(job: Job, engine: Engine) -> Kernel:
+    shape = {"function": f"eb_engine_{engine.name}_{job.pattern}", "pattern": job.pattern, **job.shape}
+    stem = f"{engine.name}_{job.stem}"
+    return Kernel(CALL, stem, shape, job.constants, job.scalars, variant=engine.name, estimate=1.0)

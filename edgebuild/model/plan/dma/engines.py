@@ -18,6 +18,7 @@ from ...ir import Graph, Op, Tensor
 from ...ir.axes import Nest, Window
 from ...kernels import offload
 from ...kernels.unstated import PER_CALL
+from ...ops import SPECS
 from ...ops.base import Form
 from ..hierarchy.costs import compute_cycles
 from ..hierarchy.mapper import NoMapping, best
@@ -82,9 +83,11 @@ def engine_layer(
     named = letters(layer.nest)
     axes = {letter: axis for axis, letter in named.items()}
 
+    formula = engine.cycles_for(offload.pattern_of(op, SPECS[op.kind].sums(op, graph)))
+
     def cycles(lengths: Mapping[str, Any]) -> Any:
         ones = dict.fromkeys(("K", "C", "OY", "OX", "FY", "FX"), 1)
-        return engine.cycles({**ones, **{named[a]: n for a, n in lengths.items() if a in named}})
+        return formula({**ones, **{named[a]: n for a, n in lengths.items() if a in named}})
 
     rows = (axes["OY"], axes["FY"]) if "OY" in axes and "FY" in axes else None
     units = {axes[letter]: n for letter, n in engine.array.items() if letter in axes}
@@ -138,7 +141,7 @@ def best_offer(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[M
     offers = [offer(op, graph, target, engine, form, spaces) for engine in engines_of(target)]
     made = [o for o in offers if o.moved is not None]
     if not made:
-        return Offer(None, "; ".join(dict.fromkeys(o.why for o in offers)))
+        return Offer(None, offload.in_one_line(zip(engines_of(target), (o.why for o in offers), strict=True)))
     found = min(made, key=lambda o: o.moved.cost.total if o.moved else 0.0)
     assert found.moved is not None
     total = found.moved.cost.total

@@ -100,7 +100,7 @@ def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) 
         cpu = layer.alone if found is None else found.cost.total
         offer = best_offer(op, plan.graph, target, form, spaces[1:], cpu)
         found, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (found, whole, offer.why)
-    return _Decided(op, layer, found and replace(found, whole=(whole,)), ReachedOp(why, (whole,)))
+    return _Decided(op, layer, found and replace(found, whole=(whole,), why=why or found.why), ReachedOp(why, (whole,)))
 
 
 def _through_second_level(plan: Plan, decided: Sequence[_Decided]) -> Plan:

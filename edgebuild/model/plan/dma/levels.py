@@ -117,7 +117,7 @@ def engine_hardware(target: Target, engine: Engine) -> Hardware:
         {"I": "activations", "O": "activations", "W": "weights"},
         dict.fromkeys("IWO", channel),
         engine.cycles,
-        engine.cycles,
+        engine.cycles_for("depthwise"),
         engine.array,
         channels_first=True,
     )
