@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,14 @@ class Unavailable(Exception):
     """Something that the simulator needs is not there."""
 
 
-def simulator() -> Path:
-    """The folder with the program `vexriscv`, which is built where it is older than its source. Raises Unavailable."""
-    source, folder = hal_dir() / "rtl" / "vexriscv.cpp", FOLDER / CORE
-    program = folder / RTL
-    if program.is_file() and program.stat().st_mtime > source.stat().st_mtime:
+def simulator(core: str = CORE, name: str = RTL, verilog: Sequence[Path] = ()) -> Path:
+    """The folder with the program `name`, which is built where it is older than its sources. Raises Unavailable.
+
+    `verilog`: what stands beside the core, with a module VexRiscvTop around both.
+    """
+    sources, folder = [hal_dir() / "rtl" / "vexriscv.cpp", *verilog], FOLDER / (name if verilog else core)
+    program = folder / name
+    if program.is_file() and all(program.stat().st_mtime > source.stat().st_mtime for source in sources):
         return folder
     if shutil.which("verilator") is None:
         raise Unavailable("verilator is not installed: apt-get install verilator")
@@ -50,17 +53,19 @@ def simulator() -> Path:
         "--build",
         *FLAGS,
         "--top-module",
-        "VexRiscv",
-        str(_verilog()),
-        str(source),
+        "VexRiscvTop" if verilog else "VexRiscv",
+        "--prefix",
+        "VVexRiscv",
+        str(_verilog(core)),
+        *map(str, sources),
     ]
-    done = subprocess.run([*command, "--Mdir", str(folder), "-o", RTL], capture_output=True, text=True)
+    done = subprocess.run([*command, "--Mdir", str(folder), "-o", name], capture_output=True, text=True)
     if done.returncode:
         raise Unavailable(f"verilator failed: {done.stderr.strip()[-500:]}")
     return folder
 
 
-def _verilog() -> Path:
+def _verilog(core: str) -> Path:
     """The core's file, of the downloaded package."""
     folder = FOLDER / f"{PACKAGE}-{VERSION}"
     if not folder.is_dir():
@@ -69,7 +74,7 @@ def _verilog() -> Path:
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
             raise Unavailable(f"pip install {PACKAGE}: {done.stderr.strip()[-300:]}")
-    return next(folder.rglob(f"{CORE}.v"))
+    return next(folder.rglob(f"{core}.v"))
 
 
 def measure(model: Path) -> dict[str, Any] | None:

@@ -177,6 +177,8 @@ private:
     bool inside_ = false;
 };
 
+Memory *shared = nullptr; // of a unit beside the core that reaches memory by itself
+
 // Loads the segments of a 32-bit ELF file at their load addresses; returns its entry.
 uint32_t load(const char *path, Memory &memory)
 {
@@ -211,6 +213,14 @@ uint32_t load(const char *path, Memory &memory)
 
 } // namespace
 
+// What Verilog of such a unit imports: a word, a byte, and the store of a byte.
+extern "C" int eb_word(int address) { return static_cast<int>(shared->word(static_cast<uint32_t>(address))); }
+extern "C" signed char eb_byte(int address) { return static_cast<signed char>(shared->byte(static_cast<uint32_t>(address))); }
+extern "C" void eb_store(int address, char value)
+{
+    shared->byte(static_cast<uint32_t>(address)) = static_cast<uint8_t>(value);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -219,6 +229,7 @@ int main(int argc, char **argv)
     }
     const unsigned waits = argc > 2 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 0;
     Memory memory;
+    shared = &memory;
     Host host(memory);
     Slave instructions(waits), data(waits);
     VerilatedContext context;

@@ -183,6 +183,11 @@ def on_vexriscv(label: Label) -> Figures:
     return {column: row[key] / row["macs"] for column, key in columns.items()}
 
 
+def on_array(label: Label) -> Figures:
+    """A row of add-an-accelerator.md: a network on the RTL of the systolic array."""
+    return {"cycles on the RTL": bench_row("engines", "rows", model=label[0], accelerator="systolic")["cycles"]}
+
+
 def on_cv32e40p(label: Label) -> Figures:
     """A row of rtl.md: what was counted on RTL that is no part of the project, as rtl.yaml has it."""
     (row,) = [row for row in rtl()[0]["networks"] if row["name"] == label[0]]
@@ -340,6 +345,7 @@ def checks() -> list[Check]:
                  r"of the board's; without wait states it is within (\d+) %", board_errors),
         MeasuredTable("docs/figures.md", "ops", planning, tolerance=TIMES),
         MeasuredTable("docs/rtl.md", "network on VexRiscv", on_vexriscv),
+        MeasuredTable("docs/add-an-accelerator.md", "network on the array", on_array),
         MeasuredTable("docs/rtl.md", "network on CV32E40P", on_cv32e40p),
         MeasuredTable("docs/tiling.md", "DS-CNN keyword spotting, RV32IMC", less_flash),
         MeasuredTable("docs/tiling.md", "ResNet-8, cycles per MAC", by_optimize),

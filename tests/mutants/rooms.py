@@ -154,10 +154,10 @@ ROOMS: dict[str, Room] = {
         c=True,
     ),
     "hal": Room(
-        ("hal/src/*.c", "hal/harness/*.[ch]", "hal/include/*.h", "hal/startup/*.[cS]"),
+        ("hal/src/*.c", "hal/harness/*.[ch]", "hal/include/*.h", "hal/startup/*.[cS]", "hal/accelerators/*/*.c"),
         (*_in("firmware", "hal", "verify", "layers", "flash"), *_in("distribute", "links", "products", "restarts"),
-         *_in("hierarchy", "mutations", "mdma", "targets", "caches", "engines"), *_in("drivers", "header", "cases"),
-         *_in("clocks", "clock_profile")),
+         *_in("hierarchy", "mutations", "mdma", "targets", "caches", "engines", "accelerators"),
+         *_in("drivers", "header", "cases"), *_in("clocks", "clock_profile")),
     ),
     "base": Room(
         ("edgebuild/base/*.py", "edgebuild/build/**/*.py", "edgebuild/cli/*.py", "edgebuild/*.py",
