@@ -238,3 +238,21 @@ def test_wide_elements(tmp_path: Path) -> None:
     found = variants(graphs)
     assert min(found["dsp sums of int16"], found["dsp products of int16"]) > 8, found
     check(TARGET, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["riscv-virt", "mps3-an547"])
+def test_channels_whose_factor_is_nothing(target: str, tmp_path: Path) -> None:
+    """A factor below 2^-32 makes every result the zero point, in groups as elsewhere."""
+    graphs = []
+    for graph in [network(seed, "conv2d") for seed in range(8)]:
+        w = graph.tensors[graph.ops[0].inputs[1]]
+        assert w.quant is not None
+        scales = (1e-16, *w.quant.scale[1:])
+        bias = graph.tensors[graph.ops[0].inputs[2]]
+        x = graph.tensors["x"]
+        assert x.quant is not None and bias.quant is not None
+        starts = replace(bias.quant, scale=(1e-16 * x.quant.scale[0], *bias.quant.scale[1:]))
+        changed = {w.name: replace(w, quant=replace(w.quant, scale=scales)), bias.name: replace(bias, quant=starts)}
+        graphs.append(replace(graph, tensors={**graph.tensors, **changed}))
+    check(target, graphs, tmp_path)

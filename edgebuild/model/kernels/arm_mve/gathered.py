@@ -25,8 +25,9 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
         return None
-    weights, own = [phases.weights(w.data, each) for each in taps], phases.groups(op, len(w.data))
-    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
+    stated, own = [phases.weights(w.data, each) for each in taps], phases.groups(op, len(w.data))
+    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in stated]
+    weights = [each.weights[:, :, 0] for each in found]  # those of channels whose results are all zero are gone
     s, (k, _, _, c) = found[0], w.shape
     if s.finish == "sums" or not all(p.fits and p.finish == s.finish for p in found):
         return None

@@ -30,10 +30,11 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
     plain = is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1
     if plain or w.data is None or form.small:
         return None
-    weights = [phases.weights(w.data, own) for own in taps]
-    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
+    stated = [phases.weights(w.data, own) for own in taps]
+    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in stated]
     if not all(s.fits for s in found):
         return None
+    weights = [each.weights[:, :, 0] for each in found]  # those of channels whose results are all zero are gone
     s, own, (k, _, _, c) = found[0], phases.groups(op, len(w.data)), w.shape
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     block = next(b for b in (4, 2, 1) if b <= channels and kg % b == 0)
