@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -69,10 +70,15 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; `env` is added to the environment. Raises what `subprocess.run` does."""
     with together() as start:
-        program = start(command, cwd=folder, env={**os.environ, **env}, text=True, errors="replace",
+        program = start(own(command), cwd=folder, env={**os.environ, **env}, text=True, errors="replace",
                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         out, err = program.communicate(timeout=timeout)
     return subprocess.CompletedProcess(command, program.returncode, out, err)
+
+
+def own(command: Sequence[str | Path]) -> Sequence[str | Path]:
+    """The command with this very program in place of `edgebuild`, which need not be on the PATH."""
+    return [sys.executable, "-m", "edgebuild", *command[1:]] if command[:1] == ["edgebuild"] else command
 
 
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 ROLES = ("code", "weights", "arena", "data", "stack")
 LISTS = "lists"  # the role of a memory that a DMA unit reads its own lists from; without one they are data
 DUAL_ISSUE = "dual-issue"
-FEATURES = ("dsp", DUAL_ISSUE, "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f")
+XPULP = ("corev", "gap8")  # encodings of the same instructions
+FEATURES = ("dsp", DUAL_ISSUE, "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f", *XPULP)
 SLOW_FLASH = "slow flash"  # among the words of a target: its core waits for flash at the highest clock
 WEIGHTS = ("asm", "c")
 BUSES = ("words", "bytes")
@@ -289,6 +290,9 @@ def _check_memories(target: Target, node: MappingNode) -> None:
                 text = f"memory {name} begins at {origin:#x}, and DMA '{dma.name}' has align {dma.align}"
                 raise wrong(entries(entry)["between"], text, "an origin that is a multiple of it")
     _check_engines(target, node)
+    if set(XPULP) <= set(target.core.features):
+        where = entries(entries(node)["core"])["features"]
+        raise wrong(where, "two encodings of XpulpV2", f"a core has one: {' or '.join(XPULP)}")
     for memory in target.levels[1:]:
         if not any(memory.name in dma.between for dma in target.dma):
             text = f"no DMA reaches {memory.name}, which has level {memory.level}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgebuild.base.artifacts import publish
 from edgebuild.base.firmware import firmware_support, link_flags
+from edgebuild.base.programs import own
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir
 from edgebuild.model.emit import emit
@@ -53,7 +54,7 @@ def run_plans(
     data = b"".join(np.ascontiguousarray(x).tobytes() for vectors in inputs for v in vectors for x in v)
     (folder / "in.bin").write_bytes(data)
     assert target.runner is not None
-    checked([word.replace("{elf}", "program.elf") for word in target.runner.command], folder)
+    checked(own([word.replace("{elf}", "program.elf") for word in target.runner.command]), folder)
     data, at, results = (folder / "out.bin").read_bytes(), 0, []
     for graph, vectors in zip([p.graph for p in plans], inputs, strict=True):
         rows = []

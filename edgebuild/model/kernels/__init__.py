@@ -15,14 +15,22 @@ from ..arithmetic import Arithmetic
 from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
-from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload
+from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp
 from .arm_dsp import dot
 from .arm_mve import lanes
 from .blocks import two_in_one
 from .micro import Function
 from .row import KernelLayer, Row
 
-ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS, *floats.ROWS)
+ROWS: tuple[Row, ...] = (
+    *arm_dsp.ROWS,
+    *arm_mve.ROWS,
+    *blocks.ROWS,
+    *cmsis_nn.ROWS,
+    *dae.ROWS,
+    *floats.ROWS,
+    *xpulp.ROWS,
+)
 # By word of a core: what its compiler defines. Kernels for the core do without nothing of it.
 CONDITIONS = {
     "dsp": "!defined(__ARM_FEATURE_DSP)",
@@ -31,13 +39,15 @@ CONDITIONS = {
     "armv7-m": "!defined(__ARM_FEATURE_SAT)",
     "armv8-m.main": "!defined(__ARM_FEATURE_SAT)",
     "rv32": "!defined(__riscv) || __riscv_xlen != 32",
+    "corev": "!defined(EB_COREV)",  # compilers do not know these instructions, so the target's flags say it
+    "gap8": "!defined(EB_GAP8)",
 }
 # Files of C functions that kernels share; those of later files may use those of earlier ones.
 HELPERS = (
     "helpers.c.j2",  # of ops/
     "math.c.j2",
     "shared.c.j2",
-    *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn")),
+    *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn", "xpulp")),
 )
 
 # Functions in assembly by name; each is made when a model needs it.
@@ -163,7 +173,7 @@ def helpers(arithmetic: Arithmetic) -> tuple[Helper, ...]:
 
 @cache
 def _assembled(name: str) -> Helper:
-    function = FUNCTIONS[name]()
+    function = xpulp.assembled(name) or FUNCTIONS[name]()
     return Helper((name,), ("EB_CFI", "EB_REG"), function.before, function.head, function.body)
 
 
@@ -187,10 +197,11 @@ def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, 
     """
     waiting = [name for name in names if name != "memcpy"]
     asked = set(waiting)
-    assembled, needed = {name: _assembled(name) for name in FUNCTIONS if name in asked}, set[str]()
+    printed = (*(name for name in FUNCTIONS if name in asked), *sorted(filter(xpulp.assembled, asked)))
+    assembled, needed = {name: _assembled(name) for name in printed}, set[str]()
     known, wanted = dict[str, Helper](), {*asked, *(name for h in assembled.values() for name in h.uses)}
     for file in HELPERS:
-        if known.keys() >= wanted - FUNCTIONS.keys():
+        if known.keys() >= wanted - assembled.keys():
             break
         known |= {name: helper for helper in _helpers_in(file, arithmetic) for name in helper.names}
     known |= assembled

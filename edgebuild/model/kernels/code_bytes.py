@@ -68,6 +68,11 @@ def _size(text: str, core: frozenset[str]) -> float:
 
 
 def _is_instruction(line: str) -> bool:
-    """Whether a line of C is a string with one instruction; labels and directives begin with other signs."""
+    """Whether a line of C is a string with one instruction; labels and directives begin with other signs, but .insn."""
     before, *inside = line.split('"', 2)
-    return not before.strip() and len(inside) == 2 and inside[0][:1].islower() and inside[0].endswith("\\n\\t")
+    return (
+        not before.strip()
+        and len(inside) == 2
+        and (inside[0][:1].islower() or inside[0].startswith(".insn"))
+        and inside[0].endswith("\\n\\t")
+    )

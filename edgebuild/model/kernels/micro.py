@@ -62,8 +62,8 @@ def asm(text: str) -> tuple[str, ...]:
 
 
 def is_instruction(line: str) -> bool:
-    """Whether a line is neither a label nor a directive nor a note for debuggers."""
-    return line[0].islower()
+    """Whether a line is neither a label nor a directive nor a note for debuggers; `.insn` spells an instruction out."""
+    return line[0].islower() or line.startswith(".insn ")
 
 
 def lines(parts: Sequence[Part]) -> list[str]:

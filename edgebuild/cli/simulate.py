@@ -1,0 +1,34 @@
+"""`edgebuild simulate`: run a program of an RV32IMC core with XpulpV2, for targets whose runner this is."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("encoding", choices=("corev", "gap8"), help="of XpulpV2: CV32E40P 1.x, or RI5CY as in GAP8")
+    parser.add_argument("program", type=Path, metavar="ELF", help="the program, whose file calls see this folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    import subprocess
+    import sys
+    import tempfile
+
+    from edgebuild.base.errors import fail
+    from edgebuild.base.programs import together
+    from edgebuild.base.target import hal_dir, load_target
+    from edgebuild.model.verify.harness import run_tool
+
+    if not args.program.is_file():
+        raise fail("no such program", file=str(args.program))
+    host = load_target("host").toolchain
+    with tempfile.TemporaryDirectory(prefix="edgebuild-simulate-") as name:
+        simulator = Path(name) / "xpulp"
+        source = str(hal_dir() / "harness/xpulp.c")
+        run_tool([host.compiler, "-O2", "-o", simulator.name, source], simulator.parent, host.package)
+        sys.stdout.flush()
+        with together() as start:
+            program = start([simulator, args.encoding, args.program], stdin=subprocess.DEVNULL)
+            return int(program.wait())

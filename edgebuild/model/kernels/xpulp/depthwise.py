@@ -1,0 +1,189 @@
+"""Depthwise convolutions of 3x3 for XpulpV2: a word holds four columns of a channel's row, of which three meet weights.
+
+Four channels at a time go to planes with their padding, four pixels by four channels transposed in registers. A word of
+columns 0 to 3 gives the products of one row of windows 0 and 1: of the second with weights one byte further up.
+Halves of two words give those of windows 2 and 3. Start values are part of what the sums are rounded with.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ....base.dataclass import dataclass
+from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.spatial import in_place, sums_shape, words
+from ..micro import Function, Part, moved, pushed
+from .dot import SAVED, factors_into, result
+from .encoding import all_encoded, hardware_loop
+from .ends import Product, ends, raw_ends
+
+ROOM = 4096  # bytes of planes, beyond which rows come in bands
+FRAME = 64
+SUMS, WEIGHTS, HIGHER = ("t4", "t5", "t6", "s10"), ("s0", "s1", "s2"), ("s3", "s4", "s5")
+WORDS = (("s6", "s7"), ("s8", "s9"))
+HALVES = "0x20001"  # for shuffles: the upper half of one word below the lower half of the other
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of a channel whose rows lie `pitch` bytes apart; `tail`: windows of a row behind whole groups.
+
+    `started`: sums have start values, because how they are rounded hangs on their sign.
+    """
+
+    encoding: str
+    stride: int
+    pitch: int
+    tail: int
+    started: bool
+    product: Product
+    clamped: bool
+
+    @property
+    def name(self) -> str:
+        ends = f"{'started_' if self.started else ''}{self.product.name}{'_clamped' if self.clamped else ''}"
+        return f"eb_{self.encoding}_windows{self.stride}_{self.pitch}_{self.tail}_{ends}"
+
+    @property
+    def group(self) -> int:
+        """Windows that begin in four columns."""
+        return 4 // self.stride
+
+
+def of_name(name: str) -> Windows | None:
+    """The micro-kernel of a function's name."""
+    words = name.split("_")
+    if len(words) < 6 or not words[2].startswith("windows"):
+        return None
+    started, clamped = words[5] == "started", words[-1] == "clamped"
+    product = Product.of_name("_".join(words[5 + started : -1 if clamped else None]))
+    return Windows(words[1], int(words[2][-1]), int(words[3]), int(words[4]), started, product, clamped)
+
+
+def _group(d: Windows, count: int) -> list[str]:
+    """`count` windows of a group."""
+    code = list[str]()
+    loads = [
+        [f"lw {one}, {row * d.pitch}(t0)", *([f"lw {other}, {row * d.pitch + 4}(t0)"] if count > d.group // 2 else [])]
+        for row, (one, other) in enumerate((WORDS[0], WORDS[1], WORDS[0]))
+    ]
+    code += loads[0] + loads[1] + ([f"mv {v}, a1" for v in SUMS[:count]] if d.started else [])
+    for row, (one, other) in enumerate((WORDS[0], WORDS[1], WORDS[0])):
+        name = "cv.dotsp.b" if row == 0 and not d.started else "cv.sdotsp.b"
+        for half in range(2):
+            if half and count > d.group // 2:
+                code.append(f"cv.shuffle2.h {one}, {other}, t3")
+            weights = (WEIGHTS, HIGHER)[: d.group // 2]
+            for n, w in enumerate(weights, half * len(weights)):
+                code += [f"{name} {SUMS[n]}, {one}, {w[row]}"] if n < count else []
+        code += loads[2] if row == 0 else []
+    for v in SUMS[:count]:
+        code += result(v, d.product)
+        code += ["lw a6, 52(sp)", "lw a7, 56(sp)", f"cv.max {v}, {v}, a6", f"cv.min {v}, {v}, a7"] if d.clamped else []
+        code.append(f"cv.sb.by {v}, (t1), t2")
+    return code
+
+
+@cache
+def function(d: Windows) -> Function:
+    kinds = ["const int8_t *plane", "const int32_t *w", "int8_t *y", "int32_t step", "int32_t groups", "int32_t rows"]
+    kinds += ["int32_t low", "int32_t high"] if d.clamped else []
+    head: list[Part] = [
+        ".option push", ".option norvc", ".balign 4",
+        f"addi sp, sp, -{FRAME}", moved(FRAME), *(f"sw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)),
+        moved(-4 * len(SAVED)), pushed(SAVED), *(["sw a6, 52(sp)", "sw a7, 56(sp)"] if d.clamped else []),
+        "mv s11, a0", "mv t1, a2", "mv t2, a3", "mv ra, a4", "mv t0, a5", f"li t3, {HALVES}",
+        *(f"cv.lw {r}, (a1), 4" for r in WEIGHTS), *(f"slli {h}, {w}, 8" for h, w in zip(HIGHER, WEIGHTS, strict=True)),
+        *factors_into(d.product), *(["lw a1, 0(a1)"] if d.started else []),
+    ]  # fmt: skip
+    row: list[Part] = []
+    row += ["mv t0, s11", f"addi s11, s11, {d.stride * d.pitch}"]
+    row += [*hardware_loop(0, "ra", "groups", [*_group(d, d.group), "addi t0, t0, 4"])]
+    row += _group(d, d.tail) if d.tail else ["nop", "nop"]
+    alone = ["mv t0, s11", f"addi s11, s11, {d.stride * d.pitch}", *_group(d, d.tail)] if d.tail else ["nop"] * 3
+    parts: list[Part] = [
+        *head, "beqz ra, 1f", *hardware_loop(1, "t0", "rows", row), "j 2f",
+        "1:", *hardware_loop(1, "t0", 0, alone), "2:",
+        *(f"lw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)), f"addi sp, sp, {FRAME}", moved(-FRAME), "ret",
+        ".option pop",
+    ]  # fmt: skip
+    remark = (
+        f"Windows of 3x3 of one channel, whose rows lie {d.pitch} bytes apart, in `rows` rows of `groups` times "
+        f"{d.group} and {d.tail} more; `step`: from one result to the next. w: three words of weights, then factors."
+    )
+    return Function(d.name, tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, d.encoding))
+
+
+@cache
+def planes(encoding: str) -> Function:
+    """Four channels of a row to planes: four pixels at a time, the last ones again where their number is odd."""
+    block = ["cv.lw.by a6, (t0), a4", "cv.lw.by a7, (t0), a4", "cv.lw.by t1, (t0), a4", "cv.lw.by t2, (t0), a4"]
+    block += ["mv t3, a6", "cv.shuffle2.b a6, a7, t5", "cv.shuffle2.b t3, a7, t6"]
+    block += ["mv t4, t1", "cv.shuffle2.b t1, t2, t5", "cv.shuffle2.b t4, t2, t6"]
+    block += ["cv.pack a7, t1, a6", "cv.shuffle2.h a6, t1, ra", "cv.pack t2, t4, t3", "cv.shuffle2.h t3, t4, ra"]
+    block += ["cv.sw a7, (a1), 4", "cv.sw a6, (a2), 4", "cv.sw t2, (a3), 4", "cv.sw t3, (a5), 4"]
+    parts: list[Part] = [
+        ".option push", ".option norvc", ".balign 4",
+        "addi sp, sp, -16", moved(16), "sw ra, 0(sp)", moved(-4), pushed(["ra"]),
+        "mv t0, a0", "mv t1, a2", "mv a0, a3", "add a2, a1, a5", "add a3, a2, a5", "add a5, a3, a5",
+        "li t5, 0x05010400", "li t6, 0x07030602", "li ra, 0x30001",
+        *hardware_loop(0, "t1", "blocks", block),
+        "beqz a0, 1f", "addi a0, a0, -4", "add a1, a1, a0", "add a2, a2, a0", "add a3, a3, a0", "add a5, a5, a0",
+        "mul a0, a0, a4", "add t0, t0, a0", *block,
+        "1:", "lw ra, 0(sp)", "addi sp, sp, 16", moved(-16), "ret", ".option pop",
+    ]  # fmt: skip
+    kinds = ("const int8_t *x", "int8_t *to", "int32_t blocks", "int32_t rest", "int32_t step", "int32_t plane")
+    remark = (
+        "Four channels of `blocks` times four pixels, which lie `step` bytes apart, to four planes of `plane` bytes. "
+        "`rest`: pixels behind them, which are brought with those before them."
+    )
+    return Function(f"eb_{encoding}_planes", tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, encoding))
+
+
+PER_CHANNEL, PER_BLOCK, PER_ROW, PER_ROW_OF_CHANNEL = 70, 22, 70, 9
+
+
+def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
+    """Windows of 3x3 that overlap or touch, of channels in fours."""
+    (_, w, c), (oh, ow, k), (sy, sx) = s.size, s.out, s.stride
+    plain = s.window == (3, 3) and s.dilation == (1, 1) and sy == sx and sx in (1, 2) and c == k and c % 4 == 0
+    if not plain or w < 4 or min(s.pad) < 0 or (e := raw_ends(s) or ends(s)) is None:
+        return None
+    started = e is not raw_ends(s)
+    wanted = (ow - 1) * sx + 3
+    pitch = -(-max(s.pad[1] + w, wanted) // 4) * 4 + 4
+    if 2 * pitch + 4 > 2047:
+        return None
+    most = max(1, (ROOM // (4 * pitch) - 3) // sy + 1)
+    band = 1 if form.rolled else oh if oh <= most else most
+    rows = (band - 1) * sy + 3
+    group = 4 // sx
+    d = Windows(encoding, sx, pitch, ow % group, started, e.product, not s.full_range)
+    shape: dict[str, Any] = sums_shape(s, form) | {
+        "windows": d.name, "planes": f"eb_{encoding}_planes", "pitch": pitch, "band": band, "rows": rows,
+        "plane": rows * pitch, "groups": ow // group, "blocks": w // 4, "rest": w % 4,
+        "words": 3 + e.words.shape[1] + started,
+        "clamped": d.clamped, "padded_rows": s.padded_rows,
+    }  # fmt: skip
+    taps = np.pad(s.weights.reshape(k, 3, 3), ((0, 0), (0, 0), (0, 1)))
+    packed = np.ascontiguousarray(taps).view("<i4").reshape(k, 3)
+    start = s.start[:, None][:, : int(started)]
+    stream = words(np.concatenate([packed, e.words, start], axis=1))
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero}
+    scalars |= {"low": s.low, "high": s.high} if d.clamped else {}
+    bands, out_rows = (1, 1) if form.rolled else (-(-oh // band), oh)
+    waits = (4 if e.product.way == "high" else 0) * ow
+    each = function(d).executed(groups=ow // group, rows=out_rows / bands) + out_rows / bands * (
+        waits + PER_ROW_OF_CHANNEL / 3
+    )
+    bring = bands * rows * (PER_ROW + PER_BLOCK * -(-w // 4))
+    cost = 60 + k * bands * (each + PER_CHANNEL) + k / 4 * bring
+    constant = Constant("w", stream.ravel(), "weights and factors by channel")
+    return Kernel(
+        "xpulp/depthwise.c.j2", s.stem, shape, (constant,), scalars,
+        scratch=4 * rows * pitch, variant="xpulp windows", estimate=cost,
+        in_place=in_place(s, form) if band == oh else "", traffic=Traffic(channels_in=4, channels_out=1),
+    )  # fmt: skip

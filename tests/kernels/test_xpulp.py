@@ -1,0 +1,152 @@
+"""Kernels for XpulpV2, in both encodings, on the simulator; the simulator against what the RTL of CV32E40P gave."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.target import load_target
+from edgebuild.model import kernels, ops
+from edgebuild.model.ir import Array, Graph, Op
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.xpulp.encoding import encoded
+from edgebuild.model.kernels.xpulp.ends import Ends, ends, raw_ends
+from edgebuild.model.ops import fixedpoint
+from edgebuild.model.ops.base import Sums
+from edgebuild.model.plan.search import form_of
+from tests.conftest import ROOT
+from tests.kernels.test_processors import check
+from tests.kernels.test_vectors import random_net
+from tests.xpulp import instructions
+
+NEEDS = ("riscv64-unknown-elf-gcc", "gcc")
+KINDS = ("conv2d", "conv2d", "depthwise_conv2d", "add")
+
+
+def networks(seeds: Sequence[int]) -> list[Graph]:
+    """Two of three of one dense layer or of three other layers."""
+    return [random_net(s, ["dense"] if s % 3 == 0 else KINDS, 1 if s % 3 == 0 else 3) for s in seeds]
+
+
+def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for XpulpV2 wherever they serve, whatever their estimates."""
+    ordinary = kernels.by_cost
+
+    def first(made: list[kernels.Kernel], form: kernels.Form) -> list[kernels.Kernel]:
+        return sorted(ordinary(made, form), key=lambda k: not k.variant.startswith("xpulp"))
+
+    monkeypatch.setattr(kernels, "by_cost", first)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["cv32e40p", "ri5cy"])
+def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preferred(monkeypatch)
+    graphs = [*networks(range(24)), *depthwise(8)]
+    form = form_of(load_target(target))
+    taken = Counter(kernel_of(op, replace(g), form).variant.partition(" pixels")[0] for g in graphs for op in g.ops)
+    assert {"xpulp 1", "xpulp 2", "xpulp 4", "xpulp 5", "xpulp windows", "xpulp linear"} <= taken.keys(), taken
+    check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_rows_and_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that get rows in rings."""
+    preferred(monkeypatch)
+    check("cv32e40p", [*networks(range(100, 106)), *depthwise(4)], tmp_path, tile="rolling", objective="ram")
+
+
+def depthwise(count: int) -> list[Graph]:
+    """Layers of 3x3 whose channels are fours."""
+    found = list[Graph]()
+    for seed in range(10_000):
+        g = random_net(seed, ["depthwise_conv2d"], 1)
+        s = sums_of(g.ops[0], g)
+        if s is not None and s.window == (3, 3) and s.stride[0] == s.stride[1] and s.size[1] >= 4:
+            found += [g] if s.size[2] == s.out[2] and s.size[2] % 4 == 0 else []
+        if len(found) == count:
+            break
+    return found
+
+
+def sums_of(op: Op, graph: Graph) -> Sums | None:
+    return ops.SPECS[op.kind].sums(op, graph)
+
+
+def wrapped(x: Array) -> Array:
+    return np.asarray(x).astype(np.int32).astype(np.int64)
+
+
+def computed(e: Ends, x: Array) -> Array:
+    """Results before they are clipped, instruction by instruction, in int32; x: sums by channel."""
+    p, columns = e.product, list(wrapped(e.words).T[:, :, None])
+    away = columns.pop() if p.away else 0
+    if p.way == "high":
+        (m, r, shift), up = columns, wrapped(x << p.bits)
+        made = up * m >> 32
+    else:
+        low, high, r, shift = columns
+        made = wrapped((wrapped((x >> p.dropped) * low) >> p.bits) + wrapped(x * high))
+    made = wrapped(made + wrapped((x >> 31) * away))
+    return np.asarray(wrapped(made + r) >> shift)
+
+
+def test_results_of_all_sums() -> None:
+    """At and around each sum at which a result begins, and at the largest ones."""
+    rng, ways = np.random.default_rng(1), Counter[str]()
+    for g in networks(range(60)):
+        for op in g.ops:
+            s = sums_of(op, g)
+            for e, left_out in ((ends(s), 0), (raw_ends(s), s.start[:, None])) if s is not None else ():
+                if e is None or s is None:
+                    continue
+                most = s.bound[:, None] - abs(left_out)
+                real = np.ldexp(s.mantissa.astype(float), (-31 - s.right).astype(int))[:, None]
+                near = np.arange(-129, 130) / real - left_out + rng.integers(-3, 4, (len(real), 259))
+                x = np.clip(near, -most, most).astype(np.int64)
+                x = np.concatenate([x, most, -most, np.zeros_like(most)], axis=1)
+                scaled = fixedpoint.requantize(x + left_out, s.mantissa[:, None], -s.right[:, None], s.arithmetic)
+                want = np.clip(scaled + s.y_zero, s.low, s.high)
+                np.testing.assert_array_equal(np.clip(computed(e, x), s.low, s.high), want)
+                ways[e.product.way + ("_away" if e.product.away else "")] += 1
+    assert {"two", "high", "two_away", "high_away"} <= ways.keys(), ways
+
+
+@pytest.mark.needs(*NEEDS)
+def test_instructions_as_on_rtl() -> None:
+    """Each instruction of the table many times: the results of all, and nearly the cycles, are those of the RTL."""
+    (row,) = yaml.safe_load((ROOT / "tests/figures/xpulp.yaml").read_text())
+    count, digest, cycles = instructions.run(load_target("cv32e40p"))
+    assert (count, digest) == (row["instructions"], row["sha256"])
+    assert abs(cycles / row["cycles"] - 1) < 0.001
+    assert instructions.run(load_target("ri5cy"), "gap8")[:2] == (count, digest)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_an_encoding_that_the_core_lacks(tmp_path: Path) -> None:
+    """The simulator ends at the first instruction of the other encoding, and says where."""
+    with pytest.raises(EdgebuildError, match="an instruction that the core lacks"):
+        instructions.run(load_target("cv32e40p"), "gap8")
+
+
+def test_one_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "both.yaml"
+    file.write_text("inherits: cv32e40p\ncore: {features: [rv32, m, c, corev, gap8]}\n")
+    with pytest.raises(EdgebuildError, match=r"both\.yaml:2:.*two encodings of XpulpV2"):
+        load_target(str(file))
+
+
+def test_encodings() -> None:
+    """Words of the manuals: CV32E40P's, and a listing of RI5CY's compiler."""
+    assert encoded("cv.sdotsp.b a0, a1, a2", "corev").startswith(".insn r 0x7b, 1, 0x54, a0, a1, a2")
+    assert encoded("cv.sdotsp.b a0, a1, a2", "gap8").startswith(".insn r 0x57, 1, 0x5c, a0, a1, a2")
+    assert encoded("cv.setup 1, t1, 5", "corev").startswith(".insn i 0x2b, 4, x15, t1, 6")
+    assert encoded("cv.setup 1, t1, 6", "gap8").startswith(".insn i 0x7b, 4, x1, t1, 12")
+    assert encoded("addi a0, a0, 1", "gap8") == "addi a0, a0, 1"
