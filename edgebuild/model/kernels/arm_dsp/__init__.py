@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ....base.target import SLOW_FLASH
 from ...ops import spatial
 from ...ops.base import Kernel
 from .. import curves
+from ..blocks import plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import (
     convolution,
@@ -20,6 +22,7 @@ from . import (
     window_registers,
     winograd,
 )
+from .plane_words import Words
 
 
 def add(layer: KernelLayer) -> Kernel | None:
@@ -76,6 +79,7 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
+    *(Row(kind, CORE, of_sums(partial(plane.depthwise, Words)), crops=True) for kind in (DEPTHWISE, CONVOLUTION)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
     Row(DEPTHWISE, CORE, of_sums(depthwise_four.fours)),
     Row(CONVOLUTION, CORE, of_sums(depthwise_four.fours)),

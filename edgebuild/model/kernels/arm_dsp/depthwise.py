@@ -105,7 +105,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     )
     return Kernel(
         "arm_dsp/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
-        scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
+        scratch=2 * rows * columns, variant="old plane", estimate=cost,
         pace=FETCHING if SLOW_FLASH in form.core else 1.0, in_place=in_place(s, form),
         traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip

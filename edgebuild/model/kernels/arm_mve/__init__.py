@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from .. import curves
+from ..blocks import plane
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
 from . import elements, gathered, sum_kernels
+from .plane_vectors import Vectors
 
 CORE = frozenset({"mve"})
 ROWS = (
@@ -17,6 +19,7 @@ ROWS = (
     ),
     Row(CONVOLUTION, CORE, of_sums(sum_kernels.strips)),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise)),
+    *(Row(kind, CORE, of_sums(partial(plane.depthwise, Vectors)), crops=True) for kind in (DEPTHWISE, CONVOLUTION)),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, False))),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, True))),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),

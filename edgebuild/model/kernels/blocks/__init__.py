@@ -7,7 +7,9 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import fours, gathered, pairs, sum_kernels, tables, transposed
+from . import fours, gathered, pairs, plane, sum_kernels, tables, transposed
+from .plane_rv32 import Rv32
+from .plane_thumb import Armv6m, Armv7m
 from .sum_kernels import SPLIT, SumsCore
 
 
@@ -64,6 +66,11 @@ ROWS = (
     *(
         Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))
         for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
+    ),
+    *(
+        Row(kind, core, of_sums(partial(plane.depthwise, isa)), crops=True)
+        for core, isa in ((RV32, Rv32), (M3, Armv7m), (M33, Armv7m), (M0, Armv6m))
+        for kind in (DEPTHWISE, CONVOLUTION)
     ),
     *(
         Row(DEPTHWISE, core, of_sums(partial(sum_kernels.depthwise, costs)), crops=True)

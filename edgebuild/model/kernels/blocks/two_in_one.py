@@ -87,17 +87,20 @@ FRAME = 80
 RV_AT = {"x": 52, "rescale": 56, "y": 60, "runs": 64, "step": 68, "starts": 68, "blocks": 72, "offset": 76}
 
 
-def _rv_result(v: str, away: bool) -> list[Part]:
-    """Register v times the multiplier in a0, the rounding in ra, the shift in a2, within a5 and a6; t1 is lost."""
+def rv_result(
+    v: str, away: bool, numbers: Lines = ("a0", "ra", "a2"), bounds: Lines = ("a5", "a6")
+) -> list[Part]:
+    """Register v times the multiplier, plus the rounding, shifted, within bounds; t1 is lost."""
+    multiplier, rounding, shift = numbers
     signed = asm(f"""
         addi {v}, {v}, 1
         srai {v}, {v}, 1
         srai t1, {v}, 31
         add {v}, {v}, t1
         """)
-    made: list[Part] = [f"slli {v}, {v}, 2", f"mulh {v}, {v}, a0", *(signed if away else ())]
-    made += [f"add {v}, {v}, ra", f"sra {v}, {v}, a2"]
-    for branch, bound in (("bge", "a5"), ("ble", "a6")):
+    made: list[Part] = [f"slli {v}, {v}, 2", f"mulh {v}, {v}, {multiplier}", *(signed if away else ())]
+    made += [f"add {v}, {v}, {rounding}", f"sra {v}, {v}, {shift}"]
+    for branch, bound in zip(("bge", "ble"), bounds, strict=True):
         made += [f"{branch} {v}, {bound}, 4f", Loop(OUTSIDE, (f"mv {v}, {bound}",)), "4:"]
     return made
 
@@ -193,7 +196,7 @@ def _rv_ends(m: TwoInOne, ends: Ends) -> list[Part]:
             t, s = f"s{p * channel + pair}", f"s{6 + p * channel + pair}"
             made += [f"slli t1, {s}, 16", f"sub {t}, {t}, t1 /* S0 */"]
             for v in (t, s):
-                made += [*_rv_result(v, ends.away), f"sb {v}, 0(t0)", "add t0, t0, a4"]
+                made += [*rv_result(v, ends.away), f"sb {v}, 0(t0)", "add t0, t0, a4"]
     return made
 
 
@@ -264,7 +267,7 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
     for pair, channel in enumerate(lows):
         made += [f"slli t1, s{4 + pair}, 16", f"sub s{pair}, s{pair}, t1 /* sum of the lower half */"]
         for v, c in ((f"s{pair}", channel), (f"s{4 + pair}", channel + 2)):
-            made += [*_rv_rescale(c), *_rv_result(v, ends.away), f"sb {v}, {c}(a3)"]
+            made += [*_rv_rescale(c), *rv_result(v, ends.away), f"sb {v}, {c}(a3)"]
     return made
 
 
@@ -415,7 +418,7 @@ def _v7_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
 # Armv6-M, packed pixels: r6 and r7 a group's sums, r8 and r9 T, r10 and r11 S1, r12 0x8000; -r2 weights are left of a
 # run that ends at r1. Packed channels: r5 0x00FF00FF, r7 and r8 a group's sums, r9 and r10 T, r11 and r12 S1; -r6 taps
 # are left of a run that ends at r0.
-def _v6_result(ends: Ends, low: int) -> list[Part]:
+def v6_result(ends: Ends, low: int) -> list[Part]:
     """r3 times the multiplier with the halves r0, r1, the rounding in r12, the shift in r2; r4 to r6 are lost."""
     made: list[Part] = [*asm("""
         lsls r3, r3, #2
@@ -521,7 +524,7 @@ def _v6_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
                 lsls r4, r4, #16
                 subs r3, r3, r4 /* S0 */
                 """) if upper else [f"mov r3, {whole} /* S1 */"]  # fmt: skip
-            made += [*_v6_result(ends, at["low"]), "strb r3, [r7]"]
+            made += [*v6_result(ends, at["low"]), "strb r3, [r7]"]
             made += [f"ldr r4, [sp, #{at['step']}]", "adds r7, r7, r4"] if number + 1 < len(values) else []
     return made
 
@@ -607,7 +610,7 @@ def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
             str r7, [sp, #{at["rescale"]}]
             mov r3, {v}
             """)
-        made += [*_v6_result(ends, at["low"]), f"ldr r7, [sp, #{at['y']}]", "strb r3, [r7]"]
+        made += [*v6_result(ends, at["low"]), f"ldr r7, [sp, #{at['y']}]", "strb r3, [r7]"]
         made += ["adds r7, r7, #1", f"str r7, [sp, #{at['y']}]"]
     return made
 

@@ -1,0 +1,141 @@
+"""Planes in RV32IM: weights stay in registers where they all fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ...ops.base import Sums
+from ..micro import Loop, Part, moved, pushed
+from .plane import Core, Ends, Plane
+from .plane_thumb import rounded
+from .two_in_one import SAVED, rv_result
+
+MOST_HELD = 12  # weights
+
+
+class Rv32(Core):
+    """a3 to a7 are multiplier, rounding, shift and bounds, t6 the start value, s1 the place of the result."""
+
+    x, w, past, source, to = "a0", "a1", "a2", "a0", "a1"
+    rows, count, end, spare = "a2", "t6", "t5", "s0"
+    far = 2047
+    scalars: ClassVar[tuple[str, ...]] = ("low", "high")
+    sums = ("t2", "t3", "t4", "t5")
+
+    def __init__(self, p: Plane) -> None:
+        super().__init__(p)
+        self.held = not p.looped and p.taps <= MOST_HELD
+        free = ["s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11"]
+        self.weights = [*free, self.w, self.past] if self.held else free
+
+    @classmethod
+    def ends(cls, s: Sums) -> Ends | None:
+        return rounded(s)
+
+    def enter(self, arguments: Sequence[str]) -> list[Part]:
+        names = ("channels", "channel", "times", "lines", "end", *arguments[:8])
+        self.frame = -(-4 * (len(SAVED) + len(names)) // 16) * 16
+        self.at = {n: 4 * (len(SAVED) + i) for i, n in enumerate(names)}
+        self.at |= {n: self.frame + 4 * i for i, n in enumerate(arguments[8:])}
+        clamped = self.p.finish.endswith("_clamped")
+        bounds = [line for r, n, value in (("a6", "low", -128), ("a7", "high", 127))
+                  for line in (self.get(r, n) if clamped else [f"li {r}, {value}"])]  # fmt: skip
+        return [
+            f"addi sp, sp, -{self.frame}", moved(self.frame), *(f"sw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)),
+            moved(-4 * len(SAVED)), pushed(SAVED), *(f"sw a{i}, {self.at[n]}(sp)" for i, n in enumerate(arguments[:8])),
+            *bounds,
+        ]  # fmt: skip
+
+    def leave(self) -> list[Part]:
+        restored = (f"lw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED))
+        return [*restored, f"addi sp, sp, {self.frame}", moved(-self.frame), "ret"]
+
+    def get(self, register: str, name: str) -> list[str]:
+        return [f"lw {register}, {self.at[name]}(sp)"]
+
+    def put(self, register: str, name: str) -> list[str]:
+        return [f"sw {register}, {self.at[name]}(sp)"]
+
+    def set(self, register: str, number: int) -> list[str]:
+        if -2048 <= number < 2048:
+            return [f"li {register}, {number}"]
+        upper, lower = (number + 2048) >> 12, (number + 2048) % 4096 - 2048
+        return [f"lui {register}, {upper % (1 << 20)}"] + [f"addi {register}, {register}, {lower}"] * (lower != 0)
+
+    def add(self, to: str, of: str, number: int | str) -> list[str]:
+        if isinstance(number, str):
+            return [f"add {to}, {of}, {number}"]
+        if -2048 <= number < 2048:
+            return [f"addi {to}, {of}, {number}"] if number or to != of else []
+        return [*self.set("t0", number), f"add {to}, {of}, t0"]
+
+    def until(self, a: str, b: str, label: str) -> list[str]:
+        return [f"bne {a}, {b}, {label}"]
+
+    def back(self, register: str, label: str) -> list[str]:
+        return [f"addi {register}, {register}, -1", f"bnez {register}, {label}"]
+
+    def jump(self, label: str) -> list[str]:
+        return [f"j {label}"]
+
+    def clear(self) -> list[Part]:
+        turn = (*(f"sw t1, {at}(a0)" for at in (0, 4, 8, 12)), "addi a0, a0, 16", *self.until("a0", "t5", "0b"))
+        return [*self.get("a0", "plane"), *self.add("t5", "a0", self.bytes), *self.get("t1", "pad"),
+                Loop(self.bytes // 16, ("0:", *turn))]  # fmt: skip
+
+    def listed(self) -> list[str]:
+        return ["lw a0, 0(a2)", "addi a2, a2, 4", *self.get("t0", "channel"), "add a0, a0, t0"]
+
+    def few(self, count: int) -> list[str]:
+        made, step, at, registers = list[str](), self.p.run.step, 0, ("t1", "t2", "t3", "t4")
+        most = min(len(registers), self.far // step + 1)
+        while at < count:
+            some = range(min(most, count - at))
+            made += [f"lb {registers[i]}, {i * step}(a0)" for i in some]
+            made += [f"sb {registers[i]}, {at + i}(a1)" for i in some]
+            made += self.add("a0", "a0", len(some) * step)
+            at += len(some)
+        return made + self.add("a1", "a1", count)
+
+    def begin(self) -> list[Part]:
+        taps = self.p.taps
+        made = [*self.get("t0", "ends"), "lw t6, 0(t0)", "lw a3, 4(t0)", "lw a4, 8(t0)", "addi t0, t0, 12"]
+        made += [*self.put("t0", "ends"), *self.get("t1", "taps"), f"lb a5, {taps}(t1)"]
+        made += [f"lb {w}, {i}(t1)" for i, w in enumerate(self.weights[:taps])] if self.held else ["mv a1, t1"]
+        made += self.add("a2", "t1", taps) if self.p.looped else []
+        made += [*self.add("t1", "t1", taps + 1), *self.put("t1", "taps"), *self.get("s1", "y"), "addi t1, s1, 1"]
+        return [*made, *self.put("t1", "y"), *self.get("a0", "plane")]
+
+    def starts(self, count: int) -> list[str]:
+        return [f"mv {r}, t6" for r in self.sums[:count]]
+
+    def row(self, count: int, row: int) -> list[str]:
+        made, run, size = list[str](), self.p.run, len(self.weights)
+        at, first = row * run.taps, row * self.p.lines.dilation * self.line
+        for begin in range(0, run.taps, size):
+            taps = range(begin, min(run.taps, begin + size))
+            held = {t: self.weights[at + t if self.held else t - begin] for t in taps}
+            made += [] if self.held else [f"lb {w}, {at + t}(a1)" for t, w in held.items()]
+            pairs = [(o, t, o * run.stride + t * run.dilation) for o in range(count) for t in taps]
+            for column in sorted({c for _, _, c in pairs}):
+                made.append(f"lb t0, {first + column}(a0)")
+                for o, t, c in pairs:
+                    if c == column:
+                        begun = self.sums[o] if o in self.begun else "t6"
+                        made += [f"mul t1, t0, {held[t]}", f"add {self.sums[o]}, {begun}, t1"]
+                        self.begun.add(o)
+        return made
+
+    def results(self, count: int) -> list[Part]:
+        made, step, on = list[Part](), self.p.run.step_y, 0
+        for v in self.sums[:count]:
+            made += rv_result(v, self.p.finish.startswith("away"), ("a3", "a4", "a5"), ("a6", "a7"))
+            if on > self.far:
+                made, on = [*made, *self.add("s1", "s1", on)], 0
+            made.append(f"sb {v}, {on}(s1)")
+            on += step
+        return [*made, *self.add("s1", "s1", on)]
+
+    def next_line(self, number: int) -> list[str]:
+        return list(self.add("s1", "s1", number))

@@ -1,0 +1,331 @@
+"""Planes in Thumb: what instruction sets of Arm have in common, and those of Armv7-M and Armv6-M without extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ...ops.base import Sums
+from . import sum_kernels
+from .two_in_one import Ends as Rounding
+from .two_in_one import v6_result
+from ..micro import Loop, Part, moved, pushed
+from .plane import Core, Ends, Plane
+
+
+def rounded(s: Sums) -> Ends | None:
+    """Start value, multiplier and rounding; behind the weights the shift: see `sum_kernels.finish`."""
+    how, rest = sum_kernels.finish(s)
+    if how == "general":
+        return None
+    multiplier, rounding, shift = (constant.data for constant in rest)
+    name = f"{'away' if how == 'signed' else 'up'}{'' if s.full_range else '_clamped'}"
+    return Ends(name, np.stack([s.start, multiplier, rounding], axis=1).astype(np.int64), shift[:, None],
+                {"low": s.low, "high": s.high} if not s.full_range else {})  # fmt: skip
+
+
+class Thumb(Core):
+    """The frame, from the stack pointer on: numbers of the function, the first four arguments, saved registers."""
+
+    x, w, past, source, to = "r0", "r1", "lr", "r0", "r1"
+    rows, count, end, spare = "r10", "lr", "r9", "r12"
+    far = 4095
+    scalars: ClassVar[tuple[str, ...]] = ("low", "high")
+    own: ClassVar[tuple[str, ...]]  # numbers of the core
+    sums = ("r4", "r5", "r6", "r7")
+    store = "strb"
+    saved_words = 9
+
+    def __init__(self, p: Plane) -> None:
+        super().__init__(p)
+        self.ahead = {self.x: 0, self.w: 0}  # bytes by which a place has moved; the next `add` makes up for them
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("channels", "channel", "times", "lines", "end", "out", *self.own)
+
+    def enter(self, arguments: Sequence[str]) -> list[Part]:
+        count = len(self.names)
+        self.at = {n: 4 * i for i, n in enumerate(self.names)}
+        self.at |= {n: 4 * (count + i + (self.saved_words if i > 3 else 0)) for i, n in enumerate(arguments)}
+        return [
+            *self.saved(), "push {r0-r3}", moved(16), f"sub sp, #{4 * count}", moved(4 * count),
+            f"/* sp: {', '.join(f'{at} {name}' for name, at in self.at.items())} */",
+        ]  # fmt: skip
+
+    def saved(self) -> list[Part]:
+        return ["push {r4-r11, lr}", pushed((*(f"r{n}" for n in range(4, 12)), "lr"))]
+
+    def leave(self) -> list[Part]:
+        size = 4 * len(self.names) + 16
+        return [f"add sp, #{size}", moved(-size), "pop {r4-r11, pc}"]
+
+    def get(self, register: str, name: str) -> list[str]:
+        return [f"ldr {register}, [sp, #{self.at[name]}]"]
+
+    def put(self, register: str, name: str) -> list[str]:
+        return [f"str {register}, [sp, #{self.at[name]}]"]
+
+    def set(self, register: str, number: int) -> list[str]:
+        return [f"movw {register}, #{number % 65536}"] + [f"movt {register}, #{number >> 16}"] * (number > 65535)
+
+    def add(self, to: str, of: str, number: int | str) -> list[str]:
+        if isinstance(number, str):
+            return [f"add {to}, {of}, {number}"]
+        number = self.rest(to, of, number)
+        sign, size = "add" if number > 0 else "sub", abs(number)
+        if size > 4095:
+            other = "r3" if to == self.spare else self.spare
+            return [*self.set(other, size), f"{sign} {to}, {of}, {other}"]
+        return [f"{sign} {to}, {of}, #{size}"] if size else [f"mov {to}, {of}"] if to != of else []
+
+    def rest(self, to: str, of: str, number: int) -> int:
+        """Of a number that a place is to move, what it has not."""
+        if to == of and to in self.ahead:
+            number, self.ahead[to] = number - self.ahead[to], 0
+        return number
+
+    def until(self, a: str, b: str, label: str) -> list[str]:
+        return [f"cmp {a}, {b}", f"bne {label}"]
+
+    def back(self, register: str, label: str) -> list[str]:
+        return [f"subs {register}, {register}, #1", f"bne {label}"]
+
+    def jump(self, label: str) -> list[str]:
+        return [f"b {label}"]
+
+    def padding(self) -> list[str]:
+        """Four bytes of padding in r2."""
+        return self.get("r2", "pad")
+
+    def clear(self) -> list[Part]:
+        end = self.add("r6", "r0", self.bytes)
+        copies = [f"mov {r}, r2" for r in ("r3", "r4", "r5")]
+        turn = ("0:", "stm r0!, {r2-r5}", *self.until("r0", "r6", "0b"))
+        return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop(self.bytes // 16, turn)]
+
+    def listed(self) -> list[str]:
+        return [f"ldr {self.source}, [{self.rows}], #4", *self.get("r2", "channel"), "add r0, r0, r2"]
+
+    def few(self, count: int) -> list[str]:
+        made, step, at = list[str](), self.p.run.step, 0
+        most = min(7, self.far // step + 1)
+        while at < count:
+            some = range(min(most, count - at))
+            made += [f"ldrsb r{2 + i}, [r0{f', #{i * step}' if i else ''}]" for i in some]
+            made += [line for i in some for line in self.stored(f"r{2 + i}", at + i)]
+            made += self.add("r0", "r0", len(some) * step)
+            at += len(some)
+        return made + self.add("r1", "r1", count * self.item)
+
+    def stored(self, register: str, number: int) -> list[str]:
+        return [f"{self.store} {register}, [r1, #{number * self.item}]"]
+
+    def begun_at(self) -> list[str]:
+        """Places of the first window, the weights and the result of a channel."""
+        made = [*self.get("r2", "y"), *self.put("r2", "out"), *self.add("r2", "r2", 1), *self.put("r2", "y")]
+        made += [*self.get("r0", "plane"), *self.add("r0", "r0", self.lead)]
+        return made + (self.add(self.past, self.w, self.p.lines.taps * self.row_bytes) if self.p.looped else [])
+
+    def first(self, sum_: int) -> str:
+        """The register with what a sum adds to."""
+        begun = sum_ in self.begun
+        self.begun.add(sum_)
+        return self.sums[sum_] if begun else "lr"
+
+    def starts(self, count: int) -> list[str]:
+        return [*self.get("r4", "start"), *(f"mov {r}, r4" for r in self.sums[1:count])]
+
+    def words(self, names: Sequence[str]) -> list[str]:
+        """The numbers of the next channel's end."""
+        registers = [f"r{4 + i}" for i in range(len(names))]
+        made = [*self.get("r3", "ends"), f"ldm r3!, {{{', '.join(registers)}}}", *self.put("r3", "ends")]
+        for register, name in zip(registers, names, strict=True):
+            start_stays = name == "start" and not self.p.looped
+            made += [f"mov lr, {register}"] if start_stays else self.put(register, name)
+        return made
+
+    def bounded(self, register: str, other: str) -> list[str]:
+        """Within bounds, or int8."""
+        if not self.p.finish.endswith("_clamped"):
+            return [f"ssat {register}, #8, {register}"]
+        made = list[str]()
+        for name, than in (("low", "lt"), ("high", "gt")):
+            made += [*self.get(other, name), f"cmp {register}, {other}", f"it {than}", f"mov{than} {register}, {other}"]
+        return made
+
+    def put_out(self, registers: Sequence[str], place: str) -> list[str]:
+        """Results to their places; the place moves on."""
+        made, step, on = list[str](), self.p.run.step_y, 0
+        for register in registers:
+            if on > self.far:
+                made, on = [*made, *self.add(place, place, on)], 0
+            made.append(f"strb {register}, [{place}{f', #{on}' if on else ''}]")
+            on += step
+        return [*made, *self.add(place, place, on), *self.put(place, "out")]
+
+    def next_line(self, number: int) -> list[str]:
+        return self.bump("out", number) if number else []
+
+
+class Armv7m(Thumb):
+    """Bytes, each multiplied by itself."""
+
+    own = ("start", "multiplier", "rounding", "shift")
+    weights = ("r8", "r9", "r10", "r11", "r12")
+
+    @classmethod
+    def ends(cls, s: Sums) -> Ends | None:
+        return rounded(s)
+
+    def begin(self) -> list[Part]:
+        made = [*self.words(("start", "multiplier", "rounding")), *self.get("r1", "taps")]
+        made += [f"ldrsb r3, [r1, #{self.p.taps}]", *self.put("r3", "shift"), *self.add("r3", "r1", self.p.taps + 1)]
+        return [*made, *self.put("r3", "taps"), *self.begun_at()]
+
+    def row(self, count: int, row: int) -> list[str]:
+        made, run = list[str](), self.p.run
+        at, first_x = row * run.taps, row * self.p.lines.dilation * self.line
+        for begin in range(0, run.taps, len(self.weights)):
+            taps = range(begin, min(run.taps, begin + len(self.weights)))
+            made += [f"ldrsb {w}, [r1, #{at + t}]" for w, t in zip(self.weights, taps, strict=False)]
+            pairs = [(o, t, o * run.stride + t * run.dilation) for o in range(count) for t in taps]
+            for number, column in enumerate(sorted({c for _, _, c in pairs})):
+                x = ("r2", "r3")[number % 2]
+                made.append(f"ldrsb {x}, [r0, #{first_x + column}]")
+                made += [f"mla {self.sums[o]}, {x}, {self.weights[t - begin]}, {self.first(o)}"
+                         for o, t, c in pairs if c == column]  # fmt: skip
+        return made
+
+    def results(self, count: int) -> list[Part]:
+        made = [line for r, n in (("r8", "multiplier"), ("r9", "rounding"), ("r10", "shift"), ("r11", "out"))
+                for line in self.get(r, n)]  # fmt: skip
+        away = ("add {0}, {0}, #1", "asr {0}, {0}, #1", "add {0}, {0}, {0}, asr #31")
+        for v in self.sums[:count]:
+            made += [f"lsl {v}, {v}, #2", f"smull r2, {v}, {v}, r8"]
+            made += [line.format(v) for line in away] if self.p.finish.startswith("away") else []
+            made += [f"add {v}, {v}, r9", f"asr {v}, {v}, r10", *self.bounded(v, "r2")]
+        return [*made, *self.put_out(self.sums[:count], "r11")]
+
+
+class Armv6m(Thumb):
+    """Elements of the plane have 128 added, since only loads without a sign have an offset in their instruction.
+
+    r8 and r9 are distances of elements, r11 the start value, r12 the rounding, lr the place of the result. Offsets reach
+    31 bytes, so places move on with them.
+    """
+
+    past, rows, count, end, spare = "r10", "r4", "r6", "r5", "r3"
+    far = 1 << 20
+    own = ("w", "multiplier", "shift", "here", "sum0", "sum1", "sum2", "sum3")
+
+    @classmethod
+    def ends(cls, s: Sums) -> Ends | None:
+        made = rounded(s)
+        if made is not None:
+            made.words[:, 0] -= 128 * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
+        return made
+
+    def saved(self) -> list[Part]:
+        highs = ("r8", "r9", "r10", "r11")
+        return [
+            ".syntax unified", "push {r4-r7, lr}", pushed(("r4", "r5", "r6", "r7", "lr")),
+            *(f"mov r{4 + i}, {r}" for i, r in enumerate(highs)), "push {r4-r7}", pushed(highs),
+        ]  # fmt: skip
+
+    def enter(self, arguments: Sequence[str]) -> list[Part]:
+        steps = [line for r, n in (("r8", self.p.run.step), ("r9", self.p.run.step_y))
+                 for line in (*self.set("r3", n), f"mov {r}, r3")]  # fmt: skip
+        return [*super().enter(arguments), *steps]
+
+    def leave(self) -> list[Part]:
+        size = 4 * len(self.names) + 16
+        highs = [f"mov {r}, r{4 + i}" for i, r in enumerate(("r8", "r9", "r10", "r11"))]
+        return [f"add sp, #{size}", moved(-size), "pop {r4-r7}", moved(-16), *highs, "pop {r4-r7, pc}"]
+
+    def set(self, register: str, number: int) -> list[str]:
+        made = [f"movs {register}, #{number >> 8 * (max(1, (number.bit_length() + 7) // 8) - 1)}"]
+        for byte in number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big")[1:]:
+            made += [f"lsls {register}, {register}, #8"] + [f"adds {register}, #{byte}"] * (byte > 0)
+        return made
+
+    def add(self, to: str, of: str, number: int | str) -> list[str]:
+        if isinstance(number, str):
+            return [*([f"mov {to}, {of}"] if to != of else []), f"add {to}, {number}"]
+        number = self.rest(to, of, number)
+        made, size = [f"mov {to}, {of}"] if to != of else [], abs(number)
+        sign, other = "adds" if number > 0 else "subs", "r2" if to == "r3" else "r3"
+        if to == self.past:  # a high register
+            return [*self.set("r3", size), f"add r3, {of}", f"mov {to}, r3"]
+        if size > 510:
+            return [*made, *self.set(other, size), f"{sign} {to}, {to}, {other}"]
+        return [*made, *(f"{sign} {to}, #{n}" for n in (min(size, 255), size - min(size, 255)) if n)]
+
+    def until(self, a: str, b: str, label: str) -> list[str]:
+        return [f"cmp {a}, {b}", "beq 9f", f"b {label}", "9:"]
+
+    def back(self, register: str, label: str) -> list[str]:
+        return [f"subs {register}, #1", "beq 9f", f"b {label}", "9:"]
+
+    def padding(self) -> list[str]:
+        return [*self.get("r2", "pad"), "movs r3, #128", "lsls r4, r3, #8", "orrs r3, r4", "lsls r4, r3, #16",
+                "orrs r3, r4", "eors r2, r3"]  # fmt: skip
+
+    def listed(self) -> list[str]:
+        return ["ldm r4!, {r0}", *self.get("r2", "channel"), "adds r0, r0, r2"]
+
+    def few(self, count: int) -> list[str]:
+        each = [line for i in range(count)
+                for line in ("ldrb r2, [r0]", "add r0, r8", "adds r2, #128", f"strb r2, [r1, #{i}]")]  # fmt: skip
+        return [*each, *self.add("r1", "r1", count)]
+
+    def begin(self) -> list[Part]:
+        made = [*self.get("r3", "ends"), "ldm r3!, {r4, r5, r6}", *self.put("r3", "ends"), "mov r11, r4", "mov r12, r6"]
+        made += [*self.put("r5", "multiplier"), *self.get("r1", "taps"), *self.put("r1", "w")]
+        made += [*self.add("r2", "r1", self.p.taps), "ldrb r3, [r2]", "sxtb r3, r3", *self.put("r3", "shift")]
+        made += ["adds r2, #1", *self.put("r2", "taps"), *self.get("r2", "y"), "mov lr, r2"]
+        made += ["adds r2, #1", *self.put("r2", "y"), *self.get("r0", "plane")]
+        return made + (self.add(self.past, self.w, self.p.taps) if self.p.looped else [])
+
+    def starts(self, count: int) -> list[str]:
+        return [f"mov {r}, r11" for r in self.sums[:count]]
+
+    def near(self, place: str, offset: int) -> tuple[list[str], int]:
+        """Instructions until the offset from a place is within reach, and what it is then."""
+        if 0 <= offset - self.ahead[place] < 32:
+            return [], offset - self.ahead[place]
+        step, self.ahead[place] = offset - self.ahead[place], offset
+        sign, size = "adds" if step > 0 else "subs", abs(step)
+        if size > 510:
+            return [*self.set("r3", size), f"{sign} {place}, {place}, r3"], 0
+        return [f"{sign} {place}, #{n}" for n in (min(size, 255), size - min(size, 255)) if n], 0
+
+    def row(self, count: int, row: int) -> list[str]:
+        made, run, begins = list[str](), self.p.run, not self.begun
+        made += self.starts(count) if begins else []
+        self.begun |= set(range(count))
+        for tap in range(run.taps):
+            column = row * self.p.lines.dilation * self.line + tap * run.dilation
+            on, at = self.near("r0", column)
+            made += on
+            on, place = self.near("r1", row * run.taps + tap)
+            made += [*on, f"ldrb r3, [r1, #{place}]", "sxtb r3, r3"]
+            for o in range(count):
+                made += [f"ldrb r2, [r0, #{at + o * run.stride}]", "muls r2, r3, r2"]
+                made.append(f"adds {self.sums[o]}, {self.sums[o]}, r2")
+        return made
+
+    def results(self, count: int) -> list[Part]:
+        made: list[Part] = [*self.put("r0", "here")]
+        made += [line for i in range(count) for line in self.put(self.sums[i], f"sum{i}")]
+        made += [*self.get("r1", "multiplier"), "lsrs r0, r1, #16", "uxth r1, r1", *self.get("r2", "shift"), "mov r7, lr"]
+        rounding = Rounding(self.p.finish.startswith("away"), self.p.finish.endswith("_clamped"))
+        for i in range(count):
+            made += [*self.get("r3", f"sum{i}"), *v6_result(rounding, self.at.get("low", 0)), "strb r3, [r7]"]
+            made.append("add r7, r9")
+        return [*made, "mov lr, r7", *self.get("r0", "here"), *self.get("r1", "w")]
+
+    def next_line(self, number: int) -> list[str]:
+        return ["mov r2, lr", *self.add("r2", "r2", number), "mov lr, r2"] if number else []
