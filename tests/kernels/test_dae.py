@@ -19,7 +19,6 @@ from edgebuild.model.kernels import kernel_of
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import Plan, form_of
 from edgebuild.model.plan.section import whole_form
-from tests.clocks.networks import Net
 from tests.conftest import ROOT
 from tests.graphs import examples, random_inputs
 from tests.graphs.single import beyond, sum_graph, window
@@ -101,20 +100,6 @@ def test_whole_networks(model: str, tmp_path: Path) -> None:
     for rows in others:
         for want, have in zip(expected, rows, strict=True):
             assert all(np.array_equal(a, b) for a, b in zip(want, have, strict=True))
-
-
-def test_planes_are_gathered_at_one_clock_too_where_that_is_faster() -> None:
-    """On a core that issues one instruction at a time, and has room for four planes. Such a kernel is not decoupled."""
-    net = Net("narrow", 12, 32)
-    net.depthwise("input", kernel=4)  # windows of 3x3 have better kernels
-    (op,) = net.ops
-    graph = Graph("narrow", (op,), net.tensors, ("input",), op.outputs)
-    m4, m7 = (kernel_of(op, graph, form_of(load_target(name))) for name in ("mps2-an386", "mps2-an500"))
-    assert m4.variant == "dsp, 4 planes gathered" and m4.traffic.rounds == 0
-    assert next(k for k in m4.others if k.variant == "dsp plane").estimate > m4.estimate
-    assert "gathered" not in m7.variant, "there a byte read alone takes less time"
-    limited = kernel_of(op, graph, replace(form_of(load_target("mps2-an386")), scratch_limit=m4.scratch - 1))
-    assert "4 planes" not in limited.variant
 
 
 def test_the_buffer_is_part_of_the_plan() -> None:

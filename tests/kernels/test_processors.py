@@ -40,8 +40,6 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds
         "dsp taps in registers": SUMS,
         "dsp taps": SUMS,
         "dsp plane": SUMS,
-        "dsp, 2 planes gathered": SUMS,
-        "dsp, 4 planes gathered": SUMS,
         "dsp four at once": ("add",),
     },
     "m4-flash-model": {

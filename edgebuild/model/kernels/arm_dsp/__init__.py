@@ -78,7 +78,6 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(window_registers.bytes_)),
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
-    Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     *(Row(kind, CORE, of_sums(partial(plane.depthwise, Words)), crops=True) for kind in (DEPTHWISE, CONVOLUTION)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
     Row(DEPTHWISE, CORE, of_sums(depthwise_four.fours)),

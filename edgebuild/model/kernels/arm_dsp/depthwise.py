@@ -71,6 +71,7 @@ def filling(rows: int, columns: int, wide: int = 1) -> int:
 
 
 def planes(s: Sums, form: Form) -> Kernel | None:
+    """What kernels that gather planes of several channels compute with: two outputs of a row at a time."""
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     held, pairs = multiplies(fw, s.stride[1])
     if c != k or s.dilation[1] != 1 or fh * len(held) > 24 or not s.fits:
@@ -82,7 +83,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     )
     columns += columns % 2
     reach = (fh - 1) * s.dilation[0] + 1
-    rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
+    rows = max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
     shape = sums_shape(s, form) | {
         **factors(s).shape, "stride": columns, "plane": rows * columns, "plane_rows": rows,
         "pairs": tuple(tuple(p) for p in pairs), "loads": tuple(loads), "names": tuple("abcdefghijklmnop"[: len(held)]),
@@ -99,13 +100,12 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     ends = {"relu": 5, "signed": 6, "once": 5, "sums": 28}[how] + (4 if clamped else 0)
     two = fh * (len(pairs[0]) + len(pairs[1]) + loads[1]) + 1 + 2 * ends
     one = fh * (len(pairs[0]) + loads[0]) + 5 + ends
-    fill = filling(reach if form.rolled else h, w)
     cost = CLEAR * rows * columns + c * (
-        fill + 30 + 3 * fh * len(held) + (1 if form.rolled else oh) * (8 + ow // 2 * two + ow % 2 * one)
+        filling(h, w) + 30 + 3 * fh * len(held) + oh * (8 + ow // 2 * two + ow % 2 * one)
     )
     return Kernel(
-        "arm_dsp/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
-        scratch=2 * rows * columns, variant="old plane", estimate=cost,
+        "dae/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
+        scratch=2 * rows * columns, variant="gathered", estimate=cost,
         pace=FETCHING if SLOW_FLASH in form.core else 1.0, in_place=in_place(s, form),
         traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip

@@ -23,7 +23,7 @@ FETCHING = 1.15  # pace where flash is slow (`bench-cycles`)
 
 
 class Words(Thumb):
-    variant = "dsp plane"
+    variant, width = "dsp plane", 2
     scalars: ClassVar[tuple[str, ...]] = ("zero", "unit", "low", "high")
     own = ("start", "factor", "second")
     store = "strh"
@@ -70,7 +70,7 @@ class Words(Thumb):
         again = f"strh {register}, [r1, #{4 * (number - self.p.run.dilation) + 2}]"
         return super().stored(register, number) + ([again] if self.item == 4 else [])
 
-    def begin(self) -> list[Part]:
+    def begin(self) -> list[str]:
         two = "2" in self.p.finish
         made = self.words(("start", "factor", "second") if two else ("start", "factor"))
         made += [] if two else [*self.get("r6", "unit"), "ror r6, r6, r5", *self.put("r6", "second")]

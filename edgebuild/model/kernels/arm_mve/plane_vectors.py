@@ -15,7 +15,7 @@ from ...ir import Array
 from ...ops.base import Form, Sums
 from ..blocks.plane import Ends, Plane
 from ..blocks.plane_thumb import Thumb
-from ..micro import Loop, Part, moved, pushed
+from ..micro import Loop, Part, moved
 from .lanes import LANES
 
 HELD = ("q3", "q4", "q5", "q6", "q7")  # weights of rows that stay in registers
@@ -26,7 +26,7 @@ PACE = 1.35  # where loads stand close to what waits for them (`bench-cycles`)
 class Vectors(Thumb):
     """r3 the place of the result, r8 to r11 start value, multiplier, shift and zero point, q2 where results go."""
 
-    variant = "mve plane"
+    variant, width = "mve plane", LANES
     x, w, past, source, to = "r1", "r5", "r7", "r0", "r2"
     rows, count, spare = "r4", "r6", "r12"
     far = 1 << 20
@@ -101,7 +101,7 @@ class Vectors(Thumb):
     def few(self, count: int) -> list[str]:
         raise NotImplementedError  # lines are copied as a whole
 
-    def begin(self) -> list[Part]:
+    def begin(self) -> list[str]:
         taps = self.p.lines.taps * self.row_bytes
         made = [*self.get("r0", "ends"), "ldm r0!, {r8, r9}", *self.put("r0", "ends"), *self.get("r5", "taps")]
         made += [*self.add("r0", "r5", taps), "ldrsb r10, [r0], #1", *self.put("r0", "taps"), *self.get("r11", "zero")]

@@ -42,11 +42,11 @@ RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
     RV32: (((4, 4), (3, 4), (5, 2)), SumsCore(18)),
-    M3: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3, bring=8.5)),
-    M33: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3, bring=8.5)),
+    M3: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, bring=8.5)),
+    M33: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, bring=8.5)),
     M0: (
         ((2, 2), (1, 4)),
-        SumsCore(4, 1.6, 45, SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7),
+        SumsCore(4, 1.6, 45, SPLIT, mac=1.6, pixel=0.8),
     ),
     ANY: (((2, 4),), SumsCore(18)),
 }
@@ -72,10 +72,7 @@ ROWS = (
         for core, isa in ((RV32, Rv32), (M3, Armv7m), (M33, Armv7m), (M0, Armv6m))
         for kind in (DEPTHWISE, CONVOLUTION)
     ),
-    *(
-        Row(DEPTHWISE, core, of_sums(partial(sum_kernels.depthwise, costs)), crops=True)
-        for core, (_, costs) in BLOCKS.items()
-    ),
+    Row(DEPTHWISE, frozenset(), of_sums(sum_kernels.depthwise), crops=True),
     *(Row("conv2d", core, partial(gathered.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
     *(
         Row("transpose_conv2d", core, partial(gathered.convolution, CHANNELS[core], costs))

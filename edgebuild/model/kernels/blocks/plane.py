@@ -22,11 +22,11 @@ from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import in_place, kept, words
+from ...ops.spatial import in_place, kept, words
 from ..micro import Function, Loop, Part
 
 TURN = 8  # elements that a turn of a copying loop takes
-MOST_PRODUCTS = 40  # multiplications of a block that are written out; more of them go through a loop over rows
+MOST_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
 CALL, LISTED = 20, 14  # instructions of compiled C: a call with its arguments, a row of a list
 Numbers = dict[str, int | float]
 
@@ -103,6 +103,7 @@ class Core(ABC):
 
     variant: ClassVar[str] = "plane"
     blocks: ClassVar[tuple[int, ...]] = (4, 3, 2)  # outputs at a time to try
+    width: ClassVar[int] = 1  # taps that a multiplication takes
     over: ClassVar[int] = 0  # bytes that are read behind the stream
     far: ClassVar[int]  # the largest offset of a load from the plane
     x: ClassVar[str]  # registers: the place in the plane, that of the weights, and where these end in a loop over rows
@@ -231,12 +232,12 @@ class Core(ABC):
     def copy(self) -> list[Part]:
         """A line of them."""
         turns, behind = divmod(self.p.run.used, TURN) if self.p.run.used > 2 * TURN else (0, self.p.run.used)
+        made: list[Part] = [*self.add(self.end, self.to, turns * TURN * self.item)] if turns else []
         body = ("0:", *self.few(TURN), *self.until(self.to, self.end, "0b"))
-        loop = [*self.add(self.end, self.to, turns * TURN * self.item), Loop(turns, body)] if turns else []
-        return [*loop, *self.few(behind)]
+        return [*made, *([Loop(turns, body)] if turns else []), *self.few(behind)]
 
     @abstractmethod
-    def begin(self) -> list[Part]:
+    def begin(self) -> list[str]:
         """The weights and the end of the next channel."""
 
     @abstractmethod
@@ -413,7 +414,7 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
     lines, run = (across, down) if upright else (down, across)
     if min(lines.used, run.used) < 1 or s.pad[0] < 0 or (upright and s.pad[1] < 0):
         return None
-    most = max(1, MOST_PRODUCTS // (1 if form.small else together * run.taps))
+    most = max(1, MOST_PRODUCTS // (1 if form.small else together * -(-run.taps // core.width)))
     far = core.far // (lines.dilation * core.item_of(run) * (run.reach + 1)) + 1
     turn = max(n for n in range(1, lines.taps + 1) if lines.taps % n == 0 and n <= max(1, min(most, far)))
     padded = any(a.left or a.reach > a.left + a.used for a in (lines, run)) or (form.rolled and s.padded_rows)

@@ -98,7 +98,7 @@ class Rv32(Core):
             at += len(some)
         return made + self.add("a1", "a1", count)
 
-    def begin(self) -> list[Part]:
+    def begin(self) -> list[str]:
         taps = self.p.taps
         made = [*self.get("t0", "ends"), "lw t6, 0(t0)", "lw a3, 4(t0)", "lw a4, 8(t0)", "addi t0, t0, 12"]
         made += [*self.put("t0", "ends"), *self.get("t1", "taps"), f"lb a5, {taps}(t1)"]

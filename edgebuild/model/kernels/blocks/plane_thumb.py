@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from ...ops.base import Sums
+from ..micro import Loop, Part, moved, pushed
 from . import sum_kernels
+from .plane import Core, Ends, Plane
 from .two_in_one import Ends as Rounding
 from .two_in_one import v6_result
-from ..micro import Loop, Part, moved, pushed
-from .plane import Core, Ends, Plane
 
 
 def rounded(s: Sums) -> Ends | None:
@@ -107,7 +107,7 @@ class Thumb(Core):
         return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop(self.bytes // 16, turn)]
 
     def listed(self) -> list[str]:
-        return [f"ldr {self.source}, [{self.rows}], #4", *self.get("r2", "channel"), "add r0, r0, r2"]
+        return ["ldr r0, [" + self.rows + "], #4", *self.get(self.spare, "channel"), f"add r0, r0, {self.spare}"]
 
     def few(self, count: int) -> list[str]:
         made, step, at = list[str](), self.p.run.step, 0
@@ -180,7 +180,7 @@ class Armv7m(Thumb):
     def ends(cls, s: Sums) -> Ends | None:
         return rounded(s)
 
-    def begin(self) -> list[Part]:
+    def begin(self) -> list[str]:
         made = [*self.words(("start", "multiplier", "rounding")), *self.get("r1", "taps")]
         made += [f"ldrsb r3, [r1, #{self.p.taps}]", *self.put("r3", "shift"), *self.add("r3", "r1", self.p.taps + 1)]
         return [*made, *self.put("r3", "taps"), *self.begun_at()]
@@ -213,8 +213,8 @@ class Armv7m(Thumb):
 class Armv6m(Thumb):
     """Elements of the plane have 128 added, since only loads without a sign have an offset in their instruction.
 
-    r8 and r9 are distances of elements, r11 the start value, r12 the rounding, lr the place of the result. Offsets reach
-    31 bytes, so places move on with them.
+    r8 and r9 are distances of elements, r11 the start value, r12 the rounding, lr the place of the result. Offsets
+    reach 31 bytes, so places move on with them.
     """
 
     past, rows, count, end, spare = "r10", "r4", "r6", "r5", "r3"
@@ -281,7 +281,7 @@ class Armv6m(Thumb):
                 for line in ("ldrb r2, [r0]", "add r0, r8", "adds r2, #128", f"strb r2, [r1, #{i}]")]  # fmt: skip
         return [*each, *self.add("r1", "r1", count)]
 
-    def begin(self) -> list[Part]:
+    def begin(self) -> list[str]:
         made = [*self.get("r3", "ends"), "ldm r3!, {r4, r5, r6}", *self.put("r3", "ends"), "mov r11, r4", "mov r12, r6"]
         made += [*self.put("r5", "multiplier"), *self.get("r1", "taps"), *self.put("r1", "w")]
         made += [*self.add("r2", "r1", self.p.taps), "ldrb r3, [r2]", "sxtb r3, r3", *self.put("r3", "shift")]
@@ -292,9 +292,9 @@ class Armv6m(Thumb):
     def starts(self, count: int) -> list[str]:
         return [f"mov {r}, r11" for r in self.sums[:count]]
 
-    def near(self, place: str, offset: int) -> tuple[list[str], int]:
-        """Instructions until the offset from a place is within reach, and what it is then."""
-        if 0 <= offset - self.ahead[place] < 32:
+    def near(self, place: str, offset: int, more: int = 0) -> tuple[list[str], int]:
+        """Instructions until the offset from a place, and `more` behind it, are within reach, and what it is then."""
+        if 0 <= offset - self.ahead[place] < 32 - more:
             return [], offset - self.ahead[place]
         step, self.ahead[place] = offset - self.ahead[place], offset
         sign, size = "adds" if step > 0 else "subs", abs(step)
@@ -308,7 +308,7 @@ class Armv6m(Thumb):
         self.begun |= set(range(count))
         for tap in range(run.taps):
             column = row * self.p.lines.dilation * self.line + tap * run.dilation
-            on, at = self.near("r0", column)
+            on, at = self.near("r0", column, (count - 1) * run.stride)
             made += on
             on, place = self.near("r1", row * run.taps + tap)
             made += [*on, f"ldrb r3, [r1, #{place}]", "sxtb r3, r3"]
@@ -320,7 +320,13 @@ class Armv6m(Thumb):
     def results(self, count: int) -> list[Part]:
         made: list[Part] = [*self.put("r0", "here")]
         made += [line for i in range(count) for line in self.put(self.sums[i], f"sum{i}")]
-        made += [*self.get("r1", "multiplier"), "lsrs r0, r1, #16", "uxth r1, r1", *self.get("r2", "shift"), "mov r7, lr"]
+        made += [
+            *self.get("r1", "multiplier"),
+            "lsrs r0, r1, #16",
+            "uxth r1, r1",
+            *self.get("r2", "shift"),
+            "mov r7, lr",
+        ]
         rounding = Rounding(self.p.finish.startswith("away"), self.p.finish.endswith("_clamped"))
         for i in range(count):
             made += [*self.get("r3", f"sum{i}"), *v6_result(rounding, self.at.get("low", 0)), "strb r3, [r7]"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....base.dataclass import dataclass
 from ...ir import Array
-from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.base import PORTABLE, Constant, Form, Kernel, Sums
 from ...ops.spatial import in_place, sums_shape
 
 SPLIT = "eb_rescale_split"  # for cores without a long multiplication
@@ -28,8 +28,7 @@ class SumsCore:
 
     `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
     operands a multiply-accumulate takes; `result`: instructions of one result; `mac`: of a product that is added up,
-    and `pixel` of it for each further pixel of a block; `channel`: of a channel of one row of a depthwise layer, `relu`
-    and `away`: of its results that are rounded up or away from zero, beside `result`; `bring`: of a copied tap.
+    and `pixel` of it for each further pixel of a block; `bring`: of a copied tap.
     """
 
     registers: int
@@ -38,9 +37,6 @@ class SumsCore:
     rescale: str = "eb_rescale"
     mac: float = 2.0
     pixel: float = 0.0
-    channel: float = 10.0
-    relu: float = -5.0
-    away: float = 0.0
     bring: float = 5.0
 
 
@@ -114,10 +110,14 @@ def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form)
     )  # fmt: skip
 
 
-def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
-    """One channel at a time, its weights in registers, from a plane with the padding around it."""
+def depthwise(s: Sums, form: Form) -> Kernel | None:
+    """One channel at a time, its weights in registers, from a plane with the padding around it.
+
+    For cores that `plane.py` does not know, and for sums whose ends take many instructions.
+    """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    if not s.fits or c != k or fh * fw > MOST_TAPS:
+    ends, rest = finish(s)
+    if not s.fits or c != k or fh * fw > MOST_TAPS or (PORTABLE not in form.core and ends != "general"):
         return None
     step = 1 if form.rolled else s.dilation[0]  # rows of the plane between taps; by rows it has only those under taps
     rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
@@ -126,7 +126,6 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
     across = w - skip  # columns that are copied: of a part of a row those that it reads
     across = wanted - left if across - (wanted - left) >= s.stride[1] else across
     columns = max(left + across, wanted)
-    ends, rest = finish(s)
     together = 1 if form.small else 3  # outputs side by side
     reads = tuple(  # columns of the plane under 1, 2, ... outputs
         tuple(sorted({o * s.stride[1] + fx * s.dilation[1] for o in range(n) for fx in range(fw)}))
@@ -134,7 +133,7 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
     )
     copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if across % u == 0)
     shape: dict[str, Any] = sums_shape(s, form) | {
-        "rows": rows, "columns": columns, "finish": ends, "rescale": core.rescale, "fill": min(h, rows - s.pad[0]),
+        "rows": rows, "columns": columns, "finish": ends, "rescale": "eb_rescale", "fill": min(h, rows - s.pad[0]),
         "PX": left, "skip": skip * c, "across": across, "step": step,
         "together": together, "reads": reads, "unroll": copied,
         "low": s.low, "high": s.high,
@@ -144,9 +143,8 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     made = ow if form.rolled else oh * ow
-    rounded = {"relu": core.relu, "signed": core.away}.get(ends, GENERAL)
-    each = core.product * fh * (2 * fw + len(reads[-1]) / together) + core.result + rounded
-    cost = c * (2.7 * core.product * rows * across + made * each + form.rolled * core.channel)
+    each = fh * (2 * fw + len(reads[-1]) / together) + 14 + GENERAL * (ends == "general")
+    cost = c * (2.7 * rows * across + made * each)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost, in_place=in_place(s, form),

@@ -87,9 +87,7 @@ FRAME = 80
 RV_AT = {"x": 52, "rescale": 56, "y": 60, "runs": 64, "step": 68, "starts": 68, "blocks": 72, "offset": 76}
 
 
-def rv_result(
-    v: str, away: bool, numbers: Lines = ("a0", "ra", "a2"), bounds: Lines = ("a5", "a6")
-) -> list[Part]:
+def rv_result(v: str, away: bool, numbers: Lines = ("a0", "ra", "a2"), bounds: Lines = ("a5", "a6")) -> list[Part]:
     """Register v times the multiplier, plus the rounding, shifted, within bounds; t1 is lost."""
     multiplier, rounding, shift = numbers
     signed = asm(f"""

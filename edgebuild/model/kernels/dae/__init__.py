@@ -1,7 +1,5 @@
 """Decoupled access-execute kernels: g channels or columns are gathered into a buffer, then computed on.
 
-Planes of two and four channels are gathered at one clock, too, where that takes fewer instructions.
-
 After Alvanaki et al., "Decoupled Access-Execute Enabled DVFS for TinyML Deployments on STM32 Microcontrollers", DATE
 2024 (arXiv 2407.03711). Each is the ordinary DSP kernel with its two halves pulled apart, so results are the same bit
 for bit. `EB_ACCESS()` and `EB_COMPUTE()` around the gathering change the clock where that is wanted (`Form.lfo`).
@@ -10,9 +8,7 @@ for bit. `EB_ACCESS()` and `EB_COMPUTE()` around the gathering change the clock 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
-from ....base.target import DUAL_ISSUE
 from ...ops.base import Form, Kernel, Sums, Traffic
 from ..arm_dsp import CORE
 from ..arm_dsp.convolution import TWO_PIXELS
@@ -20,7 +16,6 @@ from ..arm_dsp.depthwise import CLEAR, filling, planes
 from ..row import Row, of_sums
 
 STEP = 4  # from one granularity to the next: one that holds all there is has no use for a coarser one
-SIDE_BY_SIDE = 1.2  # pace of planes that are copied side by side, on a Cortex-M7 (`bench-cycles`)
 KEPT = 4096  # bytes of weights that surely stay in a cache from one pair of columns to the next
 
 
@@ -74,15 +69,6 @@ def gathered(s: Sums, form: Form, g: int) -> Kernel | None:
     return _within(made, form)
 
 
-def side_by_side(s: Sums, form: Form, g: int) -> Kernel | None:
-    """The same at one clock: g channels of a pixel are copied in fewer instructions side by side than one by one."""
-    made = gathered(s, replace(form, lfo=False), g) if s.size[2] % g == 0 else None
-    if made is None:
-        return None
-    pace = made.pace * (SIDE_BY_SIDE if DUAL_ISSUE in form.core else 1.0)
-    return replace(made, pace=pace, traffic=Traffic(channels_in=g, channels_out=1))
-
-
 def _within(kernel: Kernel, form: Form) -> Kernel | None:
     """The kernel if the form leaves room for its buffer."""
     return kernel if form.scratch_limit is None or kernel.scratch <= form.scratch_limit else None
@@ -96,6 +82,4 @@ def _ordinary(kernel: Kernel | None, form: Form) -> Kernel | None:
 ROWS = (
     Row("conv2d", CORE, of_sums(pointwise), gathers=True),
     Row("depthwise_conv2d", CORE, of_sums(depthwise), gathers=True),
-    Row("depthwise_conv2d", CORE, of_sums(partial(side_by_side, g=4))),
-    Row("depthwise_conv2d", CORE, of_sums(partial(side_by_side, g=2))),
 )
