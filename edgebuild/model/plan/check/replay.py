@@ -66,5 +66,6 @@ def _sizes(graph: Graph, steps: Sequence[Step], places: Mapping[str, Place]) -> 
     copies += [c for s in steps if isinstance(s.moves, TiledOp) for c in s.moves.copies]
     staged = [c for c in copies if c.into]
     ends = [*(p.offset for p in places.values()), *(c.near + c.total for c in staged)]
-    size = max(ends, default=0) + 4 * max((t.bytes for t in graph.tensors.values()), default=0)
+    inner = max((size for s in steps for size in s.inner.values()), default=0)  # scratch may exceed all tensors
+    size = max(ends, default=0) + max(4 * max((t.bytes for t in graph.tensors.values()), default=0), inner)
     return dict.fromkeys({*(p.memory for p in places.values()), *(c.stage for c in staged)}, size)
