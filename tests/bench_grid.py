@@ -44,7 +44,7 @@ class Drawn:
     kind: str
     form: str
     size: tuple[int, int, int]
-    made: int
+    results: int
     window: tuple[int, int] = (1, 1)
     stride: int = 1
     dilation: tuple[int, int] = (1, 1)
@@ -57,11 +57,11 @@ class Drawn:
     @property
     def macs(self) -> int:
         taps = self.window[0] * self.window[1]
-        return self.out[0] * self.out[1] * self.made * taps * self.size[2] // self.groups
+        return self.out[0] * self.out[1] * self.results * taps * self.size[2] // self.groups
 
     @property
     def title(self) -> str:
-        text = f"{self.kind} {self.form} {'x'.join(map(str, self.size))} to {self.made}"
+        text = f"{self.kind} {self.form} {'x'.join(map(str, self.size))} to {self.results}"
         text += f", window {self.window[0]}x{self.window[1]}" if self.window != (1, 1) else ""
         text += f" / {self.stride}" if self.stride > 1 else ""
         text += f", dilation {self.dilation[0]}x{self.dilation[1]}" if self.dilation != (1, 1) else ""
@@ -86,14 +86,14 @@ def draw(rng: np.random.Generator) -> Drawn:
         if kind == "grouped":
             groups = pick((2, 3, 4))
             c, k = c * groups, k * groups
-        found = Drawn(kind, form, (*size, c), k, window, stride, dilation if stride == 1 else (1, 1), groups)
-        if LEAST <= found.macs <= MOST and max(c, k) <= 257:
-            return found
+        row = Drawn(kind, form, (*size, c), k, window, stride, dilation if stride == 1 else (1, 1), groups)
+        if LEAST <= row.macs <= MOST and max(c, k) <= 257:
+            return row
 
 
 def written(layer: Drawn) -> bytes:
     """The TFLite file."""
-    f, (h, w, c), k = Layer(layer.form), layer.size, layer.made
+    f, (h, w, c), k = Layer(layer.form), layer.size, layer.results
     if layer.kind == "dense":
         return _sum(f, "FULLY_CONNECTED", (1, c), (k, c), (1, k), schema.FullyConnectedOptionsT())
     name, options = "CONV_2D", schema.Conv2DOptionsT()
@@ -131,8 +131,8 @@ def measured(layer: Drawn, target: str, model: Path) -> dict[str, Any] | None:
     kernel, _ = max(steps, key=lambda step: step[1])
     count = sum(n for _, n in steps)
     error = round(100 * (kernel.estimate / count - 1), 1) if kernel.estimate and len(steps) == 1 else None
-    found = {"layer": layer.title, "kind": layer.kind, "form": layer.form, "target": target, **asdict(layer)}
-    return found | {"variant": kernel.variant, "insn_per_mac": round(count / layer.macs, 3), "error_percent": error,
+    row = {"layer": layer.title, "kind": layer.kind, "form": layer.form, "target": target, **asdict(layer)}
+    return row | {"variant": kernel.variant, "insn_per_mac": round(count / layer.macs, 3), "error_percent": error,
                     "equal": result["equal"]}  # fmt: skip
 
 
@@ -172,10 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = Path(name) / "layer.tflite"
         for layer in layers:
             model.write_bytes(written(layer))
-            made = [measured(layer, target, model) for target in targets]
-            rates = " ".join(f"{'-' if row is None else row['insn_per_mac']:>8}" for row in made)
+            results = [measured(layer, target, model) for target in targets]
+            rates = " ".join(f"{'-' if row is None else row['insn_per_mac']:>8}" for row in results)
             print(f"{layer.title:64} {rates}", flush=True)
-            rows += [row for row in made if row is not None]
+            rows += [row for row in results if row is not None]
     rows = ranked(rows)
     show(rows, targets)
     write(rows, "grid.json")

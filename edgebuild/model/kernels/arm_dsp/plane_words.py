@@ -32,12 +32,12 @@ class Words(Thumb):
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
-        made = factors(s)
+        code = factors(s)
         if s.finish == "sums":
             return None
         bounds = {"low": s.low, "high": s.high} if s.finish.endswith("_clamped") else {}
-        numbers = np.concatenate([s.start[:, None], made.words], axis=1)
-        return Ends(made.finish, numbers, np.zeros((s.out[2], 0)), {"y_zero": s.y_zero, **made.scalars, **bounds})
+        numbers = np.concatenate([s.start[:, None], code.words], axis=1)
+        return Ends(code.finish, numbers, np.zeros((s.out[2], 0)), {"y_zero": s.y_zero, **code.scalars, **bounds})
 
     @classmethod
     def stream(cls, rows: Array, dilation: int) -> Array:
@@ -72,10 +72,10 @@ class Words(Thumb):
 
     def begin(self) -> list[str]:
         two = "2" in self.p.finish
-        made = self.words(("start", "factor", "second") if two else ("start", "factor"))
-        made += [] if two else [*self.get("r6", "unit"), "ror r6, r6, r5", *self.put("r6", "second")]
-        made += [*self.get("r1", "taps"), *self.add("r3", "r1", self.p.taps), *self.put("r3", "taps")]
-        return [*made, *self.begun_at()]
+        code = self.words(("start", "factor", "second") if two else ("start", "factor"))
+        code += [] if two else [*self.get("r6", "unit"), "ror r6, r6, r5", *self.put("r6", "second")]
+        code += [*self.get("r1", "taps"), *self.add("r3", "r1", self.p.taps), *self.put("r3", "taps")]
+        return [*code, *self.begun_at()]
 
     def pieces(self) -> Iterator[list[int]]:
         """Taps of a row whose weights are in registers at a time."""
@@ -86,42 +86,42 @@ class Words(Thumb):
 
     def widened(self, taps: list[int], at: int) -> list[str]:
         """Weights of taps from byte `at` on, two in a register."""
-        made = list[str]()
+        code = list[str]()
         for four in range(0, len(taps), 4):
             low, high, count = self.weights[four // 2], (*self.weights, "")[four // 2 + 1], len(taps) - four
             if count > 2:
-                made += [f"ldr {low}, [r1, #{at + four}]", f"sxtb16 {high}, {low}, ror #8", f"sxtb16 {low}, {low}"]
+                code += [f"ldr {low}, [r1, #{at + four}]", f"sxtb16 {high}, {low}, ror #8", f"sxtb16 {low}, {low}"]
             else:
-                made.append(f"ldrsb {low}, [r1, #{at + four}]")
+                code.append(f"ldrsb {low}, [r1, #{at + four}]")
                 second = [f"ldrsb r2, [r1, #{at + four + 1}]", f"pkhbt {low}, {low}, r2, lsl #16"]
-                made += second if count == 2 else []
-        return made
+                code += second if count == 2 else []
+        return code
 
     def row(self, count: int, row: int) -> list[str]:
-        made, run = list[str](), self.p.run
+        code, run = list[str](), self.p.run
         first = row * self.p.lines.dilation * self.line
         for taps in self.pieces():
-            made += self.widened(taps, row * run.taps + taps[0])
+            code += self.widened(taps, row * run.taps + taps[0])
             pairs = [(o, i, o * run.stride + t * run.dilation) for o in range(count) for i, t in enumerate(taps[::2])]
             columns = sorted({c for _, _, c in pairs})
             for two in zip(columns[::2], [*columns[1::2], -1], strict=False):  # a load behind a load is the faster one
-                made += [f"ldr {x}, [r0, #{first + c * self.item}]" for x, c in zip(("r2", "r3"), two, strict=True)
+                code += [f"ldr {x}, [r0, #{first + c * self.item}]" for x, c in zip(("r2", "r3"), two, strict=True)
                          if c >= 0]  # fmt: skip
                 for x, column in zip(("r2", "r3"), two, strict=True):
                     for o, i, c in pairs:
                         if c == column:
                             multiply = "smlabb" if 2 * i + 1 == len(taps) else "smlad"
-                            made.append(f"{multiply} {self.sums[o]}, {x}, {self.weights[i]}, {self.first(o)}")
-        return made
+                            code.append(f"{multiply} {self.sums[o]}, {x}, {self.weights[i]}, {self.first(o)}")
+        return code
 
     def results(self, count: int) -> list[Part]:
         how, sums = self.p.finish.partition("_")[0], self.sums[:count]
-        made = [line for r, n in (("r8", "factor"), ("r9", "second"), ("r10", "zero"), ("r11", "out"))
+        code = [line for r, n in (("r8", "factor"), ("r9", "second"), ("r10", "zero"), ("r11", "out"))
                 for line in self.get(r, n)]  # fmt: skip
         product, last = "smmla" if how.startswith("once") else "smmlar", "smmlsr" if "2" in how else "smmlar"
-        made += [f"{product} {v}, {v}, r8, {v}" for v in sums]
-        made += [f"add {v}, {v}, {v}, asr #31" for v in sums] if how.startswith("signed") else []
-        made += [f"{last} {v}, {v}, r9, r10" for v in sums]
-        made += [f"ssat {v}, #8, {v}" for v in sums if not self.p.finish.endswith("_clamped")]
-        made += [line for v in sums for line in self.bounded(v, "r2") if self.p.finish.endswith("_clamped")]
-        return [*made, *self.put_out(sums, "r11")]
+        code += [f"{product} {v}, {v}, r8, {v}" for v in sums]
+        code += [f"add {v}, {v}, {v}, asr #31" for v in sums] if how.startswith("signed") else []
+        code += [f"{last} {v}, {v}, r9, r10" for v in sums]
+        code += [f"ssat {v}, #8, {v}" for v in sums if not self.p.finish.endswith("_clamped")]
+        code += [line for v in sums for line in self.bounded(v, "r2") if self.p.finish.endswith("_clamped")]
+        return [*code, *self.put_out(sums, "r11")]

@@ -1,7 +1,7 @@
 """Depthwise convolution with any window, channel by channel through a plane: the algorithm, for any instruction set.
 
 A channel of the operand is copied into a plane with its padding around it. So no window needs a test of borders, and
-the result may lie over the operand. Outputs of a line of the plane are made in blocks, which share what they read of
+the result may lie over the operand. Outputs of a line of the plane come in blocks, which share what they read of
 the weights and of the plane. The whole layer is one function in assembly, printed for its shape, from which the
 estimate is counted. A `Core` has the instructions.
 
@@ -41,13 +41,13 @@ class Axis:
     before: int  # padding; below 0, elements that no window covers
     size: int
     step: int
-    made: int
+    count: int
     step_y: int
 
     @property
     def reach(self) -> int:
         """Elements of the plane under all windows."""
-        return (self.made - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        return (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
     @property
     def left(self) -> int:
@@ -232,9 +232,9 @@ class Core(ABC):
     def copy(self) -> list[Part]:
         """A line of them."""
         turns, behind = divmod(self.p.run.used, TURN) if self.p.run.used > 2 * TURN else (0, self.p.run.used)
-        made: list[Part] = [*self.add(self.end, self.to, turns * TURN * self.item)] if turns else []
+        code: list[Part] = [*self.add(self.end, self.to, turns * TURN * self.item)] if turns else []
         body = ("0:", *self.few(TURN), *self.until(self.to, self.end, "0b"))
-        return [*made, *([Loop(turns, body)] if turns else []), *self.few(behind)]
+        return [*code, *([Loop(turns, body)] if turns else []), *self.few(behind)]
 
     @abstractmethod
     def begin(self) -> list[str]:
@@ -280,26 +280,26 @@ def _filled(c: Core) -> list[Part]:
 
 def _block(c: Core, count: int) -> list[Part]:
     """`count` neighbouring outputs."""
-    p, made, on = c.p, list[Part](), count * c.p.run.stride * c.item
+    p, code, on = c.p, list[Part](), count * c.p.run.stride * c.item
     row = p.lines.dilation * c.line
     c.begun.clear()
     if p.looped:
-        made += c.starts(count)
+        code += c.starts(count)
         c.begun |= set(range(count))
     rows = [line for row in range(p.turn) for line in c.row(count, row)]
     if p.looped:
         turn = ["7:", *rows, *c.add(c.x, c.x, p.turn * row), *c.add(c.w, c.w, p.turn * c.row_bytes)]
-        made.append(Loop(p.lines.taps // p.turn, (*turn, *c.until(c.w, c.past, "7b"))))
-        made += c.add(c.w, c.w, -p.lines.taps * c.row_bytes)
+        code.append(Loop(p.lines.taps // p.turn, (*turn, *c.until(c.w, c.past, "7b"))))
+        code += c.add(c.w, c.w, -p.lines.taps * c.row_bytes)
     else:
-        made += [*rows, *c.add(c.w, c.w, 0)]
-    return [*made, *c.add(c.x, c.x, on - p.looped * p.lines.taps * row), *c.results(count)]
+        code += [*rows, *c.add(c.w, c.w, 0)]
+    return [*code, *c.add(c.x, c.x, on - p.looped * p.lines.taps * row), *c.results(count)]
 
 
 def _lines(c: Core) -> list[Part]:
     """All outputs of a channel, line by line."""
     p, on = c.p, c.p.run.stride * c.item
-    whole, rest = divmod(p.run.made, p.together)
+    whole, rest = divmod(p.run.count, p.together)
     line: list[Part] = ["5:"]
     if whole > 1:
         line += [*c.add(c.spare, c.x, whole * p.together * on), *c.put(c.spare, "end")]
@@ -308,10 +308,10 @@ def _lines(c: Core) -> list[Part]:
     elif whole:
         line += _block(c, p.together)
     line += _block(c, rest) if rest else []
-    if p.lines.made > 1:
-        line += c.add(c.x, c.x, p.lines.stride * c.line - p.run.made * on)
-        line += [*c.next_line(p.lines.step_y - p.run.made * p.run.step_y), *c.down("lines", "5b")]
-        return [*c.set(c.spare, p.lines.made), *c.put(c.spare, "lines"), Loop(p.lines.made, tuple(line))]
+    if p.lines.count > 1:
+        line += c.add(c.x, c.x, p.lines.stride * c.line - p.run.count * on)
+        line += [*c.next_line(p.lines.step_y - p.run.count * p.run.step_y), *c.down("lines", "5b")]
+        return [*c.set(c.spare, p.lines.count), *c.put(c.spare, "lines"), Loop(p.lines.count, tuple(line))]
     return line
 
 
@@ -378,10 +378,10 @@ def depthwise(core: type[Core], s: Sums, form: Form) -> Kernel | None:
     blocks = (1,) if form.small else core.blocks
     planes = [(p, up) for up in uprights for n in blocks if (p := _plane(core, s, form, up, n, ends.name)) is not None]
     rows = s.window[0] - _missing(s)
-    made = [(function(core, p, "").executed(rows=rows), p, upright) for p, upright in planes]
-    if not made:
+    code = [(function(core, p, "").executed(rows=rows), p, upright) for p, upright in planes]
+    if not code:
         return None
-    count, p, upright = min(made, key=lambda one: one[0])
+    count, p, upright = min(code, key=lambda one: one[0])
     c, shape = core(p), {"H": s.size[0], "W": s.size[1], "C": s.size[2], "SY": s.stride[0], "PY": s.pad[0],
                          "FH": s.window[0], "DY": s.dilation[0], **spatial.rolled(form)}  # fmt: skip
     if not form.rolled:
@@ -418,7 +418,7 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
     far = core.far // (lines.dilation * core.item_of(run) * (run.reach + 1)) + 1
     turn = max(n for n in range(1, lines.taps + 1) if lines.taps % n == 0 and n <= max(1, min(most, far)))
     padded = any(a.left or a.reach > a.left + a.used for a in (lines, run)) or (form.rolled and s.padded_rows)
-    p = Plane(lines, run, c, k // c, form.rolled, padded, min(together, run.made), turn, finish)
+    p = Plane(lines, run, c, k // c, form.rolled, padded, min(together, run.count), turn, finish)
     return p if core.serves(p) else None
 
 
@@ -426,6 +426,6 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
 def _taps(s: Sums, core: type[Core], upright: bool, behind: bytes) -> Array:
     """Weights of each channel and what stands behind them."""
     rows = (s.weights.swapaxes(1, 2) if upright else s.weights)[..., 0]
-    made = core.stream(rows, s.dilation[0] if upright else s.dilation[1]).reshape(s.out[2], -1).astype(np.int8)
-    made = np.concatenate([made, np.frombuffer(behind, np.int8).reshape(s.out[2], -1)], axis=1)
-    return np.pad(made.ravel(), (0, core.over))
+    code = core.stream(rows, s.dilation[0] if upright else s.dilation[1]).reshape(s.out[2], -1).astype(np.int8)
+    code = np.concatenate([code, np.frombuffer(behind, np.int8).reshape(s.out[2], -1)], axis=1)
+    return np.pad(code.ravel(), (0, core.over))

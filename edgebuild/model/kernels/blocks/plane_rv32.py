@@ -21,7 +21,8 @@ class Rv32(Core):
     rows, count, end, spare = "a2", "t6", "t5", "s0"
     far = 2047
     scalars: ClassVar[tuple[str, ...]] = ("low", "high")
-    sums = ("t2", "t3", "t4", "t5")
+    blocks = (5, 4, 3, 2)
+    sums = ("t2", "t3", "t4", "t5", "ra")
 
     def __init__(self, p: Plane) -> None:
         super().__init__(p)
@@ -88,54 +89,54 @@ class Rv32(Core):
         return ["lw a0, 0(a2)", "addi a2, a2, 4", *self.get("t0", "channel"), "add a0, a0, t0"]
 
     def few(self, count: int) -> list[str]:
-        made, step, at, registers = list[str](), self.p.run.step, 0, ("t1", "t2", "t3", "t4")
+        code, step, at, registers = list[str](), self.p.run.step, 0, ("t1", "t2", "t3", "t4")
         most = min(len(registers), self.far // step + 1)
         while at < count:
             some = range(min(most, count - at))
-            made += [f"lb {registers[i]}, {i * step}(a0)" for i in some]
-            made += [f"sb {registers[i]}, {at + i}(a1)" for i in some]
-            made += self.add("a0", "a0", len(some) * step)
+            code += [f"lb {registers[i]}, {i * step}(a0)" for i in some]
+            code += [f"sb {registers[i]}, {at + i}(a1)" for i in some]
+            code += self.add("a0", "a0", len(some) * step)
             at += len(some)
-        return made + self.add("a1", "a1", count)
+        return code + self.add("a1", "a1", count)
 
     def begin(self) -> list[str]:
         taps = self.p.taps
-        made = [*self.get("t0", "ends"), "lw t6, 0(t0)", "lw a3, 4(t0)", "lw a4, 8(t0)", "addi t0, t0, 12"]
-        made += [*self.put("t0", "ends"), *self.get("t1", "taps"), f"lb a5, {taps}(t1)"]
-        made += [f"lb {w}, {i}(t1)" for i, w in enumerate(self.weights[:taps])] if self.held else ["mv a1, t1"]
-        made += self.add("a2", "t1", taps) if self.p.looped else []
-        made += [*self.add("t1", "t1", taps + 1), *self.put("t1", "taps"), *self.get("s1", "y"), "addi t1, s1, 1"]
-        return [*made, *self.put("t1", "y"), *self.get("a0", "plane")]
+        code = [*self.get("t0", "ends"), "lw t6, 0(t0)", "lw a3, 4(t0)", "lw a4, 8(t0)", "addi t0, t0, 12"]
+        code += [*self.put("t0", "ends"), *self.get("t1", "taps"), f"lb a5, {taps}(t1)"]
+        code += [f"lb {w}, {i}(t1)" for i, w in enumerate(self.weights[:taps])] if self.held else ["mv a1, t1"]
+        code += self.add("a2", "t1", taps) if self.p.looped else []
+        code += [*self.add("t1", "t1", taps + 1), *self.put("t1", "taps"), *self.get("s1", "y"), "addi t1, s1, 1"]
+        return [*code, *self.put("t1", "y"), *self.get("a0", "plane")]
 
     def starts(self, count: int) -> list[str]:
         return [f"mv {r}, t6" for r in self.sums[:count]]
 
     def row(self, count: int, row: int) -> list[str]:
-        made, run, size = list[str](), self.p.run, len(self.weights)
+        code, run, size = list[str](), self.p.run, len(self.weights)
         at, first = row * run.taps, row * self.p.lines.dilation * self.line
         for begin in range(0, run.taps, size):
             taps = range(begin, min(run.taps, begin + size))
             held = {t: self.weights[at + t if self.held else t - begin] for t in taps}
-            made += [] if self.held else [f"lb {w}, {at + t}(a1)" for t, w in held.items()]
+            code += [] if self.held else [f"lb {w}, {at + t}(a1)" for t, w in held.items()]
             pairs = [(o, t, o * run.stride + t * run.dilation) for o in range(count) for t in taps]
             for column in sorted({c for _, _, c in pairs}):
-                made.append(f"lb t0, {first + column}(a0)")
+                code.append(f"lb t0, {first + column}(a0)")
                 for o, t, c in pairs:
                     if c == column:
                         begun = self.sums[o] if o in self.begun else "t6"
-                        made += [f"mul t1, t0, {held[t]}", f"add {self.sums[o]}, {begun}, t1"]
+                        code += [f"mul t1, t0, {held[t]}", f"add {self.sums[o]}, {begun}, t1"]
                         self.begun.add(o)
-        return made
+        return code
 
     def results(self, count: int) -> list[Part]:
-        made, step, on = list[Part](), self.p.run.step_y, 0
+        code, step, on = list[Part](), self.p.run.step_y, 0
         for v in self.sums[:count]:
-            made += rv_result(v, self.p.finish.startswith("away"), ("a3", "a4", "a5"), ("a6", "a7"))
+            code += rv_result(v, self.p.finish.startswith("away"), ("a3", "a4", "a5"), ("a6", "a7"))
             if on > self.far:
-                made, on = [*made, *self.add("s1", "s1", on)], 0
-            made.append(f"sb {v}, {on}(s1)")
+                code, on = [*code, *self.add("s1", "s1", on)], 0
+            code.append(f"sb {v}, {on}(s1)")
             on += step
-        return [*made, *self.add("s1", "s1", on)]
+        return [*code, *self.add("s1", "s1", on)]
 
     def next_line(self, number: int) -> list[str]:
         return list(self.add("s1", "s1", number))

@@ -110,24 +110,24 @@ class Thumb(Core):
         return ["ldr r0, [" + self.rows + "], #4", *self.get(self.spare, "channel"), f"add r0, r0, {self.spare}"]
 
     def few(self, count: int) -> list[str]:
-        made, step, at = list[str](), self.p.run.step, 0
+        code, step, at = list[str](), self.p.run.step, 0
         most = min(7, self.far // step + 1)
         while at < count:
             some = range(min(most, count - at))
-            made += [f"ldrsb r{2 + i}, [r0{f', #{i * step}' if i else ''}]" for i in some]
-            made += [line for i in some for line in self.stored(f"r{2 + i}", at + i)]
-            made += self.add("r0", "r0", len(some) * step)
+            code += [f"ldrsb r{2 + i}, [r0{f', #{i * step}' if i else ''}]" for i in some]
+            code += [line for i in some for line in self.stored(f"r{2 + i}", at + i)]
+            code += self.add("r0", "r0", len(some) * step)
             at += len(some)
-        return made + self.add("r1", "r1", count * self.item)
+        return code + self.add("r1", "r1", count * self.item)
 
     def stored(self, register: str, number: int) -> list[str]:
         return [f"{self.store} {register}, [r1, #{number * self.item}]"]
 
     def begun_at(self) -> list[str]:
         """Places of the first window, the weights and the result of a channel."""
-        made = [*self.get("r2", "y"), *self.put("r2", "out"), *self.add("r2", "r2", 1), *self.put("r2", "y")]
-        made += [*self.get("r0", "plane"), *self.add("r0", "r0", self.lead)]
-        return made + (self.add(self.past, self.w, self.p.lines.taps * self.row_bytes) if self.p.looped else [])
+        code = [*self.get("r2", "y"), *self.put("r2", "out"), *self.add("r2", "r2", 1), *self.put("r2", "y")]
+        code += [*self.get("r0", "plane"), *self.add("r0", "r0", self.lead)]
+        return code + (self.add(self.past, self.w, self.p.lines.taps * self.row_bytes) if self.p.looped else [])
 
     def first(self, sum_: int) -> str:
         """The register with what a sum adds to."""
@@ -141,30 +141,30 @@ class Thumb(Core):
     def words(self, names: Sequence[str]) -> list[str]:
         """The numbers of the next channel's end."""
         registers = [f"r{4 + i}" for i in range(len(names))]
-        made = [*self.get("r3", "ends"), f"ldm r3!, {{{', '.join(registers)}}}", *self.put("r3", "ends")]
+        code = [*self.get("r3", "ends"), f"ldm r3!, {{{', '.join(registers)}}}", *self.put("r3", "ends")]
         for register, name in zip(registers, names, strict=True):
             start_stays = name == "start" and not self.p.looped
-            made += [f"mov lr, {register}"] if start_stays else self.put(register, name)
-        return made
+            code += [f"mov lr, {register}"] if start_stays else self.put(register, name)
+        return code
 
     def bounded(self, register: str, other: str) -> list[str]:
         """Within bounds, or int8."""
         if not self.p.finish.endswith("_clamped"):
             return [f"ssat {register}, #8, {register}"]
-        made = list[str]()
+        code = list[str]()
         for name, than in (("low", "lt"), ("high", "gt")):
-            made += [*self.get(other, name), f"cmp {register}, {other}", f"it {than}", f"mov{than} {register}, {other}"]
-        return made
+            code += [*self.get(other, name), f"cmp {register}, {other}", f"it {than}", f"mov{than} {register}, {other}"]
+        return code
 
     def put_out(self, registers: Sequence[str], place: str) -> list[str]:
         """Results to their places; the place moves on."""
-        made, step, on = list[str](), self.p.run.step_y, 0
+        code, step, on = list[str](), self.p.run.step_y, 0
         for register in registers:
             if on > self.far:
-                made, on = [*made, *self.add(place, place, on)], 0
-            made.append(f"strb {register}, [{place}{f', #{on}' if on else ''}]")
+                code, on = [*code, *self.add(place, place, on)], 0
+            code.append(f"strb {register}, [{place}{f', #{on}' if on else ''}]")
             on += step
-        return [*made, *self.add(place, place, on), *self.put(place, "out")]
+        return [*code, *self.add(place, place, on), *self.put(place, "out")]
 
     def next_line(self, number: int) -> list[str]:
         return self.bump("out", number) if number else []
@@ -181,33 +181,33 @@ class Armv7m(Thumb):
         return rounded(s)
 
     def begin(self) -> list[str]:
-        made = [*self.words(("start", "multiplier", "rounding")), *self.get("r1", "taps")]
-        made += [f"ldrsb r3, [r1, #{self.p.taps}]", *self.put("r3", "shift"), *self.add("r3", "r1", self.p.taps + 1)]
-        return [*made, *self.put("r3", "taps"), *self.begun_at()]
+        code = [*self.words(("start", "multiplier", "rounding")), *self.get("r1", "taps")]
+        code += [f"ldrsb r3, [r1, #{self.p.taps}]", *self.put("r3", "shift"), *self.add("r3", "r1", self.p.taps + 1)]
+        return [*code, *self.put("r3", "taps"), *self.begun_at()]
 
     def row(self, count: int, row: int) -> list[str]:
-        made, run = list[str](), self.p.run
+        code, run = list[str](), self.p.run
         at, first_x = row * run.taps, row * self.p.lines.dilation * self.line
         for begin in range(0, run.taps, len(self.weights)):
             taps = range(begin, min(run.taps, begin + len(self.weights)))
-            made += [f"ldrsb {w}, [r1, #{at + t}]" for w, t in zip(self.weights, taps, strict=False)]
+            code += [f"ldrsb {w}, [r1, #{at + t}]" for w, t in zip(self.weights, taps, strict=False)]
             pairs = [(o, t, o * run.stride + t * run.dilation) for o in range(count) for t in taps]
             for number, column in enumerate(sorted({c for _, _, c in pairs})):
                 x = ("r2", "r3")[number % 2]
-                made.append(f"ldrsb {x}, [r0, #{first_x + column}]")
-                made += [f"mla {self.sums[o]}, {x}, {self.weights[t - begin]}, {self.first(o)}"
+                code.append(f"ldrsb {x}, [r0, #{first_x + column}]")
+                code += [f"mla {self.sums[o]}, {x}, {self.weights[t - begin]}, {self.first(o)}"
                          for o, t, c in pairs if c == column]  # fmt: skip
-        return made
+        return code
 
     def results(self, count: int) -> list[Part]:
-        made = [line for r, n in (("r8", "multiplier"), ("r9", "rounding"), ("r10", "shift"), ("r11", "out"))
+        code = [line for r, n in (("r8", "multiplier"), ("r9", "rounding"), ("r10", "shift"), ("r11", "out"))
                 for line in self.get(r, n)]  # fmt: skip
         away = ("add {0}, {0}, #1", "asr {0}, {0}, #1", "add {0}, {0}, {0}, asr #31")
         for v in self.sums[:count]:
-            made += [f"lsl {v}, {v}, #2", f"smull r2, {v}, {v}, r8"]
-            made += [line.format(v) for line in away] if self.p.finish.startswith("away") else []
-            made += [f"add {v}, {v}, r9", f"asr {v}, {v}, r10", *self.bounded(v, "r2")]
-        return [*made, *self.put_out(self.sums[:count], "r11")]
+            code += [f"lsl {v}, {v}, #2", f"smull r2, {v}, {v}, r8"]
+            code += [line.format(v) for line in away] if self.p.finish.startswith("away") else []
+            code += [f"add {v}, {v}, r9", f"asr {v}, {v}, r10", *self.bounded(v, "r2")]
+        return [*code, *self.put_out(self.sums[:count], "r11")]
 
 
 class Armv6m(Thumb):
@@ -223,10 +223,10 @@ class Armv6m(Thumb):
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
-        made = rounded(s)
-        if made is not None:
-            made.words[:, 0] -= 128 * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
-        return made
+        code = rounded(s)
+        if code is not None:
+            code.words[:, 0] -= 128 * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
+        return code
 
     def saved(self) -> list[Part]:
         highs = ("r8", "r9", "r10", "r11")
@@ -246,22 +246,22 @@ class Armv6m(Thumb):
         return [f"add sp, #{size}", moved(-size), "pop {r4-r7}", moved(-16), *highs, "pop {r4-r7, pc}"]
 
     def set(self, register: str, number: int) -> list[str]:
-        made = [f"movs {register}, #{number >> 8 * (max(1, (number.bit_length() + 7) // 8) - 1)}"]
+        code = [f"movs {register}, #{number >> 8 * (max(1, (number.bit_length() + 7) // 8) - 1)}"]
         for byte in number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big")[1:]:
-            made += [f"lsls {register}, {register}, #8"] + [f"adds {register}, #{byte}"] * (byte > 0)
-        return made
+            code += [f"lsls {register}, {register}, #8"] + [f"adds {register}, #{byte}"] * (byte > 0)
+        return code
 
     def add(self, to: str, of: str, number: int | str) -> list[str]:
         if isinstance(number, str):
             return [*([f"mov {to}, {of}"] if to != of else []), f"add {to}, {number}"]
         number = self.rest(to, of, number)
-        made, size = [f"mov {to}, {of}"] if to != of else [], abs(number)
+        code, size = [f"mov {to}, {of}"] if to != of else [], abs(number)
         sign, other = "adds" if number > 0 else "subs", "r2" if to == "r3" else "r3"
         if to == self.past:  # a high register
             return [*self.set("r3", size), f"add r3, {of}", f"mov {to}, r3"]
         if size > 510:
-            return [*made, *self.set(other, size), f"{sign} {to}, {to}, {other}"]
-        return [*made, *(f"{sign} {to}, #{n}" for n in (min(size, 255), size - min(size, 255)) if n)]
+            return [*code, *self.set(other, size), f"{sign} {to}, {to}, {other}"]
+        return [*code, *(f"{sign} {to}, #{n}" for n in (min(size, 255), size - min(size, 255)) if n)]
 
     def until(self, a: str, b: str, label: str) -> list[str]:
         return [f"cmp {a}, {b}", "beq 9f", f"b {label}", "9:"]
@@ -282,12 +282,12 @@ class Armv6m(Thumb):
         return [*each, *self.add("r1", "r1", count)]
 
     def begin(self) -> list[str]:
-        made = [*self.get("r3", "ends"), "ldm r3!, {r4, r5, r6}", *self.put("r3", "ends"), "mov r11, r4", "mov r12, r6"]
-        made += [*self.put("r5", "multiplier"), *self.get("r1", "taps"), *self.put("r1", "w")]
-        made += [*self.add("r2", "r1", self.p.taps), "ldrb r3, [r2]", "sxtb r3, r3", *self.put("r3", "shift")]
-        made += ["adds r2, #1", *self.put("r2", "taps"), *self.get("r2", "y"), "mov lr, r2"]
-        made += ["adds r2, #1", *self.put("r2", "y"), *self.get("r0", "plane")]
-        return made + (self.add(self.past, self.w, self.p.taps) if self.p.looped else [])
+        code = [*self.get("r3", "ends"), "ldm r3!, {r4, r5, r6}", *self.put("r3", "ends"), "mov r11, r4", "mov r12, r6"]
+        code += [*self.put("r5", "multiplier"), *self.get("r1", "taps"), *self.put("r1", "w")]
+        code += [*self.add("r2", "r1", self.p.taps), "ldrb r3, [r2]", "sxtb r3, r3", *self.put("r3", "shift")]
+        code += ["adds r2, #1", *self.put("r2", "taps"), *self.get("r2", "y"), "mov lr, r2"]
+        code += ["adds r2, #1", *self.put("r2", "y"), *self.get("r0", "plane")]
+        return code + (self.add(self.past, self.w, self.p.taps) if self.p.looped else [])
 
     def starts(self, count: int) -> list[str]:
         return [f"mov {r}, r11" for r in self.sums[:count]]
@@ -303,24 +303,24 @@ class Armv6m(Thumb):
         return [f"{sign} {place}, #{n}" for n in (min(size, 255), size - min(size, 255)) if n], 0
 
     def row(self, count: int, row: int) -> list[str]:
-        made, run, begins = list[str](), self.p.run, not self.begun
-        made += self.starts(count) if begins else []
+        code, run, begins = list[str](), self.p.run, not self.begun
+        code += self.starts(count) if begins else []
         self.begun |= set(range(count))
         for tap in range(run.taps):
             column = row * self.p.lines.dilation * self.line + tap * run.dilation
             on, at = self.near("r0", column, (count - 1) * run.stride)
-            made += on
+            code += on
             on, place = self.near("r1", row * run.taps + tap)
-            made += [*on, f"ldrb r3, [r1, #{place}]", "sxtb r3, r3"]
+            code += [*on, f"ldrb r3, [r1, #{place}]", "sxtb r3, r3"]
             for o in range(count):
-                made += [f"ldrb r2, [r0, #{at + o * run.stride}]", "muls r2, r3, r2"]
-                made.append(f"adds {self.sums[o]}, {self.sums[o]}, r2")
-        return made
+                code += [f"ldrb r2, [r0, #{at + o * run.stride}]", "muls r2, r3, r2"]
+                code.append(f"adds {self.sums[o]}, {self.sums[o]}, r2")
+        return code
 
     def results(self, count: int) -> list[Part]:
-        made: list[Part] = [*self.put("r0", "here")]
-        made += [line for i in range(count) for line in self.put(self.sums[i], f"sum{i}")]
-        made += [
+        code: list[Part] = [*self.put("r0", "here")]
+        code += [line for i in range(count) for line in self.put(self.sums[i], f"sum{i}")]
+        code += [
             *self.get("r1", "multiplier"),
             "lsrs r0, r1, #16",
             "uxth r1, r1",
@@ -329,9 +329,9 @@ class Armv6m(Thumb):
         ]
         rounding = Rounding(self.p.finish.startswith("away"), self.p.finish.endswith("_clamped"))
         for i in range(count):
-            made += [*self.get("r3", f"sum{i}"), *v6_result(rounding, self.at.get("low", 0)), "strb r3, [r7]"]
-            made.append("add r7, r9")
-        return [*made, "mov lr, r7", *self.get("r0", "here"), *self.get("r1", "w")]
+            code += [*self.get("r3", f"sum{i}"), *v6_result(rounding, self.at.get("low", 0)), "strb r3, [r7]"]
+            code.append("add r7, r9")
+        return [*code, "mov lr, r7", *self.get("r0", "here"), *self.get("r1", "w")]
 
     def next_line(self, number: int) -> list[str]:
         return ["mov r2, lr", *self.add("r2", "r2", number), "mov lr, r2"] if number else []
