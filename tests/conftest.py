@@ -32,9 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-vnni"):
-        from edgebuild.model.verify import oracles
+        judge_without_vnni()
 
-        oracles.PYTHON = ("qemu-x86_64", "-cpu", "Haswell", *oracles.PYTHON)
+
+def judge_without_vnni() -> None:
+    """From here on onnxruntime judges on a processor without VNNI, which QEMU models."""
+    from edgebuild.model.verify import oracles
+
+    oracles.PYTHON = ("qemu-x86_64", "-cpu", "Haswell", *oracles.PYTHON)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the slow ones are left out

@@ -13,6 +13,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.conftest import judge_without_vnni
+
 from .journal import Journal
 from .recipe import FORMS
 from .units import OTHERS, TARGETS, Result, Unit, networks, others, run
@@ -37,6 +39,8 @@ def arguments() -> argparse.Namespace:
                         "that differ; other plans run on values alone; 0: all")  # fmt: skip
     parser.add_argument("--seconds", type=int, help="begin nothing new after this time; --resume goes on")
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run found to be right")
+    parser.add_argument("--no-vnni", action="store_true", help="run the onnxruntime that judges on a processor without "
+                        "VNNI, which QEMU models (package qemu-user)")  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for fuzz.json and fuzz/ (build)")
     options = parser.parse_args()
     options.output = options.output.resolve()  # compilers run in folders of their own
@@ -80,7 +84,8 @@ def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, sta
     fault it is. Raises RuntimeError if `BROKEN` processes in a row end in that way.
     """
     jobs, waiting, running = options.jobs or os.cpu_count() or 1, iter(missing), dict[Future[Result], Unit]()
-    pool, suspects, broken = ProcessPoolExecutor(jobs, get_context("spawn")), list[Unit](), 0
+    prepare = judge_without_vnni if options.no_vnni else None
+    pool, suspects, broken = ProcessPoolExecutor(jobs, get_context("spawn"), prepare), list[Unit](), 0
     try:
         while True:
             late = options.seconds is not None and time.monotonic() - start > options.seconds
@@ -94,7 +99,7 @@ def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, sta
             done = wait(running, return_when=FIRST_COMPLETED).done
             if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
                 alone = len(running) == 1
-                broken, pool = broken + alone, ProcessPoolExecutor(jobs, get_context("spawn"))
+                broken, pool = broken + alone, ProcessPoolExecutor(jobs, get_context("spawn"), prepare)
                 if broken == BROKEN:
                     raise RuntimeError(f"{BROKEN} processes in a row ended by themselves")
                 if not alone:

@@ -58,6 +58,8 @@ class Journal:
             **{name: sum(kinds[k] for k in of) for name, of in KINDS.items()},
             "not_least": kinds["not_least"],
             "unexplained": kinds["unexplained"],
+            "missed": kinds["missed"],
+            "false_alarms": kinds["false_alarm"],
             "cases": [failure["command"] for result in done for failure in result.failures],
             "runs": sum(result.runs for result in done),
             "networks": sum(result.networks for result in done),

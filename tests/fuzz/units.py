@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import clusters, judged
 from .hostile import WAYS
 from .machine import machine
 from .networks import Found, Tally, drawn, keep, smaller, sweep
@@ -52,7 +53,7 @@ class Result:
     programs: dict[str, int] = field(default_factory=dict)  # built and run, by target and mode
     planned: dict[str, int] = field(default_factory=dict)  # run on values alone
     refused: dict[str, int] = field(default_factory=dict)
-    mutants: dict[str, int] = field(default_factory=dict)  # refuted, unknown, alike and so on
+    mutants: dict[str, int] = field(default_factory=dict)  # refuted, unknown, alike; verdicts; clusters that ran
     failures: list[dict[str, str]] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
 
@@ -74,6 +75,8 @@ def others(part: str, seed: int, count: int) -> Iterator[Unit]:
         "wire": (len(PORTS), list(PORTS)),
         "names": (NAMED, list(WAYS)),
         "mutants": (MUTANTS, [""]),
+        "judge": (1, list(judged.FORMS)),
+        "clusters": (1, list(clusters.FORMS)),
     }[part]
     for number in range(seed, seed - (-count // each)):
         yield from (Unit(part, number, form) for form in forms)
@@ -116,4 +119,6 @@ OTHERS: dict[str, Callable[[Unit, Path, dict[str, int]], Iterator[Any]]] = {
     "wire": lambda unit, place, scores: harmed_streams(unit.form, unit.seed, place),
     "names": lambda unit, place, scores: hostile_names(unit.form, unit.seed, NAMED, place),
     "mutants": lambda unit, place, scores: mutants_of_drivers(unit.seed, MUTANTS, place, scores),
+    "judge": lambda unit, place, scores: judged.verdicts(unit.form, unit.seed, place, scores),
+    "clusters": lambda unit, place, scores: clusters.distributed(unit.form, unit.seed, place, scores),
 }
