@@ -445,3 +445,31 @@ def test_faults_in_loops_are_refuted(old: str, new: str, tmp_path: Path) -> None
 def test_faults_in_accesses_of_loops_are_refuted(tmp_path: Path) -> None:
     for what, wrong in faulty(many(tmp_path)):
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
+
+
+SHAPES = """bfGroup D { uint8 f; }; make_device(D, d, 0x40000000);
+struct pair { struct { unsigned char low, high; } part[2]; int sum; };
+static int next(int v) { return v + d->f; }
+int taken(int v) { return next(v) - next(v); }
+void noted(struct pair *p) { p->sum = d->f; p->part[1].high = 3; }"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "function", "what"),
+    [
+        ("int sum;", "short sum;", "pair", "refuted"),
+        ("unsigned char low, high;", "unsigned char high, low;", "pair", "refuted"),
+        ("part[2]", "part[3]", "pair", "refuted"),
+        ("return v + ", "(void)", "taken", "refuted"),
+    ],
+)
+def test_structs_of_other_members_and_missing_values(
+    old: str, new: str, function: str, what: str, tmp_path: Path
+) -> None:
+    """Other files know a struct's members; a function without a value has any."""
+    made = compiled(Case(0, "shapes", SHAPES), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    assert body.count(old) == 1, body
+    wrong = tuple(replace(a, data=body.replace(old, new).encode()) if a.name == "case.c" else a for a in made[1])
+    assert {v.function: v.what for v in verdicts((made[0], wrong))}[function] == what

@@ -130,6 +130,7 @@ class Interpreter:
         self.env: dict[str, Any] = {}
         self.active: list[ir.Function] = []  # the functions that are being run
         self.jumps = self.inside = 0  # jumps back; expressions that hold statements
+        self.missing = 0  # values that functions should have returned
         self.this = Pointer(z3.BitVec("this", ADDRESS))
         self.lives = objects.Lives()
         self.side.begin()
@@ -368,6 +369,9 @@ class Interpreter:
             raise Unknown("a jump to a label that is nowhere in the function") from None
         self.env = outer
         self.active.pop()
+        if result is None and self.active and function.result.kind != "void":  # any value, if its caller uses it
+            self.missing += 1
+            return symbol(f"no value of {function.full_name}?{self.missing}", function.result)
         return result if result is None else converted(result, function.result)
 
     def enter(self, function: ir.Function) -> None:

@@ -204,6 +204,10 @@ def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[st
             yield name, f"its type is {mine[name][0]}, in the generated code {theirs[name][0]}"
         elif mine[name] != theirs[name]:
             yield name, "it begins with another value in the generated code"
+    own, printed = (_records(program, driver) for program in (source, other))
+    for name in sorted(own.keys() & printed.keys()):
+        if own[name] != printed[name]:
+            yield name, f"its members are {own[name]}, in the generated code {printed[name]}"
     macros = source.unit.macros
     for name, text in other.unit.macros.items():
         if text not in macros.get(name, text):
@@ -224,6 +228,25 @@ def _variables(program: Program, driver: Driver) -> dict[str, tuple[str, str]]:
             first = variables.get(name, ("", ""))[1] or d.first_text(offsets)
             variables[name] = d.type_text, first
     return variables
+
+
+def _records(program: Program, driver: Driver) -> dict[str, str]:
+    """Members of structs, unions and classes that other files may know, too, by name; groups have layouts."""
+    named = (r for r in program.records if r.name.isidentifier() and r.name not in driver.dialect.groups)
+    return {r.name: _members(r) for r in named if r.members}
+
+
+def _members(record: ir.Record) -> str:
+    """Members in order, with their types; those of a struct without a name in its place."""
+    return "; ".join(f"{_type(m.type)} {m.name}{'' if m.bits is None else f': {m.bits}'}" for m in record.members)
+
+
+def _type(t: ir.CType) -> str:
+    """A member's type; in place of a struct without a name its members."""
+    inner = t.element if t.kind == "array" else t
+    if "(" not in t.text or inner.record is None:
+        return t.plain_text
+    return f"{{{_members(inner.record)}}}" + (f"[{t.count}]" if inner is not t else "")
 
 
 def _offset(c: ir.OffsetOf, driver: Driver) -> int | None:

@@ -78,6 +78,11 @@ class CType(Value):
         """Whether each access of an object of this type counts."""
         return self.is_volatile or self.written == "atomic"
 
+    @property
+    def plain_text(self) -> str:
+        """Without typedefs, without namespaces, and without the places of structs that have no name."""
+        return re.sub(r"\b\w+::", "", re.sub(r"\((unnamed|anonymous)[^)]*\)", r"(\1)", self.text))
+
     @cached_property
     def canonical(self) -> CType:
         return self.program.type(self.origin.get_canonical())
@@ -598,7 +603,7 @@ class Declared(Statement):
     @property
     def type_text(self) -> str:
         """The type of the variable without namespaces."""
-        return re.sub(r"\b\w+::", "", self.variable.type.text)
+        return self.variable.type.plain_text
 
     def first_text(self, offsets: Iterable[int | None]) -> str:
         """The text of the first value without macros; `offsets` stand for the `offsetof`s in it."""

@@ -102,7 +102,9 @@ class Program:
     def record(self, type_: Type) -> ir.Record | None:
         if type_.get_canonical().kind != TypeKind.RECORD:
             return None
-        c = type_.get_canonical().get_declaration()
+        return self._record_of(type_.get_canonical().get_declaration())
+
+    def _record_of(self, c: Cursor) -> ir.Record:
         return self._once("record", c.data[0], lambda: self._record(c))
 
     def _record(self, c: Cursor) -> ir.Record:
@@ -228,6 +230,12 @@ class Program:
         own = [d for d in self.unit.top if d.kind == K.VAR_DECL and self.unit.own(d)]
         inner = (d for f in self.unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
         return tuple(map(self._declared, (*own, *(d for d in inner if d.storage_class.name == "STATIC"))))
+
+    @property
+    def records(self) -> tuple[ir.Record, ...]:
+        """Structs, unions and classes that the text itself defines outside of functions."""
+        kinds = (K.STRUCT_DECL, K.UNION_DECL, K.CLASS_DECL)
+        return tuple(self._record_of(d) for d in self.unit.top if d.kind in kinds and self.unit.own(d))
 
     @cached_property
     def names(self) -> frozenset[str]:
