@@ -22,6 +22,7 @@ from ....base.dataclass import dataclass
 
 EFFORT = 50_000
 BITS = 20_000_000  # of all states together: one has a bit for each task, and takes as long as it is large
+CUTS = 1 << 18  # readers of a storage times tasks of the graph: so many take about two seconds
 DEEPEST, WORK = 100, 100_000  # parallel compositions in each other, which unrolled recurrences have; all their tasks
 
 
@@ -420,10 +421,15 @@ def _path(came_from: dict[int, tuple[int, tuple[int, ...]]], start: int, goal: i
 
 
 def cut_bound(flow: Flow, tasks: int, floor: int) -> int:
-    """A lower bound of the peak from the storages that several of `tasks` free; at least `floor`."""
+    """A lower bound of the peak from the storages that several of `tasks` free; at least `floor`.
+
+    A storage with a great many readers in a large graph is left out: each reader takes a cut through the graph.
+    """
     for store in flow.stores:
         lasts = [t for t in bits(store.last & tasks) if not flow.descendants[t] & store.last]
         if len(lasts) < 2 or store.kept or store.last & ~tasks & ~flow.ancestors[lasts[0]]:
+            continue
+        if len(lasts) * len(flow.preds) > CUTS:
             continue
         least = list[int]()
         for task in lasts:
