@@ -81,10 +81,10 @@ def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
     return {name: known[name].kind.read(name, value) for name, value in given.items() if value is not None}
 
 
-def add_options(parser: argparse.ArgumentParser, request: type, only: Collection[str] = ()) -> None:
-    """Give the command the options of `request`, as strings, or `only` some of them; `given` collects them."""
+def add_options(parser: argparse.ArgumentParser, request: type, names: Collection[str] | None = None) -> None:
+    """Give the command the options of `request`, or those of these names, as strings; `given` collects them."""
     for name, o in options_of(request).items():
-        if only and name not in only:
+        if names is not None and name not in names:
             continue
         flag = "--" + name.replace("_", "-")
         if o.kind.switch:
@@ -94,9 +94,9 @@ def add_options(parser: argparse.ArgumentParser, request: type, only: Collection
             parser.add_argument(flag, action=repeated, choices=o.kind.words or None, metavar=metavar, help=o.help)
 
 
-def given(arguments: argparse.Namespace, request: type) -> dict[str, Value]:
+def given(arguments: argparse.Namespace, request: type, names: Collection[str] | None = None) -> dict[str, Value]:
     """The options of `request` as the command line has them; what takes a list may be given several times."""
-    values = {name: getattr(arguments, name, None) for name in options_of(request)}
+    values = {name: getattr(arguments, name, None) for name in options_of(request) if names is None or name in names}
     separators = {name: o.kind.separator for name, o in options_of(request).items()}
     return {name: separators[name].join(v) if isinstance(v, list) else v for name, v in values.items()}
 

@@ -216,6 +216,9 @@ C_HEADERS = frozenset(
 )
 
 
+READING = ("shape", "bind", "outputs")  # options of how a model's file is read
+
+
 def model_outputs(name: str) -> tuple[str, ...]:
     """The files that a model of this name becomes, whatever it holds: an unused one is there and empty."""
     return tuple(name + suffix for suffix in ModelRequest.SUFFIXES)

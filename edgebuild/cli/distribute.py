@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from edgebuild.base.options import add_options, checked, given
+from edgebuild.base.request import READING, ModelRequest
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or a table of layers (YAML)")
     parser.add_argument("--cluster", type=Path, required=True, metavar="FILE", help="devices and medium (YAML)")
     parser.add_argument("--name", required=True, help="prefix of the products' files")
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    add_options(parser, ModelRequest, READING)
     parser.add_argument("--objective", choices=("traffic", "latency", "memory"), help="default: that of the cluster")
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
     parser.add_argument(
@@ -33,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
         report["pareto"] = pareto_rows(chosen)
         publish((json_artifact(args.name, report),), args.output, owned=False)
     else:
-        request = ClusterRequest(args.model, args.cluster, args.name, args.devices, args.method, args.objective)
+        reading = checked(ModelRequest, given(args, ModelRequest, READING))
+        request = ClusterRequest(
+            args.model, args.cluster, args.name, args.devices, args.method, args.objective, **reading
+        )
         made = build_cluster(request)
         report = made.report
         report["pareto"] = pareto_rows(made.chosen)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
-from edgebuild.base.options import options_of
-from edgebuild.base.request import ModelRequest, read_request
+from edgebuild.base.options import checked, given, options_of
+from edgebuild.base.request import READING, ModelRequest, read_request
 from edgebuild.cli.common import add_model_arguments, model_request_of
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
@@ -24,8 +24,8 @@ DISTURBED = 100  # inferences
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
-    given = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
-    parser.add_argument("--inputs", type=Path, metavar="F", help=given)
+    forms = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
+    parser.add_argument("--inputs", type=Path, metavar="F", help=forms)
     samples = "float32 samples, as `edgebuild quantize` takes them, to run with --labels, --reference or both"
     parser.add_argument("--data", type=Path, metavar="F", help=samples)
     classes = "the class of each vector of --inputs, or sample of --data: print how many are right"
@@ -65,9 +65,9 @@ def _dma_mode(text: str) -> str:
 
 def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
     """End with the usage if one of these options was given, for nobody would read it."""
-    given = [name for name in chain(*names) if getattr(args, name) not in (None, False, [])]
-    if given:
-        args.wrong_usage(f"{why} --{given[0].replace('_', '-')}")
+    unread = [name for name in chain(*names) if getattr(args, name) not in (None, False, [])]
+    if unread:
+        args.wrong_usage(f"{why} --{unread[0].replace('_', '-')}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,9 +77,8 @@ def run(args: argparse.Namespace) -> int:
     read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration, *samples) if f]
     check_replaced([args.json] if args.json and args.json != "-" else [], read)
     if args.cluster is not None and args.device is None:
-        _refuse(
-            args, "a cluster takes no", ONE_DEVICE, (name for name in options_of(ModelRequest) if name != "cluster")
-        )
+        others = (name for name in options_of(ModelRequest) if name not in ("cluster", *READING))
+        _refuse(args, "a cluster takes no", ONE_DEVICE, others)
         return _cluster(args)
     _refuse(args, "only a whole cluster takes", CLUSTER)
     if args.flash_of is not None and not args.cycles:
@@ -193,15 +192,22 @@ def _cluster(args: argparse.Namespace) -> int:
     from edgebuild.model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
-    request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices)
+    reading = checked(ModelRequest, given(args, ModelRequest, READING))
+    request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices, **reading)
     disturbed = (args.faults, args.count or DISTURBED) if args.faults is not None else (0, 0)
-    return _tell(args, verify_cluster(request, args.simulate or "host", inputs, disturbed, args.keep), _cluster_verdict)
+    result = verify_cluster(request, args.simulate or "host", inputs, disturbed, args.keep, judge_one=True)
+    return _tell(args, result, _cluster_verdict)
 
 
 def _cluster_verdict(r: dict[str, Any]) -> str:
-    what = "equal to one device" if r["equal"] else f"DIFFERS from one device, by up to {r['max_abs_diff']}"
+    what = "equal to one device" if r["equal_to_one"] else f"DIFFERS from one device, by up to {r['max_abs_diff']}"
     plan = "as planned" if r["as_planned"] else f"planned {r['planned_bytes']}"
     lines = [f"{r['model']} on {len(r['devices'])} devices ({r['simulated']}): {what} ({r['inputs_tried']} inputs)"]
+    one = r["one_device"]
+    if one["judge"]:
+        same = "equal to the reference" if one["equal"] else f"DIFFERS from the reference: {', '.join(one['differs'])}"
+        lines.append(f"  one device: {same}, judged by {one['judge']}")
+    lines += [f"  note: {note}" for note in one["notes"]]
     lines.append(f"  {r['messages']} messages, {r['wire_bytes']} B on the wire, {plan}")
     if "faults" in r:
         f = r["faults"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgebuild.base.request import ModelRequest
 from edgebuild.model.cluster.terms import network_of
-from edgebuild.model.compile import prepare
-from edgebuild.model.ir import Graph
+from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.ir import Array, Graph
 from edgebuild.model.plan.distribute.by_name import INFINITY, MIXED, MOST_OPTIONS
 from edgebuild.model.plan.distribute.decisions import ClusterPlan
 from edgebuild.model.plan.distribute.forms import Cluster, Device, Medium
 from edgebuild.model.plan.distribute.joint import Search
 from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
+from edgebuild.model.verify import cluster as together
 from tests.fuzz.networks import WRITERS, recipes
 
 ANY = float("inf")
@@ -25,6 +27,12 @@ def random_graph(form: str, seed: int, folder: Path) -> Graph | None:
         file.write_bytes(WRITERS[form].write(recipe))
         return prepare(file)
     return None
+
+
+def alone(model: Path, folder: Path, vectors: list[list[Array]]) -> list[list[Array]]:
+    """The outputs of one device for each vector."""
+    artifacts = compile_model(ModelRequest(model, "model", "host"))
+    return together._one_device(artifacts, folder, len(vectors))(vectors)
 
 
 def cluster(n: int, kind: str = "switch", source: int = 0, shares: tuple[float, ...] = (1.0, 1.4, 1.8)) -> Cluster:

@@ -19,6 +19,7 @@ from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.harness import SANITIZERS, Builder, run_tool
 from edgebuild.model.verify.oracles import Array
 from edgebuild.model.verify.vectors import random_inputs
+from tests.distribute.cases import alone
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 FAKES = Path(__file__).parent / "links"
@@ -175,7 +176,7 @@ def test_a_cluster_over_a_port(tmp_path: Path, port: str, medium: str, harm: int
     """With harm no output is wrong, and when it ends, all is well again."""
     made, commands = hosted(tmp_path, port, f"{medium}, timeout_ms: 200" if harm else f"{medium}, timeout_ms: 20000", 3)
     run, vectors = vectors_of(made, 12)
-    expected = together._one_device(DIGITS, tmp_path / "one", len(vectors))(vectors)
+    expected = alone(DIGITS, tmp_path / "one", vectors)
     (tmp_path / "dev0" / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector) * 3)
     output, env = tmp_path / "dev0" / "output.bin", {"EB_LINK_FOLDER": str(tmp_path), "EB_LINK_HARM": str(harm)}
     size = 4 + sum(p["bytes"] for p in run.report["outputs"])
@@ -199,7 +200,7 @@ def test_a_cluster_over_uarts(tmp_path: Path) -> None:
     """Two boards in QEMU, whose UARTs are joined by a socket."""
     made = made_for(tmp_path, "mps2-an386 mps2-an386", "kind: star, bits_per_s: 1e6, timeout_ms: 100000")
     run, vectors = vectors_of(made, 3)
-    expected = together._one_device(DIGITS, tmp_path / "one", len(vectors))(vectors)
+    expected = alone(DIGITS, tmp_path / "one", vectors)
     (tmp_path / "dev0").mkdir()
     (tmp_path / "dev0" / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
     commands, over = {}, tmp_path / "over.c"
@@ -227,7 +228,7 @@ def test_a_cluster_of_two_harts(tmp_path: Path) -> None:
     """One program, whose harts share memory; the same bytes in two runs."""
     made = made_for(tmp_path, "riscv-virt riscv-virt", "kind: switch, bits_per_s: 1e9")
     run, vectors = vectors_of(made, 3)
-    expected = together._one_device(DIGITS, tmp_path / "one", len(vectors))(vectors)
+    expected = alone(DIGITS, tmp_path / "one", vectors)
     source, other = made.parts
     folder = tmp_path / "dev0"
     builder = prepared(made, source, folder)

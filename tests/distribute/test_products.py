@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from edgebuild.base.artifacts import publish
@@ -19,6 +21,7 @@ from edgebuild.cli import main
 from edgebuild.model.cluster import products
 from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model
+from edgebuild.model.ops import fixedpoint
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.relay import unharmed
 from edgebuild.model.verify.vectors import random_inputs
@@ -95,6 +98,36 @@ def test_random_networks(tmp_path: Path, form: str, seed: int) -> None:
     file = cluster_file(tmp_path, 3, "1M", medium="bus" if seed % 2 else "star", source=1, ram="1M")
     result = together.verify_cluster(ClusterRequest(model, file, "net", method="owp"))
     assert result["equal"] and result["as_planned"]
+
+
+@pytest.mark.needs("gcc")
+def test_what_all_devices_compute_alike_and_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One device is judged by the reference: factors that are 1 % off everywhere make the cluster equal to it."""
+    right = fixedpoint.quantize_multiplier
+    monkeypatch.setattr(fixedpoint, "quantize_multiplier", lambda real: right(real * 1.01))
+    request = ClusterRequest(DIGITS, cluster_file(tmp_path, 2), "digits")
+    result = together.verify_cluster(request, judge_one=True)
+    assert result["equal_to_one"] and not result["one_device"]["equal"] and not result["equal"]
+
+
+@pytest.mark.needs("gcc")
+def test_a_cluster_reads_the_model_as_one_device_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sizes that the file leaves open, an input that is bound, an output inside."""
+    file = tmp_path / "open.onnx"
+    weights = onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal((8, 6)).astype(np.float32), "w")
+    nodes = [("MatMul", ["x", "w"], "m"), ("Mul", ["m", "gain"], "y"), ("Exp", ["y"], "z")]
+    ports = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s)
+             for n, s in (("x", ["n", 8]), ("gain", [1]), ("z", ["n", 6]))]  # fmt: skip
+    graph = onnx.helper.make_graph([onnx.helper.make_node(k, i, [o]) for k, i, o in nodes], "g", ports[:2], ports[2:],
+                                   [weights])  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), file)
+    cluster = cluster_file(tmp_path, 2, "1M", ram="1M")
+    words = ["--cluster", str(cluster), "--shape", "x=3,8", "--bind", "gain=2", "--outputs", "y"]
+    assert main(["verify", str(file), *words]) == 0
+    assert "one device: equal to the reference, judged by onnxruntime" in capsys.readouterr().out
+    assert main(["distribute", str(file), *words, "--name", "net", "-o", str(tmp_path / "made")]) == 0
+    report = json.loads((tmp_path / "made" / "net_report.json").read_text())
+    assert [p["name"] for p in report["inputs"]] == ["x"] and [p["shape"] for p in report["outputs"]] == [[3, 6]]
 
 
 @pytest.mark.needs("gcc")

@@ -15,6 +15,7 @@ from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import Array
 from edgebuild.model.verify.relay import Delivery, Frame, Relay
 from edgebuild.model.verify.vectors import random_inputs
+from tests.distribute.cases import alone
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 WALL_S = 120.0
@@ -83,7 +84,7 @@ def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:
     programs = {p.number: together.program(p, tmp_path / f"dev{p.number}", made) for p in made.parts}
     run = together.Run(made, programs, tmp_path, together.report_of(made.parts[0]))
     vectors = random_inputs(DIGITS, run.report, 7)
-    expected = together._one_device(DIGITS, tmp_path / "one", len(vectors))(vectors)
+    expected = alone(DIGITS, tmp_path / "one", vectors)
     sent = 4 + sum(m.transfer.sender == 0 for m in made.messages)  # frames of the source in an inference
     for at in range(1, 2 * sent + 1):
         codes = restarted(run, vectors[:3], vectors[3:], at, arrives)

@@ -18,6 +18,7 @@ from .. import ops
 from ..compile import check_weights, compile_model, prepare
 from ..emit import emit
 from ..emit.cluster_header import TrafficRow, cluster_header
+from ..formats.format import Bound, Shapes
 from ..ir import Graph, Link, Op
 from ..kernels.code_bytes import source_bytes
 from ..ops.moves import EVERYONE
@@ -48,6 +49,13 @@ class ClusterRequest:
     objective: str | None = None  # default: that of the cluster file
     target: str | None = None
     own: str | None = None  # a device that gets `name` as it is; default: the source
+    shape: Shapes = ()
+    bind: Bound = ()
+    outputs: tuple[str, ...] = ()
+
+    def one_device(self, name: str, target: str) -> ModelRequest:
+        """The same model on one device."""
+        return ModelRequest(self.source, name, target, shape=self.shape, bind=self.bind, outputs=self.outputs)
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ def build_cluster(request: ClusterRequest) -> BuiltCluster:
     A plan counts weights and tensors. Where tables of kernels, or copies of parts, make a device's products larger than
     its memory, the plan is made again with less room.
     """
-    graph = prepare(request.source)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind)
     spare: dict[int, Spare] = {}
     spare_of: dict[int, Spare] = {}  # by the last plan that left a device too little
     error: EdgebuildError | None = None
@@ -185,7 +193,7 @@ def _timed(
 ) -> Timeline | None:
     """Put times by the estimates of the kernels that were chosen into the report, in place of those of the plan."""
     cluster, plans = chosen.plan.cluster, {p.number: p.plan for p in parts if p.plan is not None}
-    own = ModelRequest(request.source, request.name, request.target or cluster.devices[cluster.source].target)
+    own = request.one_device(request.name, request.target or cluster.devices[cluster.source].target)
     alone = one_device_us(graph, load_target(own.target), own, cluster)
     timeline = predict(plans, cluster, messages) if plans else None
     one = {"one_device": round(alone, 3), "cluster": round(alone, 3), "compute": round(alone, 3), "wire": 0.0}
@@ -202,7 +210,7 @@ def _address(m: Message) -> int:
 def _alone(request: ClusterRequest, chosen: Chosen) -> Part:
     """One device: the files of `edgebuild model`."""
     device = chosen.plan.cluster.devices[0]
-    own = ModelRequest(request.source, request.name, request.target or device.target)
+    own = request.one_device(request.name, request.target or device.target)
     artifacts = compile_model(own)
     if _arena(artifacts) > device.ram:
         artifacts = compile_model(replace(own, ram=device.ram))
@@ -245,7 +253,7 @@ class _Builder:
         plain = is_source if self.request.own is None else device.name == self.request.own
         name = self.request.name if plain else f"{self.request.name}_dev{k}"
         link = Link(self.digest, k, cluster.source, peers, timeout, f"{name}_{'invoke' if is_source else 'serve'}")
-        own = ModelRequest(self.request.source, name, self.request.target or device.target)
+        own = self.request.one_device(name, self.request.target or device.target)
         target, graph = load_target(own.target), replace(graph, link=link)
         planned_here, room = plan(graph, target, own), device.ram + self.spare.get(k, (0, 0))[1]
         if planned_here.arena_bytes <= room:

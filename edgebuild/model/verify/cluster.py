@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from ...base import programs
-from ...base.artifacts import publish
+from ...base.artifacts import Artifact, publish
 from ...base.dataclass import dataclass
-from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ...base.firmware import firmware_support
 from ...base.programs import Start
-from ...base.request import ModelRequest
 from ...base.target import hal_dir, load_target
 from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
+from ..formats import bound_file
+from . import verify
 from .elf import read_sizes
 from .faults import Faults, Key
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
@@ -60,15 +61,18 @@ def verify_cluster(
     inputs: Given | None = None,
     disturbed: tuple[int, int] = (0, 0),
     keep: Path | None = None,
+    judge_one: bool = False,
 ) -> dict[str, Any]:
     """Does the cluster compute what one device computes, and does it send what its plan says?
 
     `simulate`: "host" builds all devices for the build machine, with sanitizers; "qemu" each for its own target.
-    `inputs`: as of `verify`. `disturbed`: a seed, and how many inferences to disturb.
+    `inputs`: as of `verify`. `disturbed`: a seed, and how many inferences to disturb. `judge_one`: whether `verify`
+    judges the program of one device, too, each of its tensors on its own operands.
 
-    Returns `equal`, `max_abs_diff`, `wire_bytes` of an inference as the relay counts them and `planned_bytes`,
-    `devices` (codes that they returned; of firmware also its sizes and instructions), in QEMU `time_us`, and `faults`
-    where they were asked for.
+    Returns `equal`, `equal_to_one`, `max_abs_diff` and `one_device`, its verdict: `equal`, `judge`, `differs`,
+    `compared`, `notes`; without a `judge` nothing was judged. `wire_bytes` of an inference are as the relay counts
+    them, `planned_bytes` as planned. `devices` has codes that they returned, of firmware also sizes and instructions.
+    In QEMU there is `time_us`, and `faults` where they were asked for.
     Raises MissingTool and EdgebuildError as `verify` does.
     """
     made = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
@@ -76,7 +80,8 @@ def verify_cluster(
     given = split_vectors(inputs, report) if inputs is not None else None
     vectors = given or random_inputs(request.source, report, VECTORS)
     with folder_of(keep) as folder:
-        one = _one_device(request.source, folder / "one", len(vectors))
+        alone = compile_model(request.one_device(NAME, HOST))
+        one = _one_device(alone, folder / "one", len(vectors))
         expected, moved = one(vectors), dict[str, float]()
         programs = {part.number: program(part, folder / f"dev{part.number}", made) for part in made.parts}
         run = Run(made, programs, folder, report)
@@ -97,7 +102,25 @@ def verify_cluster(
             found["faults"] = _disturb(run, vectors, expected, moved, list(clean.relay.frames), *disturbed)
             bad = sum(found["faults"][k] for k in ("wrong", "hangs", "not_recovered"))
             found["equal"] = found["equal"] and not bad
-    return {"model": request.source.name, "simulated": simulate, **found}
+    judged = _judged_alone(request, alone, inputs) if judge_one else UNJUDGED
+    both = {"equal": found["equal"] and judged["equal"], "equal_to_one": found["equal"], "one_device": judged}
+    return {"model": request.source.name, "simulated": simulate, **found, **both}
+
+
+UNJUDGED: Mapping[str, Any] = {"equal": True, "judge": "", "differs": [], "compared": [], "notes": []}
+
+
+def _judged_alone(request: ClusterRequest, alone: Sequence[Artifact], inputs: Given | None) -> Mapping[str, Any]:
+    """The verdict of `verify` on one device. Without an interpreter that runs the model there is none, and it says so.
+
+    The program itself has run before, so that what fails here is the interpreter.
+    """
+    try:
+        with bound_file(request.source, request.bind) as model:
+            verdict = verify(model, load_target(HOST), alone, inputs, reading=(request.shape, request.outputs))
+    except EdgebuildError as reason:
+        return {**UNJUDGED, "notes": [f"one device is not judged: {reason.diagnostics[0].text}"]}
+    return {name: verdict.get(name, value) for name, value in UNJUDGED.items()}
 
 
 def _measure(made: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
@@ -114,10 +137,11 @@ def report_of(part: Part) -> dict[str, Any]:
     return report
 
 
-def _one_device(model: Path, folder: Path, count: int) -> Callable[[list[list[Array]]], list[list[Array]]]:
+def _one_device(
+    artifacts: Sequence[Artifact], folder: Path, count: int
+) -> Callable[[list[list[Array]]], list[list[Array]]]:
     """The model on one device, the build machine with sanitizers: from `count` vectors to their outputs."""
     target = load_target(HOST)
-    artifacts = compile_model(ModelRequest(model, NAME, HOST))
     report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     folder.mkdir(parents=True, exist_ok=True)
     write_sources(folder, target, artifacts, report, count)
