@@ -250,7 +250,8 @@ def _verdict(r: dict[str, Any]) -> str:
     lines += _difference(r["first_difference"]) if r.get("first_difference") else []
     lines += [f"  {r['right']} of {r['inputs_tried']} labels are right"] if "right" in r else []
     reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
-    lines += [f"  judged by {r['judge']}{reached}", *(f"  note: {note}" for note in r.get("notes", ()))]
+    unseen = f"; {len(r['unseen'])} results only through those behind them" if r.get("unseen") else ""
+    lines += [f"  judged by {r['judge']}{reached}{unseen}", *(f"  note: {note}" for note in r.get("notes", ()))]
     lines += _of_samples(r["samples"]) if "samples" in r else []
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
     for key in (*sizes, "instructions", "cycles", "macs"):

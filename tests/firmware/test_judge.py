@@ -21,6 +21,7 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
+from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array
@@ -31,6 +32,7 @@ from edgebuild.model.verify.nudge import near_file
 from edgebuild.model.verify.oracles import reference
 from edgebuild.model.verify.recording import Plot, Round, source_of
 from edgebuild.model.verify.rounding import moves
+from tests.conftest import ROOT
 from tests.exporters.writer import Net
 from tests.importers.test_quantised import Quantised
 
@@ -77,9 +79,21 @@ def test_every_step_is_seen_and_right(tile: str, tmp_path: Path) -> None:
     result = verify(file, load_target("host"), artifacts)
     assert result["equal"] and result["first_difference"] is None, result
     computed = [op.outputs[0] for op in prepare(file).ops if not ops.SPECS[op.kind].view]
-    assert set(computed) <= set(result["compared"])
+    assert set(computed) <= set(result["compared"]) and result["unseen"] == []
     reached, bounds = result["bounds_reached"]
     assert reached >= bounds - 3, "an average of values of one scale, a table: not all can be reached"
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("how", [{"map": "layer"}, {"tile": "fdt"}, {"stream_input": "rows"}])
+def test_what_is_not_seen_is_named(how: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tiles, parts, and steps over inputs that come by rows: their results are judged through those behind them."""
+    file = ROOT / "sample_projects" / "digits" / "digits.onnx"
+    words = [word for name, value in how.items() for word in (f"--{name.replace('_', '-')}", value)]
+    assert main(["verify", str(file), "--target", "host", *words, "--json", str(tmp_path / "r.json")]) == 0
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["unseen"] and not {*result["unseen"]} & {*result["compared"]}
+    assert f"{len(result['unseen'])} results only through those behind them" in capsys.readouterr().out
 
 
 @pytest.mark.needs("gcc")

@@ -17,6 +17,7 @@ from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail
 from ...base.inputs import read_part
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
+from .. import ops
 from ..compile import prepare
 from ..formats.format import Shapes
 from ..formats.text import GRAPH_TEXT, is_graph_text
@@ -64,9 +65,10 @@ def verify(
     with the class of each vector.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
-    of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
-    invoke), `stack_bytes`, `arena_touched_bytes`, `layers` and `right` (vectors of the right class) if wanted, and the
-    sizes of `measure`. Build machine: sanitizers on, and None for what cannot be measured there.
+    of each), `differs` (names that differ by more than the format allows), `unseen` (results of a model that rounds to
+    steps which were judged through those behind them alone), `inputs_tried`, `instructions` (of the first invoke),
+    `stack_bytes`, `arena_touched_bytes`, `layers` and `right` (vectors of the right class) if wanted, and the sizes of
+    `measure`. Build machine: sanitizers on, and None for what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = report_of(artifacts)
@@ -240,8 +242,16 @@ def _judged(
         compared = _of_steps(compared, vectors, expected, outcome, report, recording)
     if recording.seen:
         compared = _by_steps(compared, outcome, recording)
+    unseen = _unseen(graph, compared["compared"])
+    compared |= {"unseen": unseen}
     each = "each op by exact arithmetic" if graph.arithmetic.rounds_once else "each op by its meaning in numpy"
     return compared | {"judge": f"{expected.judge}, and {each}" if recording.seen else expected.judge}
+
+
+def _unseen(graph: Graph, compared: Sequence[str]) -> list[str]:
+    """Computed results that were judged only through those behind them, as of tiles and of inputs that come by rows."""
+    computed = [op.outputs[0] for op in graph.ops if not ops.SPECS[op.kind].view]
+    return [n for n in computed if n not in {*compared, *graph.outputs}]
 
 
 def _of_steps(
