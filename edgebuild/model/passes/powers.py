@@ -47,12 +47,12 @@ def powers_of_two(graph: Graph) -> Graph:
 
 def _bounded(op: Op, graph: Graph) -> Op:
     """The op with the bounds that its result had by its type alone: many a ReLU is nothing but a zero point of -128."""
-    y = graph.tensors[op.outputs[0]]
-    if op.kind not in FREE or not _scaled(y) or "clamp" not in op.attrs:
+    y, bounds = graph.tensors[op.outputs[0]], op.attrs.get("clamp")
+    if op.kind not in FREE or not _scaled(y) or bounds is None:
         return op
     assert y.quant is not None
     ends = tuple((end - _zero(y)) * y.quant.scale[0] for end in (-128, 127))
-    low, high = op.attrs["clamp"]
+    low, high = bounds
     clamp = ends[0] if low is None else max(low, ends[0]), ends[1] if high is None else min(high, ends[1])
     return replace(op, attrs={**op.attrs, "clamp": clamp})
 
