@@ -88,8 +88,8 @@ def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
     cluster = target.rpartition("_")[0]  # add_cluster makes a target for each device
     patterns = [CALL.format(function, re.escape(target))]
     patterns += [CALL.format("(?:edgebuild_)?add_cluster", re.escape(cluster))] if cluster else []
-    found = (re.search(pattern, text) for pattern in (*patterns, CALL.format(function, IN_LOOP)))
-    call = next((match for match in found if match), None)
+    results = (re.search(pattern, text) for pattern in (*patterns, CALL.format(function, IN_LOOP)))
+    call = next((match for match in results if match), None)
     return text.count("\n", 0, call.start()) + 1 if call else 0
 
 

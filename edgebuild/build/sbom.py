@@ -80,7 +80,7 @@ class _Document:
         self._relations.append(relation)
 
     def component(self, number: int, file: RequestFile) -> str:
-        """What one request became: a package with its files, and packages of what it was made from."""
+        """Add what one request became: a package with its files, and packages of what it was made from."""
         request, folder = file.request, file.output
         reference = f"SPDXRef-{number}-{_id(request.name)}"
         products = [folder / product for product in _products(file)]

@@ -223,7 +223,7 @@ def as_json(sizes: ProgramSizes) -> dict[str, Any]:
 
 
 def of_json(data: Any, file: str) -> ProgramSizes:
-    """What `as_json` made. Raises EdgebuildError for anything else."""
+    """Read what `as_json` made. Raises EdgebuildError for anything else."""
 
     def bound(row: Mapping[str, Any]) -> Bound:
         if row["stack"] is None:

@@ -347,15 +347,15 @@ def _word(words: Mapping[int, bytes], at: int) -> int | None:
 
 def _stack_usage(folder: Path | None) -> dict[str, int]:
     """Bytes by name of a function, of those that the compiler says are at most so many; the largest of one name."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for file in sorted(folder.rglob("*.su")) if folder else ():
         for row in file.read_text(errors="replace").splitlines():
             place, _, rest = row.partition("\t")
             size, _, kind = rest.partition("\t")
             if size.isdigit() and kind != "dynamic":
                 name = place.rpartition(":")[2]
-                found[name] = max(found.get(name, 0), int(size))
-    return found
+                results[name] = max(results.get(name, 0), int(size))
+    return results
 
 
 def _number(text: str) -> int | None:

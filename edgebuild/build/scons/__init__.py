@@ -306,11 +306,7 @@ def _products(
     if files := [*files, *(env.File(f) for f in with_code(_target(target).files, ()))]:
         env.Depends(products, files)
     inputs = [*(source if isinstance(source, list) else [source]), *files]
-    for node in inputs:
-        if not node.has_builder() and not os.path.exists(node.srcnode().rfile().abspath):
-            error = f"{where}: error: no such file: {node.srcnode().path}"
-            node.disambiguate().attributes.edgebuild_error = str(wrong(error))
-            node.__class__ = _Missing
+    _mark_missing(where, inputs)
     attributes = {"edgebuild_target": target, "edgebuild_products": list(products)}
     request.attributes.__dict__.update(attributes)
     products[0].attributes.edgebuild_request = request
@@ -353,6 +349,14 @@ class _Missing(File):  # type: ignore[misc]
             print(self.attributes.edgebuild_error, file=sys.stderr)
             raise StopError(self.attributes.edgebuild_error)
         return False
+
+
+def _mark_missing(where: str, inputs: list[Node]) -> None:
+    for node in inputs:
+        if not node.has_builder() and not os.path.exists(node.srcnode().rfile().abspath):
+            error = f"{where}: error: no such file: {node.srcnode().path}"
+            node.disambiguate().attributes.edgebuild_error = str(wrong(error))
+            node.__class__ = _Missing
 
 
 def _check_options(where: str, options: dict[str, Any], kind: str) -> None:

@@ -1,4 +1,4 @@
-"""What the methods of the SCons tool share: errors at the line of a call, and the action that writes a text."""
+"""Code that the methods of the SCons tool share: errors at the line of a call, and the action that writes a text."""
 
 from __future__ import annotations
 

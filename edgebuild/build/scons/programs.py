@@ -23,20 +23,20 @@ EXPECTED = {"MIN_ACCURACY": r"0|1|[01]?\.\d+", "MAX_INSTRUCTIONS": r"\d+"}
 
 def requests_of(env: Environment, nodes: list[Node]) -> list[Node]:
     """The requests that objects of models, drivers and clocks come from, also where they lie in libraries."""
-    found: dict[Node, None] = {}
+    requests: dict[Node, None] = {}
     open_, seen = [n for n in nodes if hasattr(n, "sources")], set[Node]()
     while open_:
         node = open_.pop(0)
         if node not in seen:
             seen.add(node)
             if request := getattr(node.attributes, "edgebuild_request", None):
-                found[request] = None
+                requests[request] = None
             open_ += [*node.sources]
-    return list(found)
+    return list(requests)
 
 
 def report(env: Environment, program: Any, ENTRY: str = "", **budgets: Any) -> Node:
-    """What a program takes of flash, RAM and stack: `scons NAME_size` prints it, `scons NAME_report` writes it.
+    """Report what a program takes of flash, RAM and stack: `scons NAME_size` prints it, `scons NAME_report` writes it.
 
     FLASH_BUDGET, RAM_BUDGET, STACK_BUDGET: more is an error of the link. ENTRY: the function where the stack begins.
     The report is NAME_size.json, and NAME.spdx.json, a bill of materials. Returns the two files.
@@ -91,8 +91,8 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
     stem = os.path.basename(request.path).removesuffix(".req.json")
     where = f"EdgeBuildTest('{stem}')"
     if unknown := [o for o in expected if o not in EXPECTED]:
-        known = ["TARGET", "INPUTS", "LABELS", "NAME", *EXPECTED]
-        raise wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], known)}")
+        options = ["TARGET", "INPUTS", "LABELS", "NAME", *EXPECTED]
+        raise wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], options)}")
     if LABELS is not None and INPUTS is None:
         raise wrong(f"{where}: error: LABELS are those of INPUTS, which are missing")
     target = str(env.subst(TARGET or request.attributes.edgebuild_target))
