@@ -149,7 +149,7 @@ def _request(args: argparse.Namespace) -> ModelRequest:
 
 
 def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
-    """What was expected of the model besides results that are equal to the reference's."""
+    """List what was expected of the model besides results that are equal to the reference's."""
     missed = []
     if args.labels is not None:
         of = result["samples"]["samples"] if args.data else result["inputs_tried"]

@@ -307,8 +307,7 @@ def _products(
         env.Depends(products, files)
     inputs = [*(source if isinstance(source, list) else [source]), *files]
     _mark_missing(where, inputs)
-    attributes = {"edgebuild_target": target, "edgebuild_products": list(products)}
-    request.attributes.__dict__.update(attributes)
+    request.attributes.__dict__.update(edgebuild_target=target, edgebuild_products=list(products))
     products[0].attributes.edgebuild_request = request
     env.Alias("codegen", [products[0], *ahead])
     env.AppendUnique(CPPPATH=[folder])
