@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.formats import read_model
 
@@ -69,3 +70,16 @@ def test_shapes_that_a_file_notes_wrongly_or_not(tmp_path: Path) -> None:
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
     read = read_model(tmp_path / "m.onnx")
     assert [read.tensors[name].shape for name in read.outputs] == [(2, 1), (2, 3)]
+
+
+@pytest.mark.parametrize("kind", ["size", "scale"])
+def test_sizes_that_no_memory_holds(kind: str, tmp_path: Path) -> None:
+    names, one = (["x", "", "", "s"], 7) if kind == "size" else (["x", "", "s"], 1)
+    node = onnx.helper.make_node("Resize", names, ["y"], mode="linear")
+    x, y = (onnx.helper.make_tensor_value_info(t, 1, [1, 1, k, 1]) for t, k in (("x", 3), ("y", None)))
+    sizes = onnx.helper.make_tensor("s", one, [4], [1, 1, 3 << 55 if kind == "size" else 2.0**55, 1])
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [sizes])
+    opsets = [onnx.helper.make_opsetid("", 19)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="at most 16777216 of a dimension"):
+        read_model(tmp_path / "m.onnx")

@@ -319,6 +319,9 @@ def _given(node: Any, position: int, what: str) -> Array | None:
     return data if data.size else None
 
 
+MOST_PLACES = 1 << 24  # of a dimension: integers that float32 has all
+
+
 def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
     """Of every dimension the new size and the scale."""
     rank = len(x.shape)
@@ -339,6 +342,8 @@ def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
             factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # 13 of 9, as onnxruntime
     if min(factor) <= 0 or min(new) < 1:
         raise node.error(f"sizes {new} and scales {factor}", "all must be positive")
+    if max(new) > MOST_PLACES:
+        raise node.error(f"sizes {new}", f"at most {MOST_PLACES} of a dimension: places are counted in float32")
     return new, factor
 
 
