@@ -99,7 +99,8 @@ class Vectors(Thumb):
         return [*self.set("lr", self.p.run.used), "dlstp.16 lr, lr", Loop(-(-self.p.run.used // 8), turn)]
 
     def few(self, count: int) -> list[str]:
-        raise NotImplementedError  # lines are copied as a whole
+        """Nothing: `copy` takes lines as a whole."""
+        return []
 
     def begin(self) -> list[str]:
         taps = self.p.lines.taps * self.row_bytes
