@@ -72,7 +72,7 @@ def arm(op: str, args: str, note: str) -> Effect:
 
 
 def _arm(op: str, args: str) -> Effect:
-    if list_ := re.search(r"\{([^}]*)\}", args):
+    if list_ := re.search(r"\{([a-z][^}]*)\}", args):  # {-0} is an operand of coprocessors
         on_stack = op in ("push", "pop", "vpush", "vpop") or args.startswith("sp!")
         names = _registers(list_[1])
         size = sum(WIDTH.get(name[0], 4) for name in names)

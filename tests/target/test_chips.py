@@ -9,7 +9,7 @@ import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target, target_names
-from edgebuild.build.size import program_sizes
+from edgebuild.build.size import Linked, as_json, program_sizes
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import measure
 
@@ -44,7 +44,7 @@ def test_a_program_for_a_chip_of_each_core_links_into_its_memories(name: str, tm
         pytest.skip(f"not installed: {chip.toolchain.compiler}")
     measured = measure(chip, compile_model(ModelRequest(DIGITS, "model", name)), tmp_path)
     assert measured["arena_bytes"] > 0
-    used = program_sizes(tmp_path / "minimal.elf", memories=chip.memories).memories
+    used = as_json(program_sizes(Linked(tmp_path / "minimal.elf", memories=chip.memories)))["memories"]
     for memory in chip.memories:
         assert used.get(memory.name, 0) <= memory.size
     assert used[chip.memory("code").name] > 0

@@ -59,10 +59,9 @@ def verify(
 
     `artifacts`: of `compile_model` under the name "model" for this target. `inputs`: of `read_inputs`, else random
     ones. `keep`: a folder for the test program. `by_layer`: each step counted, too. `dma`: when the model of a DMA
-    unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke (see cycles.py).
-    `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN where
-    the model calls it. `reading`: the shapes and outputs with which it was read (see `read_model`). `labels`: a file
-    with the class of each vector.
+    unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke. `flash_of`: a
+    target whose flash the core waits for; default: this one's. `library`: the folder of CMSIS-NN, if the model calls
+    it. `reading`: the shapes and outputs that it was read with. `labels`: a file of classes.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `unseen` (results of a model that rounds to
@@ -72,8 +71,7 @@ def verify(
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = report_of(artifacts)
-    _check_runnable(target)
-    _check_judged(model_path)
+    _check_judgeable(target, model_path)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
     expected = reference(model_path, vectors, report, reading[1])
     with folder_of(keep) as folder:
@@ -119,6 +117,11 @@ def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
     mine = {name: [row for row in rows if row["engine"] == name] for name in names}
     engines = [{"name": n, "layers": len(each), "macs": sum(r["macs"] for r in each)} for n, each in mine.items()]
     return {"engines": engines, "core": [{"node": r["node"], "why": r["why"]} for r in rows if r["why"]]}
+
+
+def _check_judgeable(target: Target, model: Path) -> None:
+    _check_runnable(target)
+    _check_judged(model)
 
 
 def _timed(
