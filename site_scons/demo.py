@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from edgebuild.base.target import load_target
-from edgebuild.model.verify.elf import read_sizes
+from edgebuild.model.verify.harness import read_sizes
 
 COLUMNS = ("target", "flash B", "of it weights", "arena B", "stack B", "instructions", "as the oracle")
 

@@ -23,9 +23,8 @@ from edgebuild.base.target import Target, load_target
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.clocked import Choices, choices, power_model
-from edgebuild.model.energy.compare import SLACKS, Comparison, compare
 from edgebuild.model.energy.layer_cost import require_timing
-from edgebuild.model.energy.select import select
+from edgebuild.model.energy.select import SLACKS, Comparison, compare, select
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of, layer_name
 from edgebuild.model.plan.search import form_of

@@ -17,7 +17,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.modelled import has_model
+from edgebuild.model.verify.execution import has_model
 from tests.bench import ROOT, models
 
 WAITS = "m4-flash-model"

@@ -23,12 +23,10 @@ from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.formats import shapes
-from edgebuild.model.plan.distribute import thesis
+from edgebuild.model.plan.distribute import by_name
 from edgebuild.model.plan.distribute.by_name import choose
-from edgebuild.model.plan.distribute.decisions import ClusterPlan
-from edgebuild.model.plan.distribute.forms import Medium
+from edgebuild.model.plan.distribute.forms import ClusterPlan, DeviceLimits, Medium
 from edgebuild.model.plan.distribute.joint import Search
-from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
 from tests.zoo.builders import ZOO, quantized
@@ -47,22 +45,22 @@ FAULTS = 10_000
 def paper(name: str) -> dict[str, Any]:
     table = shapes.read_shapes(TABLES / f"{name}.yaml")
     counts, dense = shapes.counts(table), shapes.counts(table, dense=True)
-    footprint, switch = thesis.full(counts, 10)
+    footprint, switch = by_name.full(counts, 10)
     tail = counts[16:] if name == "yolov2" else counts
     row = {
         "network": name,
         "layers": len(table),
-        "F_single": thesis.single(counts) * MB,
+        "F_single": by_name.single(counts) * MB,
         "F": footprint * MB,
         "first_weight_layer": switch + 1,
-        "F_sequential": thesis.sequential(counts) * MB,
-        "C_fdto": thesis.fan_out(tail, 6) * MB,
-        "C_owp": thesis.optimized(tail, 6)[0] * MB,
-        "F_single_dense": thesis.single(dense) * MB,
-        "F_dense": thesis.full(dense, 10)[0] * MB,
+        "F_sequential": by_name.sequential(counts) * MB,
+        "C_fdto": by_name.fan_out(tail, 6) * MB,
+        "C_owp": by_name.optimized(tail, 6)[0] * MB,
+        "F_single_dense": by_name.single(dense) * MB,
+        "F_dense": by_name.full(dense, 10)[0] * MB,
     }
     if name == "yolov2":
-        row["F_switch_at_17"] = thesis.footprint(counts, 10, 16) * MB
+        row["F_switch_at_17"] = by_name.footprint(counts, 10, 16) * MB
     return row
 
 
@@ -70,10 +68,10 @@ def float_plan(name: str, n: int) -> dict[str, Any]:
     """Least traffic at the F of the thesis' two steps, by its rule of memory, for every split of F into both."""
     table = shapes.read_shapes(TABLES / f"{name}.yaml")
     counts = shapes.counts(table)
-    footprint, switch = thesis.full(counts, n)
+    footprint, switch = by_name.full(counts, n)
     network, room = shapes.network(table, 4, 4, dense=False), footprint * 4
     first = next((c.m for c in counts[switch:] if c.counted), 0)
-    steps = thesis.optimized(counts[switch:], n)[0] + ((counts[0].m + first) * (n - 1) / n if switch else 0.0)
+    steps = by_name.optimized(counts[switch:], n)[0] + ((counts[0].m + first) * (n - 1) / n if switch else 0.0)
     best: ClusterPlan | None = None
     for arena in sorted({v * 4 for c in counts for v in (c.m + c.k, (c.m + c.k) / n)}):
         if room - arena >= network.weights / n:
@@ -129,8 +127,8 @@ def cluster_of(n: int, flash: int, medium: str, folder: Path, target: str = "hos
 def models(folder: Path) -> list[Path]:
     """The sample's, the shared ones if they are there, and those of the zoo, written to a folder."""
     shared = ROOT.parent / "shared" / "models"
-    for name, builder in ZOO.items():
-        (folder / f"{name}.onnx").write_bytes(quantized(builder(0), 0).SerializeToString())
+    for name, build in ZOO.items():
+        (folder / f"{name}.onnx").write_bytes(quantized(build(0), 0).SerializeToString())
     return [DIGITS, *sorted(shared.glob("*.tflite")), *(folder / f"{name}.onnx" for name in ZOO)]
 
 

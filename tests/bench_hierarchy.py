@@ -24,8 +24,8 @@ from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.dma.levels import engine_hardware, rooms
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
-from edgebuild.model.plan.hierarchy.files import ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, best
+from edgebuild.model.plan.hierarchy.nest import ShapeRow, layer_of
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sweep
 from tests.bench import ROOT

@@ -22,7 +22,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.modelled import has_model
+from edgebuild.model.verify.execution import has_model
 from tests.bench import ROOT, models
 from tests.layer_models import ELEMENTS, LAYERS, written
 

@@ -25,11 +25,10 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import Target, load_target
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op
-from edgebuild.model.verify import flash as flashes
+from edgebuild.model.verify import harness as flashes
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.harness import NAME, Builder
-from edgebuild.model.verify.modelled import cycles
-from edgebuild.model.verify.run import run_program
+from edgebuild.model.verify.execution import cycles
+from edgebuild.model.verify.harness import NAME, Builder, run_program
 from tests.bench import ROOT
 from tests.zoo.builders import mobilenet_v1
 

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.target import load_target
     from edgebuild.clock.configs import check_hse, explain, parse_setting
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
-    from edgebuild.clock.table import table
+    from edgebuild.clock.power import table
     from edgebuild.model.energy.fit import calibrated, read_calibration
 
     began = started(args)

@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.options import parse_size
-    from edgebuild.model.plan.memory.csvfile import solve_file
+    from edgebuild.model.plan.memory.layout import solve_file
 
     capacity = parse_size("capacity", args.capacity) if args.capacity is not None else None
     return solve_file(args.file, capacity, args.output, args.time_limit)

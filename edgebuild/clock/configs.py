@@ -1,17 +1,48 @@
 """Legal clock configurations of a clock tree: which settings there are, and why a wanted one is not among them.
 
 Of all PLL settings that give the same SYSCLK the one with the lowest VCO is taken, since current and lock time rise
-with it. Of these it is the one whose reference comes nearest to the preferred one.
-"""
+with it. Of these it is the one whose reference comes nearest to the preferred one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail
 from edgebuild.clock.tree import ClockTree, Scale, VcoRange
+
+# Costs of switching between clock configurations and of idling. Microseconds, microjoules, mW.
+
+
+@dataclass(frozen=True)
+class SwitchCost:
+    time_us: float
+    energy_uj: float
+
+
+FREE = SwitchCost(0.0, 0.0)
+Switches = Mapping[tuple[str, str], SwitchCost]
+
+
+@dataclass(frozen=True)
+class IdleMode:
+    """How the time until the deadline is spent, and the next inference begun.
+
+    `energy_uj` and `min_time_us` are those of entering, waking and restoring the start's configuration, so the mode is
+    possible for an idle time s >= min_time_us and costs energy_uj + power_mw * (s - min_time_us) / 1000.
+    `returns`: the mode leaves the clock alone, so it is the start's configuration that has to be switched to first.
+    """
+
+    name: str
+    power_mw: float
+    energy_uj: float
+    min_time_us: float
+    returns: bool = False
+
+    def cost(self, idle_us: float) -> float:
+        return self.energy_uj + self.power_mw * (idle_us - self.min_time_us) / 1000
+
 
 NEAR = 0.98  # a SYSCLK that no setting gives exactly is served by the next one below it, down to this share
 DIVIDERS = (1, 2, 4, 8, 16)

@@ -2,8 +2,7 @@
 
 Currents between the points of a table follow the slope of their own voltage scale. A scale with one point takes the
 slope of the scale below, times the ratio of the core voltages: dynamic current is proportional to V and f. Units: mW,
-microseconds, microjoules (mW * us / 1000 = uJ).
-"""
+microseconds, microjoules (mW * us / 1000 = uJ)."""
 
 from __future__ import annotations
 
@@ -11,8 +10,17 @@ from collections.abc import Mapping
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.clock.configs import ClockPlan, Config, vco_range
-from edgebuild.clock.modes import FREE, IdleMode, SwitchCost, Switches
+from edgebuild.clock.configs import (
+    FREE,
+    ClockPlan,
+    Config,
+    IdleMode,
+    SwitchCost,
+    Switches,
+    preferred,
+    settings,
+    vco_range,
+)
 from edgebuild.clock.tree import ClockTree, Power, Scale
 
 # Cycles of the emitted code besides its waits, at the clock of the HSE: of a whole switch, and of one quick mux.
@@ -171,3 +179,48 @@ def _between(table: Mapping[int, float], hz: float) -> float:
     upper = next((i for i, (f, _) in enumerate(points) if hz <= f), len(points) - 1)
     (f0, a0), (f1, a1) = points[max(upper, 1) - 1], points[max(upper, 1)]
     return a0 + (a1 - a0) * (hz - f0) / (f1 - f0)
+
+
+# The table of configurations that `edgebuild clock` prints.
+
+HEADINGS = ("config", "SYSCLK", "from", "M", "N", "P", "Q", "VCO", "scale", "OD", "WS", "APB1", "APB2", "lock us", "mA",
+            "nJ/cycle")  # fmt: skip
+
+
+def table(plan: ClockPlan, placement: str | None = None) -> str:
+    """Frequencies in MHz; currents are modelled from the datasheet's, with the code in its first placement."""
+    tree = plan.tree
+    model = PowerModel(plan, placement or next(iter(tree.power.run_ma))) if tree.power else None
+    rows = [HEADINGS, *(_row(plan, c, model) for c in plan.configs)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
+    lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    legal = list(settings(tree, plan.hse_hz))
+    feed = "fed in" if plan.hse_bypass else "crystal"
+    lines.insert(0, f"{tree.description}; HSE {plan.hse_hz / 1e6:g} MHz, {feed}")
+    lines.append(f"{len(legal)} PLL settings are legal and give {len(preferred(tree, plan.hse_hz, legal))} SYSCLKs.")
+    if tree.power and model:
+        lines.append(f"Currents: modelled, {tree.power.of}, code in {model.placement}, {tree.power.vdd_v:g} V.")
+    return "\n".join(lines) + "\n"
+
+
+def _row(plan: ClockPlan, c: Config, model: PowerModel | None) -> tuple[str, ...]:
+    s = c.pll
+    dividers = [str(x) for x in (s.m, s.n, s.p, s.q or "-")] if s else ["-"] * 4
+    buses = [f"{c.sysclk_hz / d / 1e6:g}" if d else "?" for d in (plan.apb1, plan.apb2)]
+    cost = ["?", "?"]
+    if model:
+        mw = model.run_mw(c)
+        cost = [f"{mw / _vdd(plan):.1f}", f"{mw / c.sysclk_hz * 1e6:.3f}"]
+    lock = "-"
+    if s:
+        known = vco_range(plan.tree, plan.hse_hz, s).lock_us
+        lock = f"{PowerModel.lock_us(model, c):.0f}" if model and known else "?"
+    return (
+        c.name, f"{c.sysclk_hz / 1e6:g}", "PLL" if s else "HSE", *dividers, f"{s.vco_hz / 1e6:g}" if s else "-",
+        c.scale.name, "yes" if c.overdrive else "-", "?" if c.wait_states is None else str(c.wait_states),
+        *buses, lock, *cost,
+    )  # fmt: skip
+
+
+def _vdd(plan: ClockPlan) -> float:
+    return plan.tree.power.vdd_v if plan.tree.power else 1.0

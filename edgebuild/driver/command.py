@@ -73,13 +73,13 @@ def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
     check_replaced([*(args.output / a.name for a in artifacts), *more], made.files)
     publish(artifacts, read=made.files)
     if args.pareto:
-        from edgebuild.driver.layout.pareto import front, picture
+        from edgebuild.driver.layout.optimize import front, picture
 
         points = front(made.dialect, made.shapes, made.uses, made.layout.bus)
         text += "".join(f"\n{size:>8} B {accesses:>6} accesses" for size, accesses in points)
         write_atomic(args.pareto, picture(points, (made.layout.bytes, made.layout.cost), args.name).encode())
     if args.graph:
-        from edgebuild.driver.emit.graph import picture as graph
+        from edgebuild.driver.emit.report import picture as graph
 
         write_atomic(args.graph, graph(made).encode())
     if not args.quiet:

@@ -37,7 +37,7 @@ def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver
 
 def template(request: DriverRequest) -> str:
     """An overlay to begin with, for a driver on a fixed layout."""
-    from edgebuild.driver.registers import fixed, overlay
+    from edgebuild.driver.registers import fixed
 
     way, _, file = request.layout.partition(":")
     if way != "fixed" or not file:
@@ -48,7 +48,7 @@ def template(request: DriverRequest) -> str:
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
     found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
-    return overlay.overlay_template(found.open, cdfg)
+    return fixed.overlay_template(found.open, cdfg)
 
 
 def triple_of(target: str) -> str:
@@ -106,7 +106,7 @@ def analyse(request: DriverRequest) -> Driver:
         conflicts = find_conflicts(dialect, cdfg, shapes)
         _check_names(source, cdfg, found.interrupts, Path(file).name)
     elif way == "extend" and file:
-        from edgebuild.driver.layout.extend import extend  # late, as above
+        from edgebuild.driver.layout.optimize import extend  # late, as above
 
         conflicts = find_conflicts(dialect, cdfg, shapes)
         uses = group_uses(conflicts, {})
@@ -117,7 +117,7 @@ def analyse(request: DriverRequest) -> Driver:
         conflicts = find_conflicts(dialect, cdfg, shapes)
         weights: Mapping[str, int] = {}
         if request.profile:
-            from edgebuild.driver.layout.profile import read_profile  # late, as above
+            from edgebuild.driver.layout.problem import read_profile  # late, as above
 
             weights = read_profile(request.profile, cdfg)
             files.append(str(request.profile))

@@ -23,11 +23,9 @@ from ..clock.emit import target_tree
 from ..clock.power import PowerModel
 from ..clock.tree import Timing
 from . import ops
-from .energy.budgets import Ways, select_all
-from .energy.compare import SLACKS, compare
 from .energy.fit import calibrated, read_calibration
 from .energy.layer_cost import CACHE_SHARE, GRANULARITIES, Activation, KernelUse, Work, layers_of, require_timing, work
-from .energy.step_clocks import ClockSchedule
+from .energy.select import SLACKS, ClockSchedule, Ways, compare, select_all
 from .energy.values import EnergyLayer
 from .ir import Graph, Op
 from .kernels import kernel_of

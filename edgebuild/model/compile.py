@@ -73,10 +73,13 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
     """The plan of ops whose operands move between the target's memory levels."""
-    from .plan.dma.assembly import auto_plan  # late, with all that is theirs: few targets have levels
-    from .plan.dma.engines import engines_of
-    from .plan.dma.layerwise import check_request, layerwise_plan, reached
-    from .plan.dma.levels import limited
+    from .plan.dma.assembly import (
+        auto_plan,  # late, with all that is theirs: few targets have levels
+        check_request,
+        layerwise_plan,
+        reached,
+    )
+    from .plan.dma.levels import engines_of, limited
 
     target = reached(limited(target, request.limit))
     check_request(target, request)
@@ -173,9 +176,7 @@ def inspect_plan(
     from .emit.clock_picture import clock_picture
     from .emit.clock_tables import energy_words
     from .emit.program import program
-    from .emit.report import report
-    from .emit.trade import trade_rows
-    from .emit.words import steps, tiling_words
+    from .emit.report import report, steps, tiling_words, trade_rows
     from .views.pictures import memory_picture, trade_picture
 
     decided = plan_model(request, load_target(request.target))

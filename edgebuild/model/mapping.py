@@ -19,13 +19,18 @@ from .compile import prepare
 from .ir import Graph, Op
 from .kernels import layer_of as kernel_layer
 from .kernels.offload import called, in_one_line, refusal
-from .plan.dma.engines import engine_layer, regions_of
-from .plan.dma.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
+from .plan.dma.levels import (
+    check_levels,
+    core_hardware,
+    engine_hardware,
+    engine_layer,
+    layer_of_op,
+    regions_of,
+    rooms,
+)
 from .plan.hierarchy.baselines import dory, loma
-from .plan.hierarchy.costs import MappingCost
-from .plan.hierarchy.files import layer_of, read_layers
 from .plan.hierarchy.mapper import NoMapping, best
-from .plan.hierarchy.nest import Mapped, TiledLayer
+from .plan.hierarchy.nest import Mapped, MappingCost, TiledLayer, layer_of, read_layers
 from .plan.search import form_of
 
 

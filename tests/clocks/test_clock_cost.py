@@ -12,7 +12,6 @@ from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing, load_clock_tree
 from edgebuild.model.clocked import choices
-from edgebuild.model.energy.compare import compare, problem_of, section
 from edgebuild.model.energy.layer_cost import (
     GRANULARITIES,
     Activation,
@@ -24,7 +23,7 @@ from edgebuild.model.energy.layer_cost import (
     require_timing,
     work,
 )
-from edgebuild.model.energy.select import TOLERANCE, select
+from edgebuild.model.energy.select import TOLERANCE, compare, problem_of, section, select
 from edgebuild.model.energy.values import evaluate
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of

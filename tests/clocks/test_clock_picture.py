@@ -11,10 +11,8 @@ from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.emit.clock_picture import HEIGHT, LEFT, RIGHT, WIDTH, clock_picture, stretches
-from edgebuild.model.energy.compare import problem_of
 from edgebuild.model.energy.layer_cost import CodeStretch, Work, layer_points
-from edgebuild.model.energy.select import select
-from edgebuild.model.energy.step_clocks import ClockSchedule
+from edgebuild.model.energy.select import ClockSchedule, problem_of, select
 
 MODEL = PowerModel(clock_plan(load_clock_tree("stm32f767"), 50_000_000), "flash")
 

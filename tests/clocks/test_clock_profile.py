@@ -15,9 +15,8 @@ from edgebuild.cli import main
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.clocked import power_model, works
 from edgebuild.model.compile import compile_model, plan_model
-from edgebuild.model.energy.fit import read_calibration
+from edgebuild.model.energy.fit import read_calibration, read_measurements
 from edgebuild.model.energy.layer_cost import require_timing
-from edgebuild.model.energy.measurements import read_measurements
 from edgebuild.model.verify.calibrate import fitted, profile
 from tests.conftest import ROOT
 

@@ -9,10 +9,8 @@ from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array, Graph
 from edgebuild.model.plan.distribute.by_name import INFINITY, MIXED, MOST_OPTIONS
-from edgebuild.model.plan.distribute.decisions import ClusterPlan
-from edgebuild.model.plan.distribute.forms import Cluster, Device, Medium
+from edgebuild.model.plan.distribute.forms import Cluster, ClusterPlan, Device, DeviceLimits, Medium
 from edgebuild.model.plan.distribute.joint import Search
-from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 from edgebuild.model.verify import cluster as together
 from tests.fuzz.networks import WRITERS, recipes
 

@@ -13,6 +13,7 @@ from edgebuild.model.plan.distribute.forms import (
     SUMS,
     Cluster,
     Device,
+    DeviceLimits,
     Layer,
     Medium,
     Network,
@@ -21,7 +22,6 @@ from edgebuild.model.plan.distribute.forms import (
     Split,
 )
 from edgebuild.model.plan.distribute.joint import Search
-from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 
 
 def cluster(n: int, medium: Medium | None = None, shares: tuple[float, ...] | None = None) -> Cluster:

@@ -14,7 +14,7 @@ from edgebuild.model.cluster.together import check_together, run_together
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph, verify
 from edgebuild.model.plan.check.replay import BrokenPlan
-from edgebuild.model.plan.distribute.decisions import ClusterPlan
+from edgebuild.model.plan.distribute.forms import ClusterPlan
 from tests.distribute.cases import WAYS, cluster, plan_by, random_graph
 from tests.zoo.builders import ZOO, quantized
 

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from edgebuild.model.plan.distribute.shortest import Arc, Constraint, shortest
+from edgebuild.model.plan.distribute.joint import Arc, Constraint, shortest
 
 Layers = list[list[Arc]]
 

@@ -12,13 +12,10 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.formats import shapes
-from edgebuild.model.plan.distribute import thesis
-from edgebuild.model.plan.distribute.by_name import choose, usage
-from edgebuild.model.plan.distribute.forms import Layer, Medium, Network, Sizes, split
+from edgebuild.model.plan.distribute import by_name
+from edgebuild.model.plan.distribute.by_name import Counts, choose, pipeline, usage
+from edgebuild.model.plan.distribute.forms import DeviceLimits, Layer, Medium, Network, Sizes, split
 from edgebuild.model.plan.distribute.joint import Search
-from edgebuild.model.plan.distribute.pipeline import pipeline
-from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
-from edgebuild.model.plan.distribute.thesis import Counts
 from tests.bench_distribute import float_plan, int8_plan
 from tests.distribute import naive
 
@@ -44,12 +41,12 @@ TABLE_2 = {
 
 
 def test_running_example() -> None:
-    assert sum(c.q for c in EXAMPLE) == 240 and thesis.footprint(EXAMPLE, 2, 0) - 24 == 120
-    assert [round(thesis.fan_out(EXAMPLE, n), 2) for n in (2, 3, 4)] == [34, 66.67, 99]
-    assert [round(thesis.fan_in(EXAMPLE, n), 2) for n in (2, 3, 4)] == [48, 85.33, 120]
+    assert sum(c.q for c in EXAMPLE) == 240 and by_name.footprint(EXAMPLE, 2, 0) - 24 == 120
+    assert [round(by_name.fan_out(EXAMPLE, n), 2) for n in (2, 3, 4)] == [34, 66.67, 99]
+    assert [round(by_name.fan_in(EXAMPLE, n), 2) for n in (2, 3, 4)] == [48, 85.33, 120]
     pairs = ["first", "second"] * 2
-    assert [thesis.communication(EXAMPLE, n, pairs) for n in (2, 3, 4)] == [40, 80, 120]
-    assert [round(thesis.optimized(EXAMPLE, n)[0], 2) for n in (2, 3, 4)] == [22, 42.67, 63]
+    assert [by_name.communication(EXAMPLE, n, pairs) for n in (2, 3, 4)] == [40, 80, 120]
+    assert [round(by_name.optimized(EXAMPLE, n)[0], 2) for n in (2, 3, 4)] == [22, 42.67, 63]
 
 
 @pytest.mark.parametrize(("n", "least"), [(2, 20), (3, 40), (4, 60)])
@@ -70,9 +67,9 @@ def table(name: str) -> tuple[shapes.Shape, ...]:
 def test_table_of_footprints(name: str) -> None:
     layers, single, full, first, sequential = TABLE_1[name]
     counts = shapes.counts(table(name))
-    footprint, switch = thesis.full(counts, 10)
+    footprint, switch = by_name.full(counts, 10)
     assert (len(counts), switch + 1) == (layers, first)
-    assert [f"{x * MB:.4g}" for x in (thesis.single(counts), footprint, thesis.sequential(counts))] == [
+    assert [f"{x * MB:.4g}" for x in (by_name.single(counts), footprint, by_name.sequential(counts))] == [
         f"{x:.4g}" for x in (single, full, sequential)
     ]
 
@@ -81,7 +78,7 @@ def test_table_of_footprints(name: str) -> None:
 def test_table_of_communication(name: str) -> None:
     start, fan_out, optimized = TABLE_2[name]
     counts = shapes.counts(table(name))[start:]
-    found = thesis.fan_out(counts, 6) * MB, thesis.optimized(counts, 6)[0] * MB
+    found = by_name.fan_out(counts, 6) * MB, by_name.optimized(counts, 6)[0] * MB
     assert found == pytest.approx((fan_out, optimized), rel=5e-4)
 
 

@@ -8,14 +8,12 @@ from xml.etree import ElementTree
 import pytest
 
 from edgebuild.cli import main
-from edgebuild.model.cluster.predict import _Program
-from edgebuild.model.cluster.products import ClusterRequest, build_cluster
+from edgebuild.model.cluster.products import ClusterRequest, _Program, build_cluster
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.distribute.forms import Medium
 from edgebuild.model.plan.distribute.timeline import ComputeSpan, Receive, Send, simulate
 from edgebuild.model.verify.cluster import verify_cluster
-from edgebuild.model.verify.relay import SEND, TIME, LinkEvent
-from edgebuild.model.verify.times import _first_starts
+from edgebuild.model.verify.relay import SEND, TIME, LinkEvent, _first_starts
 from tests import bench_distribute
 from tests.conftest import ROOT
 from tests.zoo.builders import ZOO, quantized

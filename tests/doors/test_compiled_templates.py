@@ -13,7 +13,7 @@ import jinja2
 import pytest
 
 from edgebuild.base import templates
-from edgebuild.base.compiled_templates import CompiledTemplates
+from edgebuild.base.templates import CompiledTemplates
 
 TEXT = "{{ remark('x', 'y') }} {{ a | times(2) }}"
 

@@ -20,7 +20,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.driver.registers.svd import parse
 from edgebuild.driver.source import sources
-from edgebuild.driver.source.reach import named
+from edgebuild.driver.source.sources import named
 from edgebuild.model.verify.vectors import read_inputs, split_vectors
 from tests.conftest import ROOT
 

@@ -27,7 +27,7 @@ from unicorn.riscv_const import (
 )
 
 from edgebuild.base.request import DriverRequest
-from edgebuild.driver.emit.export import register_map
+from edgebuild.driver.emit.products import register_map
 from edgebuild.driver.pipeline import Driver, compile_driver
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
 from tests.emulator import cortex_m, riscv32

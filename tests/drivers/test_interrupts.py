@@ -10,7 +10,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest
-from edgebuild.driver.analysis import contexts
+from edgebuild.driver.analysis import cdfg
 from edgebuild.driver.pipeline import compile_driver
 from tests.drivers.cases import svd
 from tests.drivers.machine import Bench, build
@@ -45,7 +45,7 @@ def test_what_a_handler_sees_keeps_its_order(tmp_path: Path) -> None:
 
 
 FAULTS: dict[str, Callable[..., Any]] = {
-    "contexts": lambda cdfg: dict.fromkeys(cdfg.functions, frozenset([contexts.MAIN])),
+    "contexts": lambda graph: dict.fromkeys(graph.functions, frozenset([cdfg.MAIN])),
     "preempts": lambda theirs, mine: False,
     "guarded": lambda f: frozenset(f.nodes),
 }
@@ -60,7 +60,7 @@ def test_the_check_of_merges_knows_what_a_handler_sees(
     (tmp_path / "d.bf.c").write_text(source)
     request = DriverRequest((tmp_path / "d.bf.c",), "d", "mps2-an385", "optimize")
     compile_driver(request)
-    monkeypatch.setattr(contexts, name, FAULTS[name])
+    monkeypatch.setattr(cdfg, name, FAULTS[name])
     with pytest.raises(AssertionError, match="an interrupt may see another order"):
         compile_driver(request)
 

@@ -14,12 +14,11 @@ import pytest
 from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
 from edgebuild.driver.analysis.simplify import Leaf
-from edgebuild.driver.layout import pareto
+from edgebuild.driver.layout import optimize
 from edgebuild.driver.layout.exact import solve_exactly
 from edgebuild.driver.layout.optimize import solve
-from edgebuild.driver.layout.problem import Bins, Problem, heuristic, singles
+from edgebuild.driver.layout.problem import Bins, Problem, heuristic, settled, singles
 from edgebuild.driver.layout.registers import Bus
-from edgebuild.driver.layout.settled import settled
 from edgebuild.driver.pipeline import Driver, analyse
 from tests.drivers.scenarios import GPIO
 
@@ -133,11 +132,11 @@ def test_front_agrees_with_enumeration(seed: int) -> None:
     """The last layout of each size is the best of that size; no size is left out at which accesses grow."""
     problem = random_problem(seed)
     possible = [p for p in partitions(problem.leaves) if fits(p, problem)]
-    found = [problem.rank(b)[::-1] for b in pareto._by_size(problem)]
+    found = [problem.rank(b)[::-1] for b in optimize._by_size(problem)]
     best = {size: min(problem.accesses(p) for p in possible if problem.bytes(p) <= size) for size, _ in found}
     assert [accesses for _, accesses in found] == [best[size] for size, _ in found]
     assert found[-1][0] == min(map(problem.bytes, possible))
-    assert set(pareto._undominated([problem.rank(p)[::-1] for p in possible])) <= set(found)
+    assert set(optimize._undominated([problem.rank(p)[::-1] for p in possible])) <= set(found)
 
 
 def test_picture_of_map_against_accesses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +193,7 @@ def test_chained_pairs_need_no_solver() -> None:
 
 def test_nothing_is_settled_among_more_sets_than_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """But a part that is always written whole."""
-    monkeypatch.setattr("edgebuild.driver.layout.settled.LIMIT", 8)  # two leaves more than these
+    monkeypatch.setattr("edgebuild.driver.layout.problem.LIMIT", 8)  # two leaves more than these
     leaves = tuple(Leaf(f"f{i}", ("G", f"f{i}"), 5, (), ()) for i in range(8))
     uses = Counter({("w", frozenset({a.name, b.name})): 1 for a, b in pairwise(leaves[:6])})
     uses[("w", frozenset({"f5", "f0"}))] = uses[("w", frozenset({"f6", "f7"}))] = 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.request import DriverRequest
-from edgebuild.driver.emit.export import register_map
+from edgebuild.driver.emit.products import register_map
 from edgebuild.driver.pipeline import Driver, compile_driver
 from tests.conftest import run
 from tests.drivers.scenarios import GPIO, SPI

@@ -11,9 +11,9 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, driver_outputs
 from edgebuild.driver.emit import report
-from edgebuild.driver.emit.export import register_map
+from edgebuild.driver.emit.products import register_map
 from edgebuild.driver.pipeline import analyse, compile_driver
-from edgebuild.driver.registers.rdl import read_rdl
+from edgebuild.driver.registers.regmap import read_rdl
 from edgebuild.driver.registers.svd import read_svd
 from tests import bench_drivers
 from tests.conftest import run

@@ -13,7 +13,7 @@ from edgebuild.cli import main
 from tests.drivers.cases import Case
 
 pytest.importorskip("z3")
-from edgebuild.driver.prove import effort
+from edgebuild.driver.prove import hardware
 from tests.drivers.peripherals import PERIPHERALS
 from tests.drivers.test_proof import Made, compiled, verdicts
 
@@ -118,7 +118,7 @@ def test_what_needs_many_turns_is_not_proved(old: str, new: str, tmp_path: Path)
 
 def test_too_much_effort_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = compiled(Case(0, "effort", HEAD + LOOP), tmp_path)
-    monkeypatch.setattr(effort, "LIMIT", 2000)
+    monkeypatch.setattr(hardware, "LIMIT", 2000)
     assert [(v.what, "not at its end" in v.why) for v in verdicts(made)] == [("unknown", True)]
 
 

@@ -10,7 +10,7 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest
 from edgebuild.driver.pipeline import compile_driver
-from edgebuild.driver.registers.rdl import read_rdl, write_rdl
+from edgebuild.driver.registers.regmap import read_rdl, write_rdl
 from edgebuild.driver.registers.svd import read_svd, write_svd
 from tests.conftest import ROOT
 from tests.drivers.cases import svd

@@ -14,11 +14,9 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.cycles import Block, CycleTable, Instruction, block_cycles
-from edgebuild.model.verify.execution import execute, read_counts
+from edgebuild.model.verify.cycles import Block, CycleTable, Instruction, PipelineTable, block_cycles
+from edgebuild.model.verify.execution import execute, model_of, read_counts
 from edgebuild.model.verify.harness import Builder
-from edgebuild.model.verify.in_order import PipelineTable
-from edgebuild.model.verify.modelled import model_of
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 

@@ -14,7 +14,7 @@ from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from edgebuild.model.ir import Graph
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.flash import flash_of
+from edgebuild.model.verify.harness import flash_of
 from edgebuild.model.verify.oracles import Array, Reference
 from tests.firmware import fake
 

@@ -303,7 +303,7 @@ def test_intervals_of_int16_hold_every_value_between(name: str, kinds: set[str],
     graph = prepare(file)
     for op in graph.ops:
         spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
-        transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
+        transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
         if transfer is None or y.dtype != "int16":
             continue
         low = [t.data if t.data is not None else rng.integers(-32768, 32768, t.shape, np.int16) for t in operands]

@@ -33,7 +33,7 @@ from edgebuild.base.target import hal_dir, load_target
 from edgebuild.base.text import is_xml, visible
 from edgebuild.clock.emit import clock_files, requested_plan
 from edgebuild.driver.pipeline import compile_driver, template
-from edgebuild.driver.registers.rdl import read_rdl
+from edgebuild.driver.registers.regmap import read_rdl
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model, inspect_plan
@@ -221,7 +221,7 @@ def cluster(words: Iterator[str], folder: Path) -> Seen:
     description.write_text(yaml.safe_dump(facts, allow_unicode=True), encoding="utf-8")
     made = build_cluster(ClusterRequest(file, description, "net"))
     publish(made.artifacts, folder)
-    drawn = [made.timeline and timeline_picture(made.timeline, own, 1.0, own[0])]
+    drawn = [made.timeline and timeline_picture(made.timeline, own, 1.0, own[0]).svg()]
     pictures = [Artifact("timeline.svg", text.encode()) for text in drawn if text]
     tokens = {}
     for name in ("net_cluster.h", *(a.name for a in made.artifacts if a.name.endswith((".c", ".h")))):

@@ -27,9 +27,8 @@ from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
 from edgebuild.model.plan.section import ALIGN
-from edgebuild.model.verify.harness import NAME, SANITIZERS, write_sources
+from edgebuild.model.verify.harness import NAME, SANITIZERS, run_harness, write_sources
 from edgebuild.model.verify.harness import sources as sources_of
-from edgebuild.model.verify.run import run_harness
 
 from .shared import Shared
 

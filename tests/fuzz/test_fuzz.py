@@ -135,13 +135,13 @@ def test_a_planted_fault_is_found_and_made_small(
     host: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums of two that are bounded one too low: what remains of the network is about the sum alone."""
-    bounds = ops.add.spatial.bounds
+    bounds = ops.spatial.bounds
 
     def lower(op: Any, y: Any) -> tuple[int, int]:
         low, high = bounds(op, y)
         return (low, high - 9) if op.kind == "add" else (low, high)
 
-    monkeypatch.setattr(ops.add.spatial, "bounds", lower)
+    monkeypatch.setattr(ops.spatial, "bounds", lower)
     for recipe in recipes(1, 40, ["tflite"]):
         words = [layer.word for layer in recipe.layers]
         tally = Tally()

@@ -52,7 +52,7 @@ def test_what_lets_a_name_through_is_seen(way: str, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(text, "comment", former)  # of names
     monkeypatch.setattr(templates, "comment", former)
-    monkeypatch.setattr("edgebuild.driver.emit.export.quoted", '"{}"'.format)
+    monkeypatch.setattr("edgebuild.driver.emit.products.quoted", '"{}"'.format)
     assert list(problems(way, range(4), tmp_path))
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from edgebuild.base.target import load_target
 from edgebuild.model.plan.dma.levels import engine_hardware, rooms
-from edgebuild.model.plan.hierarchy.files import layer_of, read_layers
-from edgebuild.model.plan.hierarchy.nest import TiledLayer
+from edgebuild.model.plan.hierarchy.nest import TiledLayer, layer_of, read_layers
 
 FILE = Path(__file__).parent / "layers27.yaml"
 LIMITS = {"A": 24 << 10, "B": 64 << 10, "C": 128 << 10, "G1": 256 << 10, "G2": 24 << 10}  # bytes of activations

@@ -15,8 +15,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma import tiles
-from edgebuild.model.plan.dma.assembly import SearchPath, assembled, auto_plan, prefetches, search_of
-from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, auto_plan, layerwise_plan, prefetches, search_of
 from edgebuild.model.plan.dma.residency import Residency, Step
 from edgebuild.model.plan.dma.streamed import PlannedRun
 from edgebuild.model.plan.memory.problem import DoesNotFit

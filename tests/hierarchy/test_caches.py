@@ -16,8 +16,7 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.machine import Bytes, Machine, Move
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import auto_plan
-from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.assembly import auto_plan, layerwise_plan
 from edgebuild.model.plan.dma.levels import check_levels
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.printed import CLEAN, INVALIDATE, CacheOp, Wait

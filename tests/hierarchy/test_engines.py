@@ -22,8 +22,8 @@ from edgebuild.model.emit.engine_rows import engine_rows
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.engines import best_offer
-from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.assembly import layerwise_plan
+from edgebuild.model.plan.dma.levels import best_offer
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.baselines import dory
 from edgebuild.model.plan.hierarchy.mapper import NoMapping

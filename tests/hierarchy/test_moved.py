@@ -15,14 +15,14 @@ import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
-from edgebuild.model.emit import emit, tile_tables
+from edgebuild.model.emit import emit, runs
 from edgebuild.model.emit.program import program
-from edgebuild.model.emit.tile_tables import under_way
+from edgebuild.model.emit.runs import under_way
 from edgebuild.model.emit.weights_file import HEADER, arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.layerwise import layerwise_plan
-from edgebuild.model.plan.hierarchy.grid import Costs
+from edgebuild.model.plan.dma.assembly import layerwise_plan
+from edgebuild.model.plan.hierarchy.mapper import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.printed import Copy, CoreWork, Start, TiledOp, Turn
 from edgebuild.model.plan.search import Plan
@@ -186,7 +186,7 @@ def test_many_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:
 @pytest.mark.needs("gcc")
 def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two slots nearly every op has to wait until one is free."""
-    monkeypatch.setattr(tile_tables, "SLOTS", 2)
+    monkeypatch.setattr(runs, "SLOTS", 2)
     plans = check(examples(single_ops("conv2d"), 6), tmp_path)
     layers = [m for p in plans for m in p.moves.values() if isinstance(m, TiledOp)]
     assert any(under_way(m.copies, m.turns) > 2 for m in layers)

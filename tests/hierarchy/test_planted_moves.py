@@ -19,9 +19,8 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan import search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma import assembly, layerwise, streamed, tiles
-from edgebuild.model.plan.dma.assembly import SearchPath, assembled, search_of
-from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma import assembly, streamed, tiles
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, layerwise_plan, search_of
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.check import CheckFailed
@@ -253,7 +252,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
             lambda made: iter([replace(s, kernel=made[0].kernel) for s in made]))([*right(*a)])), on_cores),
     "levels: a tensor that stays dies too early": (before(assembly._Assembly, "_near", short_lives), resident),
     "levels: more than the first level has": (
-        before(layerwise, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
+        before(assembly, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
     "tiles: copies go 8 bytes lower than kernels look": (before(tiles.MappedOp, "shifted", lambda right, self, by: (
         replace(right(self, by), copies=tuple(replace(c, near=c.near - 8) for c in right(self, by).copies))
         if max(by) >= 8 else right(self, by))), resident),
@@ -265,7 +264,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "transfers: constants of another step": (of_transfers(lambda ops: tuple(
         replace(op, copy=higher(op.copy)) if isinstance(op, Start) else op for op in ops)), run),
     "stage: constants that nobody waits for": (of_transfers(no_waits), test_staging.in_parts),
-    "caches: nothing is cleaned": (before(layerwise, "coherence", no_cleaning), test_caches.planned),
+    "caches: nothing is cleaned": (before(assembly, "coherence", no_cleaning), test_caches.planned),
     "stage: constants a place too high": (before(assembly, "first_copies", late_slots), test_staging.in_parts),
     "order: a reader before its writer": (
         before(search, "schedule", lambda right, *a, **k: (lambda f: replace(f, order=f.order[::-1]))(right(*a, **k))),

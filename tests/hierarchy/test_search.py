@@ -18,10 +18,21 @@ from edgebuild.cli import main
 from edgebuild.model.ir.axes import Nest, Window
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
-from edgebuild.model.plan.hierarchy.costs import OperandCost, cost, used
-from edgebuild.model.plan.hierarchy.files import Hardware, ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, best, best_of
-from edgebuild.model.plan.hierarchy.nest import Channel, Compute, Mapped, Move, Operand, TiledLayer
+from edgebuild.model.plan.hierarchy.nest import (
+    Channel,
+    Compute,
+    Hardware,
+    Mapped,
+    Move,
+    Operand,
+    OperandCost,
+    ShapeRow,
+    TiledLayer,
+    cost,
+    layer_of,
+    used,
+)
 from tests.hierarchy.layers27 import FILE, KNOWN, layers
 
 HUGE = {"activations": 1 << 30, "weights": 1 << 30}

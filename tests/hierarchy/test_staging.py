@@ -19,8 +19,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import auto_plan
-from edgebuild.model.plan.dma.layerwise import layerwise_plan
+from edgebuild.model.plan.dma.assembly import auto_plan, layerwise_plan
 from edgebuild.model.plan.dma.prefetch import Staging, StepConstants, first_copies, schedule_stagings
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer

@@ -14,8 +14,7 @@ from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import auto_plan
-from edgebuild.model.plan.dma.layerwise import check_request, layerwise_plan, reached
+from edgebuild.model.plan.dma.assembly import auto_plan, check_request, layerwise_plan, reached
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.search import Plan, Planner
 from tests.graphs import examples, small_graphs

@@ -17,7 +17,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.formats import read_model
-from edgebuild.model.formats.pt2.aten_operators import READERS
+from edgebuild.model.formats.pt2.aten import READERS
 from edgebuild.model.ir import Array, Graph, Tensor, real_values
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs.pt2_models import CASES, FIRST_ALONE, T, archive, judged, library, program

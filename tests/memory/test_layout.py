@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from edgebuild.base import cache
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.plan.memory import csvfile, exact, greedy
+from edgebuild.model.plan.memory import exact
 from edgebuild.model.plan.memory.check import CheckFailed, check_layout
-from edgebuild.model.plan.memory.exact import Walks
-from edgebuild.model.plan.memory.layout import layout
+from edgebuild.model.plan.memory.exact import Walks, split
+from edgebuild.model.plan.memory.layout import layout, read, solve_file
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Phase, Place
-from edgebuild.model.plan.memory.sections import split
 from memory import graphs
 from tests.conftest import ROOT
 
@@ -56,8 +55,8 @@ def test_equals_brute_force_under_phases(seed: int, buffers: int) -> None:
 def test_a_chain_that_placing_by_size_gets_wrong() -> None:
     """Figure 4.8 of Stahl's thesis: 10 when the two largest come first, 8 at best."""
     (sections,) = split(CHAIN.buffers, frozenset())
-    by_size = greedy._first_fit(sections, greedy.static_order(sections, "Z"))
-    assert greedy.height(sections, by_size) == 10
+    by_size = exact._first_fit(sections, exact.static_order(sections, "Z"))
+    assert exact.height(sections, by_size) == 10
     result = checked(CHAIN)
     assert (result.height, result.bound, result.optimal) == (8, 8, True)
 
@@ -103,7 +102,7 @@ def test_the_exact_search_decides(seed: int, buffers: int) -> None:
         answer = exact.decide(sections, height, exact.Budget(5), 5)
         assert answer.offsets is not None
         places = {b.name: Place("memory", at) for b, at in zip(part.buffers, answer.offsets, strict=True)}
-        check_layout(part, Layout(places, {"memory": greedy.height(sections, answer.offsets)}, 0, False, ""))
+        check_layout(part, Layout(places, {"memory": exact.height(sections, answer.offsets)}, 0, False, ""))
         assert exact.decide(sections, height - 1, exact.Budget(5), 5).refuted
 
 
@@ -125,8 +124,8 @@ def test_walks_decide_small_problems(seed: int, buffers: int) -> None:
                 continue
             assert walks.offsets is not None and not walks.refuted
             places = {b.name: Place("memory", at) for b, at in zip(part.buffers, walks.offsets, strict=True)}
-            assert greedy.height(sections, walks.offsets) <= wanted
-            check_layout(part, Layout(places, {"memory": greedy.height(sections, walks.offsets)}, 0, False, ""))
+            assert exact.height(sections, walks.offsets) <= wanted
+            check_layout(part, Layout(places, {"memory": exact.height(sections, walks.offsets)}, 0, False, ""))
 
 
 @pytest.mark.parametrize("letter", "DJK")
@@ -231,7 +230,7 @@ def bench(letter: str) -> MemoryProblem:
     files = list(BENCH.glob(f"{letter}.*.csv"))
     if not files:
         pytest.skip("the layout benchmark is not beside the checkout")
-    return csvfile.read(files[0])
+    return read(files[0])
 
 
 @pytest.mark.parametrize("letter", "ABCEFGHIK")
@@ -263,21 +262,21 @@ class TestFiles:
 
     def test_solves_and_writes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path, out = write(tmp_path, self.text), tmp_path / "out.csv"
-        assert csvfile.solve_file(path, None, out) == 0
+        assert solve_file(path, None, out) == 0
         assert capsys.readouterr().out == "height 12 B\nbound 12 B\noptimal\nmethod greedy\n"
         lines = out.read_text().splitlines()
         assert lines[0] == "id,lower,upper,size,offset"
         assert [line.rsplit(",", 1)[0] for line in lines[1:]] == self.text.splitlines()[1:]
-        assert csvfile.read(out) == csvfile.read(path)
+        assert read(out) == read(path)
 
     def test_capacity_decides(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = write(tmp_path, self.text)
-        assert csvfile.solve_file(path, 12) == 0
-        assert csvfile.solve_file(path, 11) == 1
+        assert solve_file(path, 12) == 0
+        assert solve_file(path, 11) == 1
         assert "proven to be impossible: at least 12 B" in capsys.readouterr().err
 
     def test_no_buffers(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert csvfile.solve_file(write(tmp_path, "id,lower,upper,size\n")) == 0
+        assert solve_file(write(tmp_path, "id,lower,upper,size\n")) == 0
         assert capsys.readouterr().out == "height 0 B\nbound 0 B\noptimal\nmethod none\n"
 
     @pytest.mark.parametrize(
@@ -295,12 +294,12 @@ class TestFiles:
     )
     def test_bad_files(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(EdgebuildError) as error:
-            csvfile.read(write(tmp_path, text))
+            read(write(tmp_path, text))
         assert message in str(error.value)
 
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(EdgebuildError, match="cannot be read"):
-            csvfile.read(tmp_path / "none.csv")
+            read(tmp_path / "none.csv")
 
 
 def test_an_answer_that_took_long_is_kept_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

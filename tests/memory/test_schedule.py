@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgebuild.model.plan.memory.check import CheckFailed, check_schedule
-from edgebuild.model.plan.memory.flow import flow_of, profile
 from edgebuild.model.plan.memory.problem import Schedule, Task, TaskGraph
-from edgebuild.model.plan.memory.schedule import cut_bound, decide, merged, schedule
+from edgebuild.model.plan.memory.schedule import cut_bound, decide, flow_of, merged, profile, schedule
 from memory import graphs
 
 SEEDS = st.integers(0, 2**32)

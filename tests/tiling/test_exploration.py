@@ -15,7 +15,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
-from edgebuild.model.emit.words import tiling_words
+from edgebuild.model.emit.report import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
 from edgebuild.model.plan import search
 from edgebuild.model.plan.tiling.explore import Evaluated, Limits, Rectangle, critical, explore

@@ -18,8 +18,7 @@ from edgebuild.base.artifacts import publish
 from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.kernels.xpulp.encoding import TABLE, encoded
-from edgebuild.model.verify.harness import run_tool
-from edgebuild.model.verify.run import run_program
+from edgebuild.model.verify.harness import run_program, run_tool
 
 SEED, ROUNDS = 1, 150  # of each instruction
 DATA = 256  # bytes that loads and stores reach

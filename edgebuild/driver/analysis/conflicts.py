@@ -30,14 +30,15 @@ from edgebuild.driver.analysis.cdfg import (
     Cdfg,
     Function,
     Node,
+    Visible,
     between,
     dominates,
     follows,
     has_cycle,
     on_cycle_without,
     postdominates,
+    visible,
 )
-from edgebuild.driver.analysis.contexts import Visible, visible
 from edgebuild.driver.analysis.simplify import Facts, Ref, Shapes, resolve
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Dialect, Field, FieldId

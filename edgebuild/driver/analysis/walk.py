@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Cdfg, Chain, Function, Node, Site, link
-from edgebuild.driver.analysis.chains import Chains
-from edgebuild.driver.analysis.record import Recorder
-from edgebuild.driver.analysis.whole import WholeRegisters, holds_register
+from edgebuild.driver.analysis.chains import Chains, Recorder, WholeRegisters, holds_register
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.ir import CType, Expression, Statement
 from edgebuild.driver.source.sources import Source

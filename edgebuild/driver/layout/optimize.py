@@ -9,20 +9,26 @@ is better. Fields with side effects have a register of their own, and fields tha
 registers among themselves only.
 
 A field that is written and never accessed together with another one gains nothing from company. Each of its writes
-would cost a read. So it is alone in every best layout, and the solver does not see it.
-"""
+would cost a read. So it is alone in every best layout, and the solver does not see it."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from edgebuild.driver.analysis.cdfg import Cdfg
+from edgebuild.base.dataclass import dataclass
+from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.inputs import read_json
+from edgebuild.base.text import xml
+from edgebuild.driver.analysis.cdfg import MAIN, Cdfg, contexts
 from edgebuild.driver.analysis.conflicts import Conflicts
-from edgebuild.driver.analysis.contexts import MAIN, contexts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
+from edgebuild.driver.layout.exact import solve_exactly
 from edgebuild.driver.layout.problem import (
     Bins,
     Problem,
@@ -33,10 +39,11 @@ from edgebuild.driver.layout.problem import (
     packed,
     register,
     register_bits,
+    settled,
     singles,
+    slot,
 )
-from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Sub
-from edgebuild.driver.layout.settled import settled
+from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub
 from edgebuild.driver.source.dialect import Dialect
 
 EXACT = 60  # leaves of one class that the solver takes on
@@ -223,3 +230,243 @@ def _alignment(group: GroupLayout, inner: Mapping[str, GroupLayout], bus: Bus) -
     units = [min(r.bits, bus.width) // 8 for r in group.registers]
     units += [_alignment(inner[s.group], inner, bus) for s in group.subs]
     return max([1 if bus.bytes else bus.width // 8, *units])
+
+
+# Layouts that grow: what an earlier report has keeps its place, what is new comes behind it.
+#
+# FILE is the `N_report.json` of the driver whose hardware exists. Fields that the source no longer has keep their bits.
+
+
+@dataclass(frozen=True)
+class Old:
+    """Facts of a report about one group."""
+
+    size: int
+    registers: tuple[Mapping[str, Any], ...]
+    members: tuple[Mapping[str, Any], ...]
+
+
+def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus, by: Writers) -> Layout:
+    """Raises EdgebuildError if the report cannot be read, or a field does not fit into what is there."""
+    old = _read(path)
+    known = {name: {f["name"] for r in o.registers for f in r["fields"]} for name, o in old.items()}
+    fresh = {name: _fresh(path, shape, known.get(name, set())) for name, shape in shapes.groups.items()}
+    for name, shape in fresh.items():
+        _same_way(path, shape, shapes.groups[name], known.get(name, set()), old.get(name))
+    mine = {name: {x.name for x in shape.leaves} for name, shape in fresh.items()}
+    rest: dict[str, Uses] = {}
+    for name, group in uses.items():
+        rest[name] = Counter()
+        for (kind, names), times in group.items():
+            if names & mine[name]:
+                rest[name][kind, names & mine[name]] += times
+    new = optimize(dialect, Shapes(fresh, shapes.arrays), rest, bus, by)
+    groups: dict[str, GroupLayout] = {}
+    for name, shape in shapes.groups.items():  # inner groups come first
+        groups[name] = _grown(path, shape, old.get(name), new.groups[name], groups, bus)
+    size = sum(groups[d.group].size for d in dialect.devices.values())
+    return Layout(groups, bus, "extend", False, new.cost, new.bound, size)
+
+
+NO_REPORT = "is not the report of a driver (NAME_report.json)"
+
+
+def _read(path: Path) -> dict[str, Old]:
+    try:
+        layout = read_json(path, NO_REPORT)["layout"]
+        return {
+            g["name"]: Old(
+                g["bytes"], tuple(r for r in layout["registers"] if r["group"] == g["name"]), tuple(g["members"])
+            )
+            for g in layout["groups"]
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise fail(NO_REPORT, file=str(path)) from error
+
+
+def _fresh(path: Path, shape: Shape, known: set[str]) -> Shape:
+    """Fields that a layout does not have yet."""
+    for names in shape.glued:
+        new = sorted(names - known)
+        if new and names & known:
+            raise _wrong(path, f"'{shape.group}.{new[0]}' is new in a register that is accessed as a whole")
+    glued = tuple(names for names in shape.glued if not names & known)
+    return replace(shape, leaves=tuple(x for x in shape.leaves if x.name not in known), parts=(), glued=glued)
+
+
+def _same_way(path: Path, fresh: Shape, shape: Shape, known: set[str], old: Old | None) -> None:
+    """Keep split fields split and whole fields whole: else they would be laid out anew."""
+    members = {m["name"] for m in old.members} if old else set()
+    for leaf in fresh.leaves:
+        for other in sorted(known | members):
+            apart = re.fullmatch(re.escape(leaf.name) + r"(_\d+)+", other) if leaf.dims else None
+            whole = re.fullmatch(re.escape(other) + (r"(_\d+)+" if other in known else r"_.+"), leaf.name)
+            if apart or whole:
+                raise _wrong(path, f"'{shape.group}.{leaf.name}' is accessed in another way than '{other}' was")
+    for part in shape.parts:
+        other = next((n for n in sorted(known) if n.startswith(f"{part.name}_")), "")
+        if part.name not in members and other:
+            raise _wrong(path, f"'{shape.group}.{part.name}' is accessed in another way than '{other}' was")
+
+
+def _grown(
+    path: Path, shape: Shape, old: Old | None, new: GroupLayout, inner: Mapping[str, GroupLayout], bus: Bus
+) -> GroupLayout:
+    if old is None:
+        old = Old(0, (), ())
+    leaves = {leaf.name: leaf for leaf in shape.leaves}
+    registers = [_kept(path, r, leaves) for r in old.registers]
+    members = {m["name"]: m for m in old.members}
+    subs, end = [], old.size
+    for part in shape.parts:
+        size, m = inner[part.group].size, members.get(part.name)
+        if m is None:
+            end = -(-end // 4) * 4
+            subs.append(Sub(part.name, part.group, end, size, part.dims))
+            end += size * part.count
+            continue
+        if tuple(m["count"]) != part.dims:
+            now, before = ("".join(f"[{n}]" for n in dims) or "one" for dims in (part.dims, m["count"]))
+            raise _wrong(path, f"'{shape.group}.{part.name}' is {now}, and {before} in the layout")
+        if size > (m["stride"] or size):
+            raise _wrong(path, f"'{shape.group}.{part.name}' has no room: {size} bytes, {m['stride']} are there")
+        subs.append(Sub(part.name, part.group, m["offset"], m["stride"], part.dims))
+    if new.registers:
+        unit = max(bus.width // 8, *(min(r.bits, bus.width) // 8 for r in new.registers))
+        end = -(-end // unit) * unit
+        registers += [replace(r, offset=r.offset + end) for r in new.registers]
+        end += new.size
+    return GroupLayout(shape.group, end, tuple(registers), tuple(subs))
+
+
+def _kept(path: Path, r: Mapping[str, Any], leaves: Mapping[str, Leaf]) -> Register:
+    slots: list[Slot] = []
+    dims: tuple[int, ...] = ()
+    reset = 0
+    for f in r["fields"]:
+        leaf = leaves.get(f["name"])
+        if leaf is None:
+            slots.append(Slot(f["name"], f["lsb"], f["width"], back="keep"))
+            continue
+        if leaf.width != f["width"] or leaf.count != r["count"]:
+            text = f"'{leaf.name}' has {leaf.count} x {leaf.width} bits, and {r['count']} x {f['width']} in the layout"
+            raise _wrong(path, text)
+        slots.append(slot(leaf, f["lsb"]))
+        dims, reset = leaf.dims, reset | (slots[-1].reset or 0) << f["lsb"]
+    if r["count"] > 1 and not dims:
+        dims = (r["count"],)
+    return Register(r["name"], r["offset"], r["bits"], tuple(slots), r["count"], r["stride"], reset, dims)
+
+
+def _wrong(path: Path, text: str) -> EdgebuildError:
+    return fail(text, file=str(path), hints=["hardware that exists keeps its addresses"])
+
+
+# Map size against accesses: the layouts of which none is better in both, and a picture of them.
+#
+# Every class of leaves gives the best layouts by size, from the optimum downwards. Each is found under a limit of one
+# byte less than the one before (the epsilon-constraint method). Sums over the classes of all groups give the fronts of
+# the device's whole map. Dominated points drop out.
+
+STEPS = 12  # layouts per class of leaves
+
+Point = tuple[int, int]  # (bytes, accesses)
+Choice = tuple[tuple[str, Bins], ...]  # the registers of one class of leaves, for each class, with the group's name
+
+
+def front(dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus) -> tuple[Point, ...]:
+    """(bytes of all devices, accesses), the largest map first."""
+    instances = _instances(dialect, shapes)
+    sums: dict[Point, Choice] = {(0, 0): ()}
+    for name, shape in shapes.groups.items():
+        for problem in problems(shape, uses.get(name, Counter()), dialect, bus, split=False):
+            layouts = [(problem.bytes(b) * instances[name], problem.accesses(b), b) for b in _by_size(problem)]
+            sums = {
+                (size + more, accesses + extra): (*chosen, (name, bins))
+                for (size, accesses), chosen in sums.items()
+                for more, extra, bins in layouts
+            }
+            sums = {point: sums[point] for point in _undominated(sums)}
+    points = {(_bytes(chosen, dialect, shapes, bus), accesses) for (_, accesses), chosen in sums.items()}
+    return tuple(sorted(_undominated(points), reverse=True))
+
+
+def _by_size(problem: Problem) -> list[Bins]:
+    """The best layout, then the best one of each smaller size."""
+    if problem.glued:
+        return [(problem.leaves,)]
+    if not problem.uses or len(problem.leaves) == 1:
+        return [packed(problem)]
+    if len(problem.leaves) > EXACT:
+        return [heuristic(problem), packed(problem)]
+    found: list[Bins] = []
+    largest = None
+    while len(found) < STEPS:
+        solution = solve_exactly(problem, [heuristic(problem), *found[-1:]], largest)
+        if solution is None:
+            break
+        found.append(solution.bins)
+        largest = problem.bytes(solution.bins) - 1
+    return found
+
+
+def _undominated(points: Iterable[Point]) -> list[Point]:
+    best: list[Point] = []
+    for point in sorted(points):  # the smallest map first: a larger one must have fewer accesses
+        if not best or point[1] < best[-1][1]:
+            best.append(point)
+    return best
+
+
+def _instances(dialect: Dialect, shapes: Shapes) -> Counter[str]:
+    """How many of each group all devices have together."""
+    count: Counter[str] = Counter(d.group for d in dialect.devices.values())
+    for name in reversed(shapes.groups):  # inner groups come first, so this is outside in
+        for part in shapes.groups[name].parts:
+            count[part.group] += count[name] * part.count
+    return count
+
+
+def _bytes(choice: Choice, dialect: Dialect, shapes: Shapes, bus: Bus) -> int:
+    groups = placed(shapes, {n: [b for name, bins in choice if name == n for b in bins] for n in shapes.groups}, bus)
+    return sum(groups[d.group].size for d in dialect.devices.values())
+
+
+# ---- the picture
+
+WIDTH, HEIGHT, LEFT, BELOW, TOP = 480, 300, 48, 44, 16
+
+
+def picture(points: Iterable[Point], chosen: Point, title: str) -> str:
+    """SVG: accesses over bytes of the map; the chosen layout is filled."""
+    points = sorted({*points, chosen})
+    most, highest = max(b for b, _ in points), max(a for _, a in points)
+
+    def at(point: Point) -> tuple[float, float]:
+        x = LEFT + (WIDTH - LEFT - 24) * point[0] / max(1, most)
+        return round(x, 1), round(HEIGHT - BELOW - (HEIGHT - BELOW - TOP) * point[1] / max(1, highest), 1)
+
+    base = HEIGHT - BELOW
+    size = f'width="{WIDTH}" height="{HEIGHT}"'
+    line = " ".join(f"{x},{y}" for x, y in map(at, points))
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
+        f'<rect {size} fill="#ffffff"/>',
+        '<g font-size="10" fill="#444444">',
+        f'<polyline points="{line}" fill="none" stroke="#4c78a8" stroke-opacity="0.4"/>',
+        f'<path d="M{LEFT},{TOP} V{base} H{WIDTH - 16}" fill="none" stroke="#444444"/>',
+    ]
+    for point in points:
+        x, y = at(point)
+        text = f"{point[0]} B, {point[1]} accesses"
+        fill = "#4c78a8" if point == chosen else "#ffffff"
+        lines.append(f'<circle cx="{x}" cy="{y}" r="4" fill="{fill}" stroke="#4c78a8"><title>{text}</title></circle>')
+    lines += [
+        f'<text x="{LEFT - 6}" y="{TOP + 4}" text-anchor="end">{highest}</text>',
+        f'<text x="{LEFT - 6}" y="{base}" text-anchor="end">0</text>',
+        f'<text x="{WIDTH - 24}" y="{base + 14}" text-anchor="middle">{most} B</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 8}">{xml(title)}: accesses of the source over bytes of the map</text>',
+        "</g>",
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"

@@ -6,9 +6,8 @@ step by step from the first access, and looks at every node on the way. What an 
 
 from __future__ import annotations
 
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
+from edgebuild.driver.analysis.cdfg import OFF, ON, Access, Cdfg, Function, Node
 from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.analysis.contexts import OFF, ON
 from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import GroupLayout, Layout
 from edgebuild.driver.merge.merging import Merged

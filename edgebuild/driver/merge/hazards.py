@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgebuild.base.errors import Diagnostic
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Site
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Site, contexts, guarded, preempts
 from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.analysis.contexts import contexts, guarded, preempts
 from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import Register, Slot, Window
 from edgebuild.driver.merge.merging import Merged

@@ -13,7 +13,6 @@ import z3
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.registers import Slot
-from edgebuild.driver.prove.effort import Unknown, ask, solver_of
 from edgebuild.driver.prove.hardware import (
     INDEX,
     BusAccess,
@@ -22,8 +21,11 @@ from edgebuild.driver.prove.hardware import (
     Key,
     Outside,
     Pointer,
+    Unknown,
+    ask,
     calls_in,
     neutral_of,
+    solver_of,
 )
 from edgebuild.driver.prove.interpreter import Interpreter
 from edgebuild.driver.prove.values import Cut, Int, Pruned, Real, bits_of

@@ -8,8 +8,7 @@ layout: a source accesses fields, generated code the bytes of registers.
 On silicon, bits of no field may read as anything, another value at each load. A store that reads first puts them back,
 and one of a whole register gives them their values after reset. A layout of our own has zeros there. Nothing is known
 of what a load finds of fields that can only be written, whatever the layout. Both sides name what a load finds by the
-number of the bus access, for their accesses are compared one by one.
-"""
+number of the bus access, for their accesses are compared one by one."""
 
 from __future__ import annotations
 
@@ -21,10 +20,172 @@ from typing import Any
 import z3
 
 from edgebuild.base.dataclass import dataclass
+from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.emit.hal import Hal
 from edgebuild.driver.layout.registers import Layout, Register, Slot
-from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown, ask, solver_of
-from edgebuild.driver.prove.views import Planned, Views
+from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
+from edgebuild.driver.source.ir import Expression
+from edgebuild.driver.stages import Driver
+
+# How much a proof may do, counted in steps of the interpreter and of the solver: no clock decides a verdict.
+
+LIMIT, PHASE = 20_000_000, 8_000_000  # for one function: some 20 s of a processor of 2022; for one method of proof
+QUESTION = 3_000_000  # solver steps for one question
+ASKED, STEP = 400, 30  # what a question costs besides, and an expression of the program
+
+
+class Unknown(Exception):
+    """Something that the proof cannot follow, and why."""
+
+
+@dataclass
+class Effort:
+    """The steps that were spent on a function, and the solver's own count, which goes on over all functions."""
+
+    limit: int = LIMIT  # of what is spent, for the phase
+    spent: int = 0
+    counted: int = 0
+
+    def begin(self) -> None:
+        """A function begins."""
+        self.limit, self.spent = LIMIT, 0
+
+    def phase(self) -> None:
+        """Another method of proof begins."""
+        self.limit = min(LIMIT, self.spent + PHASE)
+
+    def spend(self, amount: int) -> None:
+        """Raise Unknown if too much was spent."""
+        self.spent += amount
+        if self.spent > self.limit:
+            raise Unknown(f"the proof is not at its end after {self.spent // 1_000_000} million steps")
+
+
+EFFORT = Effort()
+
+
+def solver_of(*conditions: Any) -> z3.Solver:
+    solver = z3.Solver()
+    solver.set("rlimit", QUESTION)
+    solver.add(*conditions)
+    return solver
+
+
+def ask(solver: z3.Solver, *conditions: Any) -> Any:
+    """The solver's answer: `z3.sat`, `z3.unsat` or `z3.unknown`. Raises Unknown if the effort is spent."""
+    answer = solver.check(*conditions)
+    statistics = solver.statistics()
+    names = {statistics[i][0]: i for i in range(len(statistics))}
+    count = statistics[names["rlimit count"]][1] if "rlimit count" in names else EFFORT.counted
+    used, EFFORT.counted = max(0, count - EFFORT.counted), count
+    EFFORT.spend(ASKED + used)
+    return answer
+
+
+# Names for what reads find of fields that may change by themselves: the same on both sides, another one for each read.
+#
+# A read of the source has the name of the function that is to make it in the generated code, and its number among all
+# reads by that function. Names decide nothing but which values are taken for equal; that the reads stand at the same
+# places among the other accesses is compared apart.
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Bus accesses that stand for the accesses of one register. `parts`: (kind, byte in the register, bytes).
+
+    `stored`: the leaves that get a value of the source; None: all of them. `keeps`: a store puts back the bits of no
+    field, as the load before it found them.
+    """
+
+    group: str
+    register: Register
+    parts: tuple[tuple[str, int, int], ...]
+    stored: frozenset[str] | None = frozenset()
+    keeps: bool = False
+
+
+@dataclass(frozen=True)
+class Views:
+    """`reads`: (function, whether this read stands for a load of its own), by the place of the read in the source;
+    `leaves`: the fields that a function is to read; `written`: those that it is to write, and not to put back."""
+
+    reads: Mapping[tuple[int, int], tuple[str, bool]] = field(default_factory=dict)
+    leaves: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    written: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    planned: Mapping[tuple[str, Span], Planned | None] = field(default_factory=dict)  # by kind and place of a site
+    hoisted: Mapping[Span, tuple[Planned, ...]] = field(default_factory=dict)  # by the expression they stand before
+
+    def of(self, c: Expression) -> tuple[str, bool]:
+        return self.reads.get(c.bare.span, ("", False))
+
+
+def views_of(driver: Driver) -> Views:
+    """The functions that are to read registers of one bus access, and those that write fields."""
+    hal, merged = Hal(driver.layout), driver.merged
+    reads: dict[tuple[int, int], tuple[str, bool]] = {}
+    leaves: dict[str, frozenset[tuple[str, str]]] = {}
+    again = set(merged.reused.values())
+    for region in (r for found in merged.conflicts.regions.values() for r in found if r.kind == "r"):
+        first = region.place
+        group, register = merged.ref(first).group, merged.register(first)
+        if register.bits > driver.layout.bus.width:
+            continue
+        if len(region.accesses) > 1 or first.whole or region in again:
+            name = hal.load(group, register, merged.leaves(region), merged.window(region))
+        else:
+            name = hal.read(group, merged.ref(first).leaf)
+        leaves[name] = leaves.get(name, frozenset()) | {(group, merged.ref(a).leaf) for a in region.accesses}
+        for a in reversed(region.accesses):
+            reads[a.site.left.bare.span] = name, a is first
+    written: dict[str, frozenset[tuple[str, str]]] = {}
+    for region in (r for found in merged.conflicts.regions.values() for r in found if r.kind == "w"):
+        if not region.place.whole:
+            group, names = merged.ref(region.place).group, merged.leaves(region)
+            written[hal.write(group, names, loaded=region in merged.reused)] = frozenset((group, n) for n in names)
+    return Views(reads, leaves, written, *_planned(driver))
+
+
+def _planned(
+    driver: Driver,
+) -> tuple[dict[tuple[str, Span], Planned | None], dict[Span, tuple[Planned, ...]]]:
+    """The bus accesses that merging leaves, by the places of the source where they are made; None: none is made.
+
+    A proof asks for these besides all that it compares by itself, so a wrong plan can refuse, and never accept.
+    """
+    found: dict[tuple[str, Span], Planned | None] = {}
+    hoisted: dict[Span, tuple[Planned, ...]] = {}
+    for name, regions in driver.merged.conflicts.regions.items():
+        for region in regions:
+            for a in region.accesses:
+                found.setdefault((region.kind, a.site.left.bare.span), None)
+            plan = _plan(driver.merged, region)
+            if region.hoisted:
+                extent = driver.cdfg.functions[name].fulls[region.place.full]
+                assert extent is not None
+                hoisted[extent] = (*hoisted.get(extent, ()), plan)
+            else:
+                found[region.kind, region.place.site.left.bare.span] = plan
+    return found, hoisted
+
+
+def _plan(merged: Merged, region: Region) -> Planned:
+    window, width = merged.window(region), merged.layout.bus.width
+    size = _bytes(min(window.bits, width))
+    at = [window.offset + i * size for i in range(max(1, window.bits // width))]
+    loads = [("r", first, size) for first in at] if window.read and region not in merged.reused else []
+    stores = [("w", first, size) for first in at] if region.kind == "w" else []
+    stored = None if region.place.whole else frozenset(merged.leaves(region))
+    group = merged.ref(region.place).group
+    keeps = region.kind == "w" and window.read and not region.place.whole
+    return Planned(group, merged.register(region.place), (*loads, *stores), stored, keeps)
+
+
+def _bytes(bits: int) -> int:
+    return next(n for n in (1, 2, 4, 8) if bits <= 8 * n)
+
 
 Key = tuple[str, str]  # (group, leaf)
 ADDRESS, INDEX = 32, 32

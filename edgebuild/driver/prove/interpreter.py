@@ -15,10 +15,8 @@ import z3
 
 from edgebuild.driver.layout.registers import Layout
 from edgebuild.driver.prove import objects
-from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown
-from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer
-from edgebuild.driver.prove.memory import Memory
-from edgebuild.driver.prove.places import WHOLES, Places, body_of, pieces
+from edgebuild.driver.prove.hardware import ADDRESS, EFFORT, STEP, Hardware, Pointer, Unknown, Views
+from edgebuild.driver.prove.places import WHOLES, Memory, Places, body_of, pieces
 from edgebuild.driver.prove.values import (
     DEPTH,
     POLLS,
@@ -46,7 +44,6 @@ from edgebuild.driver.prove.values import (
     typed,
     width_of,
 )
-from edgebuild.driver.prove.views import Views
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.ir import CType, Expression, Statement

@@ -19,8 +19,7 @@ import z3
 from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.compare import Path, Tree, all_paths, by_name, compare, covered, shared, together
-from edgebuild.driver.prove.effort import Unknown, ask, solver_of
-from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, leaf_of, unowned
+from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, Unknown, ask, leaf_of, solver_of, unowned
 from edgebuild.driver.prove.interpreter import Interpreter, heads
 from edgebuild.driver.prove.objects import Closure
 from edgebuild.driver.prove.places import body_of

@@ -14,8 +14,7 @@ from typing import Any
 import z3
 
 from edgebuild.base.dataclass import dataclass
-from edgebuild.driver.prove.effort import Unknown
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.values import Break, Continue, Goto, Int, Real, Return, bits_of, converted, symbol
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.ir import CType, Expression

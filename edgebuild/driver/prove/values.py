@@ -12,8 +12,7 @@ from typing import Any
 import z3
 
 from edgebuild.base.dataclass import dataclass
-from edgebuild.driver.prove.effort import Unknown, ask, solver_of
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer, Unknown, ask, solver_of
 from edgebuild.driver.source.ir import CType
 
 TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls

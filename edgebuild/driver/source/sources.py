@@ -1,29 +1,391 @@
 """From files to one text: sources one after the other, headers with groups in place, macros around accesses expanded.
 
-One text has one set of positions, so that everything after this works on byte offsets. `#line` keeps the user's own.
-"""
+One text has one set of positions, so that everything after this works on byte offsets. `#line` keeps the user's own."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, SourceLocation
+
 from edgebuild.base.dataclass import dataclass
-from edgebuild.base.errors import caret, fail
+from edgebuild.base.errors import Diagnostic, EdgebuildError, caret, fail
 from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.base.text import quoted
-from edgebuild.driver.source import clang, macros
-from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, read_dialect, read_offsets
-from edgebuild.driver.source.hidden import no_hidden_uses, no_unread_uses
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, group_of, read_dialect, read_offsets
 from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.reach import check_headers
+
+# Files that the preprocessor will open, looked at before: it would read a device without an end, and wait for a pipe.
+#
+# Headers that a directive names in plain words are looked at by name. Where a macro makes the name, nobody but the
+# preprocessor knows it. Then it runs in a process first that has limits of memory and time.
+
+# Strings stay, comments become a blank; a line that ends in a backslash goes on in the next one.
+WORDS = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/""", re.S)
+DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:include|include_next|import|embed)\b([^\n]*)$", re.M)
+INCLUDED = re.compile(r"""[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""")
+MEMORY, SECONDS = 1 << 30, 20  # that the process which runs first may take
+
+
+def check_headers(files: Sequence[Path], folders: Sequence[Path], preprocess: Callable[[], object]) -> None:
+    """Refuse a device, a pipe or a file that is too large, wherever one of the files or what it includes names it.
+
+    `folders`: where headers are besides beside the file that names them. `preprocess` reads all as it is read later.
+    Headers of the compiler and of the C library are passed over. Raises EdgebuildError.
+    """
+    seen, todo, made = set[str](), [*files], ""
+    while todo:
+        path = todo.pop()
+        if (real := os.path.realpath(path)) in seen:
+            continue
+        seen.add(real)
+        names, by_macro = named(read_bytes(path).decode("utf-8", "replace"))
+        todo += [p for name in names for p in (at / name for at in (path.parent, *folders)) if _is_there(p)]
+        made = made or (str(path) if by_macro else "")
+    if made and not _ends(preprocess):
+        hints = [f"a header that a macro names is a device, a pipe, or too large: {MEMORY >> 30} GiB, {SECONDS} s"]
+        raise fail("its headers cannot be read", file=made, hints=hints)
+
+
+def named(text: str) -> tuple[set[str], bool]:
+    """The files that directives of the text name, and whether there is one whose file a macro names."""
+    spliced = re.sub(r"\\[ \t]*\r?\n", "", text.replace("??/", "\\"))
+    plain = WORDS.sub(lambda m: m[0] if m[0][0] in "\"'" else " ", spliced)
+    operands = [m[1] for t in (text, spliced, plain) for m in DIRECTIVE.finditer(t)]
+    names = [INCLUDED.match(operand) for operand in operands]
+    return {m[1] or m[2] for m in names if m}, not all(names)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_dir()
+    except (OSError, ValueError):  # no name that the system knows
+        return False
+
+
+def _ends(work: Callable[[], object]) -> bool:
+    """Whether the work ends within its limits and without an exception, in a process of its own."""
+    if not hasattr(os, "fork"):
+        return True
+    import resource
+
+    child = os.fork()
+    if not child:
+        status = 1
+        with suppress(BaseException):
+            resource.setrlimit(resource.RLIMIT_AS, (_mapped() + MEMORY,) * 2)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(SECONDS)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            work()
+            status = 0
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _mapped() -> int:
+    """Bytes of the address space that this process has already."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 2 << 30
+
+
+# Uses of groups that libclang's tree does not show: in templates and generic lambdas, once their types are known.
+#
+# The text is parsed once more, with members that cannot be used and groups that cannot be copied. clang then tells
+# every use. What the tree shows, too, is read by the analysis; each other one would be left out of the generated code.
+
+K = CursorKind
+UNAVAILABLE = re.compile(r"'(\w+)' is unavailable: bfGroup (\w+)")
+DELETED = re.compile(r"deleted (?:constructor|operator|copy|move)")
+
+
+def no_hidden_uses(unit: clang.Unit, dialect: Dialect, parse: Callable[[bytes], clang.Unit]) -> None:
+    """Raise EdgebuildError where C++ uses a group in a way that the tree does not show. `parse` takes wrong texts."""
+    marks = _marks(unit, dialect)
+    known = _shown(unit, dialect)
+    found: dict[int, Diagnostic] = {}
+    marked = parse(_marked(unit.text, marks))  # has to live as long as its errors
+    for error in marked.errors:
+        here = clang.place(error.location)
+        own = error.location.file is not None and error.location.file.name == unit.tu.spelling
+        if own:
+            here = replace(here, offset=_unmarked(here.offset, marks))
+            if here.offset in known:
+                continue
+        hints = clang.caret(here, unit.text) if own else ()
+        found.setdefault(here.offset, Diagnostic(_message(error), here.file, here.line, here.column, hints=hints))
+    if found:
+        remedy = "  name the group's type, as in `void f(bfGroup G *p)`, once for each group"
+        first, *others = found.values()
+        raise EdgebuildError(replace(first, hints=(*first.hints, remedy)), *others)
+
+
+def _message(error: cindex.Diagnostic) -> str:
+    where = ", as where a parameter of a template or of a generic lambda is one, or in front of a switch's value"
+    member = UNAVAILABLE.match(error.spelling)
+    if member:
+        return f"a field of a group, '{member[2]}::{member[1]}', is used where the generator cannot follow{where}"
+    if DELETED.search(error.spelling):
+        return f"a group is copied where the generator cannot follow{where}"
+    return f"{error.spelling}: groups have no members in templates and in generic lambdas"
+
+
+def _marks(unit: clang.Unit, dialect: Dialect) -> dict[int, str]:
+    """Pieces that are put into the text, by where."""
+    marks: dict[int, str] = {}
+    for c in unit.top:
+        if c.kind != K.STRUCT_DECL or not c.is_definition() or c.spelling not in dialect.groups:
+            continue
+        name = c.spelling
+        text = f" {name}() = default; {name}(const {name} &) = delete; {name} &operator=(const {name} &) = delete; "
+        marks[unit.text.index(b"{", clang.span(c)[0]) + 1] = text
+        for m in clang.children(c):
+            if m.kind == K.FIELD_DECL:
+                marks[clang.span(m)[0]] = f'__attribute__((unavailable("bfGroup {name}"))) '
+    return marks
+
+
+def _marked(text: bytes, marks: dict[int, str]) -> bytes:
+    pieces, at = list[bytes](), 0
+    for place in sorted(marks):
+        pieces += [text[at:place], marks[place].encode()]
+        at = place
+    return b"".join([*pieces, text[at:]])
+
+
+def _unmarked(offset: int, marks: dict[int, str]) -> int:
+    """The place in the text that a place of the marked text stands for."""
+    added = 0
+    for place in sorted(marks):
+        if place + added < offset:
+            added += len(marks[place])
+    return offset - added
+
+
+def _shown(unit: clang.Unit, dialect: Dialect) -> set[int]:
+    """Places where the tree shows that a member is named, or a group copied in a function that is read."""
+    shown: set[int] = set()
+    for top in clang.children(unit.tu.cursor):
+        if unit.own(top):
+            shown |= {clang.offset(c.location) for c in clang.preorder(top) if _names_member(c, unit, dialect)}
+    for f in unit.functions:
+        shown |= {clang.offset(c.location) for c in clang.preorder(f) if _copies(c, dialect)}
+    return shown
+
+
+def _names_member(c: Cursor, unit: clang.Unit, dialect: Dialect) -> bool:
+    known = c.kind in (K.MEMBER_REF_EXPR, K.MEMBER_REF) and c.referenced is not None
+    return known and unit.member(c.referenced)[0] in dialect.groups
+
+
+def _copies(c: Cursor, dialect: Dialect) -> bool:
+    if c.kind == K.DECL_REF_EXPR and c.spelling == "operator=":
+        return True
+    name, pointer = group_of(c.type, dialect) if c.kind in (K.VAR_DECL, K.CALL_EXPR) else ("", False)
+    return bool(name) and not pointer
+
+
+def no_unread_uses(unit: clang.Unit, dialect: Dialect) -> None:
+    """Raise EdgebuildError where a field stands outside of all functions that are read, as in a template."""
+    read = [clang.span(f) for f in unit.functions]
+    for top in clang.children(unit.tu.cursor):
+        for c in clang.preorder(top) if unit.own(top) else ():
+            at = clang.span(c)[0]
+            own = c.kind == K.MEMBER_REF_EXPR and _names_member(c, unit, dialect)
+            if own and not any(start <= at < end for start, end in read):
+                text = "a field is used where the generator cannot follow, as in a template or an initialiser"
+                raise clang.error_at(c, unit.text, text, "  move it into a function or a method of its own")
+
+
+# Accesses out of macros: the statements around them are printed as they are without macros.
+#
+# An access is replaced in the text, so the text has to show where each part of it begins and ends. `UART->CR1.EN = 1`
+# does that though UART is a macro; `ENABLE(h)` does not. clang prints declarations only, so that a unit with whole
+# functions is parsed first. The smallest statements with such an access go into the text; all else stays as it was.
+
+ASSIGNMENTS = (K.BINARY_OPERATOR, K.COMPOUND_ASSIGNMENT_OPERATOR)
+VALUES = (K.COMPOUND_LITERAL_EXPR, K.INIT_LIST_EXPR)
+LOOPS = (K.WHILE_STMT, K.DO_STMT, K.FOR_STMT, K.CXX_FOR_RANGE_STMT)
+BLOCKS = (
+    K.COMPOUND_STMT,
+    K.IF_STMT,
+    K.SWITCH_STMT,
+    *LOOPS,
+    K.CASE_STMT,
+    K.DEFAULT_STMT,
+    K.LABEL_STMT,
+)
+ENDED = (
+    K.DO_STMT,
+    K.RETURN_STMT,
+    K.BREAK_STMT,
+    K.CONTINUE_STMT,
+    K.GOTO_STMT,
+)  # by a semicolon of their own
+BLANKS = rb"\s|/\*.*?\*/|//[^\n]*\n"
+SEMICOLON = re.compile(rb"(?:%s)*;" % BLANKS, re.S)
+DEFINED = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
+NAME = re.compile(r"\b[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A piece of the text, and what it is without macros. `hidden`: macros that have the name of something in it."""
+
+    start: int
+    end: int
+    text: str
+    hidden: tuple[str, ...]
+
+
+def functions_to_print(unit: clang.Unit, dialect: Dialect) -> list[Cursor]:
+    """The functions with an access of which a part comes out of a macro and has no text of its own."""
+    return [f for f in unit.functions if _hides(f, unit.text, dialect)]
+
+
+def whole(f: Cursor, text: bytes) -> Printed:
+    """A function without macros. Its head stays as it is: C takes attributes in front of the name only."""
+    start, end = clang.span(f)
+    printed, body = clang.pretty(f), _body(f)
+    if body is None or f.kind == K.CONSTRUCTOR or in_macro(body.extent.start):
+        return _printed(start, end, printed, text)
+    return _printed(clang.span(body)[0], end, printed[printed.index("{") :], text)
+
+
+def statements(f: Cursor, g: Cursor, unit: clang.Unit, printed: clang.Unit, dialect: Dialect) -> list[Printed]:
+    """The pieces of the function `f` that are printed as in `g`, the same function without macros."""
+    mine, other = _body(f), _body(g)
+    if mine is None or other is None or in_macro(mine.extent.start):
+        return [whole(f, unit.text)]
+    return [_piece(x, y, unit, printed) for x, y in _smallest(mine, other, unit.text, dialect)]
+
+
+def _piece(x: Cursor, y: Cursor, unit: clang.Unit, printed: clang.Unit) -> Printed:
+    (start, end), (first, last) = clang.span(x), clang.span(y)
+    inside = " ".join(line.strip() for line in printed.text[first:last].decode().split("\n"))
+    needs = (clang.is_expression(x) or x.kind in ENDED) and not SEMICOLON.match(unit.text, end)
+    condition = unit.text[end:].lstrip()[:1] == b")"
+    inside += ";" * (needs and not condition) + "\n" * unit.text.count(b"\n", start, end)
+    return _printed(start, end, inside, unit.text)
+
+
+def _printed(start: int, end: int, inside: str, text: bytes) -> Printed:
+    names = {m[1].decode() for m in DEFINED.finditer(text)}
+    inside = re.sub(r"(?m)(^|[{;:] *)asm\b", r"\1__asm__", inside)  # known in every mode of C
+    return Printed(start, end, inside, tuple(sorted(names.intersection(NAME.findall(inside)))))
+
+
+def _body(f: Cursor) -> Cursor | None:
+    return next((c for c in clang.children(f) if c.kind == K.COMPOUND_STMT), None)
+
+
+def _smallest(x: Cursor, y: Cursor, text: bytes, dialect: Dialect) -> Iterator[tuple[Cursor, Cursor]]:
+    """Pairs of statements, or of conditions, that can be replaced alone; `x` has what has to be."""
+    mine, others = clang.children(x), clang.children(y)
+    hiding = [i for i, c in enumerate(mine) if _hides(c, text, dialect)]
+    same = [c.kind for c in mine] == [c.kind for c in others]
+    if x.kind not in BLOCKS or not same or not hiding or not all(_alone(x, mine, i, text) for i in hiding):
+        yield x, y
+        return
+    for i in hiding:
+        yield from _smallest(mine[i], others[i], text, dialect)
+
+
+def _alone(x: Cursor, parts: list[Cursor], i: int, text: bytes) -> bool:
+    """Whether the text of a part of a statement is all of it and nothing else."""
+    (start, end), (first, last) = clang.span(parts[i]), clang.span(x)
+    if in_macro(x.extent.start) and in_macro(parts[i].extent.start):
+        return False
+    before = clang.span(parts[i - 1])[1] if i else first
+    after = clang.span(parts[i + 1])[0] if i + 1 < len(parts) else last
+    if not before <= start < end <= after:
+        return False
+    if x.kind == K.COMPOUND_STMT:
+        return first < start and end < last
+    if x.kind == K.IF_STMT and i == len(parts) - 1 and i > 1:
+        return b"else" in text[before:start]
+    bodies = {K.DO_STMT: 0, K.IF_STMT: 1}
+    if i == bodies.get(x.kind, len(parts) - 1):
+        return first < start
+    return text[first:start].rstrip()[-1:] in (b"(", b";") and text[end:last].lstrip()[:1] in (b")", b";")
+
+
+def _hides(f: Cursor, text: bytes, dialect: Dialect) -> bool:
+    return any(_hidden(c, text, dialect) for c in clang.preorder(f))
+
+
+def _hidden(c: Cursor, text: bytes, dialect: Dialect) -> bool:
+    if c.kind == K.MEMBER_REF_EXPR:
+        return bool(_of_group(c, dialect) or group_of(c.type, dialect)[0]) and _hidden_member(c, text)
+    if c.kind == K.ARRAY_SUBSCRIPT_EXPR:
+        return bool(group_of(c.type, dialect)[0]) and _hidden_element(c, text)
+    if c.kind in VALUES:
+        return bool(group_of(c.type, dialect)[0]) and any(map(_begins_in_macro, (c, *clang.children(c))))
+    if c.kind in (*ASSIGNMENTS, K.UNARY_OPERATOR) and _begins_in_macro(c):
+        return not _plain_operator(c, text) and any(_of_group(x, dialect) for x in clang.preorder(c))
+    return False
+
+
+def _of_group(c: Cursor, dialect: Dialect) -> bool:
+    """Whether the cursor is a member of a group: a field, or a group in it."""
+    decl = c.referenced if c.kind == K.MEMBER_REF_EXPR else None
+    parent = decl.semantic_parent if decl is not None else None
+    return parent is not None and parent.spelling in dialect.groups
+
+
+def _hidden_member(c: Cursor, text: bytes) -> bool:
+    if in_macro(c.location):
+        return True
+    base = clang.children(c)[:1]
+    if not base or not _begins_in_macro(c):
+        return False
+    return text[clang.span(base[0])[1] : clang.offset(c.location)].strip() not in (b".", b"->")
+
+
+def _hidden_element(c: Cursor, text: bytes) -> bool:
+    base, index = clang.children(c)
+    if not _begins_in_macro(base) and not _begins_in_macro(index):
+        return False
+    (_, left), (start, end) = clang.span(base), clang.span(index)
+    return (text[left:start].strip(), text[end : clang.span(c)[1]].strip()) != (b"[", b"]")
+
+
+def _plain_operator(c: Cursor, text: bytes) -> bool:
+    """Whether the text shows the operator beside its operands."""
+    start, end = clang.span(c)
+    operands = clang.children(c)
+    if c.kind != K.UNARY_OPERATOR:
+        between = text[clang.span(operands[0])[1] : clang.span(operands[1])[0]]
+        return between.strip() == clang.binary(c).encode()
+    first, last = clang.span(operands[0])
+    around = text[start:first].strip() + text[last:end].strip()
+    return around == clang.unary(c).removeprefix("post").encode()
+
+
+def _begins_in_macro(c: Cursor) -> bool:
+    return in_macro(c.extent.start)
+
+
+def in_macro(location: SourceLocation) -> bool:
+    """Whether a macro's expansion has the place: clang marks such places in the highest of the 32 bits."""
+    return bool(location.int_data >> 31)
+
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
@@ -292,18 +654,16 @@ def _has_groups(header: Path) -> bool:
 
 def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, parse: Parse) -> Lined:
     """The text with the statements printed in which an access comes out of a macro."""
-    functions = macros.functions_to_print(unit, dialect)
+    functions = functions_to_print(unit, dialect)
     if not functions:
         return text
-    pieces = [macros.whole(f, text.data) for f in functions]
+    pieces = [whole(f, text.data) for f in functions]
     printed = parse(name, _replaced(text, pieces).data)
     found = {g.get_usr(): g for g in printed.functions}
-    return _replaced(
-        text, [p for f in functions for p in macros.statements(f, found[f.get_usr()], unit, printed, dialect)]
-    )
+    return _replaced(text, [p for f in functions for p in statements(f, found[f.get_usr()], unit, printed, dialect)])
 
 
-def _replaced(text: Lined, printed: list[macros.Printed]) -> Lined:
+def _replaced(text: Lined, printed: list[Printed]) -> Lined:
     pieces, at = list[bytes | LineMark](), 0
     for p in printed:
         pieces += [*text.part(at, p.start)]

@@ -22,9 +22,20 @@ from ..ops.base import Ranges, is_float
 from ..ops.moves import EVERYONE, neighbours
 from ..ops.spatial import bias_quant
 from ..plan.distribute import forms
-from ..plan.distribute.decisions import ClusterPlan, Decision, has
-from ..plan.distribute.forms import ALL, SOURCE, SUMS, Split, split
-from ..plan.distribute.transfers import Transfer, block, routed, transfers
+from ..plan.distribute.forms import (
+    ALL,
+    SOURCE,
+    SUMS,
+    ClusterPlan,
+    Decision,
+    Split,
+    Transfer,
+    block,
+    has,
+    routed,
+    split,
+    transfers,
+)
 from ..plan.tiling.paths import needed
 from ..plan.tiling.transform import OPEN, last_axis, place
 from .pieces import Message, Piece, one_part, part_of, ranges_of

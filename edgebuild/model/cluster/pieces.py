@@ -10,7 +10,7 @@ from .. import ops
 from ..ir import Graph, Op, Tensor
 from ..ir.axes import Nest
 from ..ops.base import Ranges, check_limits
-from ..plan.distribute.transfers import Range, Transfer
+from ..plan.distribute.forms import Range, Transfer
 from ..plan.tiling.paths import needed
 from ..plan.tiling.transform import quant_of_part
 

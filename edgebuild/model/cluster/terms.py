@@ -23,13 +23,24 @@ from ..ir import ITEM_BYTES, Graph, Op
 from ..ir.axes import Nest, Offset, Same, Window
 from ..kernels import kernel_of
 from ..ops.base import Form, is_float, zero_of
-from ..plan.distribute import thesis
-from ..plan.distribute.by_name import Chosen, choose, macs
+from ..plan.distribute import by_name
+from ..plan.distribute.by_name import Chosen, choose, macs, pareto
 from ..plan.distribute.clusterfile import read_cluster
-from ..plan.distribute.forms import SUMS, Cluster, Device, Layer, Network, Sizes, Split
+from ..plan.distribute.forms import (
+    SUMS,
+    Cluster,
+    Device,
+    Layer,
+    Network,
+    Sizes,
+    Split,
+    Transfer,
+    cost,
+    frames,
+    routed,
+    transfers,
+)
 from ..plan.distribute.forms import RowWindow as Rows
-from ..plan.distribute.frontier import pareto
-from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from ..plan.search import form_of
 from .devices import check_byte_order, clock_of, instructions_of, limited, with_work, within_target
 from .pieces import can_be_cut
@@ -356,15 +367,15 @@ def _links(cluster: Cluster, sent: list[Transfer]) -> list[dict[str, Any]]:
 def paper(table: tuple[shapes.Shape, ...], n: int) -> dict[str, Any]:
     """Chapter 5 of Stahl 2024 for these shapes and n devices: bytes, at 4 a value, of convolutions alone."""
     counts = shapes.counts(table)
-    footprint, switch = thesis.full(counts, n)
-    size = thesis.BYTES
+    footprint, switch = by_name.full(counts, n)
+    size = by_name.BYTES
     return {
         "F": footprint * size,
-        "F_single": thesis.single(counts) * size,
-        "F_sequential": thesis.sequential(counts) * size,
+        "F_single": by_name.single(counts) * size,
+        "F_sequential": by_name.sequential(counts) * size,
         "first_weight_layer": switch + 1,
-        "C_fdto": thesis.fan_out(counts, n) * size,
-        "C_owp": thesis.optimized(counts, n)[0] * size,
+        "C_fdto": by_name.fan_out(counts, n) * size,
+        "C_owp": by_name.optimized(counts, n)[0] * size,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...base.artifacts import Artifact
 from ..plan.search import Plan
-from . import code, linker, report, weights_file
+from . import code, report, weights_file
 from .program import program as make_program
 
 
@@ -20,8 +20,8 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         "_arena.h": code.arena_header(plan),
         "_weights.S": weights_file.assembly(plan, program.weights),
         "_weights.c": weights_file.portable(plan, program.weights),
-        "_memory.ld": linker.fragment(plan),
-        "_check.ld": linker.check(plan),
+        "_memory.ld": weights_file.fragment(plan),
+        "_check.ld": weights_file.check(plan),
         "_clock.h": code.clock_header(plan),
         "_report.json": report.report(plan, program.weights, sha256),
     }

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...base.dataclass import dataclass
 from ...base.templates import times
+from ...base.text import remark
 from ..ir import Tensor
-from ..ops.base import C_TYPES, Kernel
-from ..plan.printed import RolledCalls, newest_name
+from ..ops.base import C_TYPES, Constant, Kernel
+from ..plan.printed import Moves, RolledCalls, Start, Stream, StreamedRun, TiledOp, Transfer, Wait, newest_name
 from ..plan.rolling import row_bytes, rows_of
 from ..plan.search import Plan
 from .call_loops import Arg
 from .names import at_macro, comment, label, newest_constant
+from .weights_file import Weights
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,204 @@ def where_apart(plan: Plan, x: Tensor) -> list[Arg]:
     """Arguments for a kernel that finds the newest row of its operand by itself: where it is, and how many are not."""
     root = plan.graph.tensors[plan.rolling.storage[x.name]]
     return [Arg(newest(plan, root)), Arg(f"rows[{_kept(plan, root.name)}]")]
+
+
+# Places in the first memory level and behind it, as C: tiles, rings, constants, and copies of these before steps.
+
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named other_homes."""
+
+    name: str
+    offset: int
+    note: str = ""
+
+    def at(self, offset: int) -> str:
+        """C for another offset, counted from this one."""
+        more = offset - self.offset
+        return self.name + (f" {'-' if more < 0 else '+'} {abs(more)}" if more else "")
+
+
+def level1_place(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
+    """The macro of the memory that an address belongs to, and the offset in it."""
+    region = moved.region(at)
+    if region is None:
+        return at_macro(plan, moved.operands[0].space), at
+    return at_macro(plan, region.memory), at - region.base
+
+
+def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
+    """Of each place of a call where its buffers begin, behind them where the scratch does."""
+    most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
+    stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
+    found = []
+    for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
+        least = min(level1_place(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
+        if i >= len(owners):
+            constant = most.constants[i - len(owners)].name
+            found.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
+            continue
+        tensor = moved.operands[owners[i]].name
+        root = plan.rolling.storage[tensor]
+        letter = "Y" if i + 1 == len(owners) else "X" if len(owners) == 2 else f"X{i}"
+        if moved.operands[owners[i]].held:
+            found.append(Named(plan.offset_names[root], plan.places[root].offset))
+        else:
+            found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
+    note = f"scratch of {comment(moved.op.name)}" if any(kernel.scratch for kernel in moved.kernels) else ""
+    return (*found, Named(f"{stem}_SCRATCH", level1_place(plan, moved, moved.scratch)[1], note))
+
+
+def ring(plan: Plan, step: int, stream: Stream) -> Named:
+    """The ring that rows of a stream come to, or leave from."""
+    name = f"{plan.offset_names[stream.storage]}_NEAR_{step}"
+    return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
+
+
+def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str], Named]:
+    """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
+    names, found = plan.offset_names, dict[tuple[str, str], Named]()
+    for storage, at in run.places.items():
+        if storage in run.held:
+            found[storage, ""] = Named(names[storage], plan.places[storage].offset)
+        else:
+            found[storage, ""] = Named(f"{names[storage]}_NEAR", at, f"rows of {comment(storage)}")
+    for stream in run.streams:
+        found[stream.storage, ""] = ring(plan, step, stream)
+    for op, kernel, places in zip(run.ops, run.kernels, run.constants, strict=True):
+        stem, (y, *_) = f"{names[op.outputs[0]]}_NEAR", op.outputs
+        for constant, at in zip(kernel.constants, places, strict=True):
+            found[y, constant.name] = Named(
+                f"{stem}_{constant.name.upper()}", at, f"{constant.name} of {comment(op.name)}"
+            )
+        if y in run.scratch:
+            found[y, SCRATCH] = Named(f"{stem}_SCRATCH", run.scratch[y], f"scratch of {comment(op.name)}")
+    return found
+
+
+def places(plan: Plan) -> Iterator[Named]:
+    """All names of the first level that are not those of the arena's tensors."""
+    for step, moved in plan.moves.items():
+        found = run_places(plan, step, moved).values() if isinstance(moved, StreamedRun) else tile_places(plan, moved)
+        yield from (named for named in found if named.note)
+
+
+def constants_at(plan: Plan, step: int, at: int) -> str:
+    """C for the place of constants of a step that come early."""
+    moved = plan.moves[step]
+    if isinstance(moved, StreamedRun):
+        known = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
+    else:
+        known = list(tile_places(plan, moved)[len(moved.at_operands) : -1])
+    below = [named for named in known if named.offset <= at]
+    return max(below, key=lambda named: named.offset).at(at) if below else str(at)
+
+
+def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
+    """By step the first byte of the constants that are fetched for it."""
+    every = ((step, block_of(plan, step, moved, weights)) for step, moved in plan.moves.items())
+    return {step: named for step, named in every if named is not None}
+
+
+def block_of(plan: Plan, step: int, moved: Moves, weights: Weights) -> Named | None:
+    """The first byte of the constants that are fetched for a step, if there are any."""
+    filled = [block for block in fetched(plan, step, moved) if block.data.nbytes]
+    if not filled:
+        return None
+    op = moved.ops[0]
+    size = sum(block.data.nbytes for block in filled)
+    note = f"{size} B: constants of step {step}, {comment(op.name)}"
+    first = min(weights.offset(block) for block in filled)
+    return Named(f"{plan.offset_names[op.outputs[0]]}_BLOCK", first, note)
+
+
+def starts(plan: Plan) -> Iterator[tuple[int, Start]]:
+    """The copies of constants that begin between steps, with the step that each stands before."""
+    return ((i, t) for i, section in enumerate(plan.steps) for t in section.before if isinstance(t, Start))
+
+
+def fetched(plan: Plan, step: int, moved: Moves) -> tuple[Constant, ...]:
+    """The constants of a step as their store has them: together, if they come to the second level so."""
+    staged = {id(s.block): s.block for _, s in starts(plan) if s.copy.into and s.step == step}
+    return moved.blocks if any(id(b) in staged for b in moved.blocks) or not staged else tuple(staged.values())
+
+
+def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
+    """By step where its constants lie on their way in the second level, in which memory, and their bytes there."""
+    found = dict[int, tuple[Named, str, int]]()
+    for first, s in starts(plan):
+        stage, op = plan.moves[s.step].stage, plan.steps[s.step].ops[0]
+        if stage is not None and s.copy.into:
+            note = f"constants of step {s.step}, steps {first} to {s.step}: {comment(op.name)}"
+            named = Named(f"{plan.offset_names[op.outputs[0]]}_STAGE", stage.base, note)
+            found[s.step] = named, stage.memory, stage.bytes
+    return dict(sorted(found.items()))
+
+
+def stage_at(plan: Plan, step: int, offset: int) -> str:
+    """C for the address of constants in the second level."""
+    named, memory, _ = stages(plan)[step]
+    return f"{at_macro(plan, memory)}(uint8_t, {named.at(offset)})"
+
+
+def level1_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
+    """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
+    root = plan.rolling.storage[t.name]
+    at = run_places(plan, step, run).get((root, "")) or Named(plan.offset_names[root], plan.places[root].offset)
+    start = plan.view_starts.get(t.name, 0)
+    return Arg(f"{level1_macro(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
+
+
+def level1_macro(plan: Plan) -> str:
+    """The macro of the first level."""
+    return at_macro(plan, plan.target.levels[0].name)
+
+
+def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]:
+    """The copies of constants between steps, those to the second level first, and the statements before each step."""
+    begun = sorted((s for _, s in starts(plan)), key=lambda s: (not s.copy.into, s.step))
+    numbers = {id(s): number for number, s in enumerate(begun)}
+
+    def statement(transfer: Transfer) -> str:
+        if isinstance(transfer, Wait):
+            return f"    eb_dma_wait({transfer.channel});"
+        if isinstance(transfer, Start):
+            copy = f"&{plan.name}_ahead[{numbers[id(transfer)]}]"
+            return f"    eb_dma_start({transfer.copy.channel}, {copy}); /* constants of step {transfer.step} */"
+        name = plan.offset_names.get(transfer.what, str(transfer.place.offset))
+        at = f"{at_macro(plan, transfer.place.memory)}(uint8_t, {name})"
+        return remark(f"    eb_cache_{transfer.kind}({at}, {transfer.bytes}); ", comment(transfer.what))
+
+    found = [[*map(statement, section.before)] for section in plan.steps]
+    end = [statement(t) for section in plan.steps[-1:] for t in section.after]
+    return [_transfer(plan, s, weights) for s in begun], [*found, end]
+
+
+def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
+    if s.copy.into:
+        to = stage_at(plan, s.step, s.copy.near)
+    else:
+        to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, s.step, s.copy.near)})"
+    if s.copy.stage and not s.copy.into:
+        from_ = stage_at(plan, s.step, s.copy.far)
+    else:
+        from_ = stored(plan, s.step, weights.offset(s.block) + s.copy.far, weights)
+    return block_copy(to, from_, s.copy.bytes)
+
+
+def stored(plan: Plan, step: int, offset: int, weights: Weights) -> str:
+    """C for the address of constants of a step in their store."""
+    return f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(offset)})"
+
+
+def block_copy(to: str, from_: str, size: int) -> str:
+    """A copy of constants that lie in one piece."""
+    return f"{{.to = {to},\n .from = {from_},\n .bytes = {size}, .rows = 1, .planes = 1}},"
+
+
+def far_address(plan: Plan, storage: str) -> str:
+    """C for where a tensor begins behind the first level."""
+    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {plan.offset_names[storage]})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...base.dataclass import dataclass
 from ...clock.configs import mhz
-from ..energy.step_clocks import ClockSchedule
+from ..energy.select import ClockSchedule
 from ..views.drawing import COLOURS, LETTER, Drawing, Shape, box, drawn, fitted, legend, line, short, ticks, words
 from .names import comment
 

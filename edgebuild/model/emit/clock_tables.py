@@ -8,7 +8,7 @@ from ..plan.search import Plan
 from .names import comment
 
 if TYPE_CHECKING:
-    from ..energy.step_clocks import ClockSchedule
+    from ..energy.select import ClockSchedule
     from ..energy.values import Selection
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...base.artifacts import Artifact
 from ...base.dataclass import dataclass
 from ...base.templates import render
+from ...base.text import identifier
 from .. import ops
 from ..interface_of import interface_of
 from ..ir import Op
@@ -16,9 +18,8 @@ from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
 from ..surface import interface
-from .addresses import address
+from .addresses import address, places, stages, transfers
 from .clock_tables import budget_views, header_view, switch_points
-from .level1 import places, stages, transfers
 from .names import (
     access_functions,
     at_macro,
@@ -205,3 +206,36 @@ def _calls(plan: Plan, ops: Sequence[Op], first: int, last: int) -> str:
 
 def clock_header(plan: Plan) -> str:
     return render("clock.h.j2", **_frame(plan))
+
+
+# N_cluster.h: facts that all devices of a cluster have in common.
+
+
+@dataclass(frozen=True)
+class TrafficRow:
+    """A message as the header shows it."""
+
+    number: int
+    sender: int
+    receiver: int
+    bytes: int
+    tensor: str
+
+
+def cluster_header(
+    name: str,
+    file: str,
+    plan_hash: int,
+    source: int,
+    devices: Sequence[tuple[str, str]],
+    messages: Sequence[TrafficRow],
+) -> Artifact:
+    """`devices`: names, and what they do. `plan_hash`: 32 bits."""
+    ids = [identifier(n).upper() for n, _ in devices]
+    ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
+    rows_of = zip(ids, devices, strict=True)
+    shown = [{"id": own, "name": comment(n), "does": comment(does)} for own, (n, does) in rows_of]
+    rows = [TrafficRow(m.number, m.sender, m.receiver, m.bytes, comment(m.tensor)) for m in messages]
+    text = render("cluster.h.j2", name=name, prefix=name.upper(), file=comment(file), hash=plan_hash, source=source,
+                  devices=shown, messages=rows)  # fmt: skip
+    return Artifact(f"{name}_cluster.h", text.encode())

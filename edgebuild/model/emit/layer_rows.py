@@ -13,7 +13,7 @@ from ..kernels.core_cycles import cycles_of
 from ..ops.base import Constant
 from ..plan.printed import Moves, StreamedRun
 from ..plan.search import Plan
-from .level1 import fetched
+from .addresses import fetched
 from .weights_file import HEADER, Weights
 
 

@@ -17,13 +17,22 @@ from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
-from .addresses import address, beside_apart, row_offset, where_apart
-from .call_loops import Arg, Call, Loop, Step, looped
-from .level1 import SCRATCH, Named, blocks, fetched, level1_address, level1_macro, run_places
+from .addresses import (
+    SCRATCH,
+    Named,
+    address,
+    beside_apart,
+    blocks,
+    fetched,
+    level1_address,
+    level1_macro,
+    row_offset,
+    run_places,
+    where_apart,
+)
+from .call_loops import Arg, Call, Letter, Loop, Step, looped, shared
 from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text, wrapped
-from .runs import rolled_step, stream_tables, streamed_step
-from .share import Letter, shared
-from .tile_tables import tile_tables, tiled_step
+from .runs import rolled_step, stream_tables, streamed_step, tile_tables, tiled_step
 from .weights_file import ALIGN, Weights, pack
 
 

@@ -10,19 +10,103 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..ir import Graph, Tensor
+from ..plan.choose import mac_overhead
 from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
+from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
+from .addresses import starts
 from .engine_rows import engine_rows
 from .layer_rows import layer_rows, totals
-from .level1 import starts
-from .names import access_functions
-from .trade import trade_rows
+from .names import access_functions, comment, shape_text
 from .weights_file import HEADER, Weights
 
+# A plan in words, for a terminal.
+
+MOST_LINES = 8  # of a live set, the largest first
+
+
+def steps(plan: Plan) -> str:
+    """A line for each op: step, bytes live, calls, multiply-accumulates."""
+    rows = [f"{'step':>4} {'live B':>9} {'calls':>6} {'MACs':>10}  op"]
+    for step, section in enumerate(plan.steps):
+        for i, op in enumerate(section.ops):
+            head = f"{step:>4} {plan.schedule.profile[step]:>9} {section.calls:>6}" if i == 0 else " " * 21
+            rows.append(f"{head} {ops.nest(op, plan.graph).mac_count:>10}  {op.kind} '{comment(op.name)}'")
+    rows.append(f"arena {plan.arena_bytes} B, peak {plan.schedule.peak} B, bound {plan.schedule.bound} B")
+    return "\n".join(rows) + "\n"
+
+
+def tiling_words(plan: Plan) -> str:
+    """Say what was tiled, what it saves, what takes the memory now, and what would have to go next."""
+    lines = [f"{plan.graph.file}: arena {plan.arena_bytes} B; every op whole: {plan.untiled_bytes} B"]
+    for step, section in enumerate(plan.steps):
+        if section.rolled is not None:
+            first, last = comment(section.ops[0].name), comment(section.ops[-1].name)
+            held = max(section.in_use)
+            lines.append(
+                f"  step {step}: {len(section.ops)} ops from '{first}' to '{last}' row by row: {section.calls} calls,"
+                f" {held} B of rings, sums and scratch, nothing computed twice"
+            )
+    lines += _fused_lines(plan)
+    if not plan.tiled and plan.fused is None:
+        lines.append("  nothing is tiled: no run of ops takes less memory row by row than its ops take whole")
+    return "\n".join([*lines, *_limit(plan), *trade_words(plan)]) + "\n"
+
+
+def _fused_lines(plan: Plan) -> list[str]:
+    """The paths that are cut into parts, and why the search ended."""
+    if plan.fused is None:
+        return []
+    lines = []
+    for choice in plan.fused.tilings:
+        assert choice.tiling is not None
+        path, counts = choice.tiling.path, "x".join(map(str, choice.tiling.counts))
+        along = {"fdt": "channels", "ffmt": "rows or columns", "both": "rows or columns, and channels"}[path.method]
+        end = "their sums added up" if path.fan_in else "put together"
+        twice = f"{choice.extra_macs} MACs done twice" if choice.extra_macs > 0 else "nothing computed twice"
+        saved = f"{choice.saved} B less between them, " if choice.saved else ""
+        lines.append(
+            f"  {len(path.ops)} ops from '{comment(path.ops[0].name)}' to '{comment(path.ops[-1].name)}'"
+            f" in {counts} parts along {along}, {end}: {saved}{twice}"
+        )
+    percent = mac_overhead(plan.request)
+    limit = f"at most {percent:g} % of the MACs twice" if percent else "no MACs twice (--max-mac-overhead allows some)"
+    none = "" if lines else "  nothing is tiled: "
+    why = f"no path of {plan.fused.estimated} looked at takes less memory with {limit}"
+    return [*lines, f"{none or '  '}{why}{'' if none else ' than these'}"]
+
+
+def _limit(plan: Plan) -> list[str]:
+    """The step that needs most, and what is live there, which adds up to it."""
+    if not plan.steps:
+        return []
+    at = max(range(len(plan.steps)), key=lambda i: plan.schedule.profile[i])
+    live = live_set(plan.cutter, plan.steps, at)
+    lines = [f"  the most is live in step {at}, {plan.schedule.profile[at]} B:"]
+    lines += [f"    {part.bytes:>8} B  {_described(plan, part)}" for part in live.parts[:MOST_LINES]]
+    if more := live.parts[MOST_LINES:]:
+        lines.append(f"    {sum(part.bytes for part in more):>8} B  in {len(more)} more")
+    if (overlap := live.overlap) is not None:
+        lines.append(f"    {-overlap.saved:>8} B  as {comment(overlap.result)} grows into {comment(overlap.operand)}")
+    if live.parts[0].tensor in plan.graph.inputs:
+        lines.append(f"  next limit: the input tensor itself, {live.parts[0].bytes} B")
+    return lines
+
+
+def _described(plan: Plan, part: Live) -> str:
+    """Words for what the bytes hold."""
+    if part.kind == SCRATCH:
+        return f"what the kernel of {comment(plan.graph.producers[part.tensor].name)} works on"
+    name, shape = comment(part.tensor), shape_text(plan.graph.tensors[part.tensor])
+    if part.kind == NEWEST:
+        return f"the newest row of {name}"
+    return f"{name} (ring of {part.rows} rows of {shape})" if part.kind == RING else f"{name} ({shape})"
+
+
 if TYPE_CHECKING:
-    from ..energy.step_clocks import ClockSchedule
+    from ..energy.select import ClockSchedule
 
 SCHEMA = 2
 NO_TILE = "no tile fits: the core reaches its operands where they lie"
@@ -88,7 +172,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
 
 
 def _energy(clocks: ClockSchedule) -> dict[str, Any]:
-    from ..energy.compare import budget_row, iso_latency, section  # late: few plans have clocks
+    from ..energy.select import budget_row, iso_latency, section  # late: few plans have clocks
 
     data: dict[str, Any] = {
         **section(clocks.problem, clocks.selection),
@@ -322,3 +406,40 @@ def _tiles(plan: Plan, moved: TiledOp, number: int) -> dict[str, Any]:
     ends = (o.space, far) if o.result else (far, o.space)
     pieces = sum(c.rows * c.planes for c in copies)
     return _operand(o.name, *ends, o.depth, o.buffers, [c.total for c in copies], pieces, o.cycles)
+
+
+# The trade between memory and time.
+
+SHOWN = 8  # lines of the words
+
+
+def trade_words(plan: Plan) -> list[str]:
+    """A line for each cut, at most a few of them, evenly over the range."""
+    points, own = plan.trade_off, plan.point
+    step = max(1, -(-(len(points) - 1) // (SHOWN - 1)))
+    shown = [p for i, p in enumerate(points) if i % step == 0 or i == len(points) - 1 or p is own]
+    lines = [f"  {len(points)} cuts of this order of ops, with estimates:"]
+    for p in shown:
+        mark = "  <- this plan" if p is own else ""
+        more = f"{100 * (p.cost / max(own.cost, 1) - 1):+.1f} %"
+        lines.append(
+            f"    {p.peak_bytes:>8} B {p.instructions:>12,} instructions {more:>8} time {p.calls:>5} calls{mark}"
+        )
+    return lines
+
+
+def trade_rows(plan: Plan) -> list[dict[str, Any]]:
+    """The plan and other cuts for the report."""
+    return [
+        {
+            "peak_bytes": p.peak_bytes,
+            "estimated_instructions": p.instructions,
+            "time": round(p.cost / max(plan.point.cost, 1), 4),
+            "calls": p.calls,
+            "table_bytes": p.table_bytes,
+            "flash_bytes": p.flash_bytes,
+            "macs_twice": plan.extra_macs,
+            "chosen": p is plan.point,
+        }
+        for p in plan.trade_off
+    ]

@@ -2,8 +2,7 @@
 
 The file: 16 bytes of header, then the constants, each on a multiple of 4, of 8 if its numbers have
 64 bits. Header words, little endian: magic "EBW1", size of the file, a hash of what lies where (a
-program refuses weights that were packed for another), CRC-32 of all that follows the header.
-"""
+program refuses weights that were packed for another), CRC-32 of all that follows the header."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from ...base.dataclass import dataclass
 from ...base.levels import CACHE_LINE
+from ...base.target import LISTS
 from ...base.templates import render
 from ..ir import Array
 from ..ops.base import Constant
@@ -109,3 +109,32 @@ def portable(plan: Plan, weights: Weights) -> str:
     rows = [weights.blob[i : i + 32] for i in range(0, len(weights.blob), 32)] if used and weights.offsets else []
     lines = ["".join(map(OCTAL.__getitem__, row)) for row in rows]
     return render("weights.c.j2", used=used, lines=lines, **_view(plan))
+
+
+# Linker scripts of a model: one puts weights and arenas into the memories of the plan, one checks other scripts.
+
+
+def fragment(plan: Plan) -> str:
+    """Empty but for a comment where the target has no firmware to link."""
+    return render(
+        "memory.ld.j2",
+        name=plan.name,
+        file=comment(plan.graph.file),
+        used=plan.target.firmware is not None,
+        weights_memory=plan.weights_memory,
+        arenas=sections(plan),
+    )
+
+
+def check(plan: Plan) -> str:
+    """Assertions that somebody's linker script places arenas, state and a DMA unit's lists; empty but for a comment on
+    the host.
+    """
+    lists = [".bss.edgebuild.lists"] if any(LISTS in m.roles for m in plan.target.memories) else []
+    return render(
+        "check.ld.j2",
+        name=plan.name,
+        file=comment(plan.graph.file),
+        used=plan.target.core.isa != "native",  # where linkers know no scripts
+        sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state", *lists],
+    )

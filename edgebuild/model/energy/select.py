@@ -7,20 +7,23 @@ of a start configuration and an idle mode is one case, in which the cost of idli
 A case is solved by labels: dynamic programming over layers and configurations whose state is the exact time spent, not
 a grid of times. What makes that small are bounds from the Lagrangian relaxation of the budget: a label that cannot
 beat the best plan known is dropped. Labels closer than a fraction of the tolerance are merged, so the result is within
-TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: the same input gives the same plan.
-"""
+TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: the same input gives the same plan."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.clock.modes import IdleMode
-from edgebuild.model.energy.values import EnergyProblem, OperatingPoint, Selection, evaluate
+from edgebuild.clock.configs import ClockPlan, IdleMode, mhz
+from edgebuild.clock.power import PowerModel
+from edgebuild.model.energy.layer_cost import Work, point
+from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, OperatingPoint, Selection, evaluate
 
 from ...base.dataclass import dataclass
 
@@ -364,3 +367,243 @@ def _trace(
         points.append(a.points[layer][c][front.point[i]])
         c, i = int(front.config[i]), int(front.label[i])
     return evaluate(problem, tuple(reversed(points)), one.mode[0])
+
+
+# Energy at equal latency: a plan against running at full clock and idling, in three ways, until the same deadline.
+
+SLACKS = (0.1, 0.3, 0.5)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Energies of one period, uJ. `budget_us` is the fastest clock's time for the plain layers, and the slack."""
+
+    slack: float
+    budget_us: float
+    plan: Selection
+    single: Selection  # the best plan with one configuration for all layers
+    baselines: dict[str, float]  # the fastest clock, plain layers, with each way to idle
+    shares: dict[str, float]  # what is saved against busy idling, by step: idle, frequency, decoupling
+
+    def saving(self, baseline: str) -> float:
+        """Part of the baseline's energy that the plan saves."""
+        return 1 - self.plan.energy_uj / self.baselines[baseline]
+
+
+def problem_of(layers: Sequence[EnergyLayer], model: PowerModel, budget_us: float) -> EnergyProblem:
+    """The selection problem of these layers on this plan's chip."""
+    idle = {c.name: model.idle_modes(c) for c in model.plan.configs}
+    return EnergyProblem(tuple(layers), model.switches(), idle, budget_us)
+
+
+def compare(
+    plain: Sequence[EnergyLayer], decoupled: Sequence[EnergyLayer], model: PowerModel, slack: float
+) -> Comparison:
+    """`plain`: the layers with g = 0 only; `decoupled`: with all their points. Both with the fastest configuration."""
+    fastest = max(model.plan.configs, key=lambda c: c.sysclk_hz)
+    at_full = tuple(replace(y, points=tuple(p for p in y.points if p.config == fastest.name)) for y in plain)
+    points = tuple(min(y.points, key=lambda p: p.time_us) for y in at_full)
+    time = sum(p.time_us for p in points)
+    budget = time * (1 + slack)
+    problem = problem_of(plain, model, budget)
+    modes = problem.idle[fastest.name]
+    energies = {m.name: evaluate(problem, points, m).energy_uj for m in modes if m.min_time_us <= budget - time}
+    gated = energies.get("gated", energies["busy"])  # no sheet of the chip may give its currents in Sleep mode
+    stops = [e for name, e in energies.items() if name.startswith("stop")]
+    baselines = {"busy": energies["busy"], "gated": gated, "stop": min([*stops, gated])}
+    by_idle = min(energies.values())
+    by_frequency = min(select(problem).energy_uj, by_idle)
+    whole = problem_of(decoupled, model, budget)
+    plan = select(whole)
+    steps = (baselines["busy"], by_idle, by_frequency, plan.energy_uj)
+    names = ("idle", "frequency", "decoupling")
+    shares = {n: (a - b) / steps[0] for n, a, b in zip(names, steps, steps[1:], strict=False)}
+    return Comparison(slack, budget, plan, best_single(whole), baselines, shares)
+
+
+def iso_latency(c: Comparison) -> dict[str, object]:
+    """A comparison as the report has it: energies of one period in uJ, savings and shares as parts of one."""
+    return {
+        "slack": c.slack,
+        "budget_us": c.budget_us,
+        "energy_uj": c.plan.energy_uj,
+        "single_energy_uj": c.single.energy_uj,
+        "baselines_uj": c.baselines,
+        "saved": {b: c.saving(b) for b in c.baselines},
+        "shares": c.shares,
+    }
+
+
+def budget_row(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
+    """One of several budgets as the report has it."""
+    return {
+        "qos_us": problem.budget_us,
+        "time_us": plan.time_us,
+        "energy_uj": plan.energy_uj,
+        "bound_uj": plan.bound_uj,
+        "start": plan.start,
+        "idle": plan.mode.name,
+        "configs": [p.config for p in plan.points],
+    }
+
+
+def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
+    """The `energy` section of a model's report: the plan and all that it was chosen from."""
+
+    def mode_row(mode: IdleMode) -> dict[str, object]:
+        return {
+            "name": mode.name,
+            "power_mw": mode.power_mw,
+            "energy_uj": mode.energy_uj,
+            "min_time_us": mode.min_time_us,
+            "returns": mode.returns,
+        }
+
+    def switch_row(pair: tuple[str, str]) -> dict[str, object]:
+        cost = problem.switch(*pair)
+        return {"from": pair[0], "to": pair[1], "time_us": cost.time_us, "energy_uj": cost.energy_uj}
+
+    def point_row(p: object) -> dict[str, object]:
+        return {k: getattr(p, k) for k in ("config", "g", "lfo", "time_us", "energy_uj")}
+
+    return {
+        "basis": "modelled",
+        "qos_us": problem.budget_us,
+        "time_us": plan.time_us,
+        "energy_uj": plan.energy_uj,
+        "bound_uj": plan.bound_uj,
+        "start": plan.start,
+        "layers": [
+            {"name": layer.name, **point_row(p), "points": [point_row(q) for q in layer.points]}
+            for layer, p in zip(problem.layers, plan.points, strict=True)
+        ],
+        "switches": [switch_row(pair) for pair in plan.switched],
+        "switch_costs": [switch_row(pair) for pair in sorted(problem.switches)],
+        "idle": {"mode": plan.mode.name, "time_us": plan.idle_us, "energy_uj": plan.idle_energy_uj},
+        "idle_modes": [mode_row(m) for m in problem.idle[plan.start]],
+    }
+
+
+# Several latency budgets for one firmware: kernels are the same for all, the clocks of steps are not.
+#
+# A kernel that gathers its operands does so under every budget. So the forms that the best plan of each budget wants
+# are tried for all, and those are taken that lose least against the best plan of each.
+
+Ways = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it gathers at the HSE
+
+
+@dataclass(frozen=True)
+class ChosenClocks:
+    """A plan for each budget, in the order in which they were given."""
+
+    problems: tuple[EnergyProblem, ...]
+    selections: tuple[Selection, ...]
+    ways: Ways
+
+
+def select_all(
+    layers: Sequence[EnergyLayer], forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
+) -> ChosenClocks:
+    """The plans of least energy within all budgets. Raises EdgebuildError if one is too short for any plan.
+
+    `layers` have all points of `forms`, which are those of each step.
+    """
+    problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
+    alone = tuple(select(problem) for problem in problems)
+    if len(alone) == 1:
+        return ChosenClocks(problems, alone, _ways(alone[0]))
+    possible = [c for ways in dict.fromkeys(map(_ways, alone)) if (c := _under(ways, forms, model, budgets_us))]
+    return min(possible, key=lambda c: sum(s.energy_uj / a.energy_uj for s, a in zip(c.selections, alone, strict=True)))
+
+
+def _under(
+    ways: Ways, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
+) -> ChosenClocks | None:
+    """The plans with these forms of the steps; None if they are too slow for a budget. Never so for the shortest's."""
+    layers = [_layer(each, *way, model) for each, way in zip(forms, ways, strict=True)]
+    problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
+    try:
+        return ChosenClocks(problems, tuple(map(select, problems)), ways)
+    except EdgebuildError:
+        return None
+
+
+def _layer(forms: Sequence[Work], g: int, lfo: bool, model: PowerModel) -> EnergyLayer:
+    """A step in one form. Where a clock is that of the HSE anyway, nothing is gathered at another."""
+    work = next(w for w in forms if w.g == g)
+    return EnergyLayer(work.name, tuple(point(work, c, model, lfo and bool(c.pll)) for c in model.plan.configs))
+
+
+def _ways(selection: Selection) -> Ways:
+    return tuple((p.g, p.lfo) for p in selection.points)
+
+
+# The clocks of a model's steps: what code generation and the report need to know of them.
+
+
+@dataclass(frozen=True)
+class ClockSchedule:
+    """A point for each step of a plan, the problem it was chosen from, and what that is worth. All modelled."""
+
+    model: PowerModel
+    problem: EnergyProblem
+    selection: Selection
+    comparisons: tuple[Comparison, ...]  # at other budgets: the fastest clock's time and some slack
+    others: tuple[tuple[EnergyProblem, Selection], ...] = ()  # for further budgets of the same firmware
+
+    @property
+    def clocks(self) -> ClockPlan:
+        return self.model.plan
+
+    @property
+    def hse(self) -> str:
+        """Frequency of the board's crystal, in words."""
+        return mhz(self.clocks.hse_hz)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Sources of the model: whose currents, and where the cycles of stalls come from."""
+        tree = self.clocks.tree
+        return {"currents": tree.power.of if tree.power else "", "stalls": tree.timing.source if tree.timing else ""}
+
+    @property
+    def points(self) -> tuple[OperatingPoint, ...]:
+        return self.selection.points
+
+    @property
+    def budgets(self) -> tuple[tuple[EnergyProblem, Selection], ...]:
+        """Problem and plan of each budget; the first holds until the application asks for another."""
+        return (self.problem, self.selection), *self.others
+
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """Steps before which the clock changes under any of the budgets; their number for a change after the last."""
+        starts = zip(*((p.config for p in s.points) for _, s in self.budgets), strict=True)
+        inside = (step for step, (a, b) in enumerate(pairwise(starts), 1) if a != b)
+        after = (len(self.points),) if any(_returns(s) for _, s in self.budgets) else ()
+        return (0, *inside, *after)
+
+    @property
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """For each budget the configuration from each of the `changes` on."""
+        ends = (
+            (*(p.config for p in s.points), s.start if _returns(s) else s.points[-1].config) for _, s in self.budgets
+        )
+        return tuple(tuple(configs[step] for step in self.changes) for configs in ends)
+
+    @property
+    def switch_points(self) -> tuple[str | None, ...]:
+        """For each step the configuration to change to before it, if it is another; for the first step always."""
+        names = [p.config for p in self.points]
+        return (names[0], *(b if a != b else None for a, b in pairwise(names)))
+
+    @property
+    def returns_to(self) -> str | None:
+        """The configuration to change to after the last step, if the way of idling needs that."""
+        last = self.points[-1].config
+        return self.selection.start if self.selection.mode.returns and last != self.selection.start else None
+
+
+def _returns(selection: Selection) -> bool:
+    """Whether the clock changes after the last step."""
+    return selection.mode.returns and selection.points[-1].config != selection.start

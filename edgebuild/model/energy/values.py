@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from ...base.dataclass import dataclass
-from ...clock.modes import FREE, IdleMode, SwitchCost, Switches
+from ...clock.configs import FREE, IdleMode, SwitchCost, Switches
 
 
 @dataclass(frozen=True)

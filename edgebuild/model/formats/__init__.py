@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...base.errors import fail, visible
 from ...base.inputs import MODEL, read_bytes
-from .format import Bound, Format, Shapes, Wanted
-from .unsupported import known_file, known_folder
+from .format import Bound, Format, Shapes, Wanted, known_file, known_folder
 
 if TYPE_CHECKING:  # a build without changes asks for a model's files, and needs no graphs
     from ..ir import Graph

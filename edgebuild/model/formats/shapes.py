@@ -15,8 +15,8 @@ from pathlib import Path
 from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, EdgebuildError, fail
 from ...base.facts import read_facts
+from ..plan.distribute.by_name import Counts
 from ..plan.distribute.forms import Layer, Network, RowWindow, Sizes
-from ..plan.distribute.thesis import Counts
 
 KINDS = ("conv", "depthwise", "pool", "dense", "add", "concat", "reorg", "other")
 

@@ -49,7 +49,7 @@ from .tiling.paths import Estimate, Tiling, part_ranges, paths
 from .tiling.transform import tiled
 
 if TYPE_CHECKING:
-    from ..energy.step_clocks import ClockSchedule
+    from ..energy.select import ClockSchedule
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
 NEAR = 1.005  # of the cost of the fastest plan: what is equally fast, so that the one of less memory is taken

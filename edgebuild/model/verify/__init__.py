@@ -22,18 +22,27 @@ from ..compile import prepare
 from ..formats.format import Shapes
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
-from . import flash as flashes
+from . import harness as flashes
 from .accuracy import read_labels, right
 from .directed import directed_rounds
-from .elf import ElfSizes, read_sizes
-from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
+from .execution import cycles
+from .harness import (
+    NAME,
+    SANITIZERS,
+    Builder,
+    ElfSizes,
+    Outcome,
+    folder_of,
+    read_sizes,
+    run_harness,
+    sources,
+    write_sources,
+)
 from .layers import layers
-from .modelled import cycles
 from .nudge import near_file
 from .oracles import Array, Port, Reference, fit, reference
 from .recording import Plot, Round, Seen, can_record, record, source_of
 from .rounding import Rng, distance, limit, moves
-from .run import Outcome, run_harness
 from .scale_loss import scale_loss
 from .stepwise import judged, rounds_to_steps, stepwise
 from .vectors import Given, random_inputs, split_vectors

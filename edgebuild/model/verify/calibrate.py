@@ -20,13 +20,11 @@ from ...clock.tree import Gpio
 from ..clocked import power_model, works
 from ..compile import plan_model
 from ..emit import emit
-from ..energy.fit import calibration_text, calibration_words, fit
+from ..energy.fit import calibration_text, calibration_words, fit, read_measurements, read_supply_log
 from ..energy.layer_cost import require_timing
-from ..energy.measurements import read_measurements, read_supply_log
 from ..plan.choose import plan
 from ..plan.search import Plan
-from .harness import NAME, Builder, sources, write_sources
-from .run import run_program
+from .harness import NAME, Builder, run_program, sources, write_sources
 
 # The phases of steps that gather their operands first are marked in the kernels.
 PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_compute()", "-include", "profile_model.h")

@@ -26,14 +26,10 @@ from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from ..formats import bound_file
 from . import verify
-from .elf import read_sizes
-from .faults import Faults, Key
-from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
+from .harness import NAME, SANITIZERS, Builder, folder_of, read_sizes, run_harness, sources, write_sources
 from .oracles import Array
-from .relay import Fault, Relay, unharmed
+from .relay import Fault, Faults, Key, Relay, simulated_times, unharmed, unsent_times
 from .rounding import distance, limit, moves
-from .run import run_harness
-from .times import simulated_times, unsent_times
 from .vectors import Given, random_inputs, split_vectors
 
 VECTORS = 3

@@ -11,6 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from numpy.typing import NDArray
+
 from ...base import programs
 from ...base.artifacts import Artifact, own_folder, publish
 from ...base.dataclass import dataclass
@@ -18,8 +24,76 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
-from ...base.target import Target, hal_dir
+from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..emit.weights_file import HEADER
+
+# Sizes and symbols, read from the linked program.
+
+HEAP = r"_?_?(malloc|calloc|realloc|free|sbrk)(_r)?"
+LIBM = r"(exp|exp2|expm1|log|log2|log1p|pow|sqrt|tanh|sinh|cosh|sin|cos|tan|erf|round|frexp|ldexp|floor|ceil)[fl]?"
+SOFT_DOUBLE = (
+    r"__aeabi_(c?d(add|r?sub|mul|div|neg|cmp\w+|r?cmple|2\w+)|[a-z]+2d)"
+    r"|__(add|sub|mul|div|neg|eq|ne|lt|le|gt|ge|unord|cmp)df[23]"
+    r"|__(fix|fixuns)df[sd]i|__float(un)?[sd]idf|__extendsfdf2|__truncdfsf2"
+)
+
+
+@dataclass(frozen=True)
+class ElfSizes:
+    """Bytes. `flash` is code, constants and the image of initialised data; `ram` leaves out the stack."""
+
+    flash: int
+    ram: int
+    arena: int
+    weights: int
+    forbidden: tuple[str, ...]  # functions that an integer network must not link
+
+
+def read_sizes(elf: Path, model: str, allow_libm: bool) -> ElfSizes:
+    """Measure a linked program that holds the model of this name. Sections named .debug and the like do not count."""
+    with elf.open("rb") as stream:
+        file = ELFFile(stream)
+        flash = ram = 0
+        for section in file.iter_sections():
+            if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section.name != ".stack":
+                flash += section["sh_size"] if section["sh_type"] != "SHT_NOBITS" else 0
+                ram += section["sh_size"] if section["sh_flags"] & SH_FLAGS.SHF_WRITE else 0
+        symbols = {
+            symbol.name: symbol
+            for table in file.iter_sections()
+            if isinstance(table, SymbolTableSection)
+            for symbol in table.iter_symbols()
+            if symbol["st_shndx"] != "SHN_UNDEF"
+        }
+    patterns = [HEAP, SOFT_DOUBLE] + ([] if allow_libm else [LIBM])
+    forbidden = sorted(
+        name
+        for name, symbol in symbols.items()
+        if symbol["st_info"]["type"] == "STT_FUNC" and any(re.fullmatch(p, name) for p in patterns)
+    )
+    sizes = {name: int(symbol["st_size"]) for name, symbol in symbols.items()}
+    arena = sum(size for name, size in sizes.items() if re.fullmatch(rf"{model}_arena(_\w+)?", name))
+    return ElfSizes(flash, ram, arena, sizes.get(f"{model}_weights", 0), tuple(forbidden))
+
+
+# The flash of a board, for which a core waits: the wait states of another board than the simulated one.
+
+
+def flash_of(name: str) -> Flash:
+    """The flash of a target. Raises EdgebuildError where the target does not say what it has."""
+    target = load_target(name)
+    if target.flash is None:
+        stated = [other for other in target_names() if load_target(other).flash is not None]
+        raise fail(f"target {target.name} does not state its flash", hints=[f"known: {', '.join(stated)}"])
+    return target.flash
+
+
+def in_words(name: str, flash: Flash) -> str:
+    return (
+        f"flash of {name}: {flash.wait_states} wait states, lines of {flash.line_bytes} B, "
+        f"{flash.instruction_lines} of instructions and {flash.data_lines} of data kept"
+    )
+
 
 NAME = "model"  # the name that compile_model was given
 MODEL_SOURCES = (f"{NAME}.c", f"{NAME}_weights.S", f"{NAME}_weights.c")
@@ -271,3 +345,97 @@ def folder_of(keep: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="edgebuild-verify-") as name:
         yield Path(name)
+
+
+# Run the harness on a target and read what it wrote.
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Results of the program, per input vector, and its measurements. None: not measurable there."""
+
+    outputs: list[list[NDArray[Any]]]
+    arenas: list[dict[str, bytes]]  # by memory
+    instructions: int | None
+    cycles: int | None  # counted, where the runner's are those of silicon
+    stack_bytes: int | None
+    arena_touched: int
+    dma: dict[str, int] | None = None  # copies, bytes and pieces of one inference, as the model of a DMA unit counted
+
+
+def run_harness(
+    elf: Path,
+    target: Target,
+    inputs: list[list[NDArray[Any]]],
+    report: dict[str, Any],
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
+    """Run the harness program on `inputs` (per vector, one array per input of the model)."""
+    folder = elf.parent
+    (folder / "input.bin").write_bytes(b"".join(x.tobytes() for vector in inputs for x in vector))
+    run_program(elf, target, {"EB_DMA_COUNT": "dma.txt", **env} if "hierarchy" in report else env)
+    measured = _measured(folder / "measured.txt")
+    dma = _dma(folder / "dma.txt", measured, len(inputs)) if "hierarchy" in report else None
+    ticks, stack = measured["ticks"], measured["stack"]
+    scale = 1e9 / target.runner.tick_hz if target.runner and target.runner.tick_hz else 1.0
+    written = (folder / "output.bin").read_bytes()
+    outputs, dumps = _split(written, len(inputs), report["outputs"], arenas(target, report))
+    bare = target.firmware is not None
+    exact = target.runner is not None and target.runner.cycles != ""
+    return Outcome(outputs, dumps, round(ticks * scale) if bare else None, measured["cycles"] if exact else None,
+                   stack if bare else None,
+                   measured.get("arena_touched", 0), dma)  # fmt: skip
+
+
+def _dma(file: Path, measured: Mapping[str, int], invokes: int) -> dict[str, int] | None:
+    """Counts of a DMA unit, modelled or running; the harness invokes the model once a vector, and once more."""
+    if "copies" in measured:
+        numbers = [measured[key] for key in ("copies", "copied_bytes", "pieces")]
+    elif file.is_file():
+        numbers = [int(word) for word in file.read_text(encoding="ascii").split()]
+    else:
+        return None
+    return {key: n // (invokes + 1) for key, n in zip(("transfers", "bytes", "pieces"), numbers, strict=True)}
+
+
+def run_program(elf: Path, target: Target, env: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Run a program in its folder, by the target's runner or here. Raises EdgebuildError where it fails."""
+    if target.runner is not None:
+        command = [word.replace("{elf}", elf.name) for word in target.runner.command]
+        package, timeout = target.runner.package, target.runner.timeout_s
+    else:
+        command, package, timeout = [str(elf)], "", 600
+    try:
+        run_tool(command, elf.parent, package, timeout, env)
+    except EdgebuildError as error:
+        if type(error) is not EdgebuildError:
+            raise
+        raise fail(f"the test program failed on {target.name}: {error.diagnostics[0].text}",
+                   hints=error.diagnostics[0].hints) from None  # fmt: skip
+
+
+def _measured(file: Path) -> dict[str, int]:
+    pairs = (line.split() for line in file.read_text(encoding="ascii").splitlines())
+    return {name: int(value, 16) for name, value in pairs}
+
+
+def _split(
+    data: bytes, vectors: int, surface: list[dict[str, Any]], spaces: list[Arena]
+) -> tuple[list[list[NDArray[Any]]], list[dict[str, bytes]]]:
+    size = sum(port["bytes"] for port in surface) + sum(space.bytes for space in spaces)
+    if len(data) != vectors * size:
+        raise fail(f"the test program wrote {len(data)} bytes of output, not {vectors} x {size}")
+    outputs: list[list[NDArray[Any]]] = []
+    dumps: list[dict[str, bytes]] = []
+    at = 0
+    for _ in range(vectors):
+        outputs.append([])
+        for port in surface:
+            piece = np.frombuffer(data[at : at + port["bytes"]], port["dtype"])
+            outputs[-1].append(piece.reshape(port["shape"]))
+            at += port["bytes"]
+        dumps.append({})
+        for space in spaces:
+            dumps[-1][space.memory] = data[at : at + space.bytes]
+            at += space.bytes
+    return outputs, dumps

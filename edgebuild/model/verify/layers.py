@@ -11,9 +11,8 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import Flash, hal_dir
-from .harness import Builder, sources, write_sources
-from .modelled import cycles_by_step
-from .run import run_program
+from .execution import cycles_by_step
+from .harness import Builder, run_program, sources, write_sources
 from .vectors import random_inputs
 
 EMPTY = 64  # in layers.c

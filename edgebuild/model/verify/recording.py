@@ -20,8 +20,7 @@ from ...base.dataclass import dataclass
 from ...base.errors import fail
 from ...base.target import hal_dir
 from ..ir import Array, Graph, Op
-from .harness import NAME, Builder, arenas, sources
-from .run import run_program
+from .harness import NAME, Builder, arenas, run_program, sources
 
 GO_ON, TAKE, PUT = range(3)  # commands of trace.c
 TABLE = r"_order_{step}\[\d+\] = \{{(.*?)\}};"

@@ -2,24 +2,30 @@
 
 Time stands still while a device computes. When all devices wait, it goes on to the next timeout or the arrival of a
 late frame. So a run is a function of the programs and the faults, however fast the machine is. The pipes' requests are
-those of hal/src/link_relay.c, the frames those of hal/src/cluster.c.
-"""
+those of hal/src/link_relay.c, the frames those of hal/src/cluster.c."""
 
 from __future__ import annotations
 
 import heapq
 import os
+import random
 import select
 import struct
 import threading
-from collections.abc import Callable, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
 from ...base.dataclass import dataclass
+from ...base.target import Target
+from ..cluster.products import BuiltCluster
+from ..ops.moves import EVERYONE
+from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 
-HEAD, TAIL, EVERYONE = 24, 4, 255
+HEAD, TAIL, RELAY_EVERYONE = 24, 4, 255
 SEND, RECEIVE, TIME = 0, 1, 2
 KINDS = ("data", "start", "ready", "go")
 
@@ -103,7 +109,7 @@ class Relay:
             self.pipes[k] = (os.open(folder / "to_relay", both), os.open(folder / "from_relay", both))
         self.closed, self._closing = os.pipe()  # the first can be read from when the relay closes
         self.streams = {(a, b): bytearray() for a in self.folders for b in self.folders if a != b}
-        self.unfinished = {(a, b): bytearray() for a in self.folders for b in (*self.folders, EVERYONE)}
+        self.unfinished = {(a, b): bytearray() for a in self.folders for b in (*self.folders, RELAY_EVERYONE)}
         self.waiting: dict[int, tuple[int, int, int]] = {}  # device: sender, bytes, deadline
         self.expired: set[int] = set()
         self.ended: set[int] = set()
@@ -245,7 +251,7 @@ class Relay:
             for k, back in self.buried.items():
                 if back <= self.inference:
                     self.ended.discard(k)  # so that the time stands still until it has started
-            receivers = [k for k in self.folders if k != sender] if to == EVERYONE else [to]
+            receivers = [k for k in self.folders if k != sender] if to == RELAY_EVERYONE else [to]
             for delivery in self.fault(frame):
                 if delivery.kill is not None:
                     self.killed[sender] = delivery.kill
@@ -314,3 +320,171 @@ def _drain(pipe: int) -> None:
     with suppress(BlockingIOError):
         while os.read(pipe, 65536):
             pass
+
+
+# The time of a simulated cluster: counted instructions at the clock of each core, bytes at the rate of the medium.
+
+
+def instructions_of(ticks: int, target: Target) -> float:
+    """Executed instructions: an Arm board's timer ticks at its rate, while an instruction takes a nanosecond."""
+    rate = target.runner.tick_hz if target.runner else 0
+    return ticks * 1e9 / rate if rate else float(ticks)
+
+
+def simulated_times(
+    made: BuiltCluster, events: Mapping[int, Sequence[LinkEvent]]
+) -> tuple[dict[str, float | bool], dict[int, int]]:
+    """Microseconds of an inference, as predicted and as simulated; and instructions of each device, waits left out.
+
+    An inference lasts from one START of the source to its next, so the first and the last one do not count.
+    """
+    cluster, parts = made.chosen.plan.cluster, {p.number: p for p in made.parts}
+    programs: list[list[Step]] = [[] for _ in cluster.devices]
+    for k, some in events.items():
+        programs[k] = _program(k, some, parts[k].target, cluster.devices[k].hz, sorted(parts))
+    found = simulate(programs, cluster.medium)
+    marks = _starts(events[made.source], found, made.source)
+    rounds = len(marks) - 1
+    simulated = (marks[-1] - marks[0]) / rounds
+    predicted = made.report["time_us"]
+    counted = {
+        k: sum(instructions_of(e.ticks, parts[k].target) for e in _between(some, k == made.source)) / rounds
+        for k, some in events.items()
+    }
+    found_times = {
+        "one_device": predicted["one_device"],
+        "predicted": predicted["cluster"],
+        "simulated": round(simulated, 3),
+        "error": round(predicted["cluster"] / simulated - 1, 4),
+        "faster": simulated < predicted["one_device"],
+    }
+    return found_times, {k: round(n) for k, n in counted.items()}
+
+
+def unsent_times(made: BuiltCluster) -> dict[str, float | bool | None]:
+    """The same keys where nothing is sent: there is no message between which to count, so nothing is simulated."""
+    predicted = made.report["time_us"]
+    known = {"one_device": predicted["one_device"], "predicted": predicted["cluster"]}
+    return {**known, "simulated": None, "error": None, "faster": False}
+
+
+def _program(k: int, events: Sequence[LinkEvent], target: Target, hz: float, everyone: Sequence[int]) -> list[Step]:
+    steps: list[Step] = []
+    for e in events:
+        steps.append(ComputeSpan(instructions_of(e.ticks, target) / hz * 1e6))
+        if e.what == SEND:
+            to = tuple(p for p in everyone if p != k) if e.device == EVERYONE else (e.device,)
+            steps.append(Send(to, e.bytes, e.begins))
+        elif e.what == RECEIVE:
+            steps.append(Receive(e.device, e.bytes))
+    return steps
+
+
+def _first_starts(events: Sequence[LinkEvent]) -> list[int]:
+    """Places of the events with which the source begins an inference: the first of a row of START frames."""
+    at = [i for i, e in enumerate(events) if e.kind == "start"]
+    sends = [i for i, e in enumerate(events) if e.what == SEND]
+    before = {i: sends[n - 1] if n else -1 for n, i in enumerate(sends)}
+    return [i for i in at if before[i] < 0 or events[before[i]].kind != "start"]
+
+
+def _starts(events: Sequence[LinkEvent], found: Timeline, source: int) -> list[float]:
+    """When the source begins to send the first START of each inference."""
+    place, times = set(_first_starts(events)), list[float]()
+    at = 0
+    for i, e in enumerate(events):
+        at += 1  # its computing
+        if i in place:
+            times.append(next(s.start for s in found.spans[source] if s.step == at and s.kind == "send"))
+        at += e.what in (SEND, RECEIVE)
+    return times
+
+
+def _between(events: Sequence[LinkEvent], is_source: bool) -> Sequence[LinkEvent]:
+    """The events of whole inferences: from the first START or READY to the last."""
+    marks = _first_starts(events) if is_source else [i for i, e in enumerate(events) if e.kind == "ready"]
+    return events[marks[0] + 1 : marks[-1] + 1] if marks else ()
+
+
+# Seeded faults of a medium: every second inference is disturbed once, and the one behind it must work.
+
+FAULT_KINDS = (
+    *("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "spliced", "noise", "dead"),
+    *("restarted", "returned"),  # the program of a device ends, and starts anew at once or in the next inference
+)
+Key = tuple[int, int, str, int]
+
+
+class Faults:
+    """A fault for a relay. `keys`: frames of an undisturbed inference; `timeout_us`: how long devices wait.
+
+    The source, which counts the inferences, does not start anew.
+    """
+
+    def __init__(self, seed: int, keys: Sequence[Key], timeout_us: int, source: int) -> None:
+        self.seed, self.keys, self.timeout, self.source = seed, sorted(keys), timeout_us, source
+        self.injected: Counter[str] = Counter()
+        self.kinds: dict[int, str] = {}  # by inference
+        self.done: set[int] = set()
+        self.before: dict[Key, bytes] = {}
+        self.dead: tuple[int, int] | None = None  # a device and the inference in which it says nothing more
+
+    def __call__(self, frame: Frame) -> Sequence[Delivery]:
+        number, good = frame.inference, Delivery(frame.data)
+        rng = random.Random(f"{self.seed} {number}")
+        key, kind = rng.choice(self.keys), rng.choice(FAULT_KINDS)
+        before = self.before.get(frame.key, frame.data)
+        self.before[frame.key] = frame.data
+        if self.dead == (frame.sender, number):
+            return ()
+        if number % 2 == 0 or frame.key != key or number in self.done:
+            return (good,)
+        self.done.add(number)
+        if kind in ("restarted", "returned") and frame.sender == self.source:
+            kind = "dead"
+        self.injected[kind] += 1
+        self.kinds[number] = kind
+        if kind == "dead":
+            self.dead = (frame.sender, number)
+        if kind in ("restarted", "returned"):
+            return (Delivery(b"", kill=number + (kind == "returned")),)
+        return self._made(kind, frame.data, before, rng)
+
+    def _made(self, kind: str, data: bytes, before: bytes, rng: random.Random) -> Sequence[Delivery]:
+        good = Delivery(data)
+        match kind:
+            case "repeated":
+                return good, good
+            case "damaged":
+                wrong = bytearray(data)
+                for _ in range(rng.randint(1, 3)):
+                    wrong[rng.randrange(len(wrong))] ^= 1 << rng.randrange(8)
+                return (Delivery(bytes(wrong)),)
+            case "truncated":
+                return (Delivery(data[: rng.randrange(len(data))]),)
+            case "late":
+                return (Delivery(data, rng.randint(1, 3 * self.timeout)),)
+            case "swapped":  # all that can be sent before it overtakes it
+                return (Delivery(data, 1),)
+            case "foreign":  # of another plan: its head is whole
+                return Delivery(foreign(data)), good
+            case "stale":
+                return Delivery(before), good
+            case "spliced":  # the head of this one and the data of the one before
+                return (Delivery(data[:HEAD] + before[HEAD:]),)
+            case "noise":
+                return Delivery(rng.randbytes(rng.randint(1, 2 * HEAD))), good
+            case _:
+                return ()
+
+
+def foreign(data: bytes) -> bytes:
+    """The same frame as firmware of another plan sends it."""
+    head, payload = bytearray(data[: HEAD - TAIL]), data[HEAD:-TAIL]
+    head[4] ^= 0xFF
+    made = bytes(head) + _crc(bytes(head))
+    return made + payload + _crc(bytes(head) + payload) if data[HEAD:] else made
+
+
+def _crc(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(TAIL, "little")

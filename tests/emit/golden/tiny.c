@@ -46,7 +46,7 @@ extern int8_t tiny_arena[436];
 enum {
     TINY_IN = 160, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv, over TINY_IN */
-    TINY_DEPTHWISE_CONV2D_1 = 340, /* 4x4x4, steps 1 to 2: depthwise */
+    TINY_DEPTHWISE_CONV2D_1 = 368, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
@@ -60,11 +60,8 @@ enum {
     TINY_CONV2D_0_RESCALE = 88, /* 4x4 int32: start, multiplier, rounding, shift */
     TINY_CONV2D_0_PLACES = 152, /* 18 int16: of each tap in its order */
     TINY_CONV2D_0_RUNS = 188, /* 2x3 uint8: loop, turns, taps of a turn */
-    TINY_DEPTHWISE_CONV2D_1_W = 196, /* 4x9 int8: by channel */
-    TINY_DEPTHWISE_CONV2D_1_START = 232, /* 4 int32: bias with the zero point folded in */
-    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 248, /* 4 int32: Q0.31 */
-    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 264, /* 4 int32: half of what is shifted out, and the zero point */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 280, /* 4 int8: to the right */
+    TINY_DEPTHWISE_CONV2D_1_W = 196, /* 40 int8: by channel */
+    TINY_DEPTHWISE_CONV2D_1_ENDS = 236, /* 12 int32: start values and factors by channel */
     TINY_DENSE_3_W = 284, /* 3x16x1 int8: by blocks of channels */
     TINY_DENSE_3_START = 332, /* 3 int32: bias with the zero point folded in */
     TINY_DENSE_3_MULTIPLIER = 344, /* 3 int32: Q0.31 */
@@ -77,9 +74,8 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     const int32_t *rescale, const int16_t *places, const uint8_t *runs,
                                     int32_t offset, int32_t low, int32_t high, int32_t x_zero,
                                     int8_t *scratch);
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
-                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
-                                int32_t x_zero, int8_t *scratch);
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *ends,
+                                int32_t x_zero, int32_t low, int32_t high, int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
                          const int32_t *multiplier, const int32_t *rounding, const int8_t *shift, int32_t low,
@@ -99,15 +95,12 @@ void tiny_invoke(void)
     /* 0  row by row, 436 B live: conv2d conv */
     tiny_rows_0();
     EB_STEP();
-    /* 1  depthwise_conv2d depthwise; 404 B live */
+    /* 1  depthwise_conv2d depthwise; 432 B live */
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
         WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_W),
-        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_START),
-        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_MULTIPLIER),
-        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_ROUNDING),
-        WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_SHIFT),
-        /* x_zero */ -3,
+        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_ENDS),
+        /* x_zero */ -3, /* low */ -3, /* high */ 127,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
     EB_STEP();
     /* 2  max_pool2d pool; 80 B live */
@@ -229,88 +222,433 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-EB_NO_SCHEDULE
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
-                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
-                                int32_t x_zero, int8_t *scratch)
+/* Channels through a plane with lines of 10 bytes, 4 outputs of a line at a time. taps: weights by channel; ends: the
+ * start value and the factors. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_depthwise_3x3_s2_c4_channels(
+    EB_REG const int8_t *x, EB_REG const int8_t *taps, EB_REG const int32_t *ends, EB_REG int8_t *y, EB_REG int8_t
+    *plane, EB_REG int32_t pad, EB_REG int32_t low, EB_REG int32_t high)
+{
+    __asm__(
+        ".syntax unified\n\t"
+        "push   {r4-r7, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 20\n\t"
+               ".cfi_rel_offset r4, 0\n\t"
+               ".cfi_rel_offset r5, 4\n\t"
+               ".cfi_rel_offset r6, 8\n\t"
+               ".cfi_rel_offset r7, 12\n\t"
+               ".cfi_rel_offset lr, 16\n\t")
+        "mov    r4, r8\n\t"
+        "mov    r5, r9\n\t"
+        "mov    r6, r10\n\t"
+        "mov    r7, r11\n\t"
+        "push   {r4-r7}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 16\n\t"
+               ".cfi_rel_offset r8, 0\n\t"
+               ".cfi_rel_offset r9, 4\n\t"
+               ".cfi_rel_offset r10, 8\n\t"
+               ".cfi_rel_offset r11, 12\n\t")
+        "push   {r0-r3}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
+        "sub    sp, #56\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 56\n\t")
+        /* sp: 0 channels, 4 channel, 8 times, 12 lines, 16 end, 20 out, 24 w, 28 multiplier, 32 shift, 36 here, 40 sum0, 44 sum1, 48 sum2, 52 sum3, 56 x, 60 taps, 64 ends, 68 y, 108 plane, 112 pad, 116 low, 120 high */
+        "movs   r3, #4\n\t"
+        "mov    r8, r3\n\t"
+        "movs   r3, #4\n\t"
+        "mov    r9, r3\n\t"
+        "ldr    r0, [sp, #108]\n\t"
+        "mov    r6, r0\n\t"
+        "adds   r6, #112\n\t"
+        "ldr    r2, [sp, #112]\n\t"
+        "movs   r3, #128\n\t"
+        "lsls   r4, r3, #8\n\t"
+        "orrs   r3, r4\n\t"
+        "lsls   r4, r3, #16\n\t"
+        "orrs   r3, r4\n\t"
+        "eors   r2, r3\n\t"
+        "mov    r3, r2\n\t"
+        "mov    r4, r2\n\t"
+        "mov    r5, r2\n\t"
+        "0:\n\t"
+        "stm    r0!, {r2-r5}\n\t"
+        "cmp    r0, r6\n\t"
+        "beq    9f\n\t"
+        "b      0b\n\t"
+        "9:\n\t"
+        "movs   r3, #4\n\t"
+        "str    r3, [sp, #0]\n\t"
+        "1:\n\t"
+        "ldr    r0, [sp, #56]\n\t"
+        "ldr    r1, [sp, #108]\n\t"
+        "movs   r6, #8\n\t"
+        "2:\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #0]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #1]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #2]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #3]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #4]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #5]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #6]\n\t"
+        "ldrb   r2, [r0]\n\t"
+        "add    r0, r8\n\t"
+        "adds   r2, #128\n\t"
+        "strb   r2, [r1, #7]\n\t"
+        "adds   r1, #8\n\t"
+        "adds   r1, #2\n\t"
+        "subs   r6, #1\n\t"
+        "beq    9f\n\t"
+        "b      2b\n\t"
+        "9:\n\t"
+        "ldr    r3, [sp, #56]\n\t"
+        "adds   r3, #1\n\t"
+        "str    r3, [sp, #56]\n\t"
+        "8:\n\t"
+        "ldr    r3, [sp, #64]\n\t"
+        "ldm    r3!, {r4, r5, r6}\n\t"
+        "str    r3, [sp, #64]\n\t"
+        "mov    r11, r4\n\t"
+        "mov    r12, r6\n\t"
+        "str    r5, [sp, #28]\n\t"
+        "ldr    r1, [sp, #60]\n\t"
+        "str    r1, [sp, #24]\n\t"
+        "mov    r2, r1\n\t"
+        "adds   r2, #9\n\t"
+        "ldrb   r3, [r2]\n\t"
+        "sxtb   r3, r3\n\t"
+        "str    r3, [sp, #32]\n\t"
+        "adds   r2, #1\n\t"
+        "str    r2, [sp, #60]\n\t"
+        "ldr    r2, [sp, #68]\n\t"
+        "mov    lr, r2\n\t"
+        "adds   r2, #1\n\t"
+        "str    r2, [sp, #68]\n\t"
+        "ldr    r0, [sp, #108]\n\t"
+        "movs   r3, #4\n\t"
+        "str    r3, [sp, #12]\n\t"
+        "5:\n\t"
+        "mov    r4, r11\n\t"
+        "mov    r5, r11\n\t"
+        "mov    r6, r11\n\t"
+        "mov    r7, r11\n\t"
+        "ldrb   r3, [r1, #0]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #0]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #2]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #4]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #6]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #1]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #1]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #3]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #5]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #7]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #2]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #2]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #4]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #6]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #8]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #3]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #10]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #12]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #14]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #16]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #4]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #11]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #13]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #15]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #17]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #5]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #12]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #14]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #16]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #18]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #6]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #20]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #22]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #24]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #26]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #7]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #21]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #23]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #25]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #27]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "ldrb   r3, [r1, #8]\n\t"
+        "sxtb   r3, r3\n\t"
+        "ldrb   r2, [r0, #22]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r4, r4, r2\n\t"
+        "ldrb   r2, [r0, #24]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r5, r5, r2\n\t"
+        "ldrb   r2, [r0, #26]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r6, r6, r2\n\t"
+        "ldrb   r2, [r0, #28]\n\t"
+        "muls   r2, r3, r2\n\t"
+        "adds   r7, r7, r2\n\t"
+        "adds   r0, #8\n\t"
+        "str    r0, [sp, #36]\n\t"
+        "str    r4, [sp, #40]\n\t"
+        "str    r5, [sp, #44]\n\t"
+        "str    r6, [sp, #48]\n\t"
+        "str    r7, [sp, #52]\n\t"
+        "ldr    r1, [sp, #28]\n\t"
+        "lsrs   r0, r1, #16\n\t"
+        "uxth   r1, r1\n\t"
+        "ldr    r2, [sp, #32]\n\t"
+        "mov    r7, lr\n\t"
+        "ldr    r3, [sp, #40]\n\t"
+        "lsls   r3, r3, #2\n\t"
+        "uxth   r4, r3\n\t"
+        "asrs   r3, r3, #16\n\t"
+        "mov    r5, r4\n\t"
+        "muls   r5, r1, r5\n\t"
+        "lsrs   r5, r5, #16\n\t"
+        "muls   r4, r0, r4\n\t"
+        "adds   r4, r4, r5\n\t"
+        "mov    r6, r3\n\t"
+        "muls   r6, r1, r6\n\t"
+        "uxth   r5, r4\n\t"
+        "adds   r6, r6, r5\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "lsrs   r4, r4, #16\n\t"
+        "muls   r3, r0, r3\n\t"
+        "adds   r3, r3, r4\n\t"
+        "adds   r3, r3, r6\n\t" /* the upper word of the product */
+        "add    r3, r12\n\t"
+        "asrs   r3, r3, r2\n\t"
+        "ldr    r4, [sp, #116]\n\t"
+        "cmp    r3, r4\n\t"
+        "bge    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "ldr    r4, [sp, #120]\n\t"
+        "cmp    r3, r4\n\t"
+        "ble    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "strb   r3, [r7]\n\t"
+        "add    r7, r9\n\t"
+        "ldr    r3, [sp, #44]\n\t"
+        "lsls   r3, r3, #2\n\t"
+        "uxth   r4, r3\n\t"
+        "asrs   r3, r3, #16\n\t"
+        "mov    r5, r4\n\t"
+        "muls   r5, r1, r5\n\t"
+        "lsrs   r5, r5, #16\n\t"
+        "muls   r4, r0, r4\n\t"
+        "adds   r4, r4, r5\n\t"
+        "mov    r6, r3\n\t"
+        "muls   r6, r1, r6\n\t"
+        "uxth   r5, r4\n\t"
+        "adds   r6, r6, r5\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "lsrs   r4, r4, #16\n\t"
+        "muls   r3, r0, r3\n\t"
+        "adds   r3, r3, r4\n\t"
+        "adds   r3, r3, r6\n\t" /* the upper word of the product */
+        "add    r3, r12\n\t"
+        "asrs   r3, r3, r2\n\t"
+        "ldr    r4, [sp, #116]\n\t"
+        "cmp    r3, r4\n\t"
+        "bge    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "ldr    r4, [sp, #120]\n\t"
+        "cmp    r3, r4\n\t"
+        "ble    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "strb   r3, [r7]\n\t"
+        "add    r7, r9\n\t"
+        "ldr    r3, [sp, #48]\n\t"
+        "lsls   r3, r3, #2\n\t"
+        "uxth   r4, r3\n\t"
+        "asrs   r3, r3, #16\n\t"
+        "mov    r5, r4\n\t"
+        "muls   r5, r1, r5\n\t"
+        "lsrs   r5, r5, #16\n\t"
+        "muls   r4, r0, r4\n\t"
+        "adds   r4, r4, r5\n\t"
+        "mov    r6, r3\n\t"
+        "muls   r6, r1, r6\n\t"
+        "uxth   r5, r4\n\t"
+        "adds   r6, r6, r5\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "lsrs   r4, r4, #16\n\t"
+        "muls   r3, r0, r3\n\t"
+        "adds   r3, r3, r4\n\t"
+        "adds   r3, r3, r6\n\t" /* the upper word of the product */
+        "add    r3, r12\n\t"
+        "asrs   r3, r3, r2\n\t"
+        "ldr    r4, [sp, #116]\n\t"
+        "cmp    r3, r4\n\t"
+        "bge    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "ldr    r4, [sp, #120]\n\t"
+        "cmp    r3, r4\n\t"
+        "ble    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "strb   r3, [r7]\n\t"
+        "add    r7, r9\n\t"
+        "ldr    r3, [sp, #52]\n\t"
+        "lsls   r3, r3, #2\n\t"
+        "uxth   r4, r3\n\t"
+        "asrs   r3, r3, #16\n\t"
+        "mov    r5, r4\n\t"
+        "muls   r5, r1, r5\n\t"
+        "lsrs   r5, r5, #16\n\t"
+        "muls   r4, r0, r4\n\t"
+        "adds   r4, r4, r5\n\t"
+        "mov    r6, r3\n\t"
+        "muls   r6, r1, r6\n\t"
+        "uxth   r5, r4\n\t"
+        "adds   r6, r6, r5\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "lsrs   r4, r4, #16\n\t"
+        "muls   r3, r0, r3\n\t"
+        "adds   r3, r3, r4\n\t"
+        "adds   r3, r3, r6\n\t" /* the upper word of the product */
+        "add    r3, r12\n\t"
+        "asrs   r3, r3, r2\n\t"
+        "ldr    r4, [sp, #116]\n\t"
+        "cmp    r3, r4\n\t"
+        "bge    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "ldr    r4, [sp, #120]\n\t"
+        "cmp    r3, r4\n\t"
+        "ble    4f\n\t"
+        "mov    r3, r4\n\t"
+        "4:\n\t"
+        "strb   r3, [r7]\n\t"
+        "add    r7, r9\n\t"
+        "mov    lr, r7\n\t"
+        "ldr    r0, [sp, #36]\n\t"
+        "ldr    r1, [sp, #24]\n\t"
+        "adds   r0, #12\n\t"
+        "ldr    r3, [sp, #12]\n\t"
+        "subs   r3, #1\n\t"
+        "str    r3, [sp, #12]\n\t"
+        "beq    9f\n\t"
+        "b      5b\n\t"
+        "9:\n\t"
+        "ldr    r3, [sp, #0]\n\t"
+        "subs   r3, #1\n\t"
+        "str    r3, [sp, #0]\n\t"
+        "beq    9f\n\t"
+        "b      1b\n\t"
+        "9:\n\t"
+        "add    sp, #72\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -72\n\t")
+        "pop    {r4-r7}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -16\n\t")
+        "mov    r8, r4\n\t"
+        "mov    r9, r5\n\t"
+        "mov    r10, r6\n\t"
+        "mov    r11, r7\n\t"
+        "pop    {r4-r7, pc}\n\t");
+}
+
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *ends,
+                                int32_t x_zero, int32_t low, int32_t high, int8_t *scratch)
 {
     EB_STEP();
-    /* A plane of one channel, 9 x 9, with its padding around it; its weights stay in registers. */
-    int8_t *const plane = scratch;
-    for (int32_t i = 0; i < 81; ++i) {
-        plane[i] = (int8_t)x_zero;
-    }
-    for (int32_t k = 0; k < 4; ++k) {
-        const int8_t *in = x + k;
-        for (int32_t r = 0; r < 8; ++r) {
-            int8_t *const to = plane + r * 9;
-            for (int32_t i = 0; i < 8; i += 4, in += 16) {
-                to[i] = in[0];
-                to[i + 1] = in[4];
-                to[i + 2] = in[8];
-                to[i + 3] = in[12];
-            }
-        }
-        const int32_t w0 = w[k * 9], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2];
-        const int32_t w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5];
-        const int32_t w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
-        const int32_t first = start[k], m = multiplier[k], e = shift[k], half = rounding[k];
-        int8_t *out = y + k;
-        for (int32_t oy = 0; oy < 4; ++oy) {
-            const int8_t *at = plane + oy * 18;
-            for (int32_t ox = 0; ox < 1; ++ox, at += 6, out += 12) {
-                int32_t sum0 = first, sum1 = first, sum2 = first;
-                const int32_t v0_0 = at[0];
-                const int32_t v0_1 = at[1];
-                const int32_t v0_2 = at[2];
-                const int32_t v0_3 = at[3];
-                const int32_t v0_4 = at[4];
-                const int32_t v0_5 = at[5];
-                const int32_t v0_6 = at[6];
-                sum0 += v0_0 * w0 + v0_1 * w1 + v0_2 * w2;
-                sum1 += v0_2 * w0 + v0_3 * w1 + v0_4 * w2;
-                sum2 += v0_4 * w0 + v0_5 * w1 + v0_6 * w2;
-                const int32_t v1_0 = at[9];
-                const int32_t v1_1 = at[10];
-                const int32_t v1_2 = at[11];
-                const int32_t v1_3 = at[12];
-                const int32_t v1_4 = at[13];
-                const int32_t v1_5 = at[14];
-                const int32_t v1_6 = at[15];
-                sum0 += v1_0 * w3 + v1_1 * w4 + v1_2 * w5;
-                sum1 += v1_2 * w3 + v1_3 * w4 + v1_4 * w5;
-                sum2 += v1_4 * w3 + v1_5 * w4 + v1_6 * w5;
-                const int32_t v2_0 = at[18];
-                const int32_t v2_1 = at[19];
-                const int32_t v2_2 = at[20];
-                const int32_t v2_3 = at[21];
-                const int32_t v2_4 = at[22];
-                const int32_t v2_5 = at[23];
-                const int32_t v2_6 = at[24];
-                sum0 += v2_0 * w6 + v2_1 * w7 + v2_2 * w8;
-                sum1 += v2_2 * w6 + v2_3 * w7 + v2_4 * w8;
-                sum2 += v2_4 * w6 + v2_5 * w7 + v2_6 * w8;
-                out[0] = (int8_t)eb_clamp(eb_rescale_split(sum0, m, half, e), -3, 127);
-                out[4] = (int8_t)eb_clamp(eb_rescale_split(sum1, m, half, e), -3, 127);
-                out[8] = (int8_t)eb_clamp(eb_rescale_split(sum2, m, half, e), -3, 127);
-            }
-            int32_t sum0 = first;
-            const int32_t v0_0 = at[0];
-            const int32_t v0_1 = at[1];
-            const int32_t v0_2 = at[2];
-            sum0 += v0_0 * w0 + v0_1 * w1 + v0_2 * w2;
-            const int32_t v1_0 = at[9];
-            const int32_t v1_1 = at[10];
-            const int32_t v1_2 = at[11];
-            sum0 += v1_0 * w3 + v1_1 * w4 + v1_2 * w5;
-            const int32_t v2_0 = at[18];
-            const int32_t v2_1 = at[19];
-            const int32_t v2_2 = at[20];
-            sum0 += v2_0 * w6 + v2_1 * w7 + v2_2 * w8;
-            out[0] = (int8_t)eb_clamp(eb_rescale_split(sum0, m, half, e), -3, 127);
-            out += 4;
-        }
-    }
+    eb_depthwise_3x3_s2_c4_channels(x, w, ends, y, scratch, (int32_t)(((uint32_t)x_zero & 0xFFU) * 0x01010101U), low,
+        high);
 }
 
 /* pool: 4x4x4 -> 2x2x4, step 2, result lives to step 3 */
@@ -1061,4 +1399,4 @@ _Static_assert(TINY_MAX_POOL2D_2 + 16 <= 436, "TINY_MAX_POOL2D_2 leaves the aren
 _Static_assert(TINY_DENSE_3 + 3 <= 436, "TINY_DENSE_3 leaves the arena");
 _Static_assert(TINY_SOFTMAX_4 + 3 <= 436, "TINY_SOFTMAX_4 leaves the arena");
 _Static_assert(TINY_CONV2D_0_SCRATCH + 148 <= 436, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 84 <= 436, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 112 <= 436, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

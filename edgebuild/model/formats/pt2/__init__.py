@@ -28,7 +28,7 @@ def _read(path: Path, wanted: Wanted) -> Graph:
 
 
 def _operators() -> Operators:
-    from .aten_operators import READERS
+    from .aten import READERS
 
     return Operators("PyTorch (.pt2), read as operators of ONNX", {"": READERS}, {"": sorted(READERS)})
 

@@ -3,17 +3,253 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from dataclasses import replace
+from math import inf, prod
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
+
+import numpy as np
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
 from ...arithmetic import Arithmetic
-from ...ir import Graph, Tensor
-from ..builder import MOST_OPS, GraphBuilder, Node, checked_size, needed
-from ..named_arguments import tensors_of
+from ...ir import Graph, Quant, Tensor
+from ...ops.pointwise import attributes
+from .. import compose
+from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed
+from ..compose import axis_of
+from ..named_arguments import readers, tensors_of
+from ..onnx.onnx_operators import READERS as ONNX
 from .archive import AGAIN, Archive, AtenNode, value_of
-from .aten_operators import READERS
+
+# PyTorch's operators by their names in the file, most as operators of ONNX whose arguments have other names.
+#
+# Arguments and their defaults are those of aten/src/ATen/native/native_functions.yaml of PyTorch 2.13; the overload of
+# a name does not count.
+
+TABLE = """
+abs neg sign floor ceil round reciprocal sqrt exp log erf sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh \
+sigmoid mish selu softplus relu isnan>IsNaN logical_not>Not bitwise_not>BitwiseNot silu>Swish \
+hardswish>HardSwish;; self
+mul div pow maximum>Max minimum>Min eq>Equal gt>Greater ge>GreaterOrEqual lt>Less le>LessOrEqual logical_and>And \
+logical_or>Or logical_xor>Xor; =; self other|exponent
+where; =; condition self other
+hardsigmoid; HardSigmoid; self; alpha=:0.16666666666666666 beta=:0.5
+leaky_relu; LeakyRelu; self; alpha=negative_slope:0.01
+elu; ; self; alpha=alpha:1.0
+celu; ; self; alpha=alpha:1.0
+gelu; ; self; approximate=approximate:'none'
+relu6; Clip; self; min=:0.0 max=:6.0
+hardtanh; Clip; self; min=min_val:-1.0 max=max_val:1.0
+clamp clamp_min clamp_max; Clip; self; min=min:-1e999 max=max:1e999
+max_pool1d max_pool2d max_pool2d_with_indices; MaxPool; self; kernel_shape=kernel_size* strides=stride|kernel_size* \
+pads=padding**:0 dilations=dilation*:1 ceil_mode=ceil_mode:False
+avg_pool1d avg_pool2d; AveragePool; self; kernel_shape=kernel_size* strides=stride|kernel_size* pads=padding**:0 \
+ceil_mode=ceil_mode:False count_include_pad=count_include_pad:True
+addmm; Gemm; mat1 mat2 self; alpha=alpha:1 beta=beta:1
+matmul mm bmm; MatMul; self mat2|other
+group_norm; GroupNormalization; input weight bias; num_groups=num_groups epsilon=eps:1e-5
+cat; Concat; tensors; axis=dim:0
+repeat; Tile; self repeats
+pixel_shuffle; DepthToSpace; self; blocksize=upscale_factor mode=:'CRD'
+embedding; Gather; weight indices; axis=:0
+index_select; Gather; self index; axis=dim
+"""
+
+
+def total(node: AtenNode) -> None:
+    """add, sub, rsub: the second operand may have a factor."""
+    node.in_one_type(node.result_type())
+    if (alpha := node.argument("alpha", 1)) != 1:
+        factor = node.array(np.array(alpha, node.tensor(1).dtype))
+        node.inputs[1] = node.inner("pointwise", [node.inputs[1], factor], **attributes("product"))
+    node.inputs = node.inputs[:: -1 if node.origin == "aten.rsub" else 1]
+    ONNX["Add" if node.origin == "aten.add" else "Sub"](node)
+
+
+def function(node: AtenNode) -> None:
+    """Those that ONNX has no name for."""
+    name = node.origin.removeprefix("aten.")
+    if name == "ne":
+        node.in_one_type(node.result_type())
+    if name == "log1p":
+        node.inputs[0] = compose.plus(node, node.inputs[0], 1.0)
+    if name == "expm1":
+        node.inputs = [node.inner("pointwise", node.inputs[:1], **attributes("exp")), node.array(np.float32(1))]
+    names = {"ne": "not_equal", "log1p": "log", "expm1": "difference"}
+    node.emit("pointwise", [n for n in node.inputs if n], **attributes(names.get(name, name)))
+
+
+def convolution(node: AtenNode) -> None:
+    turned, padding = "transpose" in node.origin or node.argument("transposed"), node.argument("padding", 0)
+    node.attributes = {"group": node.argument("groups", 1), "auto_pad": "SAME_UPPER" if padding == "same" else "NOTSET"}
+    node.attributes |= {name: node.sides(node.argument(name[:-1], 1)) for name in ("strides", "dilations")}
+    more = node.sides(node.argument("output_padding", 0))
+    node.attributes |= {"pads": node.sides(padding, 2)} | ({"output_padding": more} if turned else {})
+    ONNX["ConvTranspose" if turned else "Conv"](node)
+
+
+def adaptive_pool(node: AtenNode) -> None:
+    """A pool to a size that divides the image's."""
+    size, out = node.tensor(0).shape[2:], node.sides(node.argument("output_size"))
+    if len(out) != len(size) or any(not n or n < 1 or m % n for m, n in zip(size, out, strict=True)):
+        raise node.error(f"an image of {size} to {out}", "supported: sizes that divide the image's")
+    window = [m // n for m, n in zip(size, out, strict=True)]
+    node.attributes = {"kernel_shape": window, "strides": window}
+    ONNX["MaxPool" if "max" in node.origin else "AveragePool"](node)
+
+
+def batch_norm(node: AtenNode) -> None:
+    if node.argument("training"):
+        raise node.error("it normalises by the batch's own statistics", "export the model behind model.eval()")
+    compose.batch_normalised(node, (1, 2, 3, 4), node.argument("eps"))
+
+
+def layer_norm(node: AtenNode) -> None:
+    axes = np.arange(len(node.tensor(0).shape))[-len(node.argument("normalized_shape")) :]
+    compose.layer_normalised(node, tuple(axes.tolist()), node.inputs[1:], node.argument("eps", 1e-5))
+
+
+def reduction(kind: str) -> Reader:
+    """Over some dimensions or all; max and min along one have its places as a second result."""
+
+    def read(node: AtenNode) -> None:
+        node.in_type(node.output_type()[0] if kind != "arg" else node.tensor(0).dtype, 0)
+        x, dim = node.tensor(0), node.argument("dim")
+        axes = compose.axes_of(node, dim, len(x.shape))
+        shape = compose.kept_shape(x, axes, node.argument("keepdim", False))
+        place: dict[str, Any] = {"largest": "max" in node.origin, "last": False, "to": "int64"}
+        if kind == "arg":
+            name, axis = (node.reshaped(x.name, (x.elements,)), 0) if dim is None else (x.name, axes[0])
+            return node.emit_as("arg", [name], shape, axis=axis, **place)
+        node.emit_as(kind, [x.name], shape, axes=axes)
+        if len(node.outputs) > 1 and node.outputs[1]:
+            node.emit("reshape", [node.inner("arg", [x.name], axis=axes[0], **place)], output=1, shape=shape)
+
+    return read
+
+
+def softmax(node: AtenNode) -> None:
+    kind, rank = node.origin.removeprefix("aten.").strip("_"), len(node.tensor(0).shape)
+    more = {"beta": 1.0} if kind == "softmax" else {}
+    compose.along(node, axis_of(node, node.argument("dim"), rank), kind, **more)
+
+
+def view(node: AtenNode) -> None:
+    node.emit("reshape", node.inputs, shape=node.output_type()[1])
+
+
+def identity(node: AtenNode) -> None:
+    """Copies, also to another type or device; a Dropout outside of training."""
+    if node.argument("train"):
+        raise node.error("it drops elements at random", "export the model behind model.eval()")
+    if node.tensor(0).dtype == (dtype := node.output_type()[0]):
+        return compose.identity(node)
+    node.emit("cast", node.inputs[:1], to=dtype)
+
+
+def permute(node: AtenNode) -> None:
+    """permute, transpose, t. A constant keeps its scales."""
+    x, rank, dims = node.tensor(0), len(node.tensor(0).shape), node.argument("dims")
+    perm = list(range(rank)) if dims is None else [axis_of(node, d, rank) for d in dims]
+    if dims is None and rank > 1:
+        a, b = (axis_of(node, node.argument(f"dim{d}", d), rank) for d in range(2))
+        perm[a], perm[b] = b, a
+    if not x.constant:
+        return node.emit("transpose", [x.name], perm=tuple(perm))
+    turned = node.builder.tensors[node.permuted(x, perm)]
+    node.builder.tensors[node.outputs[0]] = replace(turned, name=node.outputs[0])
+
+
+def cut(node: AtenNode) -> None:
+    x, index, at = node.tensor(0), compose.whole_index(node.tensor(0)), node.argument("index")
+    axis = axis_of(node, node.argument("dim", 0), len(x.shape))
+    index[axis] = range(x.shape[axis])[node.argument("start") : node.argument("end") : node.argument("step")]
+    index[axis] = index[axis] if at is None else [axis_of(node, at, x.shape[axis])]
+    compose.taken(node, x.name, index, node.output_type()[1])
+
+
+def split(node: AtenNode) -> None:
+    x, start = node.tensor(0), 0
+    axis = axis_of(node, node.argument("dim", 0), len(x.shape))
+    for output in range(len(node.outputs)):
+        shape, index = node.output_type(output)[1], compose.whole_index(x)
+        index[axis] = range(start, start := start + prod(shape) * x.shape[axis] // x.elements)
+        compose.taken(node, x.name, index, shape, output)
+
+
+def pad(node: AtenNode) -> None:
+    """Numbers for both ends of dimensions, the last one first."""
+    ends, rank = np.reshape(node.argument("pad"), (-1, 2))[::-1], len(node.tensor(0).shape)
+    mode = {"replicate": "edge", "circular": "wrap"}.get(name := node.argument("mode", "constant"), name)
+    compose.border(node, np.pad(ends, ((rank - len(ends), 0), (0, 0))), mode, node.argument("value") or None)
+
+
+def upsample(node: AtenNode) -> None:
+    """To the nearest element, which is the one before."""
+    sizes = zip(node.tensor(0).shape, node.output_type()[1], strict=True)
+    compose.taken(node, node.inputs[0], [np.floor(np.arange(m) * np.float32(n / m)).astype(int) for n, m in sizes])
+
+
+def filled(node: AtenNode) -> None:
+    dtype, size = node.output_type()
+    data = np.full(size, node.argument("fill_value", float("ones" in node.origin)), dtype)
+    node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], size, dtype, None, data)
+
+
+def quantisation(node: AtenNode) -> tuple[Quant, str, int]:
+    """Scale and zero point; the type here, and what is subtracted of numbers and zero points for it."""
+    many = "s" * ("per_channel" in node.origin)
+    scales, zeros = (np.ravel(node.argument(f"{name}{many}")) for name in ("scale", "zero_point"))
+    dtype, axis, fits = node.argument("dtype"), node.argument("axis"), len(scales) == len(zeros)
+    if dtype not in ("int8", "uint8", "int16", "int32") or not fits or not all(0 < s < inf for s in scales):
+        hint = "supported: int8, uint8, int16 and int32; scales are positive and finite, with a zero point each"
+        raise node.error(f"{dtype} of scale {min(scales, default=0)}", hint)
+    less = 128 if dtype == "uint8" else 0
+    points = tuple(int(z) - less for z in zeros)
+    return Quant(tuple(map(float, scales)), points, axis if len(scales) > 1 else None), "int8" if less else dtype, less
+
+
+def quantize(node: AtenNode) -> None:
+    compose.quantize(node, *quantisation(node), [node.argument(f"quant_{end}") for end in ("min", "max")])
+
+
+def dequantize(node: AtenNode) -> None:
+    compose.dequantize(node, *quantisation(node))
+
+
+OWN: dict[str, Reader] = {
+    "add sub rsub; self other": total,
+    "rsqrt square log1p expm1 ne; self other": function,
+    "conv1d conv2d convolution conv_transpose1d conv_transpose2d; input weight bias": convolution,
+    "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d; self": adaptive_pool,
+    "linear; input weight bias": lambda node: compose.rows_times(node, node.inputs[1], node.inputs[2]),
+    "batch_norm _native_batch_norm_legit_no_training; input weight bias running_mean running_var": batch_norm,
+    "layer_norm native_layer_norm; input weight bias": layer_norm,
+    "mean; self; dtype": reduction("mean"),
+    "sum; self; dtype": reduction("reduce_sum"),
+    "amax max; self": reduction("reduce_max"),
+    "amin min; self": reduction("reduce_min"),
+    "argmax argmin; self": reduction("arg"),
+    "softmax _softmax log_softmax _log_softmax; self": softmax,
+    "view reshape _unsafe_view flatten unflatten squeeze unsqueeze; self; size shape start_dim end_dim dim sizes": view,
+    "contiguous clone alias detach detach_ to _to_copy type_as lift_fresh_copy; self; dtype other": identity,
+    "dropout; input; p": identity,
+    "permute transpose t; self": permute,
+    "stack; tensors": lambda node: compose.stacked(node, node.argument("dim", 0)),
+    "flip; self": lambda node: compose.reversed_along(node, node.argument("dims")),
+    "slice select; self": cut,
+    "split split_with_sizes chunk unbind; self; split_size split_sizes chunks": split,
+    "expand expand_as; self; size other": lambda node: compose.expanded(node, node.output_type()[1]),
+    "constant_pad_nd pad; self": pad,
+    "upsample_nearest2d; self|input; output_size scale_factors scales_h scales_w": upsample,
+    "full full_like zeros zeros_like ones ones_like; ; self size dtype": filled,
+    "quantize_per_tensor quantize_per_channel; input": quantize,
+    "dequantize_per_tensor dequantize_per_channel; input; quant_min quant_max out_dtype": dequantize,
+}
+READERS = {("quantized_decomposed." if "quantize_per" in name else "aten.") + name: reader
+           for name, reader in readers(TABLE, ONNX, OWN).items()}  # fmt: skip
+
 
 UNKNOWN = "edgebuild ops pt2 lists what is supported; ExportedProgram.run_decompositions() makes simpler operators"
 MOST_COMPUTED = 1 << 24  # elements of a constant that is computed while the file is read

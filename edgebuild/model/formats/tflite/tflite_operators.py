@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from .. import compose
 from ..builder import Reader
 from . import tflite_layers as layers
+from . import tflite_layers as values
 from . import tflite_moves as moves
 from . import tflite_signals as signals
-from . import tflite_values as values
 
 OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "take": {

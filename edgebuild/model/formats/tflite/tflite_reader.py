@@ -1,28 +1,182 @@
 """TFLite files. The flatbuffer has no verifier in Python, so any access to it may fail on a bad file.
 
 Quantised uint8 becomes int8: 128 is subtracted from values and zero points alike. Constants in float16 become float32,
-those in int4 int8.
-"""
+those in int4 int8."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from math import isfinite, prod
 from types import FunctionType
 from typing import Any
+
+import numpy as np
 
 from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, fail
 from ...arithmetic import Arithmetic
 from ...ir import Array, Graph, Quant, Tensor
-from ..builder import GraphBuilder, Node, needed
-from .tflite_loops import choose, unroll
+from ...ops.pointwise import attributes
+from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, needed
 from .tflite_operators import READERS
 from .tflite_schema import tflite
 from .tflite_tensors import TYPES, ints, operator_name, tensors_of
-from .tflite_variables import Variables, after
+
+# Variables of TFLite files: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, and CALL_ONCE, whose graph gives first values.
+#
+# A variable is known by its name in the file. Its value at the start of an inference is an input of the graph, and the
+# one that was assigned last an output; the builder joins the two.
+
+
+@dataclass
+class Variables:
+    """`first`: values before the first inference. `handles`: the variable behind each resource tensor."""
+
+    first: Mapping[str, Array]
+    handles: dict[str, str] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)  # variable -> the tensor that it is at the start
+    assigned: dict[str, str] = field(default_factory=dict)  # variable -> the tensor that it became
+
+    def handle(self, node: Any) -> None:
+        self.handles[node.outputs[0]] = node.shared_name()
+
+    def read_node(self, node: Any) -> None:
+        name, value = self._of(node), node.written[0]
+        if name not in self.now():
+            self.read[name] = value.name
+            node.builder.tensors[value.name] = replace(value, data=None)
+        elif self.now()[name] != value.name:
+            node.emit("reshape", [self.now()[name]], shape=value.shape)
+
+    def assign_node(self, node: Any) -> None:
+        """A variable that is assigned first keeps nothing for the next inference: it is no state."""
+        name, value = self._of(node), node.tensor(1)
+        before = self.now().get(name)
+        if before is not None and value.shape != node.builder.tensors[before].shape:
+            raise node.error(f"variable '{name}' changes its shape to {value.shape}")
+        self.assigned[name] = value.name
+
+    def now(self) -> dict[str, str]:
+        """The tensor that each variable is."""
+        return self.read | self.assigned
+
+    def choose(self, node: Any, branches: Sequence[Callable[[], list[str]]]) -> list[list[str]]:
+        """Read the branches, of which the first operand takes one; tell their results. Variables become that one's."""
+        before, results, ends = dict(self.assigned), list[list[str]](), list[dict[str, str]]()
+        for branch in branches:
+            self.assigned = dict(before)
+            results.append(branch())
+            ends.append(self.assigned)
+        self.assigned = before
+        for name in dict.fromkeys(name for end in ends for name in end):
+            values = [end.get(name, self.now().get(name)) for end in ends]
+            if None in values:
+                text = f"one branch alone assigns variable '{name}', which nothing reads before"
+                raise node.error(text, "read the variable before the branches")
+            self.assigned[name] = _selected(node, [str(value) for value in values])
+        return results
+
+    def _of(self, node: Node) -> str:
+        if node.inputs[0] not in self.handles:
+            raise node.error("the variable is not known", "VAR_HANDLE must come first")
+        return self.handles[node.inputs[0]]
+
+    def finish(self, builder: GraphBuilder) -> None:
+        for name, first in self.read.items():
+            value = self.first.get(name)
+            builder.states.append((first, self.now()[name], zero(builder.tensors[first]) if value is None else value))
+
+
+def _selected(node: Any, values: list[str]) -> str:
+    """The tensor of these that the node's condition chooses; all elements are one choice."""
+    first, *others = (node.builder.tensors[name] for name in values)
+    if {t.name for t in others} == {first.name}:
+        return values[0]
+    if {(t.shape, t.dtype, t.quant) for t in others} != {(first.shape, first.dtype, first.quant)}:
+        raise node.error("branches assign a variable values of two forms", "give them one shape, type and scale")
+    condition = node.reshaped(node.inputs[0], (1,) * len(first.shape))
+    chosen = {**attributes("where"), "to": first.dtype}
+    return str(node.inner("pointwise", [condition, *values], first.quant, **chosen))
+
+
+def zero(state: Tensor) -> Array | None:
+    """The stored zero that TFLM gives to a variable without a first value; None where that is 0."""
+    if state.dtype != "int8" or state.quant is None or not any(state.quant.zero_point):
+        return None
+    return np.full(state.shape, state.quant.zero_point[0], np.int8)
+
+
+def after(builder: GraphBuilder, state: Tensor) -> Tensor:
+    """The tensor that a variable tensor of the file is after the inference; nothing else may write it."""
+    made = replace(state, name=f"{state.name}@after", data=None)
+    builder.tensors[made.name] = made
+    builder.states.append((state.name, made.name, zero(state)))
+    return made
+
+
+# WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers, is unrolled; and IF.
+#
+# Its counters are constants in each turn, so that the condition is one, too.
+
+Read = Callable[[int, Sequence[str], str], list[str]]  # number of a subgraph, inputs, prefix of names -> outputs
+
+
+def unroll(node: Any, read: Read, variables: Variables) -> None:
+    """Read the body once for each turn, on the values of the turn before."""
+    options, tensors = node.options("WhileOptions"), node.builder.tensors
+    values = [name if name in variables.handles else node.tensor(i).name for i, name in enumerate(node.inputs)]
+    if min(options.CondSubgraphIndex(), options.BodySubgraphIndex()) < 1:
+        raise node.error("a loop around the whole model", "the file is damaged; fetch or export it again")
+    for turn in range(MOST_TURNS + 1):
+        (condition,) = read(options.CondSubgraphIndex(), values, f"{node.name}/condition{turn}")
+        if tensors[condition].data is None:
+            raise node.error("the number of turns is computed by the graph", "loops are unrolled; give them a constant")
+        if not tensors[condition].data.all():
+            break
+        values = read(options.BodySubgraphIndex(), values, f"{node.name}/{turn}")
+        if len(node.builder.ops) > MOST_OPS:
+            raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
+    else:
+        raise node.error(f"more than {MOST_TURNS} turns", f"loops are unrolled, up to {MOST_TURNS} turns")
+    _ends(node, values, variables)
+
+
+def choose(node: Any, read: Read, variables: Variables) -> None:
+    """IF: one branch where the condition is known, else both, of which each element of the result takes one."""
+    options, tensors, condition = node.options("IfOptions"), node.builder.tensors, node.tensor(0)
+    numbers = options.ThenSubgraphIndex(), options.ElseSubgraphIndex()
+    if min(numbers) < 1:
+        raise node.error("a branch around the whole model", "the file is damaged; fetch or export it again")
+    given = node.inputs[1:]
+    if condition.data is not None:
+        taken = numbers[not condition.data.all()]
+        return _ends(node, read(taken, given, f"{node.name}/{taken}"), variables)
+    branches = [partial(read, number, given, f"{node.name}/{i}/{number}") for i, number in enumerate(numbers)]
+    for i, (yes, no) in enumerate(zip(*variables.choose(node, branches), strict=True)):
+        a, b = tensors[yes], tensors[no]
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
+            raise node.error(seen, "both are computed where the condition is; give them one type and shape")
+        name = node.reshaped(node.inputs[0], (1,) * len(a.shape))
+        node.emit("pointwise", [name, yes, no], output=i, **{**attributes("where"), "to": a.dtype})
+
+
+def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:
+    """The node's outputs are these tensors, or the variables behind these handles."""
+    tensors = node.builder.tensors
+    for i, (name, y) in enumerate(zip(values, node.written, strict=True)):
+        if name in variables.handles:
+            variables.handles[y.name] = variables.handles[name]
+            continue
+        value = tensors[name]
+        if value.constant:
+            tensors[y.name] = replace(y, data=value.data)
+        else:
+            node.emit("reshape", [name], output=i, shape=y.shape)
+
 
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
 MAY_MISS = (  # operators of which operands behind the first may be left out

@@ -24,8 +24,7 @@ from ...kernels import kernel_of
 from ...ops.base import PIXELS, Kernel
 from ..memory.problem import Place
 from ..printed import Step, newest_name, scratch_name
-from .machine import BrokenPlan
-from .relations import Addresses, Callee, Relations, calls_of, follows, kept_by
+from .machine import Addresses, BrokenPlan, Callee, Relations, calls_of, follows, kept_by
 
 ALWAYS = 3_000_000  # steps of innermost loops up to which every plan is interpreted
 LETTERS = {"H", "W", "C", "SY", "SX", "PY", "PX", "DY", "DX"}  # of a window, among the numbers of a kernel

@@ -2,22 +2,478 @@
 
 Always run. Each byte that a call needs must be in memory when it is read. No call may write over what it is reading,
 unless the op goes element by element. A kernel's scratch spoils what lies there. `operations` says what each step does,
-`machine` what becomes of the bytes.
-"""
+`machine` what becomes of the bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
+
+from ....base.dataclass import dataclass
 from ....base.target import Target
-from ...ir import Graph
+from ... import ops
+from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Tensor
+from ...ir.axes import Window, input_range
+from ...kernels import kernel_of
+from ...ops.base import Constant, Form, Kernel, Ranges
 from ..memory.problem import Place
-from ..printed import Moves, Start, Step, TiledOp
-from .machine import BrokenPlan as BrokenPlan
-from .machine import Machine
-from .operations import Operations
-from .relations import Relations, View
+from ..printed import (
+    CONSTANTS,
+    CacheOp,
+    Copy,
+    CoreWork,
+    Moves,
+    RolledCalls,
+    Share,
+    Start,
+    Step,
+    Stream,
+    StreamedRun,
+    TiledOp,
+    Transfer,
+    Wait,
+    scratch_name,
+)
+from .machine import (
+    NOTHING,
+    STORE,
+    Addresses,
+    Bytes,
+    Call,
+    Callee,
+    Complete,
+    Machine,
+    Move,
+    Operation,
+    Relations,
+    Stored,
+    View,
+    calls_of,
+    kept_by,
+)
+from .machine import (
+    BrokenPlan as BrokenPlan,
+)
+
+# The operations of each step, from the tables that are printed: copies, waits, and calls with the bytes they touch.
+#
+# Of the planner it takes the order of calls, the places and the sizes of rings and tiles. Which bytes a call reads and
+# writes, and which kernel it must have, follows from the index relations of the op.
+
+COLUMNS = 2  # the dimension of N x H x W x C
+
+
+@dataclass(frozen=True)
+class Operations:
+    """`level`: the first memory level, of `room` bytes. `streamed`: the input whose rows the application brings."""
+
+    relations: Relations
+    places: Mapping[str, Place]
+    level: str
+    room: int
+    streamed: str | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.relations.graph
+
+    def owner(self, storage: str) -> int:
+        return self.relations.numbers[storage] << 32
+
+    def bytes_in(self, addresses: Addresses, stored: Stored, operand: int = -1) -> list[Bytes]:
+        """A part of a storage, for each place that holds some of it."""
+        what, owner = f"bytes {stored.first} to {stored.past} of {stored.storage}", self.owner(stored.storage)
+        pieces = addresses.pieces(stored)
+        return [Bytes(memory, at, owner + which, what, operand=operand) for memory, at, which in pieces]
+
+    def of_tensor(self, tensor: str) -> list[Bytes]:
+        """A whole tensor, where it lies between steps."""
+        everywhere = Addresses.of(self.graph, None, self.places)
+        return self.bytes_in(everywhere, self.relations.part(tensor, 0, self.relations.rows(tensor)))
+
+    def step(self, section: Step) -> Iterator[Operation]:
+        """All that a step does, with what stands before and behind it."""
+        yield from self.transfers(section.before)
+        if isinstance(section.moves, TiledOp):
+            yield from _Tiles(self, section.moves).operations()
+        elif isinstance(section.moves, StreamedRun):
+            yield from _Rows(self, section, section.moves).operations()
+        else:
+            yield from self.core(section)
+        yield from self.transfers(section.after)
+
+    def transfers(self, between: Sequence[Transfer]) -> Iterator[Wait | CacheOp | Move]:
+        for t in between:
+            yield self.move("constants between steps", t.copy, t.block) if isinstance(t, Start) else t
+
+    def move(self, name: str, copy: Copy, block: Constant | None = None, moved: TiledOp | None = None) -> Move:
+        """A copy with its bytes on both sides; `block`: the constants that it is of."""
+        grid = np.arange(copy.bytes), np.arange(copy.rows)[:, None], np.arange(copy.planes)[:, None, None]
+        far = (copy.far + grid[0] + grid[1] * copy.far_row + grid[2] * copy.far_plane).ravel()
+        near = (copy.near + grid[0] + grid[1] * copy.near_row + grid[2] * copy.near_plane).ravel()
+        memory, what, values = STORE, copy.tensor or "constants", None
+        here: tuple[str, Array] = (copy.stage, near) if copy.into else self.near(name, near, not copy.tensor, moved)
+        if copy.stage and not copy.into:
+            memory = copy.stage
+        else:
+            size = self.graph.tensors[copy.tensor].bytes if copy.tensor else block.data.nbytes if block else 0
+            if not far.size or far.min() < 0 or far.max() >= size:
+                raise BrokenPlan(f"{name}: a copy leaves {copy.tensor or 'its constants'}")
+        if copy.tensor:
+            view = self.relations.views[copy.tensor]
+            memory, far = self.places[view.storage].memory, far + self.places[view.storage].offset + view.start
+        elif memory == STORE and block is not None:
+            values = np.frombuffer(block.data.tobytes(), np.uint8)[far]
+        there, inside = Bytes(memory, far, NOWHERE, what, values), Bytes(*here, NOWHERE, what)
+        return Move(name, copy.channel, *((there, inside) if copy.fetch else (inside, there)), copy.bytes)
+
+    def near(self, name: str, at: Array, constants: bool, moved: TiledOp | None) -> tuple[str, Array]:
+        """Memory and addresses of places in the first level, or in one of the scratchpads of an engine."""
+        memory, size = self.level, self.room
+        if moved is not None and moved.regions:
+            region = moved.regions[int(constants)]
+            memory, size, at = region.memory, region.bytes, at - region.base
+        if at.size and (at.min() < 0 or at.max() >= size):
+            raise BrokenPlan(f"{name} leaves {memory}")
+        return memory, at
+
+    def data(self, name: str, kernel: Kernel, at: Sequence[int], moved: TiledOp | None = None) -> Iterator[Bytes]:
+        """A kernel's constants, which must stand at these places."""
+        for constant, place in zip(kernel.constants, at, strict=True):
+            values = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
+            memory, there = self.near(name, place + np.arange(len(values)), True, moved)
+            yield Bytes(memory, there, NOWHERE, f"its {constant.name}", values)
+
+    def core(self, section: Step) -> Iterator[Operation]:
+        """The calls of a step whose operands the core reaches where they lie."""
+        addresses = Addresses.of(self.graph, section, self.places)
+        callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
+        if section.rolled is not None:
+            self.check_rings(callees, section.rolled)
+        for number, row in calls_of(self.relations, section):
+            if number < len(section.ops):
+                yield [self.call(callees[number], section, addresses, row)]
+            elif (ring := kept_by(section, number)) is not None:
+                stored, before, (memory, at) = addresses.keep(ring)
+                owners = self.owner(ring) + np.arange(stored.first, stored.past)
+                what = f"the newest row of {ring}"
+                yield [Call("the run", [Bytes(*before, owners, what)], [Bytes(memory, at, owners, what)])]
+            elif self.streamed is not None and row is not None:
+                part = self.relations.part(self.streamed, row, row + 1)
+                yield [Call("the application", (), self.bytes_in(addresses, part))]
+
+    def check_rings(self, callees: Sequence[Callee], rolled: RolledCalls) -> None:
+        for callee in callees:
+            if not self.relations.finds_rings(callee, rolled):
+                raise BrokenPlan(f"{callee.op.name} looks for rows in rings of other sizes")
+
+    def call(self, callee: Callee, section: Step, addresses: Addresses, row: int | None) -> Call:
+        """One call of a kernel; `row` None: of an op that runs whole."""
+        op, relations, reduces = callee.op, self.relations, row is not None and callee.reduces
+        reads = [b for i in callee.operands for b in self.bytes_in(addresses, relations.needed(callee, i, row), i)]
+        writes, scratch, name = list[Bytes](), None, scratch_name(op.outputs[0])
+        if callee.scratch:
+            if callee.scratch > section.inner.get(name, 0):
+                raise BrokenPlan(f"{op.name} works on {callee.scratch} B, of which it has {section.inner.get(name, 0)}")
+            place, mark = self.places[name], np.full(callee.scratch, -2 - relations.numbers[op.outputs[0]])
+            scratch = Bytes(place.memory, place.offset + np.arange(callee.scratch), mark, "what it works on")
+        if not reduces or row == relations.calls(callee) - 1:
+            writes = self.bytes_in(addresses, relations.made(callee, row))
+
+        def spares(operand: int, at: Array, there: Array) -> bool:
+            return callee.spares(self.graph, operand, at, there)
+
+        return Call(op.name, reads, writes, scratch, reduces and bool(row), spares)
+
+
+class _Tiles:
+    """An op that runs tile by tile."""
+
+    def __init__(self, every: Operations, moved: TiledOp) -> None:
+        self.every, self.moved, self.name, self.graph = every, moved, moved.op.name, every.graph
+        self.parts = PartKernels(moved.op, self.graph, moved.form)
+
+    def operations(self) -> Iterator[Operation]:
+        moved, started = self.moved, 0
+        for turn in moved.turns:
+            called = max(turn.fetched, turn.staged)
+            yield from map(Wait, turn.arrived)
+            yield from self.starts(started, turn.fetched)
+            yield from map(Wait, turn.waits)
+            yield from self.starts(turn.fetched, called)
+            yield [self.call(work, core) for core, work in enumerate(turn.calls)]
+            yield from self.starts(called, turn.stored)
+            started = turn.stored
+        yield from map(Wait, moved.last_waits)
+        if started != len(moved.copies):
+            raise BrokenPlan(f"{self.name} leaves copies that nobody begins")
+        channels = frozenset(c.channel for c in moved.copies)
+        yield Complete(self.name, channels, self.every.of_tensor(moved.op.outputs[0]))
+
+    def starts(self, first: int, past: int) -> Iterator[Move]:
+        for copy in self.moved.copies[first:past]:
+            block = None if copy.tensor else self.moved.blocks[copy.block]
+            yield self.every.move(self.name, copy, block, self.moved)
+
+    def call(self, work: CoreWork, core: int) -> Call:
+        op, parts, moved, reads = self.moved.op, self.parts, self.moved, list[Bytes]()
+        places = iter(work.at)
+        out, needed = parts.made(work.ranges), parts.needed(work.ranges)
+        for name, ranges in zip(op.inputs, needed, strict=True):
+            if not self.graph.tensors[name].constant:
+                reads.append(self.part(next(places), name, ranges))
+        writes = [self.part(next(places), op.outputs[0], out)]
+        kernel = parts.kernel(out, needed)
+        if not same_function(moved.kernels[work.kernel], kernel):
+            raise BrokenPlan(f"{op.name} calls the kernel of another part")
+        reads += self.every.data(self.name, kernel, tuple(places), moved)
+        at = moved.scratch + core * moved.scratch_each + np.arange(kernel.scratch)
+        return Call(self.name, reads, writes, _scratch(*self.every.near(self.name, at, False, moved), NOTHING))
+
+    def part(self, place: int, tensor: str, ranges: Ranges) -> Bytes:
+        """A part of a tensor, one byte behind the other."""
+        t, view = self.graph.tensors[tensor], self.every.relations.views[tensor]
+        which = np.arange(t.bytes).reshape(*t.shape, ITEM_BYTES[t.dtype])[tuple(slice(*r) for r in ranges)].ravel()
+        memory, at = self.every.near(self.name, place + np.arange(len(which)), False, self.moved)
+        return Bytes(memory, at, self.every.owner(view.storage) + view.start + which, f"its part of {tensor}")
+
+
+class _Rows:
+    """A run whose rows are copied to rings in the first level, and from there."""
+
+    def __init__(self, every: Operations, section: Step, run: StreamedRun) -> None:
+        self.every, self.section, self.run, self.name = every, section, run, section.name
+        self.graph, self.relations = every.graph, every.relations
+        self.kernels = dict[tuple[int, int], Kernel]()
+
+    def operations(self) -> Iterator[Operation]:
+        run, relations = self.run, self.relations
+        callees = [Callee.of(self.graph, op, form) for op, form in zip(run.ops, self.section.forms, strict=True)]
+        self.every.check_rings(callees, run.seen)
+        streams = {s.storage: s for s in run.outputs}
+        yield from self.constants()
+        yield from (self.copy(stream, 0) for stream in run.inputs)
+        yield Wait(CONSTANTS)
+        rows, made = [0] * (len(run.ops) + len(run.inputs)), [0] * len(run.ops)
+        for number in run.events:
+            call, rows[number] = rows[number], rows[number] + 1
+            if number >= len(run.ops):
+                stream = run.inputs[number - len(run.ops)]
+                if call + 1 < stream.copies:
+                    yield self.copy(stream, call + 1)
+                yield Wait(stream.channel + call % 2)
+                continue
+            callee = callees[number]
+            result = streams.get(callee.op.outputs[0])
+            if result is not None and not result.whole and call > 1:
+                yield Wait(result.channel + call % 2)
+            here = self.rows(callee, number, call)
+            made[number] += len(here)
+            last = made[number] == relations.calls(callee)
+            yield [c for at, row in enumerate(here) for c in self.row_calls(callee, number, at, row, last)]
+            if result is not None and (last or not result.whole):
+                yield self.copy(result, call)
+        for callee, count in zip(callees, made, strict=True):
+            relations.check_count(callee, count)
+        channels = frozenset(s.channel + odd for s in run.streams for odd in (0, 1))
+        yield from map(Wait, sorted(channels))
+        results = [part for name in self.section.results for part in self.every.of_tensor(name)]
+        yield Complete(self.name, channels, results)
+
+    def constants(self) -> Iterator[Move]:
+        run = self.run
+        far, stage = run.stage_at or (0,) * len(run.blocks), run.stage.memory if run.stage is not None else ""
+        for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
+            if block.data.nbytes and not run.prefetched:
+                copy = Copy(CONSTANTS, True, "", 0, at, near, block.data.nbytes, stage=stage)
+                yield self.every.move(self.name, copy, block)
+
+    def copy(self, stream: Stream, number: int) -> Move:
+        """A copy of rows, or of all rows if they are made at once."""
+        row, channel = number * stream.together, stream.channel + number % 2
+        size = min(stream.together, stream.rows - row) * stream.bytes
+        near = stream.near + row % stream.slots * stream.bytes
+        copy = Copy(channel, stream.fetched, stream.storage, 0, row * stream.bytes, near, size)
+        if stream.whole:
+            copy = Copy(stream.channel, False, stream.storage, 0, 0, stream.near, stream.total)
+        return self.every.move(self.name, copy)
+
+    def rows(self, callee: Callee, number: int, call: int) -> range:
+        """The rows that cores make in a call of an op; a reduction takes up one."""
+        together = 1 if callee.reduces else self.run.together
+        return range(call * together, min((call + 1) * together, self.run.counts[number]))
+
+    def row_calls(self, callee: Callee, number: int, at: int, row: int, last: bool) -> Iterator[Call]:
+        """The calls of the cores that make a row."""
+        run = self.run
+        parts = [(share, part) for share in run.parts[number] for part in range(share.first, share.past)]
+        if [part for _, part in parts] != list(range(len(parts))) or len(parts) > max(1, run.shares):
+            raise BrokenPlan(f"{callee.op.name} has no core for each part of a row")
+        for share, part in parts:
+            yield self.call(callee, number, at * run.shares + part, row, last, share, part)
+
+    def call(self, callee: Callee, number: int, core: int, row: int, last: bool, share: Share, part: int) -> Call:
+        """A core's call, which may read all of the rows; sums must still stand where earlier calls left them."""
+        run, op, relations = self.run, callee.op, self.relations
+        columns = self.columns(callee, share, part)
+        if (number, part) not in self.kernels:
+            self.kernels[number, part] = self.kernel(callee, share, part, columns)
+        kernel = self.kernels[number, part]
+        reads = [self.found(relations.needed(callee, position, row)) for position in callee.operands]
+        reads += self.every.data(self.name, kernel, run.constants[number])
+        scratch, writes = None, list[Bytes]()
+        if kernel.scratch:
+            at = run.scratch[op.outputs[0]] + core * run.scratch_each[number] + np.arange(kernel.scratch)
+            scratch = _scratch(*self.every.near(self.name, at, False, None), NOTHING - 1 - number)
+        if last or not callee.reduces:
+            made = relations.made(callee, row)
+            if columns is not None:
+                size = (made.past - made.first) // self.graph.result(op).shape[COLUMNS]
+                low, high = (made.first + column * size for column in columns)
+                made = Stored(made.storage, low, high)
+            writes = [self.found(made)]
+        return Call(op.name, reads, writes, scratch, callee.reduces and row > 0)
+
+    def columns(self, callee: Callee, share: Share, part: int) -> tuple[int, int] | None:
+        """The columns of the result that a part makes; None: the whole row."""
+        if not share.width:
+            return None
+        every = self.graph.result(callee.op).shape[COLUMNS]
+        low, high = part * share.width, min((part + 1) * share.width, every)
+        if low >= high:
+            raise BrokenPlan(f"part {part} of a row of {callee.op.name} begins behind its end")
+        return low, high
+
+    def kernel(self, callee: Callee, share: Share, part: int, columns: tuple[int, int] | None) -> Kernel:
+        """The kernel that the part must have, with its constants. Raises BrokenPlan if its own is another."""
+        if columns is None:
+            wanted = kernel_of(callee.op, self.graph, callee.form)
+        else:
+            begin = part * share.step - share.before
+            wanted = kernel_of_columns(callee.op, self.graph, callee.form, *columns, begin)
+        if not same_function(share.kernel, wanted):
+            raise BrokenPlan(f"part {part} of a row of {callee.op.name} has the kernel of another one")
+        return wanted
+
+    def found(self, stored: Stored) -> Bytes:
+        """Bytes of a storage in the first level: in the ring of the run, or whole."""
+        run, which = self.run, np.arange(stored.first, stored.past)
+        ring = next((s.near for s in run.streams if s.storage == stored.storage), run.places.get(stored.storage))
+        if ring is None:
+            at = which + self.every.places[stored.storage].offset
+        else:
+            at = ring + which % (run.seen.rings[stored.storage] * self.relations.row_bytes(stored.storage))
+        memory, at = self.every.near(self.name, at, False, None)
+        what = f"bytes {stored.first} to {stored.past} of {stored.storage}"
+        return Bytes(memory, at, self.every.owner(stored.storage) + which, what)
+
+
+def _scratch(memory: str, at: Array, mark: int) -> Bytes:
+    return Bytes(memory, at, np.full(len(at), mark), "what it works on")
+
+
+NOWHERE = np.zeros(0, np.int64)
+
+
+class PartKernels:
+    """Ranges that parts of an op make and need, and their kernels. Equal parts have one kernel, which is made once."""
+
+    def __init__(self, op: Op, graph: Graph, form: Form) -> None:
+        self.op, self.graph, self.form, self.nest = op, graph, replace(form, tile=True), ops.nest(op, graph)
+        self.kernels: dict[object, Kernel] = {}
+
+    def made(self, part: Mapping[str, tuple[int, int]]) -> Ranges:
+        """Ranges of the result; axes without a range are whole."""
+        shape = self.graph.result(self.op).shape
+        return tuple(part.get(axis, (0, size)) for axis, size in zip(self.nest.out, shape, strict=True))
+
+    def needed(self, part: Mapping[str, tuple[int, int]]) -> list[Ranges]:
+        """Ranges of every operand."""
+        return [
+            tuple(
+                (0, size) if (along := part.get(dim.axis)) is None else self._range(position, at, along)
+                for at, (dim, size) in enumerate(zip(self.nest.operands[position], t.shape, strict=True))
+            )
+            for position, t in enumerate(self.graph.operands(self.op))
+        ]
+
+    def _range(self, position: int, dim: int, along: tuple[int, int]) -> tuple[int, int]:
+        """Indices of an operand's dimension; those of an axis that is summed over are the axis itself."""
+        axis = self.nest.operands[position][dim].axis
+        return input_range(self.nest, position, dim, *along) if axis in self.nest.out else along
+
+    def kernel(self, out: Ranges, needed: Sequence[Ranges]) -> Kernel:
+        """The kernel of a part with its constants."""
+        attrs = ops.SPECS[self.op.kind].part(self.op, self.graph, out, needed[0])
+        operands = self.graph.operands(self.op)
+        constant = tuple(ranges for ranges, t in zip(needed, operands, strict=True) if t.constant)
+        sizes = tuple(tuple(past - first for first, past in ranges) for ranges in (*needed, out))
+        key = sizes, constant, repr(sorted(attrs.items()))
+        if key not in self.kernels:
+            tensors, names = dict(self.graph.tensors), dict[tuple[str, Ranges], str]()
+            for t, ranges in zip(operands, needed, strict=True):
+                first = t.name not in names.values()  # an op may read two parts of one tensor
+                name = names.setdefault((t.name, ranges), t.name if first else f"{t.name}:{len(names)}")
+                tensors[name] = replace(_part(t, ranges), name=name)
+            y = self.graph.result(self.op)
+            tensors[y.name] = _part(y, out)
+            inputs = tuple(names[t.name, ranges] for t, ranges in zip(operands, needed, strict=True))
+            small = replace(self.op, inputs=inputs, attrs=attrs)
+            self.kernels[key] = kernel_of(small, replace(self.graph, ops=(), tensors=tensors), self.form)
+        return self.kernels[key]
+
+
+def _part(t: Tensor, ranges: Ranges) -> Tensor:
+    """A tensor's elements within these ranges, with their scales."""
+    cut, quant = tuple(slice(*r) for r in ranges), t.quant
+    if quant is not None and quant.axis is not None and len(quant.scale) > 1:
+        mine = cut[quant.axis]
+        quant = Quant(quant.scale[mine], quant.zero_point[mine], quant.axis)
+    shape = tuple(past - first for first, past in ranges)
+    return replace(t, shape=shape, quant=quant, data=None if t.data is None else t.data[cut])
+
+
+def same_function(one: Kernel, other: Kernel) -> bool:
+    """Whether a call of one kernel does what a call of the other does, with the constants of the other."""
+    mine, its = (
+        (k.template, dict(k.shape), list(k.scalars.items()), [str(c.data.dtype) for c in k.constants])
+        for k in (one, other)
+    )
+    return mine == its
+
+
+def kernel_of_columns(op: Op, graph: Graph, form: Form, low: int, high: int, begin: int) -> Kernel:
+    """The kernel that makes the columns [low, high) of a row, and is given operands from their column `begin` on.
+
+    Raises BrokenPlan where none could: it begins other_homes than its columns, or a window leaves the row at its end.
+    """
+    nest, tensors, y, attrs = ops.nest(op, graph), dict(graph.tensors), graph.result(op), op.attrs
+    tensors[y.name] = _part(y, _columns(y, high - low))
+    for dims, t in zip(nest.operands, graph.operands(op), strict=True):
+        if t.constant:
+            continue
+        relation = dims[COLUMNS]
+        if isinstance(relation, Window):
+            reach = (nest.extents[relation.tap] - 1) * relation.dilation
+            left = relation.pad - low * relation.stride + begin
+            right = (high - low - 1) * relation.stride + reach + 1 - left - t.shape[COLUMNS]
+            inside = left == 0 and begin + (high - low - 1) * relation.stride + reach < t.shape[COLUMNS]
+            if begin and not inside:
+                raise BrokenPlan(f"{op.name}: columns {low} to {high} are not made from column {begin} on")
+            top, _, below, _ = op.attrs["pad"]
+            attrs = {**attrs, "pad": (top, left, below, right)}
+        elif begin != low:
+            raise BrokenPlan(f"{op.name}: column {low} is made from column {begin}")
+        else:
+            tensors[t.name] = _part(t, _columns(t, high - low))
+    return kernel_of(replace(op, attrs=attrs), replace(graph, ops=(), tensors=tensors), form)
+
+
+def _columns(t: Tensor, count: int) -> Ranges:
+    return tuple((0, count if dim == COLUMNS else size) for dim, size in enumerate(t.shape))
 
 
 def replay(

@@ -1,26 +1,271 @@
 """Plans by name: the joint optimum, and what others do, as restrictions of the same search.
 
 `joint` searches pipelines; then plans that split layers, with shares that lean on the source or on the others; then
-plans in which devices run some layers alone and split others. Each is held against the best so far.
-"""
+plans in which devices run some layers alone and split others. Each is held against the best so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ....base.dataclass import dataclass
 from ....base.errors import fail
-from .decisions import ClusterPlan
-from .forms import SOURCE, Cluster, Network, Split, held, split
-from .joint import Search
-from .pipeline import pipeline
-from .tensor_forms import DeviceLimits
-from .thesis import Counts, full
+from .forms import (
+    SOURCE,
+    Cluster,
+    ClusterPlan,
+    Conversion,
+    Cost,
+    Decision,
+    DeviceLimits,
+    Network,
+    Split,
+    at,
+    held,
+    split,
+)
+from .joint import INFINITY, STAGE, Search
+
+# Distribution as in Stahl 2024, chapter 5: element counts of a chain of layers, equal devices, 4 bytes a value.
+#
+# Only layers with weights that are convolutions count (`counted`); the others end the reuse of data and cost nothing.
+# Both ILPs, eq. 5.12 to 5.15 and 5.16 to 5.23, have one free variable a layer, so dynamic programs solve them exactly.
+
+BYTES = 4
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Elements of a layer's input, output and weights: M, K and Q of the thesis; all zero where it does not count."""
+
+    m: int
+    k: int
+    q: int
+    counted: bool = True
+
+
+def single(layers: Sequence[Counts]) -> int:
+    """F of one device: all weights, and the largest input and output of a layer."""
+    return max(x.m + x.k for x in layers) + sum(x.q for x in layers)
+
+
+def full(layers: Sequence[Counts], n: int) -> tuple[float, int]:
+    """Eq. 5.12 to 5.15: least F of a device, and how many layers before that are split by rows (the switch).
+
+    A layer that does not count cannot be named as the first with split weights, so the switch moves past it.
+    """
+    options = [(footprint(layers, n, at), at) for at in range(len(layers) + 1)]
+    best, at = min(options)
+    while at < len(layers) and not layers[at].counted:
+        at += 1
+    return best, at
+
+
+def footprint(layers: Sequence[Counts], n: int, switch: int) -> float:
+    """F of a device where the layers before `switch` are split by rows and the others by weights."""
+    values = [(x.m + x.k) / (n if i < switch else 1) for i, x in enumerate(layers)]
+    return max(values) + sum(x.q if i < switch else x.q / n for i, x in enumerate(layers))
+
+
+def sequential(layers: Sequence[Counts]) -> int:
+    """F of the largest layer by itself: no mapping of whole layers to devices needs less."""
+    return max(x.m + x.k + x.q for x in layers)
+
+
+def fan_out(layers: Sequence[Counts], n: int) -> float:
+    """C of fan-out in every layer, eq. 5.7 and 5.8."""
+    return communication(layers, n, ["out" if x.counted else "" for x in layers])
+
+
+def fan_in(layers: Sequence[Counts], n: int) -> float:
+    """C of fan-in in every layer, eq. 5.9."""
+    return communication(layers, n, ["in" if x.counted else "" for x in layers])
+
+
+def communication(layers: Sequence[Counts], n: int, methods: Sequence[str]) -> float:
+    """C of a method for each layer: out, in, first and second of a fused pair, or "" for none; eq. 5.16.
+
+    In eq. 5.8 the first summand counts where there is *no* reuse, as its figure shows.
+    """
+    total, reused = 0.0, False
+    for i, (x, method) in enumerate(zip(layers, methods, strict=True)):
+        after = methods[i + 1] if i + 1 < len(layers) else ""
+        reuse = method == "out" and after in ("out", "first")
+        scattered = 0.0 if reused else float(x.m * (n - 1))
+        if method == "out":
+            total += scattered + (x.k * (n - 1) if reuse else x.k * (n - 1) / n)
+        elif method == "in":
+            total += x.m * (n - 1) / n + x.k * (n - 1)
+        elif method == "first":
+            total += scattered
+        elif method == "second":
+            total += x.k * (n - 1)
+        reused = reuse
+    return total
+
+
+def optimized(layers: Sequence[Counts], n: int) -> tuple[float, list[str]]:
+    """C and methods of Optimized Weight Partitioning, eq. 5.17 to 5.23."""
+    # The state after a layer is its method; what it costs depends on the next one, so costs are of pairs.
+    best: dict[str, tuple[float, list[str]]] = {"": (0.0, [])}
+    for x in layers:
+        after: dict[str, tuple[float, list[str]]] = {}
+        for before, (_, chosen) in best.items():
+            for method in _next(before, x.counted):
+                methods = [*chosen, method]
+                total = communication(layers[: len(methods)], n, methods)
+                if method not in after or total < after[method][0]:
+                    after[method] = total, methods
+        best = after
+    best.pop("first", None)
+    return min(best.values(), key=lambda option: option[0])
+
+
+def _next(before: str, counted: bool) -> tuple[str, ...]:
+    if before == "first":
+        return ("second",) if counted else ()
+    return ("out", "in", "first") if counted else ("",)
+
+
+# Pipelines: the source runs some layers in a row, then each device some, then the source again.
+#
+# A baseline, and a plan that splits no layer where that sends least. The least bytes from any layer to any other by way
+# of the devices are products of matrices, one a device, in which sums stand for products and minima for sums. A tensor
+# that one device alone has, has form F with all rows there.
+
+Floats = NDArray[np.float64]
+
+
+def pipeline(network: Network, cluster: Cluster, search: Search) -> tuple[ClusterPlan | None, float]:
+    """The plan and a bound; no plan where no cut keeps each device's flash, and RAM for the tensors of a layer.
+
+    The bound is below the plan in a star, where what the hub forwards is sent twice.
+    """
+    others = [k for k in range(len(cluster.devices)) if k != cluster.source]
+    edges, bound = _cuts(network, search, others)
+    if edges is None:
+        return None, INFINITY
+    order = [cluster.source, *others, cluster.source]
+    where = [k for k, (first, past) in zip(order, pairwise(edges), strict=True) for _ in range(first, past)]
+    return _plan(network, cluster, search, where), bound
+
+
+def _cuts(network: Network, search: Search, others: Sequence[int]) -> tuple[list[int] | None, float]:
+    """Numbers of layers: the source runs those up to the first, others[i] those from i to i + 1, the source the rest.
+
+    None if none keep the limits. Beside them what they cost, if each message takes one hop.
+    """
+    source, count = search.cluster.source, len(network.layers)
+    own = _segments(network, search, source)
+    alike = {_kind(search, k): k for k in others}
+    costs = {kind: _segments(network, search, k) for kind, k in alike.items()}
+    steps = [costs[_kind(search, k)] for k in others]
+    weights = np.cumsum([0, *(layer.flash for layer in network.layers)])
+    twice = weights[:, None] + weights[-1] - weights[None, :] > search.limits.flash[source]
+    tables = [np.where(np.eye(count + 1, dtype=bool), 0.0, INFINITY)]
+    for step in steps:
+        tables.append(np.array([(row[:, None] + step).min(axis=0) for row in tables[-1]]))
+    total = own[0][:, None] + tables[-1] + own[:, count][None, :] + _returned(network, search)
+    total[twice] = INFINITY
+    np.fill_diagonal(total[:count, :count], INFINITY)  # the source alone is one segment, not two
+    first, last = (int(i) for i in np.unravel_index(int(total.argmin()), total.shape))
+    if total[first, last] == INFINITY:
+        return None, INFINITY
+    edges = [last]
+    for step, before in zip(reversed(steps), reversed(tables[:-1]), strict=True):
+        sent = before[first] + step[:, edges[-1]]
+        edges.append(int(np.flatnonzero(sent == sent.min())[-1]))  # the first devices work, where one is enough
+    return [0, *reversed(edges), count], float(total[first, last])
+
+
+def _kind(search: Search, device: int) -> tuple[float, float, float]:
+    """Devices that are alike run a segment at the same cost."""
+    return search.limits.flash[device], search.limits.ram[device], search.cluster.devices[device].macs_per_us
+
+
+def _sent(search: Search, tensor: int) -> float:
+    """The cost of a tensor that one device sends to another, in one hop."""
+    source = search.cluster.source
+    other = next(k for k in range(len(search.cluster.devices)) if k != source)
+    return search.value(search.cost(tensor, SOURCE, search.at(tensor, other)), 0.0)
+
+
+def _returned(network: Network, search: Search) -> Floats:
+    """Cost of what the source gets back of the layers from any (row) up to any (column)."""
+    count = len(network.layers)
+    table = np.zeros((count + 1, count + 1))
+    for number, layer in enumerate(network.layers if len(search.cluster.devices) > 1 else ()):
+        last = max(search.readers[layer.output], default=-1)
+        table[: number + 1, number + 1 : last + 1] += _sent(search, layer.output)
+    return table
+
+
+def _segments(network: Network, search: Search, device: int) -> Floats:
+    """Cost of the layers from any (row) up to any (column) on a device, with what is sent to it.
+
+    Infinite where they do not fit. What is sent back to the source is not counted.
+    """
+    count = len(network.layers)
+    table = np.full((count + 1, count + 1), INFINITY)
+    for first in range(count + 1):
+        for past, spent in _segments_from(network, search, first, device):
+            table[first, past] = spent
+    return table
+
+
+def _segments_from(network: Network, search: Search, first: int, device: int) -> Iterator[tuple[int, float]]:
+    """Ends of segments of a device that begin at a layer, and what they cost."""
+    tensors, readers, is_source = network.tensors, search.readers, device == search.cluster.source
+    yield first, 0.0
+    flash, spent = 0.0, 0.0
+    own = set(network.inputs) if is_source else set[int]()  # made here, or here from the beginning
+    here = set(own)
+    for number in range(first, len(network.layers)):
+        layer = network.layers[number]
+        flash += layer.flash
+        own = {t for t in own if readers[t] and readers[t][-1] >= number}
+        room = sum(tensors[t].bytes for t in {*own, *layer.inputs, layer.output})
+        if flash > search.limits.flash[device] or room > search.limits.ram[device]:
+            return
+        if not is_source:
+            spent += sum(_sent(search, t) for t in layer.inputs if t not in here)
+        spent += search.value(Cost(), layer.macs / search.cluster.devices[device].macs_per_us)
+        here |= {*layer.inputs, layer.output}
+        own.add(layer.output)
+        yield number + 1, spent
+
+
+def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[int]) -> ClusterPlan:
+    spent, compute, decisions = Cost(), 0.0, list[Decision]()
+    holders = {t: {cluster.source} for t in network.inputs}  # devices that have a tensor, its maker first
+    maker = dict.fromkeys(network.inputs, cluster.source)
+    for number, device in enumerate(where):
+        layer, before = network.layers[number], list[Conversion]()
+        for t in dict.fromkeys(layer.inputs):
+            if device not in holders[t]:
+                before.append(Conversion(t, at(network, cluster, t, maker[t]), at(network, cluster, t, device)))
+                holders[t].add(device)
+        spent = sum((search.cost(c.tensor, c.have, c.want) for c in before), spent)
+        compute += layer.macs / cluster.devices[device].macs_per_us
+        form = at(network, cluster, layer.output, device)
+        reads = tuple(at(network, cluster, t, device) for t in layer.inputs)
+        decisions.append(Decision(number, STAGE, tuple(before), reads, form, form))
+        holders[layer.output], maker[layer.output] = {device}, device
+    gather = tuple(
+        Conversion(t, at(network, cluster, t, maker[t]), SOURCE)
+        for t in network.results
+        if cluster.source not in holders[t]
+    )
+    spent = sum((search.cost(c.tensor, c.have, c.want) for c in gather), spent)
+    return ClusterPlan(network, cluster, tuple(decisions), gather, spent, compute, 0.0, False)
+
 
 METHODS = ("joint", "fdto", "owp", "paper", "pipeline")
 LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
-INFINITY = float("inf")
 MIXED, MOST_OPTIONS = 6, 60_000  # devices, and options of a network, up to which mixed plans are searched
 MORE = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # times what devices have, where no plan fits
 FINE = 0.01  # of memory: where a bisection ends
@@ -336,3 +581,51 @@ def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | N
             if nearest is not None:
                 return nearest
     return None
+
+
+# Plans that no other dominates in memory, traffic and time: what more flash on every device would buy.
+
+STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)
+
+
+@dataclass(frozen=True)
+class ClusterPoint:
+    """A plan: the most that a device needs of weights and tensors, bytes; the wire's bytes; microseconds, modelled."""
+
+    weights: int
+    arena: int
+    traffic: int
+    time_us: float
+
+    def dominates(self, other: ClusterPoint) -> bool:
+        mine, theirs = ((p.weights, p.arena, p.traffic, p.time_us) for p in (self, other))
+        return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+
+def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:
+    """Points by rising weights, for devices whose flash grows from an even part of the weights to all of them.
+
+    RAM is that of the devices. Shares are those of the cluster.
+    """
+    points = list(dict.fromkeys(map(_point, _plans(network, cluster))))
+    kept = [p for p in points if not any(q.dominates(p) for q in points)]
+    return tuple(sorted(kept, key=lambda p: (p.weights, p.arena, p.traffic)))
+
+
+def _plans(network: Network, cluster: Cluster) -> Iterator[ClusterPlan]:
+    ram = tuple(float(d.ram) for d in cluster.devices)
+    base = Search(network, cluster, DeviceLimits((INFINITY,) * len(ram), ram))
+    graph, limit = base.graph(), INFINITY  # neither depends on flash; more flash never makes plans worse
+    for step in STEPS:
+        flash = tuple(min(step * share, 1.0) * network.weights + 1 for share in cluster.shares)
+        search = replace(base, limits=DeviceLimits(flash, ram))
+        split, in_a_row = search.solved(graph, limit)[0], pipeline(network, cluster, search)[0]
+        yield from (plan for plan in (split, in_a_row) if plan is not None)
+        limit = split.cost.bytes if split is not None else limit
+        if all(step * share >= 1 for share in cluster.shares):
+            return
+
+
+def _point(plan: ClusterPlan) -> ClusterPoint:
+    weights, arena = usage(plan)
+    return ClusterPoint(max(weights), max(arena), plan.cost.bytes, round(plan.cost.time_us + plan.compute_us, 3))

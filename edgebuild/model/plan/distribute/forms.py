@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -207,3 +207,347 @@ def held(tensor: Sizes, form: Split, device: int, source: int, partial: int = 4)
             return (past - first) * tensor.row * tensor.item
         case _:
             return tensor.elements * partial
+
+
+# Transfers that bring a tensor from one form into another, and their cost on a medium.
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A block of a tensor from one device to others; more than one receiver only where the medium has broadcasts.
+
+    `sums`: what is sent are partial sums, which the receiver adds to its own.
+    """
+
+    sender: int
+    receivers: tuple[int, ...]
+    bytes: int
+    rows: Range = (0, 0)
+    channels: Range = (0, 0)
+    sums: bool = False
+    passes_to: int | None = None  # the device to which the receiver only forwards it
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Payload bytes that the medium carries, and microseconds that it takes."""
+
+    bytes: int = 0
+    time_us: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.bytes + other.bytes, self.time_us + other.time_us)
+
+
+def transfers(tensor: Sizes, have: Split, want: Split, cluster: Cluster, partial: int = 4) -> tuple[Transfer, ...]:
+    """In order of sender and receiver. Partial sums (Z) go to the owners of what becomes of them."""
+    if have in (want, ALL):
+        return ()
+    if have.letter != "Z":
+        return tuple(_parts(tensor, have, want, cluster))
+    return (
+        _reduced_everywhere(tensor, cluster, partial) if want == ALL else tuple(_sums(tensor, want, cluster, partial))
+    )
+
+
+def _reduced_everywhere(tensor: Sizes, cluster: Cluster, partial: int) -> tuple[Transfer, ...]:
+    """Reduce and scatter along channels, then gather everywhere."""
+    between = Split("P", split(tensor.channels, cluster.shares))
+    return (*_sums(tensor, between, cluster, partial), *_parts(tensor, between, ALL, cluster))
+
+
+def _sums(tensor: Sizes, want: Split, cluster: Cluster, partial: int) -> Iterator[Transfer]:
+    """Every device sends to each owner the partial sums of what that owns."""
+    devices = range(len(cluster.devices))
+    for sender in devices:
+        for receiver in devices:
+            rows, channels = block(tensor, want, receiver, cluster.source)
+            count = _area(rows) * _area(channels) * (tensor.row // tensor.channels)
+            if sender != receiver and count:
+                yield Transfer(sender, (receiver,), count * partial, rows, channels, sums=True)
+
+
+def block(tensor: Sizes, form: Split, device: int, source: int) -> tuple[Range, Range]:
+    """Rows and channels of a tensor in this form that a device has; none are (0, 0)."""
+    rows, channels = (0, tensor.rows), (0, tensor.channels)
+    match form.letter:
+        case "S" if device != source:
+            rows = (0, 0)
+        case "P":
+            channels = form.ranges[device]
+        case "F":
+            rows = form.ranges[device]
+    return (rows, channels) if _area(rows) and _area(channels) else ((0, 0), (0, 0))
+
+
+def _parts(tensor: Sizes, have: Split, want: Split, cluster: Cluster) -> Iterator[Transfer]:
+    devices = range(len(cluster.devices))
+    owned = _owned(tensor, have, cluster)
+    for sender in devices:
+        rows, channels = owned[sender]
+        if _area(rows) == 0 or _area(channels) == 0:
+            continue
+        missing = {d: _missing(tensor, have, want, d, cluster.source, rows, channels) for d in devices if d != sender}
+        missing = {d: m for d, m in missing.items() if m[0]}
+        if want == ALL and cluster.medium.broadcast and missing:
+            most = max(missing.values(), key=lambda m: m[0])
+            yield Transfer(sender, tuple(d for d in devices if d != sender), *most)
+        else:
+            yield from (Transfer(sender, (d,), *m) for d, m in missing.items())
+
+
+def _area(r: Range) -> int:
+    return max(0, r[1] - r[0])
+
+
+def _common(a: Range, b: Range) -> Range:
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+def _owned(tensor: Sizes, have: Split, cluster: Cluster) -> list[tuple[Range, Range]]:
+    """Rows and channels of which each device is the one that sends them; rows that several have are the first one's."""
+    every_row, every_channel, none = (0, tensor.rows), (0, tensor.channels), (0, 0)
+    owned, reached = [], 0
+    for device in range(len(cluster.devices)):
+        if have.letter == "S":
+            owned.append((every_row if device == cluster.source else none, every_channel))
+        elif have.letter == "P":
+            owned.append((every_row, have.ranges[device]))
+        else:
+            first, past = have.ranges[device]
+            mine = (max(first, reached), past)
+            reached = max(reached, past)
+            owned.append((mine, every_channel))
+    return owned
+
+
+def _missing(
+    tensor: Sizes, have: Split, want: Split, device: int, source: int, rows: Range, channels: Range
+) -> tuple[int, Range, Range]:
+    """Bytes, rows and channels of this block that a device wants and has not got: it may have the last rows of it."""
+    wanted_rows, wanted_channels = block(tensor, want, device, source)
+    rows, channels = _common(rows, wanted_rows), _common(channels, wanted_channels)
+    if have.letter == "F" and _area(got := _common(rows, have.ranges[device])):
+        rows = (rows[0], got[0])
+    count = _area(rows) * _area(channels) * (tensor.row // tensor.channels)
+    return count * tensor.item, rows, channels
+
+
+def routed(transfers: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
+    """The same where the hub of a star forwards what is not for it, hop by hop."""
+    hub = cluster.source
+    for t in transfers:
+        for receiver in t.receivers if cluster.medium.kind == "star" else ():
+            if hub in (t.sender, receiver):
+                yield replace(t, receivers=(receiver,))
+            else:
+                yield replace(t, receivers=(hub,), passes_to=receiver)
+                yield replace(t, sender=hub, receivers=(receiver,))
+        if cluster.medium.kind != "star":
+            yield t
+
+
+def frames(size: int, medium: Medium) -> int:
+    """Transmissions that so many bytes take."""
+    return max(1, -(-size // medium.mtu)) if medium.mtu else 1
+
+
+def cost(transfers: tuple[Transfer, ...], cluster: Cluster) -> Cost:
+    """Bytes and time of transfers that are made one after the other, on a switch port by port."""
+    medium, hub = cluster.medium, cluster.source
+    hops = [2 if medium.kind == "star" and hub != t.sender and hub not in t.receivers else 1 for t in transfers]
+    total = sum(t.bytes * hop for t, hop in zip(transfers, hops, strict=True))
+    per_byte = 8e6 / medium.bits_per_s + medium.byte_work_us
+    if medium.kind != "switch":
+        sent = sum(frames(t.bytes, medium) * hop for t, hop in zip(transfers, hops, strict=True))
+        return Cost(total, total * per_byte + sent * medium.message_us + sum(hops) * medium.message_work_us)
+    ports: dict[tuple[int, str], tuple[int, float]] = {}
+    for t in transfers:
+        for port in ((t.sender, "out"), *((r, "in") for r in t.receivers)):
+            size, more = ports.get(port, (0, 0.0))
+            ports[port] = size + t.bytes, more + frames(t.bytes, medium) * medium.message_us + medium.message_work_us
+    return Cost(total, max((s * per_byte + more for s, more in ports.values()), default=0.0))
+
+
+# Decisions of a plan for a layer: the forms in which it reads and makes tensors, and what is sent before.
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A tensor is brought from one form into another before a layer (or behind it, for partial sums)."""
+
+    tensor: int
+    have: Split
+    want: Split
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a layer runs: conversions of its inputs, the method, the forms in which it reads and makes its tensors."""
+
+    layer: int
+    method: str
+    before: tuple[Conversion, ...]
+    reads: tuple[Split, ...]
+    makes: Split  # Z for a fan-in
+    keeps: Split  # what the result is held in afterwards
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """Decisions of all layers; `gather` brings the results to the source. No plan in the limits is below `bound`."""
+
+    network: Network
+    cluster: Cluster
+    decisions: tuple[Decision, ...]
+    gather: tuple[Conversion, ...]
+    cost: Cost
+    compute_us: float
+    bound: float  # of the objective: bytes, or microseconds
+    proved: bool
+
+
+def has(have: Split, want: Split) -> bool:
+    """Whether a tensor in one form can be read as in the other without a transfer."""
+    if have.ring:
+        have = have.plain
+    if have in (want, ALL):
+        return True
+    return have.letter == want.letter == "F" and all(
+        (a <= c and d <= b) or c >= d for (a, b), (c, d) in zip(have.ranges, want.ranges, strict=True)
+    )
+
+
+# Forms in which the search lets devices hold each tensor: by channels, by rows, or on one device alone.
+
+CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else
+RUN = 4  # most layers in a row whose halos are computed twice
+
+
+@dataclass(frozen=True)
+class DeviceLimits:
+    """Bytes. `arena(search, layer, forms of live tensors, makes)`: what a step takes of each device's RAM."""
+
+    flash: tuple[float, ...]
+    ram: tuple[float, ...]
+    thesis_arena: bool = False
+
+
+@dataclass(frozen=True)
+class TensorForms:
+    """The forms of a problem's tensors.
+
+    `recompute`: most layers in a row whose halos are computed twice. `stages`: others than the source may run layers
+    alone.
+    """
+
+    network: Network
+    cluster: Cluster
+    limits: DeviceLimits
+    recompute: int = field(default=RUN, kw_only=True)
+    stages: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        numbers: list[list[int]] = [[] for _ in self.network.tensors]
+        for number, layer in enumerate(self.network.layers):
+            for tensor in dict.fromkeys(layer.inputs):
+                numbers[tensor].append(number)
+        for tensor in self.network.results:
+            numbers[tensor].append(len(self.network.layers))
+        return numbers
+
+    def channels(self, tensor: int) -> Split:
+        return Split("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
+
+    @cached_property
+    def channel_forms(self) -> list[tuple[Split, ...]]:
+        """Of each tensor: channels by shares, and those of which a reader that joins tensors makes such."""
+        splits = []
+        for tensor, readers in enumerate(self.readers):
+            forms = [self.channels(tensor)] if self.divisible(tensor) else []
+            for layer in (self.network.layers[n] for n in readers if n < len(self.network.layers)):
+                if layer.joins and self.divisible(layer.output):
+                    forms.append(self.joined(layer, layer.inputs.index(tensor)))
+            splits.append(tuple(dict.fromkeys(forms)))
+        return splits
+
+    def divisible(self, tensor: int) -> bool:
+        return self.network.tensors[tensor].channels >= len(self.cluster.devices)
+
+    def joined(self, layer: Layer, position: int) -> Split:
+        """The channels of an input that lie in the parts of the output."""
+        start, count = layer.joins[position], self.network.tensors[layer.inputs[position]].channels
+        ends = ([min(max(at - start, 0), count) for at in r] for r in self.channels(layer.output).ranges)
+        return Split("P", tuple((first, past) for first, past in ends))
+
+    def rows(self, tensor: int, lean: float = 1.0) -> Split:
+        """Rows by shares; `lean`: what the source takes of its share."""
+        shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
+        return Split("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
+
+    @cached_property
+    def leans(self) -> tuple[float, ...]:
+        """Rows of the source, in parts of its share: none, too, where the inputs leave it little room."""
+        inputs = sum(self.network.tensors[t].bytes for t in self.network.inputs)
+        room = self.limits.ram[self.cluster.source] if self.limits.ram else float("inf")
+        others = any(s for k, s in enumerate(self.cluster.shares) if k != self.cluster.source)
+        return (1.0,) if not others or self.limits.thesis_arena or inputs < CROWDED * room else (1.0, 0.0)
+
+    @cached_property
+    def row_forms(self) -> list[tuple[Split, ...]]:
+        """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
+        splits: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
+        for tensor in reversed(range(len(self.network.tensors))):
+            enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
+            forms = [self.rows(tensor, lean) for lean in self.leans] if enough else []
+            current, ahead = tensor, list[int]()
+            while len(ahead) < self.recompute and len(self.readers[current]) == 1:
+                number = self.readers[current][0]
+                if number == len(self.network.layers) or self.network.layers[number].window is None:
+                    break
+                ahead.append(number)
+                current = self.network.layers[number].output
+                if self.network.tensors[current].rows >= len(self.cluster.devices):
+                    forms += [self._back(self.rows(current, lean), ahead, tensor) for lean in self.leans]
+            splits[tensor] = tuple(dict.fromkeys(forms))
+        return splits
+
+    def _back(self, form: Split, run: Sequence[int], tensor: int) -> Split:
+        ranges = form.ranges
+        for position, number in reversed(list(enumerate(run))):
+            start = tensor if position == 0 else self.network.layers[run[position - 1]].output
+            ranges = self.needed(self.network.layers[number], ranges, start)
+        return Split("F", ranges)
+
+    def needed(self, layer: Layer, ranges: Ranges, tensor: int) -> Ranges:
+        assert layer.window is not None
+        rows = self.network.tensors[tensor].rows
+        return tuple(layer.window.needed(first, past, rows) for first, past in ranges)
+
+    @cached_property
+    def others(self) -> tuple[int, ...]:
+        """Devices that may run layers alone, besides the source."""
+        every = range(len(self.cluster.devices)) if self.stages else range(0)
+        return tuple(k for k in every if k != self.cluster.source)
+
+    def at(self, tensor: int, device: int) -> Split:
+        return at(self.network, self.cluster, tensor, device)
+
+    def also_at(self, tensor: int, form: Split, device: int) -> Split | None:
+        """The form, of a tensor that some devices have all of, if one more gets it; None: no such form."""
+        rows, every = self.network.tensors[tensor].rows, range(len(self.cluster.devices))
+        have = {k for k in every if form.ranges[k] == (0, rows)} if form.letter == "F" else {self.cluster.source}
+        if form.ring or form.letter not in "SF" or any(r != (0, 0) for k, r in enumerate(form.ranges) if k not in have):
+            return None
+        return Split("F", tuple((0, rows) if k in have or k == device else (0, 0) for k in every))
+
+
+def at(network: Network, cluster: Cluster, tensor: int, device: int) -> Split:
+    """The form of a tensor that one device has."""
+    rows = network.tensors[tensor].rows
+    if device == cluster.source:
+        return SOURCE
+    return Split("F", tuple((0, rows) if k == device else (0, 0) for k in range(len(cluster.devices))))

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ....base.dataclass import dataclass
-from .forms import Medium
-from .transfers import frames
+from .forms import Medium, frames
 
 SOON = 1e-9  # microseconds: sums of floats that are equal
 

@@ -19,8 +19,7 @@ import numpy as np
 from ....base.dataclass import dataclass
 from ....base.target import Memory, Target
 from ...ops.base import Constant
-from ..hierarchy.costs import copy_cycles
-from ..hierarchy.nest import Channel, parts_of
+from ..hierarchy.nest import Channel, copy_cycles, parts_of
 from ..memory.problem import DoesNotFit, Place
 from ..printed import (
     CLEAN,

@@ -22,11 +22,10 @@ from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import TiledLayer
 from ..printed import Cycles
-from .cores import MOST
 from .levels import channel_between, channel_to, constants_channel, layer_of_op, no_tile, stated_cycles, whole_cycles
 from .prefetch import staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
-from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
+from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position

@@ -29,13 +29,11 @@ from ...kernels import kernel_of
 from ...kernels.unstated import PER_ROW_CALL
 from ...ops.base import Constant, Form, Kernel
 from ..cuts import Cutter
-from ..hierarchy.costs import copy_cycles
-from ..hierarchy.nest import Channel
+from ..hierarchy.nest import Channel, copy_cycles
 from ..printed import RunCycles, Share, Stream, StreamedRun
 from ..rolling import Rolled, RollingGraph, calls, row_bytes, rows_of, simulate
 from ..section import Section, rings_of
-from .cores import HANDOVER
-from .tiles import ALIGN, aligned, part_of
+from .tiles import ALIGN, HANDOVER, aligned, part_of
 
 
 @dataclass(frozen=True)

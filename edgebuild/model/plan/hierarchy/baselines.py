@@ -16,10 +16,22 @@ from math import ceil, prod
 
 import numpy as np
 
-from .costs import MappingCost, aligned, copy_cycles, cost
-from .grid import Costs, Grid, candidates
-from .mapper import NoMapping
-from .nest import Mapped, Move, Range, TiledLayer, parts_of, pieces_of, ranges_of, region_bytes, starts_of
+from .mapper import Costs, Grid, NoMapping, candidates
+from .nest import (
+    Mapped,
+    MappingCost,
+    Move,
+    Range,
+    TiledLayer,
+    aligned,
+    copy_cycles,
+    cost,
+    parts_of,
+    pieces_of,
+    ranges_of,
+    region_bytes,
+    starts_of,
+)
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
 EVERY_SIZE = 80  # of an axis no longer than that, every tile size is looked at

@@ -1,23 +1,270 @@
 """The best mapping of a layer, exactly: tile sizes, orders of loops, depths of operands, one buffer or two.
 
 Given tile sizes, an operand's copies depend only on which loops they are inside of. So the search goes over the
-distinct ways of putting operands into loops and evaluates all tile sizes of each at once.
-"""
+distinct ways of putting operands into loops and evaluates all tile sizes of each at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import permutations, product
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....base.dataclass import dataclass
-from .costs import MappingCost, cost
-from .grid import Copies, Costs, candidates, costs_of
-from .nest import Mapped, Move, TiledLayer
+from ...ir.axes import Same, range_through
+from .nest import Mapped, MappingCost, Move, Operand, TiledLayer, cost, parts_of, ranges_of
+
+# Costs of all tile sizes at once: arrays with one dimension for each axis that may be cut.
+#
+# The tiles along an axis have few distinct lengths (inner ones, those at the borders, a ragged last one). So a sum over
+# all tiles is a sum over these, each with the number of times that it occurs.
+
+Grid = NDArray[Any]
+ALL_SIZES = 12  # an axis no longer than that is cut in every way
+
+
+def candidates(extent: int, unit: int) -> list[int]:
+    """Tile sizes to try: divisors, multiples of the unit, the least size for each number of tiles; all, if few."""
+    if extent <= ALL_SIZES:
+        return list(range(1, extent + 1))
+    divisors = {d for d in range(1, extent + 1) if extent % d == 0}
+    units = set(range(unit, extent + 1, unit)) if unit > 1 else set()
+    ragged = {-(-extent // n) for n in range(1, extent + 1)}
+    return sorted(divisors | units | ragged)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Of an operand that is moved inside of the loops over some axes: cycles and number of copies, bytes of a buffer.
+
+    `allowed`: alignment and size suit the channel, and a call finds its part of the buffer contiguous.
+    """
+
+    cycles: Grid
+    count: Grid
+    bytes: Grid
+    allowed: Grid
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All that the search asks of a layer."""
+
+    layer: TiledLayer
+    sizes: tuple[tuple[int, ...], ...]  # to try, of each axis that may be cut
+
+    def along(self, axis: int, values: Iterable[float]) -> Grid:
+        shape = [1] * len(self.layer.axes)
+        shape[axis] = -1
+        return np.array(list(values)).reshape(shape)
+
+    @cached_property
+    def counts(self) -> dict[str, Grid]:
+        """The number of tiles along each axis."""
+        extents = self.layer.nest.extents
+        return {a: self.along(i, (-(-extents[a] // t) for t in self.sizes[i])) for i, a in enumerate(self.layer.axes)}
+
+    @cached_property
+    def compute(self) -> Grid:
+        """Cycles of all calls together."""
+        layer, extents = self.layer, self.layer.nest.extents
+        rows = layer.compute.rows[0] if layer.compute.rows else None
+        lengths: dict[str, Grid | int] = dict(extents)
+        times: Grid = np.ones(())
+        width = len(layer.axes)
+        for i, axis in enumerate(layer.axes):
+            kinds = [self._kinds(axis, size, rows) for size in self.sizes[i]]
+            length, taps, number = _padded(kinds, 3)
+            shape = [1] * (2 * width)
+            shape[i], shape[width + i] = length.shape
+            lengths[axis], times = length.reshape(shape), times * number.reshape(shape)
+            if axis == rows and layer.compute.rows:
+                lengths[layer.compute.rows[1]] = taps.reshape(shape)
+        if rows is not None and rows not in layer.axes and layer.compute.rows:
+            found = layer.taps((0, extents[rows])).items()
+            each = [layer.compute.cycles({**lengths, rows: n, layer.compute.rows[1]: t}) * times for t, n in found]
+            total = sum(each[1:], each[0])
+        else:
+            total = layer.compute.cycles(lengths) * times
+        total = np.broadcast_to(total, np.broadcast_shapes(np.shape(total), (1,) * 2 * width))
+        calls = prod(self.counts.values()) if self.counts else np.ones(())
+        return total.sum(axis=tuple(range(width, 2 * width))) + layer.compute.call * calls
+
+    def _kinds(self, axis: str, size: int, rows: str | None) -> list[tuple[int, ...]]:
+        """(length, taps, how often) of the tiles along an axis."""
+        found: Counter[tuple[int, int]] = Counter()
+        for part in ranges_of(self.layer.nest.extents[axis], size):
+            if axis == rows:
+                found.update((n, taps) for taps, n in self.layer.taps(part).items())
+            else:
+                found[part[1] - part[0], 1] += 1
+        return [(*key, n) for key, n in found.items()]
+
+    def copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
+        """Of an operand that is moved inside of the loops over the axes `outer`."""
+        key = (id(operand), outer)  # of which the layer has one each, though two may be parts of one tensor
+        if key not in self._known:
+            self._known[key] = self._copies(operand, outer)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, frozenset[str]], Copies]:
+        return {}
+
+    @cached_property
+    def _lengths(self) -> dict[tuple[int, int], list[list[tuple[int, ...]]]]:
+        """(length, how often) of an operand's dimension in the tiles of every size of the axis that indexes it."""
+        layer, found = self.layer, {}
+        for operand in layer.operands:
+            for dim in range(len(operand.dims)):
+                axis = operand.dims[dim].axis
+                if axis in layer.axes:
+                    found[id(operand), dim] = [
+                        self._along(operand, dim, axis, size) for size in self.sizes[layer.axes.index(axis)]
+                    ]
+        return found
+
+    def _along(self, operand: Operand, dim: int, axis: str, size: int) -> list[tuple[int, ...]]:
+        if size >= self.layer.nest.extents[axis]:  # not cut: all of the operand, also what no window reaches
+            return [(operand.sizes[dim], 1)]
+        relation, nest = operand.dims[dim], self.layer.nest
+        parts = ranges_of(nest.extents[axis], size)
+        if isinstance(relation, Same):
+            return list(Counter(past - first for first, past in parts).items())
+        regions = (range_through(nest, relation, *part) for part in parts)
+        return list(Counter(past - first for first, past in regions).items())
+
+    def _even(self, operand: Operand, dim: int, axis: str, size: int) -> bool:
+        """Whether all tiles of a size begin at addresses that suit the channel."""
+        align, nest = operand.channel.align, self.layer.nest
+        if align == 1 or operand.packed or operand.held or size >= nest.extents[axis]:
+            return True
+        step = operand.item * prod(operand.sizes[dim + 1 :])
+        return all(range_through(nest, operand.dims[dim], *part)[0] * step % align == 0
+                   for part in ranges_of(nest.extents[axis], size))  # fmt: skip
+
+    def _copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
+        layer, width = self.layer, len(self.layer.axes)
+        lengths: list[Grid | int] = []
+        most: list[Grid | int] = []  # of a buffer's dimension, in any tile
+        called: list[Grid | int] = []  # of the part of it that a call uses; 0: all, in every tile
+        times: Grid = np.ones((1,) * 2 * width)
+        there: Grid = np.ones((1,) * width, bool)
+        for dim, size in enumerate(operand.sizes):
+            axis = operand.dims[dim].axis
+            if axis not in layer.axes:
+                lengths, most, called = [*lengths, size], [*most, size], [*called, 0]
+                continue
+            i = layer.axes.index(axis)
+            length, number = _padded(self._lengths[id(operand), dim], 2)
+            largest = self.along(i, length.max(axis=1))
+            called.append(np.where(self.along(i, length.min(axis=1)) == size, 0, largest) if axis not in outer else 0)
+            there = there & self.along(i, length.min(axis=1) > 0)  # windows over nothing but padding
+            if axis not in outer:
+                lengths, most = [*lengths, size], [*most, size]
+                continue
+            shape = [1] * (2 * width)
+            shape[i], shape[width + i] = length.shape
+            lengths.append(length.reshape(shape))
+            most.append(largest)
+            there = there & self.along(i, (self._even(operand, dim, axis, n) for n in self.sizes[i])).astype(bool)
+            times = times * number.reshape(shape)
+        found = self._priced(operand, lengths, times, most, called)
+        if operand.held:
+            found = replace(found, cycles=found.cycles * 0, bytes=found.bytes * 0)
+        return replace(found, allowed=found.allowed & there)
+
+    def _priced(
+        self,
+        operand: Operand,
+        lengths: Sequence[Grid | int],
+        times: Grid,
+        most: Sequence[Grid | int],
+        called: Sequence[Grid | int],
+    ) -> Copies:
+        channel, width = operand.channel, len(self.layer.axes)
+        size = prod(lengths) * operand.item + (operand.extra * lengths[operand.extra_dim] if operand.extra else 0)
+        if operand.packed:
+            runs = starts = parts_of(channel, size) if channel.largest else 1
+        else:
+            runs, starts = _runs(lengths, operand.sizes, channel.dimensions)
+        each = starts * channel.start_cycles + np.ceil(size / channel.bytes_per_cycle) + runs * channel.piece_cycles
+        inner = tuple(range(width, 2 * width))
+        flat = (1,) * width
+        tile = prod(most) * operand.item + (operand.extra * most[operand.extra_dim] if operand.extra else 0)
+        allowed: Any = np.ones(flat, bool)
+        if channel.largest and not (operand.packed or operand.held):
+            allowed = allowed & (np.asarray(tile) <= channel.largest)
+        if channel.align > 1 and not (operand.packed or operand.held):
+            sound = np.asarray(_aligned(lengths, operand, channel.align))
+            allowed = allowed & np.broadcast_to(sound, np.broadcast_shapes(sound.shape, flat * 2)).all(axis=inner)
+        if self.layer.views and not operand.packed:
+            allowed = allowed & _contiguous(called, most)
+        return Copies(
+            np.broadcast_to(each * times, np.broadcast_shapes(np.shape(each * times), flat * 2)).sum(axis=inner),
+            times.sum(axis=inner),
+            np.broadcast_to(aligned_all(np.asarray(tile)), np.broadcast_shapes(np.shape(tile), flat)),
+            allowed,
+        )
+
+
+def costs_of(layer: TiledLayer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
+    """The costs of these tile sizes; a layer keeps them, for it is mapped into several rooms."""
+    if sizes not in layer.costs:
+        layer.costs[sizes] = Costs(layer, sizes)
+    found: Costs = layer.costs[sizes]
+    return found
+
+
+def aligned_all(size: Grid) -> Grid:
+    return -(-size // 4) * 4
+
+
+def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tuple[Any, Any]:
+    """`pieces_of` and `starts_of` of all tiles at once."""
+    runs, starts, loops, merged = np.ones(()), np.ones(()), np.zeros(()), np.ones((), bool)
+    for length, size in zip(reversed(lengths), reversed(sizes), strict=True):
+        runs = np.where(merged, runs, runs * length)
+        loops = loops + (~merged & (np.asarray(length) > 1))
+        starts = np.where(~merged & (loops > dimensions - 1), starts * length, starts)
+        merged = merged & (np.asarray(length) == size)
+    return runs, starts
+
+
+def _contiguous(called: Sequence[Any], held: Sequence[Any]) -> Any:
+    """Whether the parts that calls use are in one piece; 0 stands for all of a dimension."""
+    found, merged = np.ones((), bool), np.ones((), bool)
+    for part, whole in zip(reversed(called), reversed(held), strict=True):
+        length = np.where(np.asarray(part) == 0, whole, part)
+        found = found & (merged | (length == 1))
+        merged = merged & (np.asarray(part) == 0)
+    return found
+
+
+def _aligned(lengths: Sequence[Any], operand: Operand, align: int) -> Any:
+    """Whether the pieces of a tile, and the steps between them, are multiples of `align` bytes."""
+    piece, merged, step = np.full((), operand.item), np.ones((), bool), operand.item
+    sound = np.full((), operand.start % align == 0)
+    for length, size in zip(reversed(lengths), reversed(operand.sizes), strict=True):
+        piece = np.where(merged, piece * length, piece)
+        sound = sound & (merged | (np.asarray(length) == 1) | (step % align == 0))
+        merged, step = merged & (np.asarray(length) == size), step * size
+    return sound & (piece % align == 0)
+
+
+def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Grid, ...]:
+    """Lists of kinds as arrays of one shape; those that are not there occur no times, with the size of the first."""
+    longest = max(len(k) for k in kinds)
+    filled = [[*k, *[(*k[0][:-1], 0)] * (longest - len(k))] for k in kinds]
+    found = np.array(filled, dtype=np.float64)
+    return tuple(found[:, :, i] for i in range(width))
+
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
 MOST_BY_THEMSELVES = 4  # operands that move inside of loops of their own; the nestings of more are too many

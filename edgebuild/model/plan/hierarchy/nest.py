@@ -7,9 +7,11 @@ from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 from math import ceil, prod
+from pathlib import Path
 from typing import Any
 
 from ....base.dataclass import dataclass
+from ....base.facts import read_facts
 from ...ir.axes import Dim, Nest, Same, Window, range_through
 
 Range = tuple[int, int]
@@ -213,3 +215,211 @@ def parts_of(channel: Channel, size: Any) -> Any:
 def region_bytes(operand: Operand, region: Ranges) -> int:
     lengths = [past - first for first, past in region]
     return prod(lengths) * operand.item + operand.extra * (lengths[operand.extra_dim] if lengths else 1)
+
+
+# Cost of a mapping, counted copy by copy: the naive form from which every figure of a report is taken.
+#
+# Cycles are modelled. A layer takes the sum of its computing and of all copies into or out of single buffers. Copies by
+# double buffers run beside the computing. Either the computing counts, with the first fetch and the last store of each,
+# or the copies do, with the last call.
+
+
+@dataclass(frozen=True)
+class OperandCost:
+    """Sums over the copies of an operand; `tile_bytes`: of a buffer."""
+
+    operand: str
+    depth: int
+    buffers: int
+    tile_bytes: int
+    transfers: int
+    bytes: int
+    pieces: int
+    cycles: float
+
+
+@dataclass(frozen=True)
+class MappingCost:
+    """A mapping's figures; cycles of all parts, calls of the kernel.
+
+    `exposed`: copies that the core waits for. `beside`: those by double buffers, `ends` the first and last of them.
+    """
+
+    operands: tuple[OperandCost, ...]
+    calls: int
+    compute: float
+    exposed: float
+    beside: float = 0.0
+    ends: float = 0.0
+
+    @property
+    def dma(self) -> float:
+        return self.exposed + self.beside
+
+    @property
+    def total(self) -> float:
+        if not self.beside:
+            return self.exposed + self.compute
+        return self.exposed + max(self.compute + self.ends, self.beside + self.compute / self.calls)
+
+
+def copy_cycles(channel: Channel, starts: int, size: int, pieces: int) -> float:
+    return starts * channel.start_cycles + ceil(size / channel.bytes_per_cycle) + pieces * channel.piece_cycles
+
+
+def fetches(layer: TiledLayer, mapped: Mapped, move: Move, operand: Operand) -> Iterator[Ranges]:
+    """The part of an operand in every copy, in order."""
+    outer, last = mapped.order[: move.depth], None
+    for turn in mapped.turns(layer):
+        now = tuple(turn[a] for a in outer)
+        if now != last:
+            last = now
+            yield layer.region(operand, dict(zip(outer, now, strict=True)))
+
+
+def compute_cycles(layer: TiledLayer, turn: Mapping[str, Range]) -> float:
+    """Cycles of one call, without those of calling."""
+    lengths = {a: (turn[a][1] - turn[a][0]) if a in turn else n for a, n in layer.nest.extents.items()}
+    if layer.compute.rows is None:
+        return float(layer.compute.cycles(lengths))
+    axis, tap = layer.compute.rows
+    rows = layer.taps(turn.get(axis, (0, layer.nest.extents[axis])))
+    return sum(float(layer.compute.cycles({**lengths, axis: n, tap: taps})) for taps, n in rows.items())
+
+
+def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
+    """Count a mapping call by call and copy by copy."""
+    found, exposed, beside, ends = [], 0.0, 0.0, 0.0
+    for move, operand in zip(mapped.moves, layer.operands, strict=True):
+        if operand.held:
+            found.append(OperandCost(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
+            continue
+        sizes, cycles, pieces, tile = [], list[float](), 0, 0
+        for region in fetches(layer, mapped, move, operand):
+            size = region_bytes(operand, region)
+            if operand.packed:
+                runs = starts = parts_of(operand.channel, size)
+            else:
+                runs = pieces_of(region, operand.sizes)
+                starts = starts_of(region, operand.sizes, operand.channel.dimensions)
+            sizes.append(size)
+            cycles.append(copy_cycles(operand.channel, starts, size, runs))
+            pieces, tile = pieces + runs, max(tile, size)
+        total = sum(cycles)
+        found.append(OperandCost(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
+        if move.buffers == 2:
+            beside, ends = beside + total, ends + total / len(cycles)
+        else:
+            exposed += total
+    turns = list(mapped.turns(layer))
+    compute = sum(compute_cycles(layer, turn) for turn in turns) + layer.compute.call * len(turns)
+    return MappingCost(tuple(found), len(turns), compute, exposed, beside, ends)
+
+
+def used(layer: TiledLayer, found: MappingCost) -> dict[str, int]:
+    """Bytes that the buffers take in each space."""
+    bytes_: dict[str, int] = {}
+    for operand, moved in zip(layer.operands, found.operands, strict=True):
+        bytes_[operand.space] = bytes_.get(operand.space, 0) + moved.buffers * aligned(moved.tile_bytes)
+    return bytes_
+
+
+def aligned(size: int) -> int:
+    return -(-size // 4) * 4
+
+
+# Layers from a YAML file: `layers: [{name, K, C, FY, FX, OY, OX, pad_y, pad_x, stride, groups}]`.
+
+LARGEST = 16384  # extent of an axis: tiles are searched by their sizes, in time and memory that grow with it
+
+
+@dataclass(frozen=True)
+class ShapeRow:
+    """Channels out and in, the window, rows and columns out; `groups` is 1, or the channels (depthwise)."""
+
+    name: str
+    K: int
+    C: int
+    FY: int
+    FX: int
+    OY: int
+    OX: int
+    pad_y: int = 0
+    pad_x: int = 0
+    stride: int = 1
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        for letter in ("K", "C", "FY", "FX", "OY", "OX", "stride", "groups"):
+            if not 1 <= getattr(self, letter) <= LARGEST:
+                text = f"layer '{self.name}': {letter} is {getattr(self, letter)}, must be from 1 to {LARGEST}"
+                raise ValueError(text)
+        if self.groups not in (1, self.C) or (self.groups > 1 and self.K != self.C):
+            raise ValueError(f"layer '{self.name}': groups is 1, or equal to both K and C")
+        for axis, pad, n, out in (("y", self.pad_y, self.FY, self.OY), ("x", self.pad_x, self.FX, self.OX)):
+            if not 0 <= pad < n:
+                raise ValueError(f"layer '{self.name}': pad_{axis} is {pad}, must be from 0 to {n - 1}")
+            if (out - 1) * self.stride + n - 2 * pad < 1:
+                raise ValueError(f"layer '{self.name}': the input would have no {'rows' if axis == 'y' else 'columns'}")
+
+
+@dataclass(frozen=True)
+class LayerFile:
+    """Content of the file."""
+
+    layers: tuple[ShapeRow, ...]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Hardware that layers are mapped to: the space of each operand, the ways there, and the time of a tile.
+
+    `channels_first`: activations are stored by channels, rows, columns, as accelerators have them; else rows, columns,
+    channels. `cycles` takes the letters of a layer; `units`: how many of an axis are computed at once.
+    """
+
+    spaces: Mapping[str, str]  # of I, W and O
+    channels: Mapping[str, Channel]
+    cycles: Callable[[Mapping[str, Any]], Any]
+    channelwise: Callable[[Mapping[str, Any]], Any]  # the same for depthwise layers
+    units: Mapping[str, int]
+    channels_first: bool
+    call: float = 0.0
+
+
+def read_layers(file: Path) -> tuple[ShapeRow, ...]:
+    """Raises EdgebuildError with file and line."""
+    return read_facts(LayerFile, file).layers
+
+
+def layer_of(row: ShapeRow, hardware: Hardware) -> TiledLayer:
+    """A row of the file as a loop nest."""
+    depthwise = row.groups > 1
+    height, width = (
+        (o - 1) * row.stride + f - 2 * p for o, f, p in ((row.OY, row.FY, row.pad_y), (row.OX, row.FX, row.pad_x))
+    )
+    rows = Window("OY", "FY", row.stride, 1, row.pad_y, height)
+    columns = Window("OX", "FX", row.stride, 1, row.pad_x, width)
+    channel = Same("K" if depthwise else "C")
+    extents = {"K": row.K, "C": 1 if depthwise else row.C, "FY": row.FY, "FX": row.FX, "OY": row.OY, "OX": row.OX}
+    w_dims: tuple[Dim, ...] = (Same("K"), Same("C"), Same("FY"), Same("FX"))
+    first = hardware.channels_first
+    i_dims: tuple[Dim, ...] = (channel, rows, columns) if first else (rows, columns, channel)
+    i_sizes = (row.C, height, width) if first else (height, width, row.C)
+    out = ("K", "OY", "OX") if first else ("OY", "OX", "K")
+    o_dims = tuple(Same(a) for a in out)
+    nest = Nest(extents, out, (i_dims, w_dims), macs=True)
+
+    def operand(name: str, dims: tuple[Dim, ...], sizes: tuple[int, ...]) -> Operand:
+        return Operand(name, dims, sizes, 1, hardware.spaces[name], hardware.channels[name], result=name == "O")
+
+    operands = (
+        operand("I", i_dims, i_sizes),
+        operand("W", w_dims, (row.K, extents["C"], row.FY, row.FX)),
+        operand("O", o_dims, tuple(extents[a] for a in out)),
+    )
+    axes = tuple(a for a in ("K", "OY", "OX") if extents[a] > 1)
+    compute = Compute(
+        hardware.channelwise if depthwise else hardware.cycles, hardware.call, ("OY", "FY") if first else None
+    )
+    return TiledLayer(row.name, nest, operands, axes, compute, hardware.units)

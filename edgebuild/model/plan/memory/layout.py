@@ -3,16 +3,23 @@
 Buffers that share no moment of time are independent; within each component several greedy rules
 run first, and most networks need no more. What stays above the bound is searched exactly, at
 the bound first and then by bisection (never ask the solver to minimise: decide). With several
-memories, buffers that do not fit into the preferred one are moved to the next.
-"""
+memories, buffers that do not fit into the preferred one are moved to the next."""
 
 from __future__ import annotations
 
+import csv
+import io
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from edgebuild.model.plan.memory import exact, greedy
+from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.errors import fail
+from edgebuild.base.inputs import check_replaced, read_text
+from edgebuild.model.plan.memory import exact
+from edgebuild.model.plan.memory.check import check_layout
+from edgebuild.model.plan.memory.exact import Sections, best, height, split
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
-from edgebuild.model.plan.memory.sections import Sections, split
 
 from ....base.dataclass import dataclass
 
@@ -123,7 +130,7 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
     # The component with the highest bound first: what it cannot avoid, the others need not go below.
     for part in sorted(parts, key=lambda part: -part.bound):
         placed = _lay_out(part, max(bound, *ends), capacity, enough, budget)
-        ends.append(greedy.height(part, placed.offsets))
+        ends.append(height(part, placed.offsets))
         bound = max(bound, placed.bound)
         methods[placed.method] = None
         offsets.update((b.name, at) for b, at in zip(part.buffers, placed.offsets, strict=True))
@@ -133,13 +140,13 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
 def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Offsets:
     """Lay out one component; no need to go below `least`. With `enough`, nothing above the capacity is of use."""
     target = max(least, capacity) if enough and capacity is not None else least
-    lowest = _Offsets(greedy.best(part, target), "greedy", part.bound)
-    if least < target < greedy.height(part, lowest.offsets) and budget:  # a glance, as tight problems may be easier
+    lowest = _Offsets(best(part, target), "greedy", part.bound)
+    if least < target < height(part, lowest.offsets) and budget:  # a glance, as tight problems may be easier
         answer = exact.decide(part, least, budget, min(exact.turn(part) / 4, budget.left))
         if answer.offsets is not None:
             return _Offsets(answer.offsets, "exact search", lowest.bound)
     low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
-    while low < greedy.height(part, lowest.offsets) and budget:
+    while low < height(part, lowest.offsets) and budget:
         answer = exact.decide(part, limit, budget, share)
         if answer.offsets is not None:
             lowest = _Offsets(answer.offsets, "exact search", lowest.bound)
@@ -149,7 +156,92 @@ def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, bud
                 lowest = _Offsets(lowest.offsets, lowest.method, limit + 1)
             if enough:
                 break
-        high = greedy.height(part, lowest.offsets)
+        high = height(part, lowest.offsets)
         limit = capacity if capacity is not None and low <= capacity < high else (low + high) // 2
         limit, share = min(limit, high - 1), max(budget.left / 3, _LEAST_SHARE)
     return lowest
+
+
+# Layout problems as CSV files: columns id, lower, upper, size, and offset in a solution.
+
+_COLUMNS = ("id", "lower", "upper", "size")
+
+
+def read(path: Path) -> MemoryProblem:
+    """The problem in a CSV file; further columns are ignored. Raises EdgebuildError."""
+    try:
+        rows = csv.reader(read_text(path, "cannot be read").splitlines(), strict=True)
+        header = [name.strip() for name in next(rows, [])]
+        if missing := [name for name in _COLUMNS if name not in header]:
+            raise fail(f"no column {missing[0]!r}", file=str(path), line=1, hints=[f"expected: {','.join(_COLUMNS)}"])
+        buffers = dict[str, Buffer]()
+        for cells in rows:
+            if any(cell.strip() for cell in cells):
+                buffer = _buffer(dict(zip(header, cells, strict=False)), path, rows.line_num)
+                if buffer.name in buffers:
+                    raise fail(f"a second buffer {buffer.name!r}", file=str(path), line=rows.line_num)
+                buffers[buffer.name] = buffer
+    except csv.Error as error:
+        raise fail(str(error), file=str(path), line=rows.line_num) from None
+    return MemoryProblem(tuple(buffers.values()))
+
+
+def _buffer(row: dict[str, str], path: Path, line: int) -> Buffer:
+    numbers = list[int]()
+    for column in _COLUMNS[1:]:
+        text = row.get(column, "").strip()
+        try:
+            numbers.append(int(text))
+        except ValueError:
+            what = f"{column} is {text!r}, not a whole number" if text else f"no value for {column}"
+            raise fail(what, file=str(path), line=line) from None
+    lower, upper, size = numbers
+    if lower >= upper:
+        raise fail(f"upper {upper} is not above lower {lower}: live is [lower, upper)", file=str(path), line=line)
+    if size < 0:
+        raise fail(f"size {size} is negative", file=str(path), line=line)
+    if not (name := row.get("id", "").strip()):
+        raise fail("no value for id", file=str(path), line=line)
+    return Buffer(name, size, lower, upper)
+
+
+def text_of(problem: MemoryProblem, result: Layout) -> str:
+    """The problem and its offsets as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((*_COLUMNS, "offset"))
+    for b in problem.buffers:
+        writer.writerow((b.name, b.lower, b.upper, b.size, result.places[b.name].offset))
+    return out.getvalue()
+
+
+def solve_file(
+    path: Path, capacity: int | None = None, out: Path | None = None, time_limit: float | None = None
+) -> int:
+    """Lay out the buffers of a CSV file, print how well, and write the offsets to `out`.
+
+    With `capacity` (bytes) it is decided whether they fit. Returns the exit status: 1 if they
+    do not, or no layout was found. Raises EdgebuildError for a file that makes no sense.
+    """
+    problem = read(path)
+    check_replaced([out] if out else [], [path])
+    try:
+        result = layout(problem, capacity, time_limit=time_limit)
+    except DoesNotFit as error:
+        why = "which is proven to be impossible" if error.proven else "and none was found; it may exist"
+        proof = f"at least {error.needed} B are needed" if error.proven else f"the best found takes {error.needed} B"
+        live = ", ".join(error.buffers[:8]) + (", ..." if len(error.buffers) > 8 else "")
+        finding = fail(
+            f"no layout within {capacity} B, {why}: {proof}", file=str(path), hints=[f"most are live with {live}"]
+        )
+        print(finding, file=sys.stderr)
+        return 1
+    check_layout(problem, result)
+    gap = 100 * (result.height - result.bound) / result.bound if result.bound else 0.0
+    print(f"height {result.height} B")
+    print(f"bound {result.bound} B")
+    print("optimal" if result.optimal else f"gap {gap:.2f} %")
+    print(f"method {result.method}")
+    if out is not None:
+        write_atomic(out, text_of(problem, result).encode())
+    return 0
