@@ -198,7 +198,11 @@ def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch:
     def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], SimpleNamespace, str]:
         data = header.read_bytes()
         header.write_text("two")
-        return (Artifact("d.c", data),), SimpleNamespace(files=(str(header),), absent=()), ""
+        return (
+            (Artifact("d.c", data),),
+            SimpleNamespace(files=(str(header),), absent=(), source=SimpleNamespace(lines=())),
+            "",
+        )
 
     monkeypatch.setattr("edgebuild.driver.command.generate", generate)
     run(file)

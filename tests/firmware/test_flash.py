@@ -31,7 +31,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
         return Reference([[y] for y in results], [{"sum": y} for y in results], slack=0)
 
     monkeypatch.setattr(edgebuild.model.verify, "reference", reference)
-    monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_: Graph("fake", (), {}, (), ()))
+    monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_, **__: Graph("fake", (), {}, (), ()))
 
 
 def lines(statement: str) -> int:

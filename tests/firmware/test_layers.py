@@ -20,8 +20,8 @@ DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx
 
 def wide() -> onnx.ModelProto:
     """A picture whose channels grow and shrink again, so that parts of the picture take less memory than all of it."""
-    net = Net("wide", (32, 16, 1), 1, 18)
-    x = net.conv(net.add("Transpose", ["input"], (1, 32, 16), perm=(0, 3, 1, 2)), 8, (3, 3))
+    net = Net("wide", (32, 16, 2), 1, 18)
+    x = net.conv(net.add("Transpose", ["input"], (2, 32, 16), perm=(0, 3, 1, 2)), 8, (3, 3))
     x = net.conv(x, 16, (3, 3))
     x = net.flatten(net.global_average_pool(net.conv(x, 2, (1, 1))))
     return quantized(net.model(net.dense(x, 4)))

@@ -45,7 +45,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
         return Reference([[y] for y in results], [{"sum": y, "unknown": y} for y in results], slack=0)
 
     monkeypatch.setattr(edgebuild.model.verify, "reference", reference)
-    monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_: Graph("fake", (), {}, (), ()))
+    monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_, **__: Graph("fake", (), {}, (), ()))
     monkeypatch.setattr(edgebuild.model.verify, "near_file", lambda model, _rng, _folder: model)  # there is no file
 
 

@@ -40,8 +40,8 @@ class Shared:
         ):
             yield
 
-    def _prepare(self, source: Path, shape: Any, outputs: Any, bound: Any) -> Graph:
-        assert not shape and not outputs and not bound, "networks of the fuzzer are compiled as they are"
+    def _prepare(self, source: Path, shape: Any, outputs: Any, bound: Any, scales: str) -> Graph:
+        assert not (shape or outputs or bound) and scales == "file", "networks of the fuzzer are compiled as they are"
         self.graph = self.graph or self.prepare(source, shape, outputs)
         return self.graph
 
