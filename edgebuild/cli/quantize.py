@@ -94,7 +94,7 @@ def _summary(result: Quantised, output: Path) -> str:
 
 def _figures(result: Quantised) -> dict[str, Any]:
     def of(q: Quality) -> dict[str, Any]:
-        return {"accuracy": q.accuracy, "sqnr_db": round(q.sqnr, 3)}
+        return {"accuracy": q.accuracy, "snr_db": round(q.sqnr, 3)}
 
     trials = [{"way": t.way, **of(t.quality), "wide": list(t.wide)} for t in result.trials]
     return {

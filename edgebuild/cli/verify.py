@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         from edgebuild.model.quantizer.against_float import against_float
 
         target, library = load_target(request.target), request.called_library
-        result["samples"] = against_float(request.source, target, artifacts, *samples, library)
+        result |= against_float(request.source, target, artifacts, *samples, library)
     status = _tell(args, result, _verdict)
     if problems := _missed(args, result):
         raise EdgebuildError(*problems)
@@ -152,8 +152,8 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
     """List what was expected of the model besides results that are equal to the reference's."""
     missed = []
     if args.labels is not None:
-        of = result["samples"]["samples"] if args.data else result["inputs_tried"]
-        count = round(result["samples"]["accuracy"] * of) if args.data else result["right"]
+        of = result["samples"] if args.data else result["inputs_tried"]
+        count = round(result["accuracy"] * of) if args.data else result["right"]
         wanted = args.min_accuracy if args.min_accuracy is not None else 0 if args.data else 1
         if count < wanted * of:
             missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {wanted:g} is expected")
@@ -227,14 +227,14 @@ def _difference(first: dict[str, Any]) -> list[str]:
 def _of_samples(s: dict[str, Any]) -> list[str]:
     """Lines for the results of the user's samples, beside the float network."""
     lines = [f"  {s['samples']} samples" + (f": accuracy {100 * s['accuracy']:.2f} %" if "accuracy" in s else "")]
-    if "float_accuracy" in s:
-        lines[0] += f", float {100 * s['float_accuracy']:.2f} %"
+    if "reference_accuracy" in s:
+        lines[0] += f", float {100 * s['reference_accuracy']:.2f} %"
     if "same_class" in s:
         lines.append(f"  same class as the float network: {100 * s['same_class']:.2f} %")
-    if "sqnr_db" in s:
-        lines.append(f"  noise {s['sqnr_db']} dB below the float network's results")
+    if "snr_db" in s:
+        lines.append(f"  noise {s['snr_db']} dB below the float network's results")
     if worst := s.get("worst_layers"):
-        lines.append("  most noise: " + ", ".join(f"'{w['tensor']}' {w['sqnr_db']} dB" for w in worst))
+        lines.append("  most noise: " + ", ".join(f"'{w['tensor']}' {w['snr_db']} dB" for w in worst))
     table = s.get("confusion", [])
     wide = max((len(str(n)) for row in [range(len(table)), *table] for n in row), default=1) + 1
     if table:
@@ -252,7 +252,7 @@ def _verdict(r: dict[str, Any]) -> str:
     reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
     unseen = f"; {len(r['unseen'])} results only through those behind them" if r.get("unseen") else ""
     lines += [f"  judged by {r['judge']}{reached}{unseen}", *(f"  note: {note}" for note in r.get("notes", ()))]
-    lines += _of_samples(r["samples"]) if "samples" in r else []
+    lines += _of_samples(r) if "samples" in r else []
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
     for key in (*sizes, "instructions", "cycles", "macs"):
         if r.get(key) is not None:

@@ -36,7 +36,7 @@ def against_float(
     """Run the firmware on every sample of `data`: float32, as `quantise` takes them.
 
     Returns `samples`, and what there is of: `accuracy`, `confusion` (rows: right classes, columns: the firmware's);
-    with a `reference` network in ONNX `sqnr_db`, and with labels `float_accuracy` and `same_class` (a share of them);
+    with a `reference` network in ONNX `snr_db`, and with labels `reference_accuracy` and `same_class` (a share);
     for an ONNX `model` `worst_layers`, too, by their signal to quantisation noise on the build machine.
     Raises EdgebuildError for samples, labels or networks that do not fit each other.
     """
@@ -60,9 +60,9 @@ def against_float(
         raise fail("has other outputs than the network", file=visible(reference.name if reference else ""))
     chosen = classes(theirs[0])
     if right is not None:
-        result |= {"float_accuracy": float(np.mean(chosen == right)), "same_class": float(np.mean(chosen == mine))}
+        result |= {"reference_accuracy": float(np.mean(chosen == right)), "same_class": float(np.mean(chosen == mine))}
     noise = [signal_to_noise(_like(a, b), b) for a, b in zip(theirs, values, strict=True)]
-    result["sqnr_db"] = round(min(noise), 2)
+    result["snr_db"] = round(min(noise), 2)
     if model.suffix == ".onnx":
         result["worst_layers"] = _worst(model, simple, rows[:NOISE_SAMPLES])
     return result
@@ -117,7 +117,7 @@ def _worst(model: Path, real: onnx.ModelProto, rows: Sequence[Row]) -> list[dict
     pairs = [(n, a, b) for n, a, b in zip(names, right, value, strict=True) if a.shape == b.shape]
     noise = {n: round(signal_to_noise(a, _scaled(b, a)), 2) for n, a, b in pairs}
     worst = sorted(noise, key=lambda n: noise[n])[:WORST]
-    return [{"tensor": name, "sqnr_db": noise[name]} for name in worst]
+    return [{"tensor": name, "snr_db": noise[name]} for name in worst]
 
 
 def _scaled(value: Array, right: Array) -> Array:
