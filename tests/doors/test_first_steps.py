@@ -12,7 +12,6 @@ from tests.conftest import ROOT, run
 from tests.graphs import tiny_tflite
 
 HEAD = "cmake_minimum_required(VERSION 3.20)\nproject(app LANGUAGES C)\n"
-COLUMN = 57  # where the second of two listings begins
 BOARD = """\
 inherits: cortex-m4
 description: our board
@@ -25,10 +24,13 @@ memories:
 def listings() -> tuple[str, str, str]:
     """CMakeLists.txt, SConstruct and the body of main() of the README's first screen."""
     lines = (ROOT / "README.md").read_text().splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("    # CMakeLists.txt"))
-    rows = lines[at + 1 : lines.index("", at)]
+
+    def block(head: str) -> str:
+        at = lines.index(head) + 2
+        return "\n".join(line[4:] for line in lines[at : lines.index("", at)])
+
     body = next(line.strip() for line in lines if "kws_invoke()" in line)
-    return "\n".join(r[4:COLUMN].rstrip() for r in rows), "\n".join(r[COLUMN:] for r in rows), body
+    return block("With CMake:"), block("With SCons:"), body
 
 
 def project(folder: Path) -> Path:
