@@ -75,7 +75,8 @@ def test_outputs_and_costs_on_a_simulated_target(name: str) -> None:
     assert result["weights_bytes"] == fake.SIZE == result["flash_bytes"] - result["code_bytes"]
     assert 200 < result["code_bytes"] < 1024
     assert result["forbidden_symbols"] == []
-    assert 3 * fake.STACK < result["instructions"] < 9 * fake.STACK
+    most = 9 if "cortex-m23" in str(target.toolchain.cflags) else 8  # its Thumb has fewer forms of loads
+    assert 3 * fake.STACK < result["instructions"] < most * fake.STACK
 
 
 @pytest.mark.parametrize("name", SIMULATED)

@@ -99,7 +99,7 @@ def source(graph: Graph, target: str, **options: object) -> str:
 
 
 def test_kernels_share_functions_for_size() -> None:
-    graph = crowds(("dense",))[0]
+    graph = crowds(("conv2d",))[0]
     kernel = re.compile(r"^(?:EB_\w+\s+)*static void (?!eb_)(\w+)", re.M)
     count = {m: len(set(kernel.findall(source(graph, "riscv-virt", optimize=m)))) for m in ("speed", "size")}
     assert count["speed"] == len(graph.ops) and count["size"] < count["speed"] - 1, count

@@ -371,6 +371,8 @@ def depthwise(core: type[Core], s: Sums, form: Form) -> Kernel | None:
     """Sums over one channel each. The image has one, or the result as many for each of the image."""
     if s.weights.shape[3] != 1 or s.out[2] % s.size[2] or not s.fits:
         return None
+    if form.small and s.size[2] == 1:
+        return None  # a function for each layer takes more flash than one that convolutions share
     ends = core.ends(s)
     if ends is None:
         return None
