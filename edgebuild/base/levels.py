@@ -72,12 +72,12 @@ def _port(node: Node) -> str:
 
 
 def _array(node: Node) -> dict[str, int]:
-    found = {}
+    lengths = {}
     for axis, entry in entries(node).items():
         if axis not in LETTERS:
             raise wrong(entry, f"unknown axis '{axis}' of the array", "known: " + " ".join(LETTERS))
-        found[axis] = count(entry)
-    return found
+        lengths[axis] = count(entry)
+    return lengths
 
 
 @dataclass(frozen=True)

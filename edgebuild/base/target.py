@@ -381,8 +381,8 @@ def _inherited(file: Path, node: MappingNode, names: tuple[str, ...], files: lis
             if PARTS in entries(stated[1]):
                 raise wrong(parent, f"'{name}' is a family", "one of its parts: " + ", ".join(_parts(stated[1])))
             return _merged(_inherited(*stated, (*names, name), files), node)
-    known = sorted({f.stem for f in (hal_dir() / "targets").glob("*.yaml")} | {*target_names()})
-    raise wrong(parent, f"unknown parent '{name}'{did_you_mean(name, known)}")
+    parents = sorted({f.stem for f in (hal_dir() / "targets").glob("*.yaml")} | {*target_names()})
+    raise wrong(parent, f"unknown parent '{name}'{did_you_mean(name, parents)}")
 
 
 def _merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNode:

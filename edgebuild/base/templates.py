@@ -251,5 +251,5 @@ def pictures() -> jinja2.Environment:
 
 
 def render(template: str, **view: Any) -> str:
-    made = pictures() if template.endswith((".svg.j2", ".html.j2")) else environment()
-    return made.get_template(template).render(licence=LICENCE, **view)
+    jinja = pictures() if template.endswith((".svg.j2", ".html.j2")) else environment()
+    return jinja.get_template(template).render(licence=LICENCE, **view)

@@ -213,8 +213,8 @@ def _row(plan: ClockPlan, c: Config, model: PowerModel | None) -> tuple[str, ...
         cost = [f"{mw / _vdd(plan):.1f}", f"{mw / c.sysclk_hz * 1e6:.3f}"]
     lock = "-"
     if s:
-        known = vco_range(plan.tree, plan.hse_hz, s).lock_us
-        lock = f"{PowerModel.lock_us(model, c):.0f}" if model and known else "?"
+        stated_us = vco_range(plan.tree, plan.hse_hz, s).lock_us
+        lock = f"{PowerModel.lock_us(model, c):.0f}" if model and stated_us else "?"
     return (
         c.name, f"{c.sysclk_hz / 1e6:g}", "PLL" if s else "HSE", *dividers, f"{s.vco_hz / 1e6:g}" if s else "-",
         c.scale.name, "yes" if c.overdrive else "-", "?" if c.wait_states is None else str(c.wait_states),

@@ -192,12 +192,12 @@ def systemc(name: str, driver: Driver) -> str:
 
 def _named_apart(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The rows with names of C that differ: `a.b_c` and `a_b.c` meet."""
-    known = set[str]()
+    taken = set[str]()
     for name, text in rows:
         name = f"_{part(name)}" if name[0].isdigit() else part(name)
-        while name in known:
+        while name in taken:
             name += "_"
-        known.add(name)
+        taken.add(name)
         yield name, text
 
 
