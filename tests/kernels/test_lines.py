@@ -1,8 +1,7 @@
-"""Kernels of the DSP extension for depthwise 3x3 in lines of a plane, rows or columns, and for products of elements."""
+"""Kernels of the DSP extension for depthwise windows whose weights stay in registers, and for products of elements."""
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.arm_dsp.plane_words import Words
 from edgebuild.model.plan.search import form_of
 from tests.kernels.test_gathered import TARGET, Wide
 from tests.kernels.test_processors import NEEDS, check, preferring
@@ -27,20 +27,6 @@ def network(seed: int) -> Graph:
     pad = tuple(int(max(n, 2 - size // 2)) for n, size in zip(net.rng.integers(0, 3, 4), x.shape[1:3] * 2, strict=True))
     y = net.summed("depthwise_conv2d", x, x.shape[3], (3, 3), stride=(1, 1), dilation=(1, 1), pad=pad)
     return Graph("random", tuple(net.ops), net.tensors, ("x",), (y.name,), net.arithmetic)
-
-
-@pytest.mark.needs(*NEEDS)
-def test_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever its conditions hold, also where other kernels are estimated to be faster."""
-    monkeypatch.setattr(kernels, "by_cost", preferring("dsp lines"))
-    form = form_of(load_target(TARGET))
-    graphs = [network(seed) for seed in range(80)]
-    found = [(g, kernel_of(g.ops[0], g, form)) for g in graphs]
-    taken = [(g, k) for g, k in found if k.variant == "dsp lines"]
-    finishes = Counter(s.finish for g, _ in taken if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None)
-    assert len(taken) > 40 and len(finishes) == 6, finishes
-    assert {(k.shape["upright"], k.shape["odd"]) for _, k in taken} == {(a, b) for a in (0, 1) for b in (0, 1)}
-    check(TARGET, [g for g, _ in taken], tmp_path)
 
 
 def strided(seed: int, layers: int) -> Graph:
@@ -61,20 +47,21 @@ def strided(seed: int, layers: int) -> Graph:
 
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("tile", ["off", "rolling"])
-def test_four_outputs(tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_in_registers(tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, along rows and along columns, and row by row."""
-    monkeypatch.setattr(kernels, "by_cost", preferring("dsp four outputs"))
-    form = form_of(load_target(WAITS))
-    graphs = [strided(seed, 1 if tile == "off" else 3) for seed in range(40)]
+    monkeypatch.setattr(kernels, "by_cost", preferring("dsp plane"))
+    form = form_of(load_target(TARGET))
+    graphs = [strided(seed, 1 if tile == "off" else 3) for seed in range(60)]
     found = [(g, kernel_of(g.ops[0], g, form)) for g in graphs]
-    taken = [(g, k) for g, k in found if k.variant == "dsp four outputs"]
+    planes = [(g, k.shape["function"].plane) for g, k in found if k.variant == "dsp plane"]  # type: ignore[union-attr]
+    taken = [(g, p) for g, p in planes if Words(p).held]
     sums = [s for g, _ in taken if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
     assert len(taken) > 25 and len({s.finish for s in sums}) == 6
-    assert {(k.shape["upright"], s.stride) for s, (_, k) in zip(sums, taken, strict=True)} == set(
+    assert {(p.run.step_y >= p.lines.step_y, s.stride) for s, (_, p) in zip(sums, taken, strict=True)} == set(
         product((False, True), product((1, 2), (1, 2)))
     )
-    assert {bool(k.shape["one"]) for _, k in taken} == {False, True}
-    check(WAITS, [g for g, _ in taken], tmp_path, tile=tile)
+    assert {p.times > 1 for _, p in taken} == {False, True}
+    check(TARGET, [g for g, _ in taken], tmp_path, tile=tile)
 
 
 def eights(seed: int) -> Graph:

@@ -46,7 +46,7 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds
         "dsp 4 pixels": SUMS,
         "dsp 2 pixels": SUMS,
         "dsp 2 pixels, packed taps": SUMS,
-        "dsp four outputs": SUMS,
+        "dsp plane": SUMS,
     },
     "mps2-an500": {"dsp 2 pixels": SUMS, "dsp 2 pixels, packed taps": SUMS},
     "riscv-virt": {"5 pixels x 2 channels": SUMS, "plane": SUMS, "pairs, 6 pixels": SUMS},

@@ -5,7 +5,7 @@ A folder holds rows, the templates that they print, and `helpers.c.j2` with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -16,7 +16,7 @@ from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp
-from .arm_dsp import dot
+from .arm_dsp import dot, matrix, operands, taps, wide, winograd
 from .arm_mve import lanes
 from .blocks import two_in_one
 from .micro import Function
@@ -51,7 +51,16 @@ HELPERS = (
 )
 
 # Functions in assembly by name; each is made when a model needs it.
-FUNCTIONS: dict[str, Callable[[], Function]] = {**two_in_one.FUNCTIONS, **dot.FUNCTIONS, **lanes.FUNCTIONS}
+FUNCTIONS: Mapping[str, Callable[[], Function]] = (
+    two_in_one.FUNCTIONS
+    | dot.FUNCTIONS
+    | operands.FUNCTIONS
+    | taps.FUNCTIONS
+    | wide.FUNCTIONS
+    | matrix.FUNCTIONS
+    | winograd.FUNCTIONS
+    | lanes.FUNCTIONS
+)
 
 
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -164,6 +164,14 @@ def pushed(registers: Sequence[str]) -> str:
     return "EB_CFI(" + "\n               ".join(f'"{text}\\n\\t"' for text in texts) + ")"
 
 
+def framed(name: str, parameters: str, remark: str, saved: Sequence[str], parts: Sequence[Part]) -> Function:
+    """A function of Thumb that saves lr and these registers. `parameters`: in C, with commas between them."""
+    listed = ", ".join(saved)
+    named = tuple(f"EB_REG {each}" for each in parameters.split(", "))
+    inside = (f"push {{{listed}, lr}}", pushed((*saved, "lr")), *parts, f"pop {{{listed}, pc}}")
+    return Function(name, named, remark, inside)
+
+
 def moved(count: int) -> str:
     """For debuggers, behind any other change of the stack pointer; `count` more bytes are in use than before."""
     return f'EB_CFI(".cfi_adjust_cfa_offset {count}\\n\\t")'

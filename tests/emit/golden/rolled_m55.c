@@ -171,13 +171,13 @@ static inline int32_t eb_past_tap(int32_t at, int32_t dilation, int32_t taps, in
 static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
-static void eb_taps9_relu_clamped(
-    EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
-    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
 static inline void eb_spread(
     int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
+static void eb_taps9_relu_clamped(
+    EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y, EB_REG int32_t c_end,
+    EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_mve1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end, EB_REG int32_t taps,
     EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
@@ -366,10 +366,11 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     int8_t *scratch)
 {
     EB_STEP();
-    /* Pixel by pixel, straight from int8: a list says where the pixel under each tap of the window lies. */
+    /* Pixel by pixel, straight from the operand: a list says where the pixel under each tap of the window lies. */
     const int8_t *taps[9];
+    int8_t *const zeros = scratch;
     for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
-        scratch[i] = (int8_t)x_zero;
+        zeros[i] = (int8_t)x_zero;
     }
     const int8_t *line[3];
     int32_t missing = 0; /* rows of padding */
@@ -385,7 +386,7 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
             for (int32_t i = 0; i < 9; ++i) {
                 const int32_t ix = left + i % 3;
                 const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
-                taps[i] = there ? line[i / 3] + ix * 4 : scratch;
+                taps[i] = there ? line[i / 3] + ix * 4 : zeros;
             }
         } else {
             const int32_t at = left * 4;
@@ -511,13 +512,66 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
     return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
 }
 
-/* Channels c to c_end, four at a time, of a pixel whose window has 9 taps, each channel by itself.
- * taps: where the pixel under each tap lies. w: for each four channels the start values, words of two taps' weights for
- * each channel, the last tap for channels 0, 2 and 1, 3, and a factor a channel.
- * r4 to r7 the sums. */
+/* n bytes, also to where they overlap if `to` is before `from`. */
+static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n)
+{
+    __asm__ volatile("wlstp.8 lr, %2, 2f\n\t"
+                     "1:\n\t"
+                     "vldrb.u8 q0, [%1], #16\n\t"
+                     "vstrb.8 q0, [%0], #16\n\t"
+                     "letp lr, 1b\n\t"
+                     "2:"
+                     : "+&r"(to), "+&r"(from)
+                     : "r"(n)
+                     : "lr", "q0", "memory");
+}
+
+/* n times the same byte. */
+static inline void eb_set(int8_t *to, int32_t value, int32_t n)
+{
+    __asm__ volatile("vdup.8 q0, %1\n\t"
+                     "wlstp.8 lr, %2, 2f\n\t"
+                     "1:\n\t"
+                     "vstrb.8 q0, [%0], #16\n\t"
+                     "letp lr, 1b\n\t"
+                     "2:"
+                     : "+&r"(to)
+                     : "r"(value), "r"(n)
+                     : "lr", "q0", "memory");
+}
+
+/* n bytes, `piece` (at most 16) at a time: byte i of a piece goes to to[offsets[i]], then `to` moves on by `step`.
+ * The loop over one piece takes the place of a predicate, which compilers cannot be told is overwritten. */
+static inline void eb_spread(
+    int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step)
+{
+    __asm__ volatile("vldrb.u8 q1, [%[offsets]]\n\t"
+                     "b 3f\n\t"
+                     "1:\n\t"
+                     "cmp %[n], %[piece]\n\t"
+                     "csel lr, %[n], %[piece], lt\n\t"
+                     "wlstp.8 lr, lr, 3f\n\t"
+                     "2:\n\t"
+                     "vldrb.u8 q0, [%[from]]\n\t"
+                     "vstrb.8 q0, [%[to], q1]\n\t"
+                     "letp lr, 2b\n\t"
+                     "add %[from], %[from], %[piece]\n\t"
+                     "add %[to], %[to], %[step]\n\t"
+                     "sub %[n], %[n], %[piece]\n\t"
+                     "3:\n\t"
+                     "cmp %[n], #0\n\t"
+                     "bgt 1b"
+                     : [to] "+&r"(to), [from] "+&r"(from), [n] "+&r"(n)
+                     : [offsets] "r"(offsets), [piece] "r"(piece), [step] "rI"(step)
+                     : "cc", "lr", "q0", "q1", "memory");
+}
+
+/* Channels c to c_end, four at a time, each channel by itself. taps: where the pixel under each tap lies. w: for each
+ * four channels the start values, weights, and factors. r4 to r7 the sums. A window has 9 taps, of which two share a
+ * word. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_taps9_relu_clamped(
-    EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
-    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
+    EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y, EB_REG int32_t c_end,
+    EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
 {
     __asm__(
         "push   {r3-r11, lr}\n\t"
@@ -531,7 +585,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
                ".cfi_rel_offset r10, 28\n\t"
                ".cfi_rel_offset r11, 32\n\t"
                ".cfi_rel_offset lr, 36\n\t")
-        /* sp: 0 y, 40 c_end, 44 zero, then unit, low4, high4 */
+        /* sp: 0 y, 40 c_end, 44 zero, 48 unit, 52 low4, 56 high4 */
         "1:\n\t"
         "ldm    r1!, {r4-r7}\n\t"
         "ldrd   r8, r9, [r0, #0]\n\t"
@@ -605,24 +659,24 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
         "ldm    r1!, {r8, r9, r12, lr}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
         "smmlar r5, r5, r9, r5\n\t"
-        "ror    r8, r11, r8\n\t"
-        "ror    r9, r11, r9\n\t"
-        "smmlar r4, r4, r8, r3\n\t"
-        "smmlar r5, r5, r9, r3\n\t"
-        "ssat   r4, #8, r4\n\t"
-        "ssat   r5, #8, r5\n\t"
         "smmlar r6, r6, r12, r6\n\t"
         "smmlar r7, r7, lr, r7\n\t"
+        "ror    r8, r11, r8\n\t"
+        "ror    r9, r11, r9\n\t"
         "ror    r12, r11, r12\n\t"
         "ror    lr, r11, lr\n\t"
+        "smmlar r4, r4, r8, r3\n\t"
+        "smmlar r5, r5, r9, r3\n\t"
         "smmlar r6, r6, r12, r3\n\t"
         "smmlar r7, r7, lr, r3\n\t"
+        "ssat   r4, #8, r4\n\t"
+        "ssat   r5, #8, r5\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
-        "ldrd   r8, r9, [sp, #52]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
         "bfi    r4, r7, #24, #8\n\t"
+        "ldrd   r8, r9, [sp, #52]\n\t"
         "ssub8  r12, r4, r8\n\t"
         "sel    r4, r4, r8\n\t"
         "ssub8  r12, r9, r4\n\t"
@@ -633,60 +687,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
         "cmp    r2, r8\n\t"
         "bne    1b\n\t"
         "pop    {r3-r11, pc}\n\t");
-}
-
-/* n bytes, also to where they overlap if `to` is before `from`. */
-static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n)
-{
-    __asm__ volatile("wlstp.8 lr, %2, 2f\n\t"
-                     "1:\n\t"
-                     "vldrb.u8 q0, [%1], #16\n\t"
-                     "vstrb.8 q0, [%0], #16\n\t"
-                     "letp lr, 1b\n\t"
-                     "2:"
-                     : "+&r"(to), "+&r"(from)
-                     : "r"(n)
-                     : "lr", "q0", "memory");
-}
-
-/* n times the same byte. */
-static inline void eb_set(int8_t *to, int32_t value, int32_t n)
-{
-    __asm__ volatile("vdup.8 q0, %1\n\t"
-                     "wlstp.8 lr, %2, 2f\n\t"
-                     "1:\n\t"
-                     "vstrb.8 q0, [%0], #16\n\t"
-                     "letp lr, 1b\n\t"
-                     "2:"
-                     : "+&r"(to)
-                     : "r"(value), "r"(n)
-                     : "lr", "q0", "memory");
-}
-
-/* n bytes, `piece` (at most 16) at a time: byte i of a piece goes to to[offsets[i]], then `to` moves on by `step`.
- * The loop over one piece takes the place of a predicate, which compilers cannot be told is overwritten. */
-static inline void eb_spread(
-    int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step)
-{
-    __asm__ volatile("vldrb.u8 q1, [%[offsets]]\n\t"
-                     "b 3f\n\t"
-                     "1:\n\t"
-                     "cmp %[n], %[piece]\n\t"
-                     "csel lr, %[n], %[piece], lt\n\t"
-                     "wlstp.8 lr, lr, 3f\n\t"
-                     "2:\n\t"
-                     "vldrb.u8 q0, [%[from]]\n\t"
-                     "vstrb.8 q0, [%[to], q1]\n\t"
-                     "letp lr, 2b\n\t"
-                     "add %[from], %[from], %[piece]\n\t"
-                     "add %[to], %[to], %[step]\n\t"
-                     "sub %[n], %[n], %[piece]\n\t"
-                     "3:\n\t"
-                     "cmp %[n], #0\n\t"
-                     "bgt 1b"
-                     : [to] "+&r"(to), [from] "+&r"(from), [n] "+&r"(n)
-                     : [offsets] "r"(offsets), [piece] "r"(piece), [step] "rI"(step)
-                     : "cc", "lr", "q0", "q1", "memory");
 }
 
 /* `taps` int8 of one pixel by groups of four channels, w to w_end. */

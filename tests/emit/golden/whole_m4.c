@@ -33,7 +33,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1280 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1284 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[504];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -53,15 +53,17 @@ enum {
 /* Where constants lie in the weights. */
 enum {
     TINY_CONV2D_0_W = 16, /* 28 int32: start values, weights and factors by groups of four of channels */
-    TINY_DEPTHWISE_CONV2D_1_W = 128, /* 60 int8: by channel */
-    TINY_DENSE_3_W = 188, /* 24 int32: start values, weights and factors by groups of four of channels */
-    TINY_SOFTMAX_4_TABLE = 284, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_DEPTHWISE_CONV2D_1_W = 128, /* 47 int8: by channel */
+    TINY_DEPTHWISE_CONV2D_1_ENDS = 176, /* 4 int32: start values and factors by channel */
+    TINY_DENSE_3_W = 192, /* 24 int32: start values, weights and factors by groups of four of channels */
+    TINY_SOFTMAX_4_TABLE = 288, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t unit, int32_t low, int32_t high, int8_t *scratch);
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *ends,
+                                int32_t x_zero, int32_t y_zero, int32_t unit, int32_t low, int32_t high,
+                                int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
@@ -87,6 +89,7 @@ void tiny_invoke(void)
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
         WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_W),
+        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_ENDS),
         /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low */ -3, /* high */ 127,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
     EB_STEP();
@@ -127,15 +130,15 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline uint32_t eb_load(const int8_t *from);
 static inline uint32_t eb_most(uint32_t a, uint32_t b);
-static void eb_gather2(
-    EB_REG const int8_t *const *under, EB_REG int32_t *to, EB_REG const int32_t *end,
-    EB_REG int32_t at, EB_REG int32_t n);
 static void eb_dot2_relu_clamped(
     EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1, EB_REG const int32_t *x_end,
     EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
     blocks, EB_REG int32_t zero, EB_REG int32_t unit);
+static void eb_gather2(
+    EB_REG const int8_t *const *under, EB_REG int32_t *to, EB_REG const int32_t *end, EB_REG int32_t at, EB_REG int32_t
+    n);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
@@ -191,14 +194,11 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-/* All channels through a plane of int16 with its padding, whose lines have 10 numbers, four outputs of a line at a time.
- * x: the image; the plane has its padding.
- * w: for each channel nine weights, a bias of two bytes and a factor. Loads of w may be unaligned.
- * zeros: minus the zero point of x twice.
- * r0 the plane, r1 to r6 weights, r7 to r10 the sums. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void depthwise_3x3_s2_c4_channels(
-    EB_REG const int8_t *x, EB_REG const int8_t *w, EB_REG int8_t *y, EB_REG int16_t *plane, EB_REG int32_t zero,
-        EB_REG int32_t unit, EB_REG int32_t zeros, EB_REG int32_t low, EB_REG int32_t high)
+/* Channels through a plane with lines of 20 bytes, 4 outputs of a line at a time. taps: weights by channel; ends: the
+ * start value and the factors. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_depthwise_3x3_s2_c4_channels(
+    EB_REG const int8_t *x, EB_REG const int8_t *taps, EB_REG const int32_t *ends, EB_REG int8_t *y, EB_REG int8_t
+    *plane, EB_REG int32_t pad, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low, EB_REG int32_t high)
 {
     __asm__(
         "push   {r4-r11, lr}\n\t"
@@ -212,22 +212,32 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void depth
                ".cfi_rel_offset r10, 24\n\t"
                ".cfi_rel_offset r11, 28\n\t"
                ".cfi_rel_offset lr, 32\n\t")
-        "sub    sp, sp, #44\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 44\n\t")
-        /* sp: 0 two constants, 8 start, 12 the output, 16 end of the fours, 20 lines, 24 x, 28 w, 32 y, 36 plane, 40 channels,
-         * 80 zero, unit, zeros, bounds */
-        "strd   r0, r1, [sp, #24]\n\t"
-        "strd   r2, r3, [sp, #32]\n\t"
-        "mov    r10, #4\n\t"
-        "str    r10, [sp, #40]\n\t"
-        "1:\n\t" /* a channel's plane */
-        "ldr    r0, [sp, #24]\n\t"
-        "ldr    r1, [sp, #36]\n\t"
-        "add    r10, r0, #1\n\t"
-        "str    r10, [sp, #24]\n\t"
-        "mov    lr, #8\n\t"
+        "push   {r0-r3}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
+        "sub    sp, #36\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 36\n\t")
+        /* sp: 0 channels, 4 channel, 8 times, 12 lines, 16 end, 20 out, 24 start, 28 factor, 32 second, 36 x, 40 taps, 44 ends, 48 y, 88 plane, 92 pad, 96 zero, 100 unit, 104 low, 108 high */
+        "ldr    r0, [sp, #88]\n\t"
+        "add    r6, r0, #176\n\t"
+        "ldr    r2, [sp, #92]\n\t"
+        "sxtb   r2, r2\n\t"
+        "pkhbt  r2, r2, r2, lsl #16\n\t"
+        "mov    r3, r2\n\t"
+        "mov    r4, r2\n\t"
+        "mov    r5, r2\n\t"
+        "0:\n\t"
+        "stm    r0!, {r2-r5}\n\t"
+        "cmp    r0, r6\n\t"
+        "bne    0b\n\t"
+        "stm    r0!, {r2}\n\t"
+        "movw   r12, #4\n\t"
+        "str    r12, [sp, #0]\n\t"
+        "1:\n\t"
+        "ldr    r0, [sp, #36]\n\t"
+        "ldr    r1, [sp, #88]\n\t"
+        "movw   lr, #8\n\t"
         "2:\n\t"
-        "ldrsb  r2, [r0, #0]\n\t"
+        "ldrsb  r2, [r0]\n\t"
         "ldrsb  r3, [r0, #4]\n\t"
         "ldrsb  r4, [r0, #8]\n\t"
         "ldrsb  r5, [r0, #12]\n\t"
@@ -242,109 +252,116 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void depth
         "strh   r7, [r1, #10]\n\t"
         "strh   r8, [r1, #12]\n\t"
         "add    r0, r0, #28\n\t"
-        "ldrsb  r2, [r0, #0]\n\t"
+        "ldrsb  r2, [r0]\n\t"
         "strh   r2, [r1, #14]\n\t"
         "add    r0, r0, #4\n\t"
         "add    r1, r1, #16\n\t"
         "add    r1, r1, #4\n\t"
         "subs   lr, lr, #1\n\t"
         "bne    2b\n\t"
-        "ldr    r12, [sp, #28]\n\t" /* its weights */
-        "ldr    r8, [r12]\n\t"
-        "ldr    r9, [r12, #3]\n\t"
-        "ldr    r10, [r12, #6]\n\t"
-        "ldrsh  r7, [r12, #9]\n\t"
-        "ldr    r11, [r12, #11]\n\t"
-        "add    r12, r12, #15\n\t"
-        "str    r12, [sp, #28]\n\t"
-        "ldr    lr, [sp, #84]\n\t"
-        "ror    r12, lr, r11\n\t" /* 2^(32 - right) */
-        "str    r11, [sp]\n\t"
-        "str    r12, [sp, #4]\n\t"
-        "sxtb16 r2, r8, ror #8\n\t"
-        "sxtb16 r8, r8\n\t"
-        "pkhbt  r1, r8, r2, lsl #16\n\t"
-        "pkhbt  r2, r2, r8\n\t"
-        "sxtb16 r4, r9, ror #8\n\t"
-        "sxtb16 r9, r9\n\t"
-        "pkhbt  r3, r9, r4, lsl #16\n\t"
-        "pkhbt  r4, r4, r9\n\t"
-        "sxtb16 r6, r10, ror #8\n\t"
-        "sxtb16 r10, r10\n\t"
-        "pkhbt  r5, r10, r6, lsl #16\n\t"
-        "pkhbt  r6, r6, r10\n\t"
-        "ldr    r12, [sp, #88]\n\t"
-        "smlad  r7, r1, r12, r7\n\t"
-        "smlatb r7, r2, r12, r7\n\t"
-        "smlad  r7, r3, r12, r7\n\t"
-        "smlatb r7, r4, r12, r7\n\t"
-        "smlad  r7, r5, r12, r7\n\t"
-        "smlatb r7, r6, r12, r7\n\t"
-        "str    r7, [sp, #8]\n\t"
-        "ldr    r11, [sp, #32]\n\t" /* its results */
-        "ldr    r0, [sp, #36]\n\t"
-        "str    r11, [sp, #12]\n\t"
-        "add    r11, r11, #1\n\t"
-        "str    r11, [sp, #32]\n\t"
-        "add    r12, r0, #16\n\t"
-        "str    r12, [sp, #16]\n\t"
-        "mov    r12, #4\n\t"
-        "str    r12, [sp, #20]\n\t"
-        "3:\n\t"
-        "4:\n\t"
-        "ldr    r10, [sp, #8]\n\t"
+        "ldr    r12, [sp, #36]\n\t"
+        "add    r12, r12, #1\n\t"
+        "str    r12, [sp, #36]\n\t"
+        "8:\n\t"
+        "ldr    r3, [sp, #44]\n\t"
+        "ldm    r3!, {r4}\n\t"
+        "str    r3, [sp, #44]\n\t"
+        "str    r4, [sp, #28]\n\t"
+        "ldr    r6, [sp, #100]\n\t"
+        "ror    r6, r6, r4\n\t"
+        "str    r6, [sp, #32]\n\t"
+        "ldr    r1, [sp, #40]\n\t"
+        "add    r3, r1, #11\n\t"
+        "str    r3, [sp, #40]\n\t"
+        "ldrsh  lr, [r1, #9]\n\t"
+        "ldr    r2, [sp, #92]\n\t"
+        "sxtb   r2, r2\n\t"
+        "rsb    r12, r2, #0\n\t"
+        "ldr    r2, [sp, #48]\n\t"
+        "str    r2, [sp, #20]\n\t"
+        "add    r2, r2, #1\n\t"
+        "str    r2, [sp, #48]\n\t"
+        "ldr    r0, [sp, #88]\n\t"
+        "mov    r11, r1\n\t"
+        "pkhbt  r12, r12, r12, lsl #16\n\t"
+        "ldrsb  r7, [r11, #0]\n\t"
+        "ldrsb  r9, [r11, #1]\n\t"
+        "ldrsb  r8, [r11, #2]\n\t"
+        "pkhbt  r1, r7, r8, lsl #16\n\t"
+        "mov    r2, r9\n\t"
+        "smlad  lr, r1, r12, lr\n\t"
+        "smlabb lr, r2, r12, lr\n\t"
+        "ldrsb  r7, [r11, #3]\n\t"
+        "ldrsb  r9, [r11, #4]\n\t"
+        "ldrsb  r8, [r11, #5]\n\t"
+        "pkhbt  r3, r7, r8, lsl #16\n\t"
+        "mov    r4, r9\n\t"
+        "smlad  lr, r3, r12, lr\n\t"
+        "smlabb lr, r4, r12, lr\n\t"
+        "ldrsb  r7, [r11, #6]\n\t"
+        "ldrsb  r9, [r11, #7]\n\t"
+        "ldrsb  r8, [r11, #8]\n\t"
+        "pkhbt  r5, r7, r8, lsl #16\n\t"
+        "mov    r6, r9\n\t"
+        "smlad  lr, r5, r12, lr\n\t"
+        "smlabb lr, r6, r12, lr\n\t"
+        "str    lr, [sp, #24]\n\t"
+        "movw   r12, #4\n\t"
+        "str    r12, [sp, #12]\n\t"
+        "5:\n\t"
+        "ldr    r10, [sp, #24]\n\t"
         "ldr    r11, [r0], #16\n\t"
         "ldr    r12, [r0, #-12]\n\t"
         "ldr    lr, [r0, #-8]\n\t"
         "smlad  r7, r1, r11, r10\n\t"
-        "smlatb r7, r2, r12, r7\n\t"
+        "smlabb r7, r2, r12, r7\n\t"
         "smlad  r8, r1, r12, r10\n\t"
-        "smlatb r8, r2, lr, r8\n\t"
+        "smlabb r8, r2, lr, r8\n\t"
         "smlad  r9, r1, lr, r10\n\t"
         "ldr    r11, [r0, #-4]\n\t"
         "ldr    r12, [r0, #0]\n\t"
-        "smlatb r9, r2, r11, r9\n\t"
+        "smlabb r9, r2, r11, r9\n\t"
         "smlad  r10, r1, r11, r10\n\t"
-        "smlatb r10, r2, r12, r10\n\t"
+        "smlabb r10, r2, r12, r10\n\t"
         "ldr    r11, [r0, #4]\n\t"
         "ldr    r12, [r0, #8]\n\t"
         "ldr    lr, [r0, #12]\n\t"
         "smlad  r7, r3, r11, r7\n\t"
-        "smlatb r7, r4, r12, r7\n\t"
+        "smlabb r7, r4, r12, r7\n\t"
         "smlad  r8, r3, r12, r8\n\t"
-        "smlatb r8, r4, lr, r8\n\t"
+        "smlabb r8, r4, lr, r8\n\t"
         "smlad  r9, r3, lr, r9\n\t"
         "ldr    r11, [r0, #16]\n\t"
         "ldr    r12, [r0, #20]\n\t"
-        "smlatb r9, r4, r11, r9\n\t"
+        "smlabb r9, r4, r11, r9\n\t"
         "smlad  r10, r3, r11, r10\n\t"
-        "smlatb r10, r4, r12, r10\n\t"
+        "smlabb r10, r4, r12, r10\n\t"
         "ldr    r11, [r0, #24]\n\t"
         "ldr    r12, [r0, #28]\n\t"
         "ldr    lr, [r0, #32]\n\t"
         "smlad  r7, r5, r11, r7\n\t"
-        "smlatb r7, r6, r12, r7\n\t"
+        "smlabb r7, r6, r12, r7\n\t"
         "smlad  r8, r5, r12, r8\n\t"
-        "smlatb r8, r6, lr, r8\n\t"
+        "smlabb r8, r6, lr, r8\n\t"
         "smlad  r9, r5, lr, r9\n\t"
         "ldr    r11, [r0, #36]\n\t"
         "ldr    r12, [r0, #40]\n\t"
-        "smlatb r9, r6, r11, r9\n\t"
+        "smlabb r9, r6, r11, r9\n\t"
         "smlad  r10, r5, r11, r10\n\t"
-        "smlatb r10, r6, r12, r10\n\t"
-        "ldr    r11, [sp]\n\t"
-        "ldr    r12, [sp, #4]\n\t"
-        "ldr    lr, [sp, #80]\n\t"
+        "smlabb r10, r6, r12, r10\n\t"
+        "ldr    r11, [sp, #28]\n\t"
+        "ldr    r12, [sp, #32]\n\t"
+        "ldr    lr, [sp, #96]\n\t"
         "smmlar r7, r7, r11, r7\n\t"
-        "smmlar r7, r7, r12, lr\n\t"
         "smmlar r8, r8, r11, r8\n\t"
-        "smmlar r8, r8, r12, lr\n\t"
         "smmlar r9, r9, r11, r9\n\t"
-        "smmlar r9, r9, r12, lr\n\t"
         "smmlar r10, r10, r11, r10\n\t"
+        "smmlar r7, r7, r12, lr\n\t"
+        "smmlar r8, r8, r12, lr\n\t"
+        "smmlar r9, r9, r12, lr\n\t"
         "smmlar r10, r10, r12, lr\n\t"
-        "ldr    r11, [sp, #92]\n\t"
-        "ldr    r12, [sp, #96]\n\t"
+        "ldr    r11, [sp, #104]\n\t"
+        "ldr    r12, [sp, #108]\n\t"
         "cmp    r7, r11\n\t"
         "it     lt\n\t"
         "movlt  r7, r11\n\t"
@@ -369,43 +386,34 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void depth
         "cmp    r10, r12\n\t"
         "it     gt\n\t"
         "movgt  r10, r12\n\t"
-        "ldr    r11, [sp, #12]\n\t"
-        "ldr    lr, [sp, #16]\n\t"
+        "ldr    r11, [sp, #20]\n\t"
         "strb   r7, [r11]\n\t"
         "strb   r8, [r11, #4]\n\t"
         "strb   r9, [r11, #8]\n\t"
         "strb   r10, [r11, #12]\n\t"
         "add    r11, r11, #16\n\t"
-        "str    r11, [sp, #12]\n\t"
-        "cmp    r0, lr\n\t"
-        "bne    4b\n\t"
-        "ldr    r11, [sp, #20]\n\t"
-        "ldr    lr, [sp, #16]\n\t"
-        "add    lr, lr, #40\n\t"
-        "str    lr, [sp, #16]\n\t"
-        "add    r0, r0, #24\n\t"
-        "subs   r11, r11, #1\n\t"
         "str    r11, [sp, #20]\n\t"
-        "bne    3b\n\t"
-        "ldr    r11, [sp, #40]\n\t"
-        "subs   r11, r11, #1\n\t"
-        "str    r11, [sp, #40]\n\t"
+        "add    r0, r0, #24\n\t"
+        "ldr    r12, [sp, #12]\n\t"
+        "subs   r12, r12, #1\n\t"
+        "str    r12, [sp, #12]\n\t"
+        "bne    5b\n\t"
+        "ldr    r12, [sp, #0]\n\t"
+        "subs   r12, r12, #1\n\t"
+        "str    r12, [sp, #0]\n\t"
         "bne    1b\n\t"
-        "add    sp, sp, #44\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset -44\n\t")
+        "add    sp, #52\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -52\n\t")
         "pop    {r4-r11, pc}\n\t");
 }
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t unit, int32_t low, int32_t high, int8_t *scratch)
+
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *ends,
+                                int32_t x_zero, int32_t y_zero, int32_t unit, int32_t low, int32_t high,
+                                int8_t *scratch)
 {
     EB_STEP();
-    int32_t *const twos = (int32_t *)(void *)scratch; /* numbers of the plane, two in a word */
-    int16_t *const plane = (int16_t *)(void *)scratch;
-    for (int32_t i = 0; i < 45; ++i) {
-        twos[i] = (int32_t)((uint32_t)x_zero << 16 | ((uint32_t)x_zero & 0xFFFFu));
-    }
-    depthwise_3x3_s2_c4_channels(x, w, y, plane, y_zero, unit, (int32_t)(((uint32_t)-x_zero & 0xFFFFU) * 0x10001U),
-        low, high);
+    eb_depthwise_3x3_s2_c4_channels(x, w, ends, y, scratch, (int32_t)(((uint32_t)x_zero & 0xFFU) * 0x01010101U),
+        y_zero, unit, low, high);
 }
 
 /* pool: 4x4x4 -> 2x2x4, step 2, result lives to step 3 */
@@ -530,44 +538,6 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b)
     uint32_t most;
     __asm__("ssub8 %0, %1, %2\n\tsel %0, %1, %2" : "=&r"(most) : "r"(a), "r"(b) : "cc");
     return most;
-}
-
-/* n bytes, a multiple of four, of two pixels under each tap, from their byte `at` on, to int16: interleaved, in words
- * of bytes 0, 2 and 1, 3 of each four. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_gather2(
-    EB_REG const int8_t *const *under, EB_REG int32_t *to, EB_REG const int32_t *end,
-    EB_REG int32_t at, EB_REG int32_t n)
-{
-    __asm__(
-        "push   {r4-r10, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 32\n\t"
-               ".cfi_rel_offset r4, 0\n\t"
-               ".cfi_rel_offset r5, 4\n\t"
-               ".cfi_rel_offset r6, 8\n\t"
-               ".cfi_rel_offset r7, 12\n\t"
-               ".cfi_rel_offset r8, 16\n\t"
-               ".cfi_rel_offset r9, 20\n\t"
-               ".cfi_rel_offset r10, 24\n\t"
-               ".cfi_rel_offset lr, 28\n\t")
-        "ldr    r10, [sp, #32]\n\t"
-        "1:\n\t"
-        "ldrd   r4, r5, [r0], #8\n\t"
-        "add    r4, r4, r3\n\t"
-        "add    r5, r5, r3\n\t"
-        "add    r12, r4, r10\n\t"
-        "2:\n\t"
-        "ldr    r6, [r4], #4\n\t"
-        "ldr    r7, [r5], #4\n\t"
-        "sxtb16 r8, r6, ror #8\n\t"
-        "sxtb16 r9, r7, ror #8\n\t"
-        "sxtb16 r6, r6\n\t"
-        "sxtb16 r7, r7\n\t"
-        "stm    r1!, {r6-r9}\n\t"
-        "cmp    r4, r12\n\t"
-        "bne    2b\n\t"
-        "cmp    r1, r2\n\t"
-        "bne    1b\n\t"
-        "pop    {r4-r10, pc}\n\t");
 }
 
 /* Two pixels interleaved in x as words of two int16, by `blocks` groups of four channels. w: for each of these start
@@ -909,6 +879,44 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "str    r12, [sp, #48]\n\t"
         "bne    1b\n\t"
         "pop    {r0, r2-r11, pc}\n\t");
+}
+
+/* n bytes, a multiple of four, of two pixels under each tap, from their byte `at` on, to int16: interleaved, in words
+ * of bytes 0, 2 and 1, 3 of each four. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_gather2(
+    EB_REG const int8_t *const *under, EB_REG int32_t *to, EB_REG const int32_t *end, EB_REG int32_t at, EB_REG int32_t
+    n)
+{
+    __asm__(
+        "push   {r4, r5, r6, r7, r8, r9, r10, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 32\n\t"
+               ".cfi_rel_offset r4, 0\n\t"
+               ".cfi_rel_offset r5, 4\n\t"
+               ".cfi_rel_offset r6, 8\n\t"
+               ".cfi_rel_offset r7, 12\n\t"
+               ".cfi_rel_offset r8, 16\n\t"
+               ".cfi_rel_offset r9, 20\n\t"
+               ".cfi_rel_offset r10, 24\n\t"
+               ".cfi_rel_offset lr, 28\n\t")
+        "ldr    r10, [sp, #32]\n\t"
+        "1:\n\t"
+        "ldrd   r4, r5, [r0], #8\n\t"
+        "add    r4, r4, r3\n\t"
+        "add    r5, r5, r3\n\t"
+        "add    r12, r4, r10\n\t"
+        "2:\n\t"
+        "ldr    r6, [r4], #4\n\t"
+        "ldr    r7, [r5], #4\n\t"
+        "sxtb16 r8, r6, ror #8\n\t"
+        "sxtb16 r9, r7, ror #8\n\t"
+        "sxtb16 r6, r6\n\t"
+        "sxtb16 r7, r7\n\t"
+        "stm    r1!, {r6-r9}\n\t"
+        "cmp    r4, r12\n\t"
+        "bne    2b\n\t"
+        "cmp    r1, r2\n\t"
+        "bne    1b\n\t"
+        "pop    {r4, r5, r6, r7, r8, r9, r10, pc}\n\t");
 }
 
 _Static_assert(TINY_IN + 128 <= 504, "TINY_IN leaves the arena");

@@ -113,10 +113,10 @@ class Finish:
         return not self.two and not self.sums
 
     def scaled(self, sums: Registers, factors: Registers, seconds: Registers, zero: str, unit: str) -> list[str]:
-        """Results within int8 of sums, each with its factor and its second one, which may be made from the first."""
+        """Results within int8 of sums, each with its factor and its second one, which a unit makes from the first."""
         product = "smmla" if self.name.startswith("once") else "smmlar"
         made = [f"{product} {s}, {s}, {f}, {s}" for s, f in zip(sums, factors, strict=True)]
-        if self.unit:
+        if self.unit and unit:
             made += [f"ror {f}, {unit}, {f}" for f in dict.fromkeys(factors)]
         if self.name.startswith("signed"):
             made += [f"add {s}, {s}, {s}, asr #31 /* halves away from zero */" for s in sums]
@@ -453,11 +453,12 @@ def _joined(d: Dot) -> list[str]:
     made = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, 4) for word in words]
     if d.finish.clamped:
         made += d.stacked({"low4": "r12", "high4": "lr"})
-        made += [line for word in words for line in _within(word[0], "r12", "lr", "r0")]
+        made += [line for word in words for line in within(word[0], "r12", "lr", "r0")]
     return made
 
 
-def _within(register: str, low: str, high: str, other: str) -> list[str]:
+def within(register: str, low: str, high: str, other: str) -> list[str]:
+    """Four bytes within bounds, each four times in a word."""
     return [f"ssub8 {other}, {register}, {low}", f"sel {register}, {register}, {low}",
             f"ssub8 {other}, {high}, {register}", f"sel {register}, {register}, {high}"]  # fmt: skip
 
@@ -485,7 +486,7 @@ def _stored_pairs(d: Dot) -> list[str]:
     if d.finish.clamped:
         made += d.stacked({"low4": "r0", "high4": "lr"})
         for one, other in ((d.of(0, 0), d.of(1, 0)), (d.of(2, 0), d.of(3, 0))):
-            made += [f"pkhbt {one}, {one}, {other}, lsl #16", *_within(one, "r0", "lr", other)]
+            made += [f"pkhbt {one}, {one}, {other}, lsl #16", *within(one, "r0", "lr", other)]
             made.append(f"lsr {other}, {one}, #16")
     return made + list(
         asm(f"""
@@ -511,7 +512,7 @@ def _stored_bytes(d: Dot) -> list[str]:
     if d.finish.clamped:
         order = [d.of(p, c) for c in channels for p in (0, 1)]
         made += [f"bfi {order[0]}, {order[i]}, #{8 * i}, #8" for i in range(1, len(order))]
-        made += [*d.stacked({"low4": "r12", "high4": "lr"}), *_within(order[0], "r12", "lr", "r0")]
+        made += [*d.stacked({"low4": "r12", "high4": "lr"}), *within(order[0], "r12", "lr", "r0")]
     made.append("ldm sp, {r2, r3}")
     for c in channels:
         at = f", #{c}" if c else ""

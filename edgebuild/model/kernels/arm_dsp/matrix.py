@@ -2,13 +2,112 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...arithmetic import Arithmetic
 from ...ops import contractions, spatial
 from ...ops.base import Kernel, zero_of
 from ...ops.fixedpoint import Multiplier
+from ..micro import Function, Loop, Part, Unrolled, framed, moved
 from ..row import KernelLayer
 
+REGISTERS = tuple(f"r{n}" for n in range(4, 12))
+SUMS = REGISTERS[:4]
+# Of functions for rows of int8: groups of four taps before the loop, in a turn of it; a last one that lies back.
+KINDS = {"": (1, 1, False), "_ragged": (1, 1, True), "_even": (2, 2, False), "_odd": (1, 2, False)}
 LARGEST = 2**15  # of a sum's terms, each of which is below 2^16
+
+
+def _four(first: bool = False) -> list[str]:
+    """Products of four bytes in each of two rows with those of two widened columns; `first`: sums begin here."""
+    code = ["ldr r9, [r1, r2]", "ldr r8, [r1], #4"]
+    for half in (0, 1):
+        code.append("ldm r0!, {r10, r11}")
+        for x, sums in (("r8", SUMS[:2]), ("r9", SUMS[2:])):
+            code.append(f"sxtab16 r12, r3, {x}{', ror #8' if half else ''}")
+            code += [f"smuad {v}, r12, {w}" if first and not half else f"smlad {v}, r12, {w}, {v}"
+                     for v, w in zip(sums, ("r10", "r11"), strict=True)]  # fmt: skip
+    return code
+
+
+def rows(kind: str, finish: str) -> Function:
+    """int8."""
+    ahead, together, ragged = KINDS[kind]
+    places = "0 y, 4 two constants, 12 zero, 16 across, 20 down, 24 columns, 28 x_end"
+    enter = ["ldr r12, [sp, #36]", "ldr r11, [sp, #40]", "sub sp, sp, #36", moved(36),
+             f"/* sp: {places}{', 32 back' if ragged else ''} */",
+             "ldm r12!, {r4-r8}", "mov lr, r3", "mov r3, r2", "stm sp, {r3-r8}", "strd r0, r11, [sp, #24]",
+             *(("ldm r12, {r2, r3, r4}", "str r4, [sp, #32]") if ragged else ("ldm r12, {r2, r3}",))]  # fmt: skip
+    turn: list[Part] = ["1:", *(line for n in range(ahead) for line in _four(n == 0))]
+    turn.append(Loop("groups", ("2:", *_four() * together, "cmp r0, lr", "bne 2b")))
+    turn += ["ldr r12, [sp, #32]", "sub r1, r1, r12", *_four()] if ragged else []
+    turn += ["ldm sp, {r0, r8-r12}", "add r1, r1, r2"]
+    for v in SUMS:
+        turn.append(f"{'smmla' if finish == 'once' else 'smmlar'} {v}, {v}, r8, {v}")
+        turn += [f"add {v}, {v}, {v}, asr #31 /* halves away from zero */"] if finish == "signed" else []
+        turn += [f"smmlsr {v}, {v}, r9, r10", f"ssat {v}, #8, {v}"]
+    for one, other in (SUMS[:2], SUMS[2:]):
+        turn += [f"strb {one}, [r0]", f"strb {other}, [r0, r11]", "add r0, r0, r12"]
+    turn += ["str r0, [sp]", "ldrd r0, r12, [sp, #24]", "cmp r1, r12", "bne 1b"]
+    return framed(
+        f"eb_rows{kind}_{finish}",
+        "const int32_t *columns, const int8_t *x, int8_t *y, const int32_t *end, const int32_t *numbers, "
+        "const int8_t *x_end",
+        "Rows of int8 from x to x_end, two at a time, by two columns as eb_columns has them. numbers: two constants of "
+        "the rescaling, zero point of y, from a column of y to the next, from a row of y to the next, from a row of x "
+        f"to the next, -zero point of x in both halves{', bytes by which the last four lie back' if ragged else ''}. "
+        f"r1 the rows, r4 to r7 the sums. `end`: of the columns{' but their last four' if ragged else ''}: "
+        f"{ahead} fours and one turn or more of {together}.",
+        REGISTERS, (*enter, Loop("rows", tuple(turn)), "add sp, sp, #36", moved(-36)),
+    )  # fmt: skip
+
+
+def _pair(letter: str, size: int) -> tuple[str, ...]:
+    """Products of two values of int16 in each of two rows with those of two columns."""
+    code = ["ldrd r12, lr, [r0], #8"]
+    for place, sums in (("[r1, r2]", REGISTERS[4:]), (f"[r1], #{size}", SUMS)):
+        code += [
+            f"ldr{letter} r3, {place}",
+            f"smlald {sums[0]}, {sums[1]}, r3, r12",
+            f"smlald {sums[2]}, {sums[3]}, r3, lr",
+        ]
+    return tuple(code)
+
+
+def rows_of_halves(odd: bool) -> Function:
+    """int16. `odd`: a last value by itself, whose other half of the columns' words is 0."""
+    enter = ["ldrd r12, lr, [sp, #36]", "sub sp, sp, #40", moved(40),
+             "/* sp: 0 y, 4 factor, 8 half, 16 shift, 20 across, 24 down, 28 columns, 32 end, 36 x_end */",
+             "ldm r12!, {r4-r9}", "mov r10, r0", "mov r11, r3", "str r2, [sp]", "add r2, sp, #4",
+             "stm r2, {r4-r11, lr}", "ldr r2, [r12]"]  # fmt: skip
+    bodies = tuple((f"{2 + group}:", *_pair("", 4)) for group in range(4))
+    into = ("lsls r3, r3, #28 /* the lowest bit of the count becomes the sign, the next the carry */",
+            "bcc 6f", "bpl 4f", "b 3f", "6:", "bmi 5f")  # fmt: skip
+    turn: list[Part] = ["1:", "sub r3, r3, r0", *(f"mov {v}, #0" for v in REGISTERS)]
+    turn.append(Unrolled("pairs", into, (3, 3, 3, 4), bodies, ("ldr r3, [sp, #32]", "cmp r0, r3", "bne 2b")))
+    turn += [*(_pair("h", 2) if odd else ()), "ldr r0, [sp, #4]", "ldr r3, [sp, #16]", "add r1, r1, r2"]
+    for low, high in zip(REGISTERS[::2], REGISTERS[1::2], strict=True):
+        turn += ["ldrd r12, lr, [sp, #8]", f"umlal r12, lr, {low}, r0", f"mla lr, {high}, r0, lr", "asr lr, lr, r3"]
+        turn.append(f"ssat {low}, #16, lr")
+    turn += ["ldr lr, [sp]", "ldrd r0, r12, [sp, #20]"]
+    for one, other in (("r4", "r6"), ("r8", "r10")):
+        turn += [f"strh {one}, [lr]", f"strh {other}, [lr, r0]", "add lr, lr, r12"]
+    turn += ["str lr, [sp]", "add r12, sp, #28", "ldm r12, {r0, r3, r12}", "cmp r1, r12", "bne 1b"]
+    return framed(
+        f"eb_rows_halves{'_odd' if odd else ''}",
+        "const uint32_t *columns, const int16_t *x, int16_t *y, const uint32_t *end, const int32_t *numbers, "
+        "const int16_t *x_end",
+        "Rows of int16 from x to x_end, two at a time, by two columns whose pairs of values lie side by side. Sums "
+        "have 64 bits; a result is the upper word of sum * factor + half, shifted right. numbers: factor, two words of "
+        "the half, shift, bytes from a column of y to the next, from a row of y to the next, from a row of x to the "
+        f"next. `end`: of the columns' {'whole ' if odd else ''}pairs. r1 the rows, which may be unaligned, r4 to "
+        "r11 the sums.",
+        REGISTERS, (*enter, Loop("rows", tuple(turn)), "add sp, sp, #40", moved(-40)),
+    )  # fmt: skip
+
+
+FUNCTIONS = {f"eb_rows{kind}_{end}": partial(rows, kind, end) for kind in KINDS for end in ("signed", "once")}
+FUNCTIONS |= {f"eb_rows_halves{'_odd' * odd}": partial(rows_of_halves, odd) for odd in (False, True)}
 
 
 def product(layer: KernelLayer) -> Kernel | None:

@@ -2,6 +2,9 @@
 
 An element is an int16, so that SMLAD multiplies two neighbours. Where taps are not neighbours, an element is a word of
 the two that are: it and the one a dilation behind it. Words of the plane may be unaligned.
+
+The weights of a small window stay in registers. Then words of the plane are loaded once for all outputs of a block, of
+which every other one may begin in the upper half of a word: `multiplies` says which weights it takes.
 """
 
 from __future__ import annotations
@@ -14,21 +17,70 @@ import numpy as np
 from ....base.target import SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Form, Sums
-from ..blocks.plane import Axis, Ends, Plane
+from ..blocks.plane import Axis, Ends, Numbers, Plane
 from ..blocks.plane_thumb import Thumb
 from ..micro import Part
 from .factors import factors
 
-FETCHING = 1.15  # pace where flash is slow (`bench-cycles`)
+# Paces (`bench-cycles`): where flash is slow, and of weights in registers against compiled code, on a core that issues
+# one instruction at a time: loads stand one by one.
+FETCHING, PACE = 1.15, 0.85
+MOST_SUMMED = 9  # weights that are added up for a start value: then a bias of two bytes does in place of it
+
+
+HELD = ("r1", "r2", "r3", "r4", "r5", "r6")  # weights that stay in registers
+HELD_SUMS, LOADED = ("r7", "r8", "r9", "r10"), ("r11", "r12", "lr")  # beside them: sums, words of the plane in turn
+Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
+
+
+def tap_words(taps: int, first: int) -> list[Pair]:
+    """Taps of a row as words when the first one lies at column `first` (0 or 1) of the words."""
+    column = [-1] * first + list(range(taps))
+    column += [-1] * (len(column) % 2)
+    return list(zip(column[::2], column[1::2], strict=True))
+
+
+def multiplies(taps: int, stride: int) -> tuple[list[Pair], list[list[tuple[str, int, int]]]]:
+    """Words of weights of a row, and for each output of a pair its (instruction, word of weights, word of the plane).
+
+    A tap alone in a word is taken from a full word that holds it.
+    """
+    needed = [tap_words(taps, 0), tap_words(taps, stride % 2)]
+    full = list(dict.fromkeys(p for row in needed for p in row if -1 not in p))
+    held: list[Pair] = list(full)
+    outputs: list[list[tuple[str, int, int]]] = []
+    for o, row in enumerate(needed):
+        outputs.append([])
+        for at, pair in enumerate(row):
+            word = at + o * (stride // 2)
+            if -1 not in pair:
+                outputs[o].append(("smlad", held.index(pair), word))
+                continue
+            tap = max(pair)
+            if not any(tap in p for p in held):
+                held.append((tap, -1))
+            place = next(i for i, p in enumerate(held) if tap in p)
+            half = "b" if held[place][0] == tap else "t"
+            outputs[o].append((f"smla{half}{'b' if pair[0] == tap else 't'}", place, word))
+    return held, outputs
 
 
 class Words(Thumb):
-    variant, width = "dsp plane", 2
+    variant, width, each = "dsp plane", 2, 14
     scalars: ClassVar[tuple[str, ...]] = ("zero", "unit", "low", "high")
     own = ("start", "factor", "second")
     store = "strh"
     over = 3
-    weights = ("r8", "r9", "r10", "r11", "r12")  # two taps each
+    weights: tuple[str, ...] = ("r8", "r9", "r10", "r11", "r12")  # two taps each
+
+    def __init__(self, p: Plane) -> None:
+        super().__init__(p)
+        self.pairs, self.products = multiplies(p.run.taps, p.run.stride)
+        few = len(self.pairs) * p.lines.taps <= len(HELD) and p.run.taps <= len(HELD_SUMS)
+        near = p.lines.taps * p.lines.dilation * self.line < self.far and p.together * p.run.stride * self.item < 256
+        self.held = few and near and not p.looped and p.run.dilation == 1
+        if self.held:
+            self.sums, self.weights = HELD_SUMS, HELD
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
@@ -36,24 +88,32 @@ class Words(Thumb):
         if s.finish == "sums":
             return None
         bounds = {"low": s.low, "high": s.high} if s.finish.endswith("_clamped") else {}
+        scalars: Numbers = {"y_zero": s.y_zero, **code.scalars, **bounds}
+        bias = s.start + s.x_zero * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
+        if code.unit and s.window[0] * s.window[1] <= MOST_SUMMED and bool((abs(bias) < 2**15).all()):
+            how, clamped, _ = code.finish.partition("_clamped")
+            return Ends(f"{how}_bias{clamped}", code.words, bias.astype("<i2")[:, None].view(np.int8), scalars)
         numbers = np.concatenate([s.start[:, None], code.words], axis=1)
-        return Ends(code.finish, numbers, np.zeros((s.out[2], 0)), {"y_zero": s.y_zero, **code.scalars, **bounds})
+        return Ends(code.finish, numbers, np.zeros((s.out[2], 0)), scalars)
 
     @classmethod
     def stream(cls, rows: Array, dilation: int) -> Array:
+        return rows[:, :, cls.order(rows.shape[2])]
+
+    @classmethod
+    def order(cls, taps: int) -> list[int]:
         """SXTB16 takes every other byte: of four taps, or three, the second and the third change places."""
-        order = np.arange(rows.shape[2])
-        for at in range(0, rows.shape[2] - 2, 4):
-            order[[at + 1, at + 2]] = order[[at + 2, at + 1]]
-        return rows[:, :, order]
+        order = list(range(taps))
+        for at in range(1, taps - 1, 4):
+            order[at : at + 2] = order[at + 1], order[at]
+        return order
 
     @classmethod
     def serves(cls, p: Plane) -> bool:
         return p.run.dilation < 60  # the offset of a store before a place
 
-    @classmethod
-    def pace(cls, form: Form) -> float:
-        return FETCHING if SLOW_FLASH in form.core else 1.0
+    def pace(self, form: Form) -> float:
+        return PACE if self.held else FETCHING if SLOW_FLASH in form.core else 1.0
 
     @classmethod
     def item_of(cls, run: Axis) -> int:
@@ -63,6 +123,11 @@ class Words(Thumb):
     def lead(self) -> int:
         return self.p.run.dilation * 4 if self.item == 4 else 0
 
+    @property
+    def bytes(self) -> int:
+        """A last word may begin at the last element of a line."""
+        return max(16, self.lead + self.p.lines.reach * self.line + 4 * (self.p.run.reach % 2 == 0))
+
     def padding(self) -> list[str]:
         return [*super().padding(), "sxtb r2, r2", "pkhbt r2, r2, r2, lsl #16"]
 
@@ -71,11 +136,29 @@ class Words(Thumb):
         return super().stored(register, number) + ([again] if self.item == 4 else [])
 
     def begin(self) -> list[str]:
-        two = "2" in self.p.finish
-        code = self.words(("start", "factor", "second") if two else ("start", "factor"))
-        code += [] if two else [*self.get("r6", "unit"), "ror r6, r6, r5", *self.put("r6", "second")]
-        code += [*self.get("r1", "taps"), *self.add("r3", "r1", self.p.taps), *self.put("r3", "taps")]
-        return [*code, *self.begun_at()]
+        two, biased, taps = "2" in self.p.finish, "_bias" in self.p.finish, self.p.taps
+        code = self.words((*(() if biased else ("start",)), "factor", *(("second",) if two else ())))
+        code += [] if two else [*self.get("r6", "unit"), f"ror r6, r6, r{5 - biased}", *self.put("r6", "second")]
+        code += [*self.get("r1", "taps"), *self.add("r3", "r1", taps + 2 * biased), *self.put("r3", "taps")]
+        if biased:
+            code += [f"ldrsh lr, [r1, #{taps}]", *super().padding(), "sxtb r2, r2", "rsb r12, r2, #0"]
+            code += [line for t in range(0 if self.held else taps)
+                     for line in (f"ldrsb r2, [r1, #{t}]", "smlabb lr, r2, r12, lr")]  # fmt: skip
+        code += self.begun_at()
+        code += self.all_weights(biased) if self.held else []
+        return code + (self.put("lr", "start") if self.held or (biased and self.p.looped) else [])
+
+    def all_weights(self, biased: bool) -> list[str]:
+        """The weights of a channel to their registers, row by row through those of sums; the zero point is in r12."""
+        code, taps = ["mov r11, r1"], self.p.run.taps
+        code += ["pkhbt r12, r12, r12, lsl #16"] if biased else []
+        for row in range(self.p.lines.taps):
+            own = HELD[row * len(self.pairs) :]
+            code += [f"ldrsb r{7 + t}, [r11, #{row * taps + at}]" for at, t in enumerate(self.order(taps))]
+            code += [f"pkhbt {w}, r{7 + low}, r{7 + high}, lsl #16" if high >= 0 else f"mov {w}, r{7 + low}"
+                     for w, (low, high) in zip(own, self.pairs, strict=False)]  # fmt: skip
+            code += [f"{name} lr, {own[place]}, r12, lr" for name, place, _ in self.products[0] if biased]
+        return code
 
     def pieces(self) -> Iterator[list[int]]:
         """Taps of a row whose weights are in registers at a time."""
@@ -97,7 +180,29 @@ class Words(Thumb):
                 code += second if count == 2 else []
         return code
 
+    def row_of_held(self, count: int, row: int) -> list[str]:
+        """Products with weights in registers. The last sum's has the start value until its own products come."""
+        last, pairs, run = self.sums[count - 1], len(self.pairs), self.p.run
+        code = [] if row else self.get(last, "start")
+        first, loaded, on = row * self.p.lines.dilation * self.line, 0, count * run.stride * self.item
+        waiting = sorted((word + o // 2 * run.stride, o, name, self.weights[row * pairs + place])
+                         for o in range(count) for name, place, word in self.products[o % 2])  # fmt: skip
+        for word, o, name, weight in waiting:
+            for load in range(loaded, min(waiting[-1][0] + 1, word + len(LOADED)) if word >= loaded else 0):
+                begins = row == load == 0
+                place = f"[r0], #{on}" if begins else f"[r0, #{first + 4 * load - on}]"
+                code.append(f"ldr {LOADED[load % 3]}, {place}")
+                loaded = load + 1
+            code.append(
+                f"{name} {self.sums[o]}, {weight}, {LOADED[word % 3]}, {self.sums[o] if o in self.begun else last}"
+            )
+            self.begun.add(o)
+        self.ahead["r0"] = on
+        return code
+
     def row(self, count: int, row: int) -> list[str]:
+        if self.held:
+            return self.row_of_held(count, row)
         code, run = list[str](), self.p.run
         first = row * self.p.lines.dilation * self.line
         for taps in self.pieces():
@@ -116,12 +221,19 @@ class Words(Thumb):
 
     def results(self, count: int) -> list[Part]:
         how, sums = self.p.finish.partition("_")[0], self.sums[:count]
-        code = [line for r, n in (("r8", "factor"), ("r9", "second"), ("r10", "zero"), ("r11", "out"))
-                for line in self.get(r, n)]  # fmt: skip
+        factor, second, zero = LOADED if self.held else ("r8", "r9", "r10")
+        code = [line for r, n in ((factor, "factor"), (second, "second"), (zero, "zero")) for line in self.get(r, n)]
         product, last = "smmla" if how.startswith("once") else "smmlar", "smmlsr" if "2" in how else "smmlar"
-        code += [f"{product} {v}, {v}, r8, {v}" for v in sums]
+        code += [f"{product} {v}, {v}, {factor}, {v}" for v in sums]
         code += [f"add {v}, {v}, {v}, asr #31" for v in sums] if how.startswith("signed") else []
-        code += [f"{last} {v}, {v}, r9, r10" for v in sums]
-        code += [f"ssat {v}, #8, {v}" for v in sums if not self.p.finish.endswith("_clamped")]
-        code += [line for v in sums for line in self.bounded(v, "r2") if self.p.finish.endswith("_clamped")]
-        return [*code, *self.put_out(sums, "r11")]
+        code += [f"{last} {v}, {v}, {second}, {zero}" for v in sums]
+        if self.p.finish.endswith("_clamped"):
+            code += [*self.get(factor, "low"), *self.get(second, "high")]
+            code += [line for v in sums for bound, than in ((factor, "lt"), (second, "gt"))
+                     for line in (f"cmp {v}, {bound}", f"it {than}", f"mov{than} {v}, {bound}")]  # fmt: skip
+        else:
+            code += [f"ssat {v}, #8, {v}" for v in sums]
+        return [*code, *self.get("r11", "out"), *self.put_out(sums, "r11")]
+
+    def next_line(self, number: int) -> list[str]:
+        return [*self.add("r11", "r11", number), *self.put("r11", "out")] if number else []

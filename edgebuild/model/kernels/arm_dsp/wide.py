@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ...ir import Array, Graph, Op
 from ...ops import spatial
 from ...ops.base import Constant, Kernel, Traffic, zero_of
 from ...ops.spatial import words
+from ..micro import Function, Loop, Part, Unrolled, pushed
 from ..row import KernelLayer
 
 
@@ -44,6 +46,100 @@ def rescaling(op: Op, graph: Graph) -> Array:
     return np.stack([mantissa << 16, -(2 ** (33 + shift))], axis=1)
 
 
+def ended(sums: Sequence[str], factors: Sequence[tuple[str, str]], zero: str, bounds: Sequence[str]) -> list[str]:
+    """Instructions from sums to results: both constants of each; the bounds, unless they are those of int16."""
+    code = list[str]()
+    for v, (first, second) in zip(sums, factors, strict=True):
+        code += [f"smmul {v}, {v}, {first}", f"smmlsr {v}, {v}, {second}, {zero}"]
+        for bound, than in zip(bounds, ("lt", "gt"), strict=False):
+            code += [f"cmp {v}, {bound}", f"it {than}", f"mov{than} {v}, {bound}"]
+        code += [] if bounds else [f"ssat {v}, #16, {v}"]
+    return code
+
+
+SAVED = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "lr")
+ODD = "/* an odd number of groups of four taps enters in the middle */"
+
+
+def function(pixels: int, clamped: bool) -> Function:
+    """Sums of int16 with weights of int8: two pixels by pairs of channels, or one by groups of four."""
+    two, bounds = pixels == 2, ["low", "high"] if clamped else []
+    x, y = (["x0", "x1"], ["y0", "y1"]) if two else (["x"], ["y"])
+    names = [*x, "w", *y, f"{x[0]}_end", "blocks", "zero", *bounds]
+    item = "int32_t" if two else "int16_t"
+    kinds = [*(f"const {item} *" for _ in x), "const int32_t *", *("int16_t *" for _ in y), f"const {item} *"]
+    kinds += ["int32_t "] * (len(names) - len(kinds))
+    w, saved = ("r2", ("r0", "r1", "r3", *SAVED)) if two else ("r1", ("r0", "r2", *SAVED))
+    kept = [n for n in names[:4] if f"r{names.index(n)}" in saved and n != f"{x[0]}_end"]
+    at = {n: 4 * i for i, n in enumerate(kept)}
+    at |= {n: 4 * (len(saved) + i) for i, n in enumerate(names[4:])}
+    body = _taps_of_two() if two else _taps_of_one()
+    sums = ("r4", "r5", "r6", "r7")
+    past = [f"ldr r12, [sp, #{at['x0_end']}]"] if two else []
+    enter = (*past, f"sub r12, {'r12' if two else 'r3'}, r0", f"tst r12, #8 {ODD}", "bne 3f")
+    taps = Unrolled("groups", enter, (3 + two,) * 2, (("2:", *body), ("3:", *body)),
+                    (*past, f"cmp r0, {'r12' if two else 'r3'}", "bne 2b"))  # fmt: skip
+    group: list[Part] = [
+        "1:",
+        f"ldm {w}!, {{r4{', r5' if two else '-r7'}}}",
+        *(["mov r6, r4", "mov r7, r5"] if two else []),
+    ]
+    factors = (("r8", "r9"), ("r10", "r11"))
+    ends = [f"ldrd r12, lr, [sp, #{at['low']}]"] if clamped else []
+    constants, limits = f"ldm {w}!, {{r8-r11}}", ("r12", "lr") if clamped else ()
+    if two:
+        ends = [constants, f"ldr r0, [sp, #{at['zero']}]", "ldr r1, [sp, #8]", f"ldr r3, [sp, #{at['y1']}]", *ends]
+        ends += _stored(sums, factors * 2, "r0", limits, ("r1", "r1", "r3", "r3"))
+        ends += ["str r1, [sp, #8]", f"str r3, [sp, #{at['y1']}]"]
+    else:
+        ends = ["ldr r2, [sp, #4]", f"ldr r0, [sp, #{at['zero']}]", *ends]
+        for some in (sums[:2], sums[2:]):
+            ends += [constants, *_stored(some, factors, "r0", limits, ("r2", "r2"))]
+        ends.append("str r2, [sp, #4]")
+    ends += [f"ldr r12, [sp, #{at['blocks']}]", "subs r12, r12, #1", f"str r12, [sp, #{at['blocks']}]"]
+    ends += ["ldm sp, {r0, r1}" if two else "ldr r0, [sp]", "bne 1b"]
+    pushed_as = f"{'r0, r1, r3' if two else 'r0, r2, r4'}-r11"
+    return Function(
+        f"eb_wide{pixels}{'_clamped' if clamped else ''}",
+        tuple(f"EB_REG {kind}{n}" for kind, n in zip(kinds, names, strict=True)),
+        f"{'Two pixels' if two else 'One pixel'} of int16, by `blocks` {'pairs' if two else 'groups of four'} of "
+        "channels. w: for each the start values, weights, and two constants a channel. Loads of x may be unaligned.",
+        (f"push {{{pushed_as}, lr}}", pushed(saved), f"/* sp: {', '.join(f'{v} {n}' for n, v in at.items())} */",
+         Loop("blocks", (*group, taps, *ends)), f"pop {{{pushed_as}, pc}}"),
+    )  # fmt: skip
+
+
+def _stored(
+    sums: Sequence[str], factors: Sequence[tuple[str, str]], zero: str, bounds: Sequence[str], places: Sequence[str]
+) -> list[str]:
+    """Results to memory, one after the other."""
+    code = list[str]()
+    for v, both, place in zip(sums, factors, places, strict=True):
+        code += [*ended([v], [both], zero, bounds), f"strh {v}, [{place}], #2"]
+    return code
+
+
+def _taps_of_two() -> list[str]:
+    """Four taps of two pixels with two channels."""
+    code = ["ldrd r8, r9, [r2], #8", "ldrd r10, r11, [r0], #8", "ldrd r3, lr, [r1], #8"]
+    for w, one, other in (("r8", "r4", "r6"), ("r9", "r5", "r7")):
+        code += [f"sxtb16 r12, {w}", f"sxtb16 {w}, {w}, ror #8"]
+        code += [f"smlad {one}, r12, r10, {one}", f"smlad {other}, r12, r3, {other}"]
+        code += [f"smlad {one}, {w}, r11, {one}", f"smlad {other}, {w}, lr, {other}"]
+    return code
+
+
+def _taps_of_one() -> list[str]:
+    """Four taps of a pixel with four channels."""
+    code = ["ldm r1!, {r8-r11}", "ldr r12, [r0], #4", "ldr lr, [r0], #4"]
+    for w, v in (("r8", "r4"), ("r9", "r5"), ("r10", "r6"), ("r11", "r7")):
+        code += [f"sxtb16 r2, {w}", f"sxtb16 {w}, {w}, ror #8", f"smlad {v}, r2, r12, {v}", f"smlad {v}, {w}, lr, {v}"]
+    return code
+
+
+FUNCTIONS = {
+    f"eb_wide{n}{'_clamped' * clamped}": partial(function, n, clamped) for n in (1, 2) for clamped in (False, True)
+}
 PAIRED = (0, 2, 1, 3)  # of four weights, so that those of neighbours are both in even bytes or both in odd ones
 
 
@@ -76,30 +172,9 @@ def dense(layer: KernelLayer) -> Kernel | None:
         "tail_at": k // 4 * packed.shape[1],
     }  # fmt: skip
     return Kernel(
-        "arm_dsp/wide_dense.c.j2", layer.plain.stem, shape, (_constant(packed),), scalars,
+        "arm_dsp/wide_dense.c.j2", layer.plain.stem, shape, (constant(packed),), scalars,
         variant="dsp 1 pixel of int16",
         estimate=n * (30 + -(-k // 4) * (36 + 4.8 * c)), traffic=Traffic(passes=n),
-    )  # fmt: skip
-
-
-def depthwise(layer: KernelLayer) -> Kernel | None:
-    """Four channels of a pixel at a time, straight from x."""
-    op, graph, form = layer.op, layer.graph, layer.form
-    (x, w), (oh, ow, k) = graph.operands(op)[:2], graph.result(op).shape[1:]
-    if not fits(op, graph) or w.data is None or x.shape[3] != k or k % 4 or x.shape[0] > 1:
-        return None
-    taps = w.shape[1] * w.shape[2]
-    fours = w.data.reshape(taps, k // 4, 2, 2).astype(np.int64).transpose(1, 0, 2, 3)  # block, tap, word, half
-    packed = (fours[..., 0] & 0xFFFF) | fours[..., 1] << 16
-    parts = (start(op, graph).reshape(-1, 4), packed.reshape(k // 4, -1), rescaling(op, graph).reshape(-1, 8))
-    end, scalars = ends(op, graph)
-    shape = {**spatial.window_shape(op, graph, w.shape[1:3], form), "end": end, "taps": taps, "list": 4 * taps}
-    constants = (_constant(words(np.concatenate(parts, axis=1))),)
-    made = ow * (1 if form.rolled else oh)
-    return Kernel(
-        "arm_dsp/wide_depthwise.c.j2", layer.plain.stem, shape, constants, {"x_zero": 0, **scalars},
-        scratch=4 * taps + 2 * k, variant="dsp taps of int16", traffic=Traffic(passes=made),
-        estimate=2 * k + made * (30 + 16 * taps + k // 4 * (36 + 9.5 * taps)),
     )  # fmt: skip
 
 
@@ -146,5 +221,5 @@ def _end(k: Kernel) -> dict[str, int | float]:
     return {"y_mul": 2 * int(k.scalars["y_mul"]) - 2**32, "y_shift": -(2 ** (32 + int(k.scalars["y_shift"])))}
 
 
-def _constant(packed: Array) -> Constant:
+def constant(packed: Array) -> Constant:
     return Constant("w", packed.ravel(), "start values, weights and rescaling by groups of channels")

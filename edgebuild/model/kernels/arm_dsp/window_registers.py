@@ -6,7 +6,7 @@ taps take five words of weights, where blocks of four channels take twelve taps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,17 @@ from ...ir import Array
 from ...ops import spatial
 from ...ops.base import C_TYPES, Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import sums_shape, words
+from ..micro import Function, Loop, Part, framed, moved
 from ..row import KernelLayer
 from . import wide
 from .factors import two_words
 
 TAPS = ("r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10")
-WEIGHTS = ("r1", "lr")  # in turn
+WEIGHTS, SUMS = ("r1", "lr"), ("r11", "r12")  # weights take turns
 PACE = 1.5  # on a core that issues two instructions at once (`bench-cycles`): each product waits for its sum
 WAITING = 1.3  # the same where flash is slow
 REACH = 4095  # of the offset of a load or store
-Text = dict[str, int | str | bool | tuple[int, ...]]
+Shape = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ class Window:
         made, free = list[str](), iter(TAPS)
         for row in range(self.rows):
             for at in range(2 * row * self.line, 2 * (row * self.line + self.run // 2 * 2), 4):
-                made += [f"ldr    {next(free)}, [lr, #{place}]" for place in (at, at + 2 * self.apart)]
+                made += [f"ldr {next(free)}, [lr, #{place}]" for place in (at, at + 2 * self.apart)]
             if self.run % 2:
                 register, at = next(free), 2 * (row * self.line + self.run - 1)
                 if self.apart == 1:
-                    made.append(f"ldr    {register}, [lr, #{at}]")
+                    made.append(f"ldr {register}, [lr, #{at}]")
                 else:
-                    made += [f"ldrh   {register}, [lr, #{at}]", f"ldrh   r1, [lr, #{at + 2 * self.apart}]"]
-                    made.append(f"orr    {register}, {register}, r1, lsl #16")
+                    made += [f"ldrh {register}, [lr, #{at}]", f"ldrh r1, [lr, #{at + 2 * self.apart}]"]
+                    made.append(f"orr {register}, {register}, r1, lsl #16")
         return tuple(made)
 
     @property
@@ -63,21 +64,21 @@ class Window:
         for row in range(self.rows):
             first = row * self.run
             for at in range(first, first + self.run // 2 * 2, 2):
-                pairs.append((word, "smlad ", "smlad ", TAPS[at], TAPS[at + 1]))
+                pairs.append((word, "smlad", "smlad", TAPS[at], TAPS[at + 1]))
                 word += 1
             if self.run % 2:
                 single.append(TAPS[first + self.run - 1])
         for i, both in enumerate(single):
             w = "bt"[i % 2]
             pairs.append((word + i // 2, f"smla{w}b", f"smla{w}t", both, both))
-        made, start = ["ldrd   r12, r1, [r0], #8"], "r12"
+        made, start = ["ldrd r12, r1, [r0], #8"], "r12"
         for at, (own, one, other, left, right) in enumerate(pairs):
             if own % 2 and pairs[at - 1][0] < own:
-                made.append("ldrd   lr, r1, [r0], #8")
+                made.append("ldrd lr, r1, [r0], #8")
             weights = WEIGHTS[own % 2]
             made += [f"{one} r11, {weights}, {left}, {start}", f"{other} r12, {weights}, {right}, r12"]
             start = "r11"
-        return (*made, "ldrd   lr, r1, [r0], #8" if self.words % 2 else "ldr    lr, [r0], #4")
+        return (*made, "ldrd lr, r1, [r0], #8" if self.words % 2 else "ldr lr, [r0], #4")
 
     @property
     def words(self) -> int:
@@ -92,6 +93,89 @@ class Window:
             halves.append(np.pad(weights[:, :, even], ((0, 0), (0, self.rows % 2))))
         both = np.concatenate(halves, axis=1).astype(np.int64).reshape(len(weights), -1, 2)
         return np.asarray((both[..., 0] & 0xFFFF) | both[..., 1] << 16)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The function of a layer: `channels` of two pixels at a time. `finish`: as of `Sums`, or "wide" of int16."""
+
+    window: Window
+    channels: int
+    finish: str
+    clamped: bool
+
+    @property
+    def item(self) -> int:
+        """Bytes of a result."""
+        return 2 if self.finish == "wide" else 1
+
+    @property
+    def together(self) -> int:
+        """Channels that are written out for a turn."""
+        return next(n for n in (4, 2, 1) if self.channels % n == 0)
+
+    @property
+    def record(self) -> int:
+        """Bytes of a channel: start value, weights, two factors."""
+        return 4 * (3 + self.window.words)
+
+    @property
+    def factors(self) -> tuple[str, str]:
+        """Registers of a channel's factors."""
+        return WEIGHTS[self.window.words % 2], WEIGHTS[(self.window.words + 1) % 2]
+
+    def _results(self, i: int) -> list[str]:
+        """Channel i of those together; then the first factor's register has the place of channel 0's result."""
+        (first, second), letter = self.factors, "h" if self.item == 2 else "b"
+        if self.item == 2:
+            code = [f"smmul {v}, {v}, {first}" for v in SUMS]
+        else:
+            away = ["add {0}, {0}, {0}, asr #31 /* halves away from zero */"] * self.finish.startswith("signed")
+            product = "smmla" if self.finish.startswith("once") else "smmlar"
+            each = [f"{product} {{0}}, {{0}}, {first}, {{0}}", *away]
+            code = [line.format(v) for v in SUMS for line in each]
+        code += [f"ldr {first}, [sp, #56]", *(f"smmlsr {v}, {v}, {second}, {first}" for v in SUMS)]
+        if self.clamped:
+            code += [f"ldr {first}, [sp, #60]", f"ldr {second}, [sp, #64]"]
+            code += [line for v in SUMS for bound, than in ((first, "lt"), (second, "gt"))
+                     for line in (f"cmp {v}, {bound}", f"it {than}", f"mov{than} {v}, {bound}")]  # fmt: skip
+        else:
+            code += [f"ssat {v}, #{8 * self.item}, {v}" for v in SUMS]
+        code.append(f"ldr {first}, [sp, #8]")
+        return code + [
+            f"str{letter} {v}, [{first}, #{self.item * (i + n * self.channels)}]" for n, v in enumerate(SUMS)
+        ]
+
+    def function(self, name: str) -> Function:
+        (first, second), on = self.factors, self.item * self.together
+        turn = [line for i in range(self.together) for line in (*self.window.products, *self._results(i))]
+        turn += [
+            f"add {first}, {first}, #{on}",
+            f"str {first}, [sp, #8]",
+            f"ldr {second}, [sp, #16]",
+            f"cmp r0, {second}",
+        ]
+        pair: list[Part] = ["1:", *self.window.loads, "ldr r0, [sp, #4]", Loop("turns", ("2:", *turn, "bne 2b"))]
+        pair += [f"add {first}, {first}, #{self.item * self.channels}", f"str {first}, [sp, #8]", "ldr lr, [sp]"]
+        pair += ["ldr r1, [sp, #12]", "cmp lr, r1", f"add lr, lr, #{4 * self.window.apart}", "str lr, [sp]", "bne 1b"]
+        bounds = ", int32_t low, int32_t high" if self.clamped else ""
+        return framed(
+            name,
+            f"const int16_t *line, const int32_t *w, {C_TYPES['int16' if self.item == 2 else 'int8']} *y, "
+            f"const int16_t *last, int32_t zero{bounds}",
+            "Pairs of neighbouring pixels: the windows of the first begin at `line`, of the last at `last`. w: for "
+            "each channel the start value, words of two weights, two factors. r2 to r10 taps, r11 and r12 the sums.",
+            tuple(f"r{n}" for n in range(4, 12)),
+            ("sub sp, sp, #20", moved(20),
+             f"/* sp: 0 line, 4 w, 8 y, 12 last, 16 end of w, 56 zero{', low, high' if self.clamped else ''} */",
+             "stm sp, {r0-r3}", f"movw r0, #{self.channels * self.record}", "add r0, r0, r1", "str r0, [sp, #16]",
+             "ldr lr, [sp]", Loop("pairs", tuple(pair)), "add sp, sp, #20", moved(-20)),
+        )  # fmt: skip
+
+    def text(self, name: str) -> str:
+        """The function in C."""
+        f = self.function(name)
+        return f.before + f.head + f.body
 
 
 def bytes_(s: Sums, form: Form) -> Kernel | None:
@@ -120,43 +204,33 @@ def halves(layer: KernelLayer) -> Kernel | None:
 
 
 def _few(
-    stem: str, weights: Array, start: Array, factors: Array, shape: Text, scalars: dict[str, int | float], form: Form,
+    stem: str, weights: Array, start: Array, factors: Array, shape: Shape, scalars: dict[str, int | float], form: Form,
 ) -> Kernel | None:  # fmt: skip
     """`shape`: letters of the template."""
     (k, rows, across, c), item = weights.shape, 2 if shape["wide"] else 1
-    width, step, made, pad = (_number(shape[letter]) for letter in ("W", "SX", "OW", "PX"))
+    width, step, made, pad = (shape[letter] for letter in ("W", "SX", "OW", "PX"))
     line = ((made - 1) * step + across) * c
     window = Window(rows, across * c, step * c, line + line % 2)
-    near = _number(shape["DX"]) == 1 or across == 1
+    near = shape["DX"] == 1 or across == 1
     reach = max(2 * rows * window.line, 4 * window.apart, (k + 4) * item) <= REACH
     if rows * window.run > len(TAPS) or made < 2 or not near or not reach or not 0 <= pad * c <= line:
         return None
     record = np.concatenate(
         [start.astype(np.int64)[:, None], window.packed(weights.reshape(k, rows, -1)), factors], axis=1
     )
-    together = next(n for n in (4, 2, 1) if k % n == 0)
-    first, second = WEIGHTS[window.words % 2], WEIGHTS[(window.words + 1) % 2]
     taken = min(width, made * step + across - step - pad)
+    function = Pairs(window, k, str(shape["finish"]), bool(shape["bounds"]))
     shape |= {
-        "line": window.line, "inner": max(0, taken) * c, "before": pad * c,
-        "loads": "\n".join(window.loads), "products": "\n".join(window.products), "factors": f"{first} {second}",
-        "channels": (k, together), "item": (item,),
-        "type": C_TYPES["int16" if item == 2 else "int8"], "record": (4 * record.shape[1],),
-        "step": (4 * window.apart,), "pairs": (made // 2 * 2 - 2) * window.apart, "odd": bool(made % 2),
-        "last": (made - 2) * window.apart, "last_y": (made - 2) * k, "row_y": made * k,
+        "line": window.line, "inner": max(0, taken) * c, "before": pad * c, "function": function,
+        "type": C_TYPES["int16" if item == 2 else "int8"], "pairs": (made // 2 * 2 - 2) * window.apart,
+        "odd": bool(made % 2), "last": (made - 2) * window.apart, "last_y": (made - 2) * k, "row_y": made * k,
     }  # fmt: skip
-    made_rows = 1 if form.rolled else _number(shape["OH"])
-    result = (12 if str(shape["finish"]).startswith("signed") else 10) + (12 if shape["bounds"] else 0)
-    pair = 8 + len(window.loads) + k * (len(window.products) + result + 5 / together)
-    cost = 20 + made_rows * (40 + rows * (20 + 4 * line) + -(-made // 2) * pair)
+    made_rows = 1 if form.rolled else shape["OH"]
+    turns = {"pairs": -(-made // 2), "turns": k // function.together}
+    cost = 20 + made_rows * (32 + rows * (20 + 4 * line) + function.function("").executed(**turns))
     return Kernel(
         "arm_dsp/window_registers.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
         scratch=2 * rows * window.line, variant="dsp taps in registers", estimate=cost,
         pace=PACE if DUAL_ISSUE in form.core else WAITING if SLOW_FLASH in form.core else 1.0,
         traffic=Traffic(passes=made_rows * -(-made // 2)),
     )  # fmt: skip
-
-
-def _number(value: int | str | bool | Sequence[int]) -> int:
-    assert isinstance(value, int)
-    return value

@@ -63,8 +63,7 @@ class Vectors(Thumb):
     def serves(cls, p: Plane) -> bool:
         return p.run.step * 7 < 1 << 16 and p.run.taps * p.lines.taps < 4000
 
-    @classmethod
-    def pace(cls, form: Form) -> float:
+    def pace(self, form: Form) -> float:
         return PACE
 
     @property

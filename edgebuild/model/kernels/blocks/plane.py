@@ -25,7 +25,6 @@ from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, kept, words
 from ..micro import Function, Loop, Part
 
-TURN = 8  # elements that a turn of a copying loop takes
 MOST_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
 CALL, LISTED = 20, 14  # instructions of compiled C: a call with its arguments, a row of a list
 Numbers = dict[str, int | float]
@@ -104,6 +103,7 @@ class Core(ABC):
     variant: ClassVar[str] = "plane"
     blocks: ClassVar[tuple[int, ...]] = (4, 3, 2)  # outputs at a time to try
     width: ClassVar[int] = 1  # taps that a multiplication takes
+    each: ClassVar[int] = 8  # elements that a turn of a copying loop takes
     over: ClassVar[int] = 0  # bytes that are read behind the stream
     far: ClassVar[int]  # the largest offset of a load from the plane
     x: ClassVar[str]  # registers: the place in the plane, that of the weights, and where these end in a loop over rows
@@ -136,8 +136,7 @@ class Core(ABC):
         """Whether its instructions reach."""
         return True
 
-    @classmethod
-    def pace(cls, form: Form) -> float:
+    def pace(self, form: Form) -> float:
         return 1.0
 
     @classmethod
@@ -231,9 +230,10 @@ class Core(ABC):
 
     def copy(self) -> list[Part]:
         """A line of them."""
-        turns, behind = divmod(self.p.run.used, TURN) if self.p.run.used > 2 * TURN else (0, self.p.run.used)
-        code: list[Part] = [*self.add(self.end, self.to, turns * TURN * self.item)] if turns else []
-        body = ("0:", *self.few(TURN), *self.until(self.to, self.end, "0b"))
+        each, used = self.each, self.p.run.used
+        turns, behind = divmod(used, each) if used > 2 * each else (0, used)
+        code: list[Part] = [*self.add(self.end, self.to, turns * each * self.item)] if turns else []
+        body = ("0:", *self.few(each), *self.until(self.to, self.end, "0b"))
         return [*code, *([Loop(turns, body)] if turns else []), *self.few(behind)]
 
     @abstractmethod
@@ -397,7 +397,7 @@ def depthwise(core: type[Core], s: Sums, form: Form) -> Kernel | None:
         "blocks/plane.c.j2", s.stem, shape, constants, {"x_zero": s.x_zero, **ends.scalars}, scratch=c.bytes,
         variant=core.variant,
         estimate=count + CALL + (LISTED * s.window[0] if form.rolled else 0), in_place=in_place(s, form),
-        pace=core.pace(form), traffic=Traffic(channels_in=1, channels_out=p.times),
+        pace=c.pace(form), traffic=Traffic(channels_in=1, channels_out=p.times),
     )  # fmt: skip
 
 

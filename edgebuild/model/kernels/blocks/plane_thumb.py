@@ -101,10 +101,12 @@ class Thumb(Core):
         return self.get("r2", "pad")
 
     def clear(self) -> list[Part]:
-        end = self.add("r6", "r0", self.bytes)
+        end = self.add("r6", "r0", self.bytes // 16 * 16)
         copies = [f"mov {r}, r2" for r in ("r3", "r4", "r5")]
         turn = ("0:", "stm r0!, {r2-r5}", *self.until("r0", "r6", "0b"))
-        return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop(self.bytes // 16, turn)]
+        rest = ", ".join(f"r{2 + i}" for i in range(self.bytes % 16 // 4))
+        behind = [f"stm r0!, {{{rest}}}"] if rest else []
+        return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop(self.bytes // 16, turn), *behind]
 
     def listed(self) -> list[str]:
         return ["ldr r0, [" + self.rows + "], #4", *self.get(self.spare, "channel"), f"add r0, r0, {self.spare}"]

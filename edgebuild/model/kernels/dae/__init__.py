@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ops.base import Form, Kernel, Sums, Traffic
+import numpy as np
+
+from ....base.target import SLOW_FLASH
+from ...ir import Array
+from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.spatial import in_place, kept, sums_shape, words
 from ..arm_dsp import CORE
 from ..arm_dsp.convolution import TWO_PIXELS
-from ..arm_dsp.depthwise import CLEAR, filling, planes
+from ..arm_dsp.factors import factors
+from ..arm_dsp.plane_words import multiplies
 from ..row import Row, of_sums
 
 STEP = 4  # from one granularity to the next: one that holds all there is has no use for a coarser one
@@ -43,6 +49,69 @@ def pointwise(s: Sums, form: Form) -> Kernel | None:
         traffic=Traffic(rounds, chunk * group, -(-g // 2), gather=gather, rounds=rounds),
     )  # fmt: skip
     return _within(made, form)
+
+
+@kept
+def stream(s: Sums, pairs: tuple[tuple[int, int], ...]) -> Array:
+    """For each channel start value, words of weights (two in the even and odd bytes of one), factors."""
+    k, (fh, _) = s.out[2], s.window
+    w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))  # tap -1 is 0
+    halves = np.stack([w[:, :, [low for low, _ in pairs]], w[:, :, [high for _, high in pairs]]], axis=3)
+    halves = np.pad(halves, ((0, 0), (0, 0), (0, len(pairs) % 2), (0, 0))) & 0xFF  # K, FH, word, half
+    two = halves.reshape(k, fh, -1, 2, 2)
+    packed = two[..., 0, 0] | two[..., 1, 0] << 8 | two[..., 0, 1] << 16 | two[..., 1, 1] << 24
+    tail = factors(s).words if s.finish != "sums" else np.stack([s.mantissa, -s.right], axis=1)
+    return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
+
+
+CLEAR = 1.3  # instructions for a number of a plane; `./sconsw bench-kernels` shows the error of the estimate
+FETCHING = 1.8  # pace where flash is slow (`bench-cycles`): neither code nor weights stay in the lines that are kept
+
+
+def filling(rows: int, columns: int, wide: int = 1) -> int:
+    """Instructions to copy rows of `wide` neighbouring channels into as many planes."""
+    return rows * (12 + columns * (3 * wide + 2))
+
+
+def planes(s: Sums, form: Form) -> Kernel | None:
+    """The kernel whose halves `dae` pulls apart: two outputs of a row at a time."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    held, pairs = multiplies(fw, s.stride[1])
+    if c != k or s.dilation[1] != 1 or fh * len(held) > 24 or not s.fits:
+        return None
+    packed = stream(s, tuple(held))
+    loads = [1 + max(word for _, _, word in outputs) for outputs in (pairs[0], pairs[0] + pairs[1])]
+    columns = max(
+        s.pad[1] + w, ow // 2 * 2 * s.stride[1] - 2 * s.stride[1] + 2 * loads[1], (ow - 1) * s.stride[1] + 2 * loads[0]
+    )
+    columns += columns % 2
+    reach = (fh - 1) * s.dilation[0] + 1
+    rows = max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
+    shape = sums_shape(s, form) | {
+        **factors(s).shape, "stride": columns, "plane": rows * columns, "plane_rows": rows,
+        "pairs": tuple(tuple(p) for p in pairs), "loads": tuple(loads), "names": tuple("abcdefghijklmnop"[: len(held)]),
+        "tap_rows": tuple(fy * s.dilation[0] * columns // 2 for fy in range(fh)),
+        "row_words": (len(held) + 1) // 2, "step": packed.shape[1],
+    }  # fmt: skip
+    printed = pairs[0] + (pairs[1] if ow > 1 else [])
+    shape["used"] = tuple(sorted({shape["names"][i] for _, i, _ in printed}))  # type: ignore[index]
+    shape["pairs"] = tuple(tuple((f"__{m}", shape["names"][i], t) for m, i, t in p) for p in pairs)  # type: ignore[index]
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **factors(s).scalars}
+    if not s.full_range or s.finish == "sums":
+        scalars |= {"low": s.low, "high": s.high}
+    how, _, clamped = s.finish.partition("_")
+    ends = {"relu": 5, "signed": 6, "once": 5, "sums": 28}[how] + (4 if clamped else 0)
+    two = fh * (len(pairs[0]) + len(pairs[1]) + loads[1]) + 1 + 2 * ends
+    one = fh * (len(pairs[0]) + loads[0]) + 5 + ends
+    cost = CLEAR * rows * columns + c * (
+        filling(h, w) + 30 + 3 * fh * len(held) + oh * (8 + ow // 2 * two + ow % 2 * one)
+    )
+    return Kernel(
+        "dae/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
+        scratch=2 * rows * columns, variant="gathered", estimate=cost,
+        pace=FETCHING if SLOW_FLASH in form.core else 1.0, in_place=in_place(s, form),
+        traffic=Traffic(channels_in=1, channels_out=1),
+    )  # fmt: skip
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:

@@ -1,0 +1,186 @@
+"""Depthwise sums of four channels of a pixel at a time, straight from the operand: rows of a ring cost no more.
+
+A list says where the pixel under each tap of the window lies. int8: two taps share a word; windows of few sizes, for
+their taps are written out. int16: any window, tap by tap in a loop.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import numpy as np
+
+from ....base.target import DUAL_ISSUE, SLOW_FLASH
+from ...ir import Array
+from ...ops import spatial
+from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.spatial import kept, sums_shape, words
+from ..micro import Function, Loop, Part, Unrolled, pushed
+from ..row import KernelLayer
+from . import wide
+from .dot import FINISHES, Finish, within
+from .factors import factors
+from .weight_words import bounds
+
+WRITTEN_OUT = (9, 25)  # taps of windows of int8
+PIXEL, GENERAL = 48, 25  # instructions of compiled C (`bench-kernels`): a pixel; a result of a sum
+# Paces (`bench-cycles`): each tap is a load, on a core that issues one instruction at a time; and from a slow flash.
+LOADING, FETCHING = 1.12, 1.8
+SAVED = (*(f"r{n}" for n in range(3, 12)), "lr")
+REMARK = (
+    "Channels c to c_end, four at a time, each channel by itself. taps: where the pixel under each tap lies. "
+    "w: for each four channels the start values, weights, and factors. r4 to r7 the sums."
+)
+
+
+def _parameters(item: str, finish: Finish, more: tuple[str, ...]) -> tuple[str, ...]:
+    result = "int32_t" if finish.sums else item
+    given = (f"const {item} *const *taps", "const int32_t *w", "int32_t c", f"{result} *y", "int32_t c_end", *more)
+    return tuple(f"EB_REG {each}" for each in given)
+
+
+def bytes_(taps: int, end: str) -> Function:
+    """int8 through a window of so many taps."""
+    finish = Finish(end)
+    more = ("zero", *(["unit"] if finish.unit else []), *(["low4", "high4"] if finish.clamped else []))
+    at = {name: 44 + 4 * i for i, name in enumerate(more)}
+    group = ["1:", "ldm r1!, {r4-r7}"]
+    for pair in range(taps // 2):
+        group += [f"ldrd r8, r9, [r0, #{8 * pair}]", "ldr r8, [r8, r2]", "ldr r9, [r9, r2]"]
+        group += ["pkhbt r10, r8, r9, lsl #16", "pkhtb r11, r9, r8, asr #16", "ldm r1!, {r8, r9, r12, lr}"]
+        for both, (even, odd), (w, w1) in (("r10", ("r4", "r5"), ("r8", "r9")), ("r11", ("r6", "r7"), ("r12", "lr"))):
+            group += [f"sxtb16 r3, {both}", f"smlad {even}, r3, {w}, {even}"]
+            group += [f"sxtb16 {both}, {both}, ror #8", f"smlad {odd}, {both}, {w1}, {odd}"]
+    if taps % 2:
+        group += [f"ldr r8, [r0, #{4 * taps - 4}]", "ldr r8, [r8, r2]", "ldm r1!, {r12, lr}"]
+        group += ["sxtb16 r10, r8", "sxtb16 r11, r8, ror #8", "smlabb r4, r10, r12, r4", "smlatt r6, r10, r12, r6"]
+        group += ["smlabb r5, r11, lr, r5", "smlatt r7, r11, lr, r7"]
+    group.append("ldr r10, [sp]")
+    if finish.sums:
+        group += ["stm r10!, {r4-r7}", "str r10, [sp]"]
+    else:
+        group += [f"ldrd r3, r11, [sp, #{at['zero']}]" if finish.unit else f"ldr r3, [sp, #{at['zero']}]"]
+        group += ["add r10, r10, r2", *_scaled(finish)]
+        group += [f"bfi r4, r{4 + i}, #{8 * i}, #8" for i in (1, 2, 3)]
+        group += [f"ldrd r8, r9, [sp, #{at['low4']}]", *within("r4", "r8", "r9", "r12")] if finish.clamped else []
+        group.append("str r4, [r10]")
+    group += ["ldr r8, [sp, #40]", "adds r2, r2, #4", "cmp r2, r8", "bne 1b"]
+    places = ", ".join(f"{place} {name}" for name, place in {"y": 0, "c_end": 40, **at}.items())
+    return Function(
+        f"eb_taps{taps}_{end}", _parameters("int8_t", finish, tuple(f"int32_t {name}" for name in more)),
+        f"{REMARK} A window has {taps} taps, of which two share a word.",
+        ("push {r3-r11, lr}", pushed(SAVED), f"/* sp: {places} */", Loop("fours", tuple(group)), "pop {r3-r11, pc}"),
+    )  # fmt: skip
+
+
+def _scaled(finish: Finish) -> list[str]:
+    load, sums, factor = "ldm r1!, {r8, r9, r12, lr}", ("r4", "r5", "r6", "r7"), ("r8", "r9", "r12", "lr")
+    if not finish.two:
+        return [load, *finish.scaled(sums, factor, factor, "r3", "r11")]
+    return [
+        line for at in (0, 2) for line in (load, *finish.scaled(sums[at : at + 2], factor[::2], factor[1::2], "r3", ""))
+    ]
+
+
+def halves(clamped: bool) -> Function:
+    """int16 through any window; the results of four channels have a scale each."""
+    body = ("ldr r9, [r0], #4", "ldm r1!, {r10, r11}", "add r9, r9, r2", "ldr r8, [r9]", "ldr r9, [r9, #4]",
+            "smlabb r4, r8, r10, r4", "smlatt r5, r8, r10, r5", "smlabb r6, r9, r11, r6", "smlatt r7, r9, r11, r7",
+            )  # fmt: skip
+    past = ("ldr r3, [sp, #48]",)
+    taps = Unrolled(
+        "taps", ("sub lr, r3, r0", "tst lr, #4 /* an odd number of taps enters in the middle */", "bne 3f"), (3, 3),
+        (("2:", *body), ("3:", *body)), ("cmp r0, r3", "bne 2b"),
+    )  # fmt: skip
+    group: list[Part] = ["1:", *(past if clamped else ()), "ldm r1!, {r4-r7}", taps]
+    group += ["ldr r12, [sp, #4]", "ldr r0, [sp, #52]", *(["ldrd r3, lr, [sp, #56]"] if clamped else [])]
+    for sums in (("r4", "r5"), ("r6", "r7")):
+        group.append("ldm r1!, {r8-r11}")
+        group += wide.ended(sums, (("r8", "r9"), ("r10", "r11")), "r0", ("r3", "lr") if clamped else ())
+        group += [f"strh {v}, [r12], #2" for v in sums]
+    group += ["str r12, [sp, #4]", "ldr r0, [sp]", "ldr lr, [sp, #44]", "add r2, r2, #8", "cmp r2, lr", "bne 1b"]
+    more = ("const int16_t *const *taps_end", "int32_t zero", *(("int32_t low", "int32_t high") if clamped else ()))
+    return Function(
+        f"eb_wide_taps{'_clamped' if clamped else ''}", _parameters("int16_t", Finish("wide"), more),
+        f"{REMARK} Weights are int16; c counts bytes.",
+        ("push {r0, r3-r11, lr}", pushed(("r0", *SAVED)),
+         f"/* sp: 0 taps, 4 y, 44 c_end, 48 taps_end, 52 zero{', 56 low, 60 high' if clamped else ''} */",
+         *(() if clamped else past), Loop("fours", tuple(group)), "pop {r0, r3-r11, pc}"),
+    )  # fmt: skip
+
+
+FUNCTIONS = {f"eb_taps{n}_{end}": partial(bytes_, n, end) for n in WRITTEN_OUT for end in (*FINISHES, "sums")}
+FUNCTIONS |= {f"eb_wide_taps{'_clamped' * clamped}": partial(halves, clamped) for clamped in (False, True)}
+
+
+@cache
+def _micro(name: str) -> Function:
+    """For estimates."""
+    return FUNCTIONS[name]()
+
+
+@kept
+def stream(s: Sums) -> Array:
+    """For each four channels start values, a word of two taps' weights for each, the last odd tap, factors."""
+    blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]
+    w = s.weights.reshape(blocks, 4, taps).astype(np.int64) & 0xFFFF
+    pairs = w[:, :, 0 : taps - 1 : 2] | w[:, :, 1::2] << 16
+    parts = [s.start.reshape(blocks, 4), pairs.transpose(0, 2, 1).reshape(blocks, -1)]
+    if taps % 2:
+        parts.append(w[:, :2, -1] | w[:, 2:, -1] << 16)
+    parts.append(factors(s).words.reshape(blocks, -1))
+    return words(np.concatenate(parts, axis=1))
+
+
+def of_bytes(s: Sums, form: Form) -> Kernel | None:
+    """int8."""
+    c, (oh, ow, k), taps = s.size[2], s.out, s.window[0] * s.window[1]
+    if c != k or c % 4 or taps not in WRITTEN_OUT or not s.fits:
+        return None
+    packed, ends, padded = stream(s), factors(s), s.padded_rows or s.padded_columns
+    name = f"eb_taps{taps}_{ends.finish}"
+    shape = sums_shape(s, form) | {
+        **ends.shape,
+        "padded": padded,
+        "step": packed.shape[1],
+        "dot": name,
+        "item": "int8_t",
+        "list": 0,
+    }
+    shape |= {"ends": (", unit" if ends.unit else "") + (", low4, high4" if s.finish.endswith("_clamped") else "")}
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero} if padded else {}
+    scalars |= {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
+    constants: tuple[Constant, ...] = (Constant("w", packed.ravel(), "by groups of four channels"),)
+    each = _micro(name).executed(fours=c // 4)
+    if s.finish == "sums":
+        scalars |= {"low": s.low, "high": s.high}
+        constants = (*constants, *s.rescaling)
+        each = c / 4 * _micro(name).executed(fours=1) + c * GENERAL
+    made = ow if form.rolled else oh * ow
+    return Kernel(
+        "arm_dsp/taps.c.j2", s.stem, shape, constants, scalars, scratch=c if padded else 0, variant="dsp taps",
+        estimate=made * (PIXEL + each) + c * (3 if padded else 0), traffic=Traffic(passes=made),
+        pace=1.0 if DUAL_ISSUE in form.core else FETCHING if SLOW_FLASH in form.core else LOADING,
+    )  # fmt: skip
+
+
+def of_halves(layer: KernelLayer) -> Kernel | None:
+    """int16."""
+    op, graph, form = layer.op, layer.graph, layer.form
+    (x, w), (oh, ow, k) = graph.operands(op)[:2], graph.result(op).shape[1:]
+    if not wide.fits(op, graph) or w.data is None or x.shape[3] != k or k % 4 or x.shape[0] > 1:
+        return None
+    taps = w.shape[1] * w.shape[2]
+    fours = w.data.reshape(taps, k // 4, 2, 2).astype(np.int64).transpose(1, 0, 2, 3)  # block, tap, word, half
+    packed = (fours[..., 0] & 0xFFFF) | fours[..., 1] << 16
+    parts = (wide.start(op, graph).reshape(-1, 4), packed.reshape(k // 4, -1), wide.rescaling(op, graph).reshape(-1, 8))
+    end, scalars = wide.ends(op, graph)
+    name = f"eb_wide_taps{end}"
+    shape = {**spatial.window_shape(op, graph, w.shape[1:3], form), "dot": name, "item": "int16_t", "finish": "wide",
+             "padded": True, "list": 2 * k, "ends": ", low, high" if end else ""}  # fmt: skip
+    made = ow * (1 if form.rolled else oh)
+    return Kernel(
+        "arm_dsp/taps.c.j2", layer.plain.stem, shape, (wide.constant(words(np.concatenate(parts, axis=1))),),
+        {"x_zero": 0, **scalars}, scratch=2 * k + 4 * taps, variant="dsp taps of int16", traffic=Traffic(passes=made),
+        estimate=2 * k + made * (PIXEL + _micro(name).executed(fours=k // 4, taps=taps)),
+    )  # fmt: skip
