@@ -157,7 +157,7 @@ def in_place_bytes(s: Sums, form: Form) -> Gathered | None:
     c, pixels = s.size[2], s.size[0] * s.size[1]
     if not s.pointwise or c % 4:
         return None
-    return Gathered(1, c // 4, pixels, {"C": c, "K": s.out[2], "pixels": pixels}, 6 + 4.3 * pixels)
+    return Gathered(1, c // 4, pixels, {"C": c, "K": s.out[2], "pixels": pixels, "widened": False}, 6 + 4.3 * pixels)
 
 
 def widened_once(s: Sums, form: Form) -> Gathered | None:
@@ -165,7 +165,7 @@ def widened_once(s: Sums, form: Form) -> Gathered | None:
     c = s.size[2]
     if not s.pointwise or s.size[:2] != (1, 1) or c % 4:
         return None
-    shape: Shape = {"C": c, "K": s.out[2], "pixels": 1}
+    shape: Shape = {"C": c, "K": s.out[2], "widened": True}
     return Gathered(1, c // 4, 1, shape, 10 + 2 * c, scratch=2 * c)
 
 
@@ -309,7 +309,7 @@ PLAIN, WIDENED = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
 TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/conv_pairs.c.j2", "eb_dot2", widened_pairs, TUNED)
 VARIANTS = (
     Variant("dsp 1 pixel", "arm_dsp/dense.c.j2", "eb_dot1", in_place_bytes, PLAIN),
-    Variant("dsp 1 pixel, int16", "arm_dsp/dense_wide.c.j2", "eb_dot1w", widened_once, ONCE),
+    Variant("dsp 1 pixel, int16", "arm_dsp/dense.c.j2", "eb_dot1w", widened_once, ONCE),
     TWO_PIXELS,
     Variant("dsp 2 pixels, packed taps", "arm_dsp/conv_packed.c.j2", "eb_dot2", packed_taps, TUNED),
     Variant("dsp 2 pixels, int8", "arm_dsp/conv_bytes.c.j2", "eb_dot2n", _bytes(2), WIDENED),
@@ -318,5 +318,5 @@ VARIANTS = (
 )
 WAITING = (  # where flash is slow
     Variant("dsp 4 pixels", "arm_dsp/conv_four.c.j2", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
-    Variant("dsp 8 channels", "arm_dsp/dense_eight.c.j2", "eb_dot8", widened_once_of_eights, ONCE),
+    Variant("dsp 8 channels", "arm_dsp/dense.c.j2", "eb_dot8", widened_once_of_eights, ONCE),
 )

@@ -121,8 +121,8 @@ def product(layer: KernelLayer) -> Kernel | None:
         return None
     groups = -(-c // 4)
     shape = {
-        **k.shape, **_pairs(n, c, columns), "finish": finish, "ragged": bool(c % 4), "kind": _kind(c),
-        "fours": c // 4 * 4, "words": 4 * groups - 4 * bool(c % 4), "back": -c % 4,
+        **k.shape, **_pairs(n, c, columns), "item": "int8_t", "rows": f"eb_rows{_kind(c)}_{finish}",
+        "ragged": bool(c % 4), "fours": c // 4 * 4, "words": 4 * groups - 4 * bool(c % 4), "back": -c % 4,
     }  # fmt: skip
     scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "y_zero": zero_of(y)}
     scalars |= {"m": 2 * m.mantissa - 2**32, "s": -(2 ** (32 + m.shift))}
@@ -158,10 +158,11 @@ def halves(layer: KernelLayer) -> Kernel | None:
     scalars: dict[str, int | float] = {"factor": m.mantissa << (32 - right) if near else m.mantissa}
     scalars |= {"half": -(2**31) if near else 0, "half_high": 0 if near else 1 << (right - 33)}
     scalars["shift"] = max(0, right - 32)
-    shape = {**k.shape, **_pairs(n, c, columns), "odd_c": bool(c % 2)}
+    rows = f"eb_rows_halves{'_odd' if c % 2 else ''}"
+    shape = {**k.shape, **_pairs(n, c, columns), "item": "int16_t", "rows": rows, "ragged": False, "words": c // 2 * 2}
     cost = 30.0 + a * b * -(-columns // 2) * (4 * c + 40 + -(-n // 2) * (60 + 3.7 * c))
     return Kernel(
-        "arm_dsp/matmul_halves.c.j2", k.stem, shape, k.constants, scalars,
+        "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
         scratch=4 * (c + c % 2), variant="dsp pairs of int16", estimate=cost,
     )  # fmt: skip
 
@@ -173,11 +174,12 @@ def wide(layer: KernelLayer) -> Kernel | None:
     c = x.shape[3]
     if {x.dtype, w.dtype, graph.result(op).dtype} != {"int16"} or zero_of(x) or zero_of(w) or c % 2 or columns < 2:
         return None
-    shape = {**k.shape, "turned": bool(op.attrs["turned"]), "step": next(n for n in (8, 4, 2, 1) if c % (2 * n) == 0)}
+    shape = {**k.shape, **_pairs(n, c, columns), "item": "int16_t", "rows": "", "ragged": False, "words": c,
+             "step": next(n for n in (8, 4, 2, 1) if c % (2 * n) == 0)}  # fmt: skip
     scalars = {name: value for name, value in k.scalars.items() if name not in ("x0_zero", "x1_zero")}
     cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * (90 + 2.6 * c))
     return Kernel(
-        "arm_dsp/matmul_wide.c.j2", k.stem, shape, k.constants, scalars,
+        "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
         scratch=4 * c, variant="dsp columns of int16", estimate=cost,
     )  # fmt: skip
 

@@ -30,7 +30,8 @@ def _load(vector: str, pointer: str) -> str:
     return f"vldrb.u8 {vector}, [{pointer}], #16"
 
 
-def _multiplied(finish: str) -> str:
+def multiplied(finish: str) -> str:
+    """The instruction that multiplies sums by their factors."""
     return f"{'vqdmulh' if finish.startswith('once') else 'vqrdmulh'}.s32"
 
 
@@ -109,7 +110,7 @@ def _results(pixels: int, finish: str) -> list[str]:
         "vmov q0[3], q0[1], r2, r6",
     ]
     made += ["vmov q1[2], q1[0], r8, r12", "vmov q1[3], q1[1], r10, lr"] if pixels == 2 else []
-    made += [f"{_multiplied(finish)} {q}, {q}, q2" for q in vectors]
+    made += [f"{multiplied(finish)} {q}, {q}, q2" for q in vectors]
     if finish.startswith("signed"):
         for q in vectors:
             made += [f"vshr.s32 q2, {q}, #31 /* halves away from zero */", f"vadd.i32 {q}, {q}, q2"]
@@ -219,10 +220,13 @@ def pairs(taps: int, advance: int, steps: int) -> Pairs:
     )  # fmt: skip
 
 
-def _plus(to: str, source: str, number: int) -> list[str]:
-    """A number to a register, r0 in between if it does not fit."""
+def plus(to: str, source: str, number: int, over: str = "r0") -> list[str]:
+    """A register plus a number to another one, `over` a third if it does not fit."""
     if abs(number) > 4095:
-        return [f"movw r0, #{abs(number)}", f"{'add' if number > 0 else 'sub'} {to}, {source}, r0"]
+        whole = [f"movw {over}, #{abs(number) % 65536}"] + [f"movt {over}, #{abs(number) >> 16}"] * (
+            abs(number) > 65535
+        )
+        return [*whole, f"{'add' if number > 0 else 'sub'} {to}, {source}, {over}"]
     if number:
         return [f"{'addw' if number > 0 else 'subw'} {to}, {source}, #{abs(number)}"]
     return [f"mov {to}, {source}"] if to != source else []
@@ -346,17 +350,17 @@ class Own:
     def _group(self, at: int) -> list[Part]:
         """Four channels of all pairs."""
         c = self.pairs
-        made: list[Part] = ["1:", *_plus("r5", "r7", self.group - 20), f"ldr r9, [sp, #{at}]", "vldrw.u32 q6, [r5]"]
+        made: list[Part] = ["1:", *plus("r5", "r7", self.group - 20), f"ldr r9, [sp, #{at}]", "vldrw.u32 q6, [r5]"]
         made += [f"ldr r1, [sp, #{at + 8}]", "vldrb.s32 q7, [r5, #16]", "add r5, r7, #16"]
         made += [] if c.zero == "q3" else ["vldrw.u32 q3, [r7]"]
         made += ["mov r3, r1", f"vldrb.u8 q2, [r5], #{c.sizes[0]}"]
-        made += _plus("r11", "r9", self.advance) if c.second == "r11" else []
+        made += plus("r11", "r9", self.advance) if c.second == "r11" else []
         made += [] if c.group_stays else [f"str r7, [sp, #{at + 4}]"]
         made += [] if c.zero == "q3" else [f"ldr {c.zero}, [sp, #{at + 56}]"]
         made.append(Loop("pairs", tuple(self._pair(at))))
         made += self._stored(tuple(range(20)))
         made += [] if c.group_stays else [f"ldr r7, [sp, #{at + 4}]"]
-        made += _plus("r7", "r7", self.group)
+        made += plus("r7", "r7", self.group)
         return made + list(asm(f"""
             ldrd r0, r1, [sp, #{at + 8}]
             adds r0, r0, #4
@@ -369,7 +373,7 @@ class Own:
 
     def _pair(self, at: int) -> list[Part]:
         """Four channels of two pixels."""
-        c, nothing, high = self.pairs, ((),) * 7, _multiplied(self.finish)
+        c, nothing, high = self.pairs, ((),) * 7, multiplied(self.finish)
         made: list[Part] = ["2: /* what the first turn stores is nothing yet; the next one overwrites it */"]
         made += self._pixel("q0", "r9", c.first_moves, c.sizes[0] == LANES)
         for i in range(c.before):
@@ -392,6 +396,6 @@ class Own:
             made += ["vshr.s32 q0, q4, #31 /* halves away from zero */", "vadd.i32 q4, q4, q0", "vshr.s32 q1, q5, #31"]
         made.append("vrshl.s32 q4, q4, q7")
         made += ["vadd.i32 q5, q5, q1"] if self.finish.startswith("signed") else []
-        made += _plus("r9", "r9", c.on) + (_plus("r11", "r11", c.on) if c.second == "r11" else [])
-        made += [f"ldr r2, [sp, #{at + 12}]", *_plus("r1", "r1", 2 * self.beside), "vrshl.s32 q5, q5, q7"]
+        made += plus("r9", "r9", c.on) + (plus("r11", "r11", c.on) if c.second == "r11" else [])
+        made += [f"ldr r2, [sp, #{at + 12}]", *plus("r1", "r1", 2 * self.beside), "vrshl.s32 q5, q5, q7"]
         return [*made, "cmp r3, r2", f"vldrb.u8 q2, [r5], #{c.sizes[0]}", "bne 2b"]

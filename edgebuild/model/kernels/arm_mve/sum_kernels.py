@@ -12,6 +12,7 @@ from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, sums_shape
 from . import lanes
 from .lanes import LANES
+from .windows import Columns, RowOfColumns, Words
 
 SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # pace, where loads stand close to what waits for them (`bench-cycles`)
 MOST_OVER = 32  # pixels that are copied before their results are written over them
@@ -192,7 +193,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     columns = 4 * plane + LANES  # the last window is read as sixteen bytes
     clamped = how.endswith("_clamped")
     shape: dict[str, Any] = sums_shape(s, form) | {
-        "finish": how, "clamped": clamped, "taps": taps, "advance": advance, "plane": plane, "used": used,
+        "clamped": clamped, "plane": plane, "used": used, "function": Columns(taps, plane, ow, advance, k, how),
         "fours": fours, "M": k // c, "turned": tuple(map(tuple, turned)),
         "places": (*(pixel * c for pixel in range(8)), *spread),
         "ends": -(-columns // 4) * 4,
@@ -205,7 +206,8 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     fill = 25 + (12 if fours else 20) * -(-used // 8)
     fills = fh if form.rolled else min(s.stride[0], fh)
     rows = 1 if form.rolled else oh
-    cost = 30 + 0.7 * plane + -(-k // 4) * rows * (40 + fills * fill + ow * (20 + 5 * clamped))
+    made = shape["function"].function("").executed(outputs=ow)
+    cost = 30 + 0.7 * plane + -(-k // 4) * rows * (14 + fills * fill + made)
     constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
     return Kernel(
         "arm_mve/depthwise.c.j2", s.stem, shape, (constant,), scalars,
@@ -238,13 +240,12 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
         return None
     clamped = how.endswith("_clamped")
     packed = _fours(s, upright)
+    function = Words(
+        taps, fo, so, si, po, pi, lines, used, total - pi - used, line, beside, ahead, down, outer, inner, k,
+        packed.shape[1] * 4, outside, form.rolled, how,
+    )  # fmt: skip
     shape: dict[str, Any] = sums_shape(s, form) if form.rolled else {"rolled": False}
-    shape |= {
-        "K": k, "upright": upright, "finish": how, "taps": taps, "FO": fo, "SI": si, "SO": so, "PI": pi, "PO": po,
-        "U": lines, "line": line, "beside": beside, "down": down, "ahead": ahead, "inner": inner, "outer": outer,
-        "used": used, "behind": total - pi - used, "step": packed.shape[1] * 4,
-        "outside": outside,
-    }  # fmt: skip
+    shape |= {"function": function, "upright": upright, "outside": outside, "clamped": clamped}
     words = (outer - 1) * so + fo * max(total, si * (inner + 1)) + LANES
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
     if clamped:
@@ -273,10 +274,15 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
         return None
     pixels = [min(pixel, used - 1) if narrow else pixel for pixel in range(8)]
     places = (*(pixel * c for pixel in pixels), *((s.pad[1] + pixel) * fh for pixel in pixels))
-    fill = 12 if narrow else 8 + 12 * -(-used // 8)
-    outputs = ow * (19 + 5 * s.finish.endswith("_clamped"))
-    cost = 70 + 15 * fh + 0.7 * total * fh + k // 4 * (34 + fh * fill + outputs)
-    shape = {**found.shape, "narrow": narrow, "places": places}
+    whole = found.shape["function"]
+    assert isinstance(whole, Columns)
+    function = RowOfColumns(
+        whole.taps, whole.plane, whole.outputs, whole.advance, whole.channels, whole.finish, fh, used, c, narrow,
+        int(str(found.shape["step"])),
+    )  # fmt: skip
+    made = function.function("").executed(fours=k // 4, rows=fh, eights=-(-used // 8), outputs=ow)
+    cost = 70 + 15 * fh + 0.7 * total * fh + made
+    shape: dict[str, Any] = {**found.shape, "function": function, "places": places}
     return replace(
         found, template="arm_mve/depthwise_row.c.j2", shape=shape, variant="mve row of columns", estimate=cost, pace=ROW
     )
