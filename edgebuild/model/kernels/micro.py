@@ -141,6 +141,11 @@ class Function:
         inside = "\n".join(map(_quoted, lines(self.parts)))
         return f"\n{{\n    __asm__(\n{inside});\n}}\n"
 
+    @property
+    def text(self) -> str:
+        """The whole function in C."""
+        return self.before + self.head + self.body
+
     def executed(self, **turns: float | Sequence[tuple[object, int]]) -> float:
         """Instructions of a call."""
         return executed(self.parts, turns)

@@ -172,11 +172,6 @@ class Pairs:
              "ldr lr, [sp]", Loop("pairs", tuple(pair)), "add sp, sp, #20", moved(-20)),
         )  # fmt: skip
 
-    def text(self, name: str) -> str:
-        """The function in C."""
-        f = self.function(name)
-        return f.before + f.head + f.body
-
 
 def bytes_(s: Sums, form: Form) -> Kernel | None:
     """int8. Of channels that are a multiple of four, blocks of four taps take as few instructions, without lines."""

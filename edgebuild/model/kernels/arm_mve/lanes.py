@@ -254,11 +254,6 @@ class Own:
     def clamped(self) -> bool:
         return self.finish.endswith("_clamped")
 
-    def text(self, name: str) -> str:
-        """The function in C."""
-        f = self.function(name)
-        return f.before + f.head + f.body
-
     def _pixel(self, vector: str, at: str, moves: int, whole: bool) -> list[str]:
         """Taps of a pixel, from where `at` points; then it moves on. Lanes behind the last tap read as 0."""
         load = f"vldrb{'' if whole else 't'}.u8 {vector}, [{at}]{f', #{moves}' if moves else ''}"

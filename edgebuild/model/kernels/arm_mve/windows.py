@@ -30,11 +30,6 @@ class Columns:
     def clamped(self) -> bool:
         return self.finish.endswith("_clamped")
 
-    def text(self, name: str) -> str:
-        """The function in C."""
-        f = self.function(name)
-        return f.before + f.head + f.body
-
     @property
     def planes(self) -> list[str]:
         """Columns of the other channels, from those of the first in r1."""
@@ -178,11 +173,6 @@ class Words:
     def turned(self) -> int:
         """Lanes by which the second output's weights are higher."""
         return self.high * self.along
-
-    def text(self, name: str) -> str:
-        """The function in C."""
-        f = self.function(name)
-        return f.before + f.head + f.body
 
     def _products(self, sum_: str, j: int, second: bool) -> list[str]:
         """The weights of channel j for the first or the second output: products with the windows."""

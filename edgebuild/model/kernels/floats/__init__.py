@@ -72,6 +72,7 @@ def _blocks(layer: KernelLayer, template: str, taps: int, rest: int, unroll: int
     scaled = bool(k.shape.get("scaled"))
     shape = {
         **k.shape, "block": block, "overlap": channels % block > 0, "unroll": unroll,
+        "depthwise": template == "depthwise",
         "scaled": scaled, "cast": k.shape.get("cast", ""), "biased": not scaled and template != "matmul",
     }  # fmt: skip
     constants = k.constants
@@ -82,8 +83,9 @@ def _blocks(layer: KernelLayer, template: str, taps: int, rest: int, unroll: int
     if "mve" in layer.form.core and block % 4 == 0:  # the compiler makes vectors of them
         turn = (1.7 if template == "depthwise" else 1.2) * block
     windows = y.elements // channels // (y.shape[1] if layer.form.rolled else 1)
+    file = "conv" if template == "depthwise" else template
     return replace(
-        k, template=f"floats/{template}.c.j2", shape=shape, constants=constants, variant="channels in registers",
+        k, template=f"floats/{file}.c.j2", shape=shape, constants=constants, variant="channels in registers",
         estimate=40 + windows * (30 + len(starts(channels)) * (rest + taps * turn + RESULT * block)),
     )  # fmt: skip
 
