@@ -83,6 +83,12 @@ class Tensor:
     def constant(self) -> bool:
         return self.data is not None
 
+    @property
+    def array(self) -> Array:
+        """The numbers of a constant as they are stored. Raises AssertionError of an activation."""
+        assert self.data is not None, self.name
+        return self.data
+
 
 @dataclass(frozen=True)
 class Op:

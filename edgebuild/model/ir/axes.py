@@ -7,7 +7,7 @@ whether the result may overwrite an operand, and the ways to cut the op. So no p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
@@ -103,6 +103,25 @@ class Nest:
         """Multiply-accumulates. Inputs that are spread over the output meet every tap once."""
         extents = {**self.extents, **{d.axis: d.size for dims in self.operands for d in dims if isinstance(d, Spread)}}
         return prod(extents.values()) if self.macs else self.inside
+
+
+def same(*axes: str) -> tuple[Dim, ...]:
+    """The dimensions of an operand that these axes index, each unchanged."""
+    return tuple(map(Same, axes))
+
+
+def numbered(shape: Sequence[int]) -> dict[str, int]:
+    """Extents of an axis for each dimension: i0, i1, ..."""
+    return {f"i{d}": n for d, n in enumerate(shape)}
+
+
+def lines(shape: Sequence[int], axis: int, extent: int | None = None) -> Nest:
+    """Results along a dimension of the operand, `extent` or as many as there are elements: each needs all of them."""
+    extents = numbered(shape)
+    names, dims = tuple(extents), list(same(*extents))
+    dims[axis] = Whole(shape[axis])
+    extents[names[axis]] = shape[axis] if extent is None else extent
+    return Nest(extents, names, (tuple(dims),))
 
 
 def input_range(nest: Nest, operand: int, dim: int, start: int, stop: int) -> tuple[int, int]:

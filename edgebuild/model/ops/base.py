@@ -154,6 +154,7 @@ Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
 Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
 Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
 Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: nothing is known
+Limit = Callable[[Op, Graph], str | None]  # docstring: the limit; result: what broke it
 Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
 
 
@@ -323,7 +324,7 @@ class Spec:
     fan_in: Callable[[Op, Graph], bool] = lambda op, graph: True  # of a `total`: it may be added up part by part
     sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None
     link: str = ""  # "send" or "receive": it moves a tensor between devices; these ops keep their order
-    limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
+    limits: tuple[Limit, ...] = ()
 
 
 def named(spec: Spec) -> Spec:
@@ -394,6 +395,20 @@ def is_float(t: Tensor) -> bool:
 def clip_float(y: Array, clamp: Sequence[float | None]) -> Array:
     low, high = clamp
     return np.clip(y, low, high).astype(np.float32) if clamp != (None, None) else y.astype(np.float32)
+
+
+def operand_names(operands: Sequence[Tensor], constants: Sequence[str] = ()) -> tuple[str, ...]:
+    """Parameters of a kernel: activations are x, or x0, x1, ...; constants have these names, or are c0, c1, ..."""
+    computed = sum(not t.constant for t in operands)
+    activations = iter(["x"] if computed == 1 else [f"x{i}" for i in range(computed)])
+    numbered = (f"c{i}" for i in range(len(operands)))
+    own = constants or [next(numbered) if t.constant else "" for t in operands]
+    return tuple(name if t.constant else next(activations) for t, name in zip(operands, own, strict=True))
+
+
+def constants_of(operands: Sequence[Tensor], names: Sequence[str], note: str = "operand") -> tuple[Constant, ...]:
+    """The operands that are constants, as the kernel's parameters of these names."""
+    return tuple(Constant(n, t.data, note) for n, t in zip(names, operands, strict=True) if t.data is not None)
 
 
 # Loops over tensors that step differently through each: with as few levels as can be.

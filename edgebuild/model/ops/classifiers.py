@@ -64,14 +64,7 @@ def trees_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("classifiers.c:trees", stem, shape, constants, estimate=12.0 * x.shape[0] * trees * depth)
 
 
-TREES = Spec(
-    kind="trees",
-    nest=trees_nest,
-    reference=trees_reference,
-    kernel=trees_kernel,
-    float_only=True,
-    limits=(known_tables,),
-)
+TREES = Spec("trees", trees_nest, trees_reference, trees_kernel, float_only=True, limits=(known_tables,))
 
 
 # Squared distances to vectors, and pairs of classes as shares: what support vector machines need besides products.
@@ -105,8 +98,7 @@ def rows_of_floats(op: Op, graph: Graph) -> str | None:
 def kernel_machine_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, vectors = graph.operands(op)
     shape: dict[str, Any] = {"N": x.shape[0], "F": x.shape[1], "V": vectors.shape[0]}
-    assert vectors.data is not None
-    constants = (Constant("vectors", vectors.data, "one a row"),)
+    constants = (Constant("vectors", vectors.array, "one a row"),)
     cost = 6.0 * shape["N"] * shape["F"] * shape["V"]
     return Kernel("classifiers.c:distances", f"distances_{shape['V']}x{shape['F']}", shape, constants, estimate=cost)
 
@@ -158,21 +150,14 @@ def coupling_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 DISTANCES = Spec(
-    kind="distances",
-    nest=kernel_machine_nest,
-    reference=kernel_machine_reference,
-    kernel=kernel_machine_kernel,
+    "distances",
+    kernel_machine_nest,
+    kernel_machine_reference,
+    kernel_machine_kernel,
     float_only=True,
     limits=(rows_of_floats,),
 )
-COUPLING = Spec(
-    kind="coupling",
-    nest=coupling_nest,
-    reference=coupled,
-    kernel=coupling_kernel,
-    float_only=True,
-    limits=(few_classes,),
-)
+COUPLING = Spec("coupling", coupling_nest, coupled, coupling_kernel, float_only=True, limits=(few_classes,))
 
 
 # TFLite_Detection_PostProcess: boxes of an SSD head decoded, and those that lie over better ones left out.
@@ -269,11 +254,4 @@ def detection_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     )
 
 
-DETECTION = Spec(
-    kind="detection",
-    nest=detection_nest,
-    reference=detection_reference,
-    kernel=detection_kernel,
-    float_only=True,
-    limits=(fitting,),
-)
+DETECTION = Spec("detection", detection_nest, detection_reference, detection_kernel, float_only=True, limits=(fitting,))

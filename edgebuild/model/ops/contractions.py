@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from struct import Struct
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Fixed, Grouped, Nest, Same, Spread, Whole
+from ..ir.axes import Dim, Fixed, Grouped, Nest, Same, Spread, Whole, same
 from . import elementwise, fixedpoint, spatial
 from .base import (
     C_TYPES,
@@ -17,9 +18,11 @@ from .base import (
     Form,
     Interval,
     Kernel,
+    Limit,
     Ranges,
     Spec,
     Sums,
+    Total,
     clip_float,
     is_float,
     quant_of,
@@ -27,20 +30,47 @@ from .base import (
     zero_of,
 )
 
-# CONV_2D, Conv: out[y, x, k] = sum over (fy, fx, c) of in[y*s + fy*d - p, x*s + fx*d - p, c] * w[k, fy, fx, c].
+# Layers with constant weights. Letters, here and in the C: H rows, W columns, C channels in, K channels out, FH x FW
+# the window, M = K / C the channel multiplier. Padding reads as the zero point.
 #
-# Letters, here and in the C: H rows, W columns, C channels in, K channels out, FH x FW the window. Weights are K x FH x
-# FW x C; with `groups` each of as many parts of K reads its own part of C, which is all that weights then have.
+# CONV_2D, Conv: out[y, x, k] = sum over (fy, fx, c) of in[y*s + fy*d - p, x*s + fx*d - p, c] * w[k, fy, fx, c].
+# Weights are K x FH x FW x C; with `groups` each of as many parts of K reads its own part of C, which is all that
+# weights then have.
+#
+# DEPTHWISE_CONV_2D, Conv with a group per channel: out[y, x, k] = sum over (fy, fx) of in[.., k / m] * w[fy, fx, k].
+# Weights are 1 x FH x FW x K.
+#
+# TRANSPOSE_CONV, ConvTranspose: out[y, x, k] = sum of in[i, j, c] * w[k, fy, fx, c] where y = i * s + fy * d - p. Each
+# output element gathers the inputs that would have been scattered over it. Weights are K x FH x FW x (C / groups);
+# `size` are the rows and columns of the output, which stride and padding leave open.
+#
+# FULLY_CONNECTED, Gemm, MatMul with a constant: out[n, k] = sum over c of in[n, c] * w[k, c]. Weights are K x C.
+
+OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator of a transpose convolution
 
 
-def conv2d_nest(op: Op, graph: Graph) -> Nest:
+def layer_nest(op: Op, graph: Graph) -> Nest:
+    """Of a depthwise convolution with m = 1 the channel axis is carried from input to output; else m share one."""
     x, w = graph.operands(op)[:2]
-    extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
-    extents = {"n": x.shape[0], **extents, "k": w.shape[0], "c": w.shape[3]}
+    bias = [same("k")] * (len(op.inputs) - 2)
+    if op.kind == "dense":
+        extents = {"n": x.shape[0], "k": w.shape[0], "c": w.shape[1]}
+        return Nest(extents, ("n", "k"), (same("n", "c"), same("k", "c"), *bias), macs=True)
+    weights = same("k", "fy", "fx", "c")
     channels: Dim = Same("c") if groups(op) == 1 else Whole(x.shape[3])
-    bias = [(Same("k"),)] * (len(op.inputs) - 2)
-    weights: tuple[Dim, ...] = (Same("k"), Same("fy"), Same("fx"), Same("c"))
-    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channels), weights, *bias), macs=True)
+    sums = {"k": w.shape[0], "c": w.shape[3]}
+    if op.kind == "depthwise_conv2d":
+        weights, sums = (Fixed(), *same("fy", "fx", "k")), {"k": w.shape[3]}
+        channels = Same("k") if w.shape[3] == x.shape[3] else Grouped("k", w.shape[3] // x.shape[3])
+    sides: list[Dim]
+    if op.kind == "transpose_conv2d":
+        (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
+        extents = dict(zip(("y", "x", "fy", "fx"), (*op.attrs["size"], *w.shape[1:3]), strict=True))
+        sides = [Spread("y", "fy", sy, dy, py, x.shape[1]), Spread("x", "fx", sx, dx, px, x.shape[2])]
+    else:
+        extents, *sides = spatial.window_dims(op, x, w.shape[1:3])
+    extents = {"n": x.shape[0], **extents, **sums}
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), *sides, channels), weights, *bias), macs=True)
 
 
 def groups(op: Op) -> int:
@@ -53,8 +83,10 @@ def parts(op: Op, channels: int, out: int) -> list[tuple[slice, slice]]:
     return [(slice(g * c, (g + 1) * c), slice(g * k, (g + 1) * k)) for g in range(groups(op))]
 
 
+# The sums without bias. In float64, which is exact for up to int16 and much faster than numpy's integers.
+
+
 def conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    """The sums without bias. In float64, which is exact for up to int16 and much faster than numpy's integers."""
     out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
     total = np.zeros((x.shape[0], *out, w.shape[0]))
     for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
@@ -62,6 +94,35 @@ def conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
         for ins, outs in parts(op, x.shape[3], w.shape[0]):
             total[..., outs] += values[..., ins] @ w[outs, fy, fx, :].astype(np.float64).T
     return total
+
+
+def depthwise_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[3]))
+    for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
+        total += np.repeat(under.astype(np.float64) - zero, w.shape[3] // x.shape[3], axis=3) * w[0, fy, fx]
+    return total
+
+
+def transpose_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """Scattered tap by tap, then cut to size."""
+    (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
+    (n, h, width, channels), (k, fh, fw, _), (oh, ow) = x.shape, w.shape, op.attrs["size"]
+    far = (max(oh + py, (h - 1) * sy + (fh - 1) * dy + 1), max(ow + px, (width - 1) * sx + (fw - 1) * dx + 1))
+    low = [max(0, -p) for p in (py, px)]
+    total = np.zeros((n, far[0] + low[0], far[1] + low[1], k))
+    values = x.astype(np.float64) - zero_of(graph.operands(op)[0])
+    for ins, outs in parts(op, channels, k):
+        for fy, fx in np.ndindex(fh, fw):
+            y0, x0 = fy * dy + low[0], fx * dx + low[1]
+            rows, columns = slice(y0, y0 + (h - 1) * sy + 1, sy), slice(x0, x0 + (width - 1) * sx + 1, sx)
+            total[:, rows, columns, outs] += values[..., ins] @ w[outs, fy, fx].astype(np.float64).T
+    top, left = py + low[0], px + low[1]
+    return total[:, top : top + oh, left : left + ow]
+
+
+def dense_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    return np.asarray((x.astype(np.float64) - zero_of(graph.operands(op)[0])) @ w.astype(np.float64).T)
 
 
 def channels_agree(op: Op, graph: Graph) -> str | None:
@@ -72,161 +133,12 @@ def channels_agree(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def conv2d_stem(op: Op, graph: Graph) -> str:
-    x, w = graph.operands(op)[:2]
-    return f"conv2d_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{x.shape[3]}_k{w.shape[0]}"
-
-
-def conv2d_layer(op: Op, graph: Graph) -> Sums | None:
-    x, w = graph.operands(op)[:2]
-    if is_float(x) or w.data is None or not spatial.plain(op, graph):
-        return None
-    return spatial.sums_of(op, graph, conv2d_stem(op, graph), w.data, x.shape[1:], graph.result(op).shape[1:])
-
-
-def conv2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    w = graph.operands(op)[1]
-    assert w.data is not None
-    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | spatial.sum_types(op, graph)
-    shape |= {"CG": w.shape[3], "KG": w.shape[0] // groups(op)}
-    constants = spatial.sum_constants(op, graph, w.data)
-    return Kernel("contractions.c:conv2d", conv2d_stem(op, graph), shape, constants, spatial.sum_scalars(op, graph))
-
-
-CONV2D = Spec(
-    kind="conv2d",
-    nest=conv2d_nest,
-    kernel=conv2d_kernel,
-    **spatial.of_products(conv2d_products),
-    sums=conv2d_layer,
-    rows=spatial.rows,
-    part=spatial.part,
-    limits=(spatial.window_limit, channels_agree, spatial.bias_agrees, spatial.symmetric_weights),
-)
-
-
-# DEPTHWISE_CONV_2D, Conv with a group per channel: out[y, x, k] = sum over (fy, fx) of in[.., k / m] * w[fy, fx, k].
-#
-# m = K / C is the channel multiplier. Weights are 1 x FH x FW x K.
-
-
-def depthwise_conv2d_nest(op: Op, graph: Graph) -> Nest:
-    """With m = 1 the channel axis is carried from input to output; else a group of m shares one."""
-    x, w = graph.operands(op)[:2]
-    extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
-    extents = {"n": x.shape[0], **extents, "k": w.shape[3]}
-    channel: Dim = Same("k") if w.shape[3] == x.shape[3] else Grouped("k", w.shape[3] // x.shape[3])
-    bias = [(Same("k"),)] * (len(op.inputs) - 2)
-    weights: tuple[Dim, ...] = (Fixed(), Same("fy"), Same("fx"), Same("k"))
-    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channel), weights, *bias), macs=True)
-
-
-def depthwise_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    """The sums without bias, in float64, which is exact for up to int16."""
-    out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
-    total = np.zeros((x.shape[0], *out, w.shape[3]))
-    for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
-        total += np.repeat(under.astype(np.float64) - zero, w.shape[3] // x.shape[3], axis=3) * w[0, fy, fx]
-    return total
-
-
 def whole_multiplier(op: Op, graph: Graph) -> str | None:
     """Output channels are a whole multiple of the input channels, weights are 1 x FH x FW x K."""
     x, w = graph.operands(op)[:2]
     if len(x.shape) == 4 and (len(w.shape) != 4 or w.shape[0] != 1 or w.shape[3] % x.shape[3]):
         return f"weights {w.shape} for {x.shape[3]} input channels"
     return None
-
-
-def depthwise_conv2d_stem(op: Op, graph: Graph) -> str:
-    w = graph.operands(op)[1]
-    return f"depthwise_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{w.shape[3]}"
-
-
-def depthwise_conv2d_layer(op: Op, graph: Graph) -> Sums | None:
-    x, w = graph.operands(op)[:2]
-    if is_float(x) or w.data is None or not spatial.plain(op, graph):
-        return None
-    weights = w.data.reshape(*w.shape[1:3], -1).transpose(2, 0, 1)[..., None]
-    return spatial.sums_of(
-        op, graph, depthwise_conv2d_stem(op, graph), weights, x.shape[1:], graph.result(op).shape[1:]
-    )
-
-
-def depthwise_conv2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    x, w = graph.operands(op)[:2]
-    assert w.data is not None
-    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | spatial.sum_types(op, graph)
-    shape |= {"M": w.shape[3] // x.shape[3]}
-    constants = spatial.sum_constants(op, graph, w.data)
-    return Kernel(
-        "contractions.c:depthwise_conv2d",
-        depthwise_conv2d_stem(op, graph),
-        shape,
-        constants,
-        spatial.sum_scalars(op, graph),
-    )
-
-
-DEPTHWISE_CONV2D = Spec(
-    kind="depthwise_conv2d",
-    nest=depthwise_conv2d_nest,
-    kernel=depthwise_conv2d_kernel,
-    **spatial.of_products(depthwise_conv2d_products),
-    sums=depthwise_conv2d_layer,
-    rows=spatial.rows,
-    part=spatial.part,
-    limits=(spatial.window_limit, whole_multiplier, spatial.bias_agrees, spatial.symmetric_weights),
-)
-
-
-# TRANSPOSE_CONV, ConvTranspose: out[y, x, k] = sum of in[i, j, c] * w[k, fy, fx, c] where y = i * s + fy * d - p.
-#
-# Each output element gathers the inputs that would have been scattered over it. Weights are K x FH x FW x (C / groups);
-# `size` are the rows and columns of the output, which stride and padding leave open.
-
-OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator
-
-
-def transpose_conv2d_nest(op: Op, graph: Graph) -> Nest:
-    x, w = graph.operands(op)[:2]
-    (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
-    height, width = op.attrs["size"]
-    extents = {"n": x.shape[0], "y": height, "x": width, "fy": w.shape[1], "fx": w.shape[2]}
-    extents |= {"k": w.shape[0], "c": w.shape[3]}
-    rows, columns = Spread("y", "fy", sy, dy, py, x.shape[1]), Spread("x", "fx", sx, dx, px, x.shape[2])
-    channels: Dim = Same("c") if op.attrs["groups"] == 1 else Whole(x.shape[3])
-    weights: tuple[Dim, ...] = (Same("k"), Same("fy"), Same("fx"), Same("c"))
-    bias = [(Same("k"),)] * (len(op.inputs) - 2)
-    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channels), weights, *bias), macs=True)
-
-
-def transpose_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    """The sums without bias, in float64, which is exact for up to int16: scattered tap by tap, then cut to size."""
-    (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
-    (n, h, width, _), (k, fh, fw, c), (oh, ow) = x.shape, w.shape, op.attrs["size"]
-    far = (max(oh + py, (h - 1) * sy + (fh - 1) * dy + 1), max(ow + px, (width - 1) * sx + (fw - 1) * dx + 1))
-    low = [max(0, -p) for p in (py, px)]
-    total = np.zeros((n, far[0] + low[0], far[1] + low[1], k))
-    values, groups = x.astype(np.float64) - zero_of(graph.operands(op)[0]), op.attrs["groups"]
-    for g in range(groups):
-        part, outs = values[..., g * c : (g + 1) * c], slice(g * (k // groups), (g + 1) * (k // groups))
-        for fy in range(fh):
-            for fx in range(fw):
-                y0, x0 = fy * dy + low[0], fx * dx + low[1]
-                rows, columns = slice(y0, y0 + (h - 1) * sy + 1, sy), slice(x0, x0 + (width - 1) * sx + 1, sx)
-                total[:, rows, columns, outs] += part @ w[outs, fy, fx].astype(np.float64).T
-    top, left = py + low[0], px + low[1]
-    return total[:, top : top + oh, left : left + ow]
-
-
-def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    """Output (first, past) from input (low, high): both begin at 0 again, so the padding moves along."""
-    pad = tuple(
-        p + first - low * s
-        for p, s, (first, _), (low, _) in zip(op.attrs["pad"], op.attrs["stride"], out[1:3], x[1:3], strict=True)
-    )
-    return {**op.attrs, "pad": pad, "size": tuple(past - first for first, past in out[1:3])}
 
 
 def groups_agree(op: Op, graph: Graph) -> str | None:
@@ -238,42 +150,6 @@ def groups_agree(op: Op, graph: Graph) -> str | None:
     return f"weights {w.shape}, {groups} groups, input {x.shape}, output {op.attrs['size']}" if bad else None
 
 
-def transpose_conv2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    x, w = graph.operands(op)[:2]
-    assert w.data is not None
-    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | spatial.sum_types(op, graph)
-    shape |= {"CG": w.shape[3], "KG": w.shape[0] // op.attrs["groups"]}
-    stem = f"transpose_conv_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{x.shape[3]}_k{w.shape[0]}"
-    constants = spatial.sum_constants(op, graph, w.data)
-    return Kernel("contractions.c:transpose_conv2d", stem, shape, constants, spatial.sum_scalars(op, graph))
-
-
-TRANSPOSE_CONV2D = Spec(
-    kind="transpose_conv2d",
-    nest=transpose_conv2d_nest,
-    kernel=transpose_conv2d_kernel,
-    **spatial.of_products(transpose_conv2d_products, parts=False),
-    rows=spatial.rows,
-    part=part,
-    limits=(groups_agree, spatial.bias_agrees, spatial.symmetric_weights),
-)
-
-
-# FULLY_CONNECTED, Gemm, MatMul with a constant: out[n, k] = sum over c of in[n, c] * w[k, c]. Weights are K x C.
-
-
-def dense_nest(op: Op, graph: Graph) -> Nest:
-    x, w = graph.operands(op)[:2]
-    bias = [(Same("k"),)] * (len(op.inputs) - 2)
-    extents = {"n": x.shape[0], "k": w.shape[0], "c": w.shape[1]}
-    return Nest(extents, ("n", "k"), ((Same("n"), Same("c")), (Same("k"), Same("c")), *bias), macs=True)
-
-
-def dense_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    """The sums without bias, in float64, which is exact for up to int16."""
-    return np.asarray((x.astype(np.float64) - zero_of(graph.operands(op)[0])) @ w.astype(np.float64).T)
-
-
 def columns_agree(op: Op, graph: Graph) -> str | None:
     """The weights are a constant matrix with as many columns as the input."""
     x, w = graph.operands(op)[:2]
@@ -282,36 +158,67 @@ def columns_agree(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def dense_stem(op: Op, graph: Graph) -> str:
-    w = graph.operands(op)[1]
-    return f"dense_c{w.shape[1]}_k{w.shape[0]}"
+def transpose_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Output (first, past) from input (low, high): both begin at 0 again, so the padding moves along."""
+    pad = tuple(
+        p + first - low * s
+        for p, s, (first, _), (low, _) in zip(op.attrs["pad"], op.attrs["stride"], out[1:3], x[1:3], strict=True)
+    )
+    return {**op.attrs, "pad": pad, "size": tuple(past - first for first, past in out[1:3])}
 
 
-def dense_layer(op: Op, graph: Graph) -> Sums | None:
-    """A pixel for each row of the operand."""
+def stem(op: Op, graph: Graph) -> str:
+    """The beginning of the names of a layer's C functions."""
+    x, w = graph.operands(op)[:2]
+    if op.kind == "dense":
+        return f"dense_c{w.shape[1]}_k{w.shape[0]}"
+    window = f"{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}"
+    if op.kind == "depthwise_conv2d":
+        return f"depthwise_{window}_c{w.shape[3]}"
+    name = {"conv2d": "conv2d", "transpose_conv2d": "transpose_conv", "integer_sums": "sums"}[op.kind]
+    return f"{name}_{window}_c{x.shape[3]}_k{w.shape[0]}"
+
+
+def layer_sums(op: Op, graph: Graph) -> Sums | None:
+    """A dense layer has a pixel for each row of the operand."""
     x, w = graph.operands(op)[:2]
     if is_float(x) or w.data is None or not spatial.plain(op, graph):
         return None
-    weights, rows = w.data[:, None, None, :], x.shape[0]
-    return spatial.sums_of(op, graph, dense_stem(op, graph), weights, (1, rows, w.shape[1]), (1, rows, w.shape[0]))
+    weights, size, out = w.data, x.shape[1:], graph.result(op).shape[1:]
+    if op.kind == "dense":
+        weights, size, out = w.data[:, None, None, :], (1, *x.shape), (1, x.shape[0], w.shape[0])
+    elif op.kind == "depthwise_conv2d":
+        weights = w.data.reshape(*w.shape[1:3], -1).transpose(2, 0, 1)[..., None]
+    return spatial.sums_of(op, graph, stem(op, graph), weights, size, out)
 
 
-def dense_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+def window_letters(op: Op, graph: Graph, form: Form) -> dict[str, Any]:
+    """The letters of a template with a window; CG, KG: channels of a group, M: the channel multiplier."""
     x, w = graph.operands(op)[:2]
-    assert w.data is not None
-    shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)} | spatial.sum_types(op, graph)
-    if form.rolled:
-        return _by_rows(op, graph, form, shape)
-    constants = spatial.sum_constants(op, graph, w.data)
-    return Kernel("contractions.c:dense", dense_stem(op, graph), shape, constants, spatial.sum_scalars(op, graph))
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form)
+    if op.kind == "depthwise_conv2d":
+        return {**shape, "M": w.shape[3] // x.shape[3]}
+    return {**shape, "CG": w.shape[3], "KG": w.shape[0] // groups(op)}
 
 
-def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, int | bool]) -> Kernel:
+def layer_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    if op.kind == "dense":
+        shape: dict[str, Any] = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)}
+        if form.rolled:
+            return _by_rows(op, graph, form, shape | spatial.sum_types(op, graph))
+    else:
+        shape = window_letters(op, graph, form)
+    shape |= spatial.sum_types(op, graph)
+    constants = spatial.sum_constants(op, graph, w.array)
+    return Kernel(f"contractions.c:{op.kind}", stem(op, graph), shape, constants, spatial.sum_scalars(op, graph))
+
+
+def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, Any]) -> Kernel:
     """Fed with a row of the operand at a time. Where no sum can leave int32 the zero point is part of the bias."""
-    w, s = graph.operands(op)[1], dense_layer(op, graph)
-    assert w.data is not None
+    w, s = graph.operands(op)[1], layer_sums(op, graph)
     shape |= {"rows": form.rows, "folded": False}
-    constants, scalars = spatial.sum_constants(op, graph, w.data), spatial.sum_scalars(op, graph)
+    constants, scalars = spatial.sum_constants(op, graph, w.array), spatial.sum_scalars(op, graph)
     each = 8.0 * w.elements / form.rows
     if s is not None and s.fits:
         shape |= {"folded": True}
@@ -320,21 +227,38 @@ def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, int | bool]) -> 
         constants = (Constant("w", s.weights.reshape(w.shape), "weights"), start, *s.rescaling)
         each = w.shape[0] * (15 + w.shape[1] / form.rows * 6)
     return Kernel(
-        "contractions.c:dense_rows", f"{dense_stem(op, graph)}_by_rows", shape, constants, scalars,
+        "contractions.c:dense_rows", f"{stem(op, graph)}_by_rows", shape, constants, scalars,
         scratch=4 * w.shape[0], estimate=each, placed=True, counted=True,
     )  # fmt: skip
 
 
-DENSE = Spec(
-    kind="dense",
-    nest=dense_nest,
-    kernel=dense_kernel,
-    **spatial.of_products(dense_products),
-    sums=dense_layer,
-    rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
-    any_rows=True,
-    limits=(columns_agree, spatial.bias_agrees, spatial.symmetric_weights),
-)
+def layer(kind: str, products: Total, *limits: Limit, **facts: Any) -> Spec:
+    """A layer whose sums, without bias, are `products`: exact, in float64."""
+
+    def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+        return products(op, graph, x, w).astype(np.int64)
+
+    def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+        return spatial.finished(products(op, graph, x, w), bias, op, graph)
+
+    limits = (*limits, spatial.bias_agrees, spatial.symmetric_weights)
+    facts = {"rows": spatial.rows, "total": total, "fan_in": spatial.plain, "clamps": True, **facts}
+    facts |= {"integers": spatial.INTEGERS, "interval": spatial.sums_interval(total), "limits": limits}
+    return Spec(kind, layer_nest, reference, layer_kernel, **facts)
+
+
+LAYERS = (
+    layer("conv2d", conv2d_products, spatial.window_limit, channels_agree, sums=layer_sums, part=spatial.part),
+    layer(
+        "depthwise_conv2d", depthwise_conv2d_products, spatial.window_limit, whole_multiplier,
+        sums=layer_sums, part=spatial.part,
+    ),
+    layer("transpose_conv2d", transpose_conv2d_products, groups_agree, total=None, part=transpose_part),
+    layer(
+        "dense", dense_products, columns_agree, sums=layer_sums, any_rows=True,
+        rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
+    ),
+)  # fmt: skip
 
 
 # BATCH_MATMUL, MatMul of two activations: out[a, b, n, k] = sum over c of x[a, b, n, c] * w[a, b, c, k].
@@ -422,17 +346,8 @@ def batch_matmul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     for name, t in (("x", x), ("w", w)):
         size = prod(t.shape[2:])
         steps |= {f"{name}a": size * t.shape[1] if t.shape[0] > 1 else 0, f"{name}b": size if t.shape[1] > 1 else 0}
-    shape: dict[str, Any] = {
-        "A": a,
-        "B": b,
-        "N": n,
-        "K": k,
-        "C": c,
-        "float": is_float(y),
-        **steps,
-        "wide": wide(op, graph),
-    }
-    shape |= {"at": (c, 1) if op.attrs["turned"] else (1, k)}
+    shape: dict[str, Any] = {"A": a, "B": b, "N": n, "K": k, "C": c, "float": is_float(y), **steps}
+    shape |= {"wide": wide(op, graph), "at": (c, 1) if op.attrs["turned"] else (1, k)}
     scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
         m, (low, high) = multiplier(op, graph), spatial.bounds(op, y)
@@ -443,10 +358,10 @@ def batch_matmul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 BATCH_MATMUL = Spec(
-    kind="batch_matmul",
-    nest=batch_matmul_nest,
-    reference=batch_matmul_reference,
-    kernel=batch_matmul_kernel,
+    "batch_matmul",
+    batch_matmul_nest,
+    batch_matmul_reference,
+    batch_matmul_kernel,
     clamps=True,
     integers=("int8", "int16"),
     interval=interval,
@@ -464,8 +379,8 @@ SPAN = 255  # the largest size of a byte less its zero point
 
 
 def integer_sums_nest(op: Op, graph: Graph) -> Nest:
-    found = conv2d_nest(Op(op.kind, op.name, op.inputs[:2], op.outputs, op.attrs), graph)
-    return Nest(found.extents, found.out, (*found.operands, ()), macs=True)
+    sums = layer_nest(replace(op, inputs=op.inputs[:2]), graph)
+    return replace(sums, operands=(*sums.operands, ()))
 
 
 def integer_sums_reference(op: Op, graph: Graph, x: Array, w: Array, zero: Array) -> Array:
@@ -485,24 +400,19 @@ def bytes_and_weights(op: Op, graph: Graph) -> str | None:
 
 
 def integer_sums_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    x, w, zero = graph.operands(op)
-    assert w.data is not None
-    shape = spatial.window_shape(op, graph, w.shape[1:3], form)
-    shape |= {"CG": w.shape[3], "KG": w.shape[0] // groups(op), "weight": C_TYPES[w.dtype]}
-    shape |= {"computed": not zero.constant}
+    _, w, zero = graph.operands(op)
+    shape = window_letters(op, graph, form) | {"weight": C_TYPES[w.dtype], "computed": not zero.constant}
     scalars = {} if zero.data is None else {"x_zero": int(zero.data.reshape(()))}
-    stem = f"sums_{w.shape[1]}x{w.shape[2]}_s{op.attrs['stride'][0]}_c{x.shape[3]}_k{w.shape[0]}"
     cost = 8.0 * graph.result(op).elements * w.elements / w.shape[0]
-    return Kernel(
-        "contractions.c:integer_sums", stem, shape, (Constant("w", w.data, "weights"),), scalars, estimate=cost
-    )
+    constants = (Constant("w", w.array, "weights"),)
+    return Kernel("contractions.c:integer_sums", stem(op, graph), shape, constants, scalars, estimate=cost)
 
 
 INTEGER_SUMS = Spec(
-    kind="integer_sums",
-    nest=integer_sums_nest,
-    reference=integer_sums_reference,
-    kernel=integer_sums_kernel,
+    "integer_sums",
+    integer_sums_nest,
+    integer_sums_reference,
+    integer_sums_kernel,
     rows=lambda op, graph: spatial.rows(op, graph) if graph.operands(op)[2].constant else "",
     part=spatial.part,
     float_only=True,
@@ -520,20 +430,19 @@ INTEGER_SUMS = Spec(
 # quantisation is that of a bias.
 
 
-def _layer(op: Op) -> Op:
-    """The same without what the sums start from."""
-    return Op(op.kind, op.name, op.inputs[1:], op.outputs, op.attrs)
+def _layer(op: Op, graph: Graph) -> Op:
+    """The layer of these sums, without what they start from."""
+    return replace(op, kind="dense" if len(graph.operands(op)[1].shape) == 2 else "conv2d", inputs=op.inputs[1:])
 
 
 def partial_sum_nest(op: Op, graph: Graph) -> Nest:
-    start, x, _ = graph.operands(op)
-    found = (conv2d_nest if len(x.shape) == 4 else dense_nest)(_layer(op), graph)
-    before = (Same(found.out[-1]),) if start.constant else tuple(Same(axis) for axis in found.out)
-    return Nest(found.extents, found.out, (before, *found.operands), macs=True)
+    sums = layer_nest(_layer(op, graph), graph)
+    start = same(*sums.out[-1:]) if graph.operands(op)[0].constant else same(*sums.out)
+    return replace(sums, operands=(start, *sums.operands))
 
 
 def partial_sum_reference(op: Op, graph: Graph, start: Array, x: Array, w: Array) -> Array:
-    products = (conv2d_products if x.ndim == 4 else dense_products)(_layer(op), graph, x, w)
+    products = (conv2d_products if x.ndim == 4 else dense_products)(_layer(op, graph), graph, x, w)
     return np.asarray(products + start).astype(graph.result(op).dtype)
 
 
@@ -547,26 +456,19 @@ def constant_weights(op: Op, graph: Graph) -> str | None:
 def partial_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     start, x, w = graph.operands(op)
     y = graph.result(op)
-    assert w.data is not None
     if len(x.shape) == 2:
         rows, channels = x.shape
         letters = {"H": 1, "W": rows, "C": channels, "OH": 1, "OW": rows, "K": w.shape[0], "FH": 1, "FW": 1}
         shape: dict[str, Any] = {**letters, "SY": 1, "SX": 1, "PY": 0, "PX": 0, "DY": 1, "DX": 1}
     else:
-        shape = spatial.window_shape(_layer(op), graph, w.shape[1:3], form)
+        shape = spatial.window_shape(_layer(op, graph), graph, w.shape[1:3], form)
     shape |= {"float": is_float(x), "first": start.constant}
-    constants = [Constant("w", w.data, "weights")]
+    constants = [Constant("w", w.array, "weights")]
     if start.data is not None:
         constants.append(Constant("bias", start.data.astype(y.dtype).ravel(), "bias"))
     stem = f"{'first' if start.constant else 'more'}_sums_{shape['FH']}x{shape['FW']}_c{shape['C']}_k{shape['K']}"
     scalars: dict[str, int | float] = {} if is_float(x) else {"x_zero": zero_of(x)}
     return Kernel("contractions.c:partial_sum", stem, shape, tuple(constants), scalars)
-
-
-def join_nest(op: Op, graph: Graph) -> Nest:
-    shape = graph.operands(op)[0].shape
-    names = tuple(f"i{d}" for d in range(len(shape)))
-    return Nest(dict(zip(names, shape, strict=True)), names, (tuple(Same(name) for name in names),) * 2)
 
 
 def join_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
@@ -603,12 +505,6 @@ def finish_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("contractions.c:finish_sum", stem, shape, constants, {"y_zero": zero_of(y), "low": low, "high": high})
 
 
-PARTIAL = Spec(
-    kind="partial_sum",
-    nest=partial_sum_nest,
-    reference=partial_sum_reference,
-    kernel=partial_sum_kernel,
-    limits=(constant_weights,),
-)
-JOIN = Spec(kind="join_sums", nest=join_nest, reference=join_reference, kernel=join_kernel)
-FINISH = Spec(kind="finish_sum", nest=elementwise.nest, reference=finish_reference, kernel=finish_kernel, clamps=True)
+PARTIAL = Spec("partial_sum", partial_sum_nest, partial_sum_reference, partial_sum_kernel, limits=(constant_weights,))
+JOIN = Spec("join_sums", elementwise.nest, join_reference, join_kernel)
+FINISH = Spec("finish_sum", elementwise.nest, finish_reference, finish_kernel, clamps=True)

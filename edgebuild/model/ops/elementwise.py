@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Fixed, Nest, Same
+from ..ir.axes import Dim, Fixed, Nest, Same, numbered
 from . import base, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
@@ -24,14 +24,13 @@ def out_shape(*operands: Tensor) -> tuple[int, ...]:
 def nest(op: Op, graph: Graph) -> Nest:
     """Of any number of operands, each repeated along the axes that it lacks or has one element of."""
     operands = graph.operands(op)
-    shape = out_shape(*operands)
-    names = tuple(f"i{d}" for d in range(len(shape)))
+    extents = numbered(out_shape(*operands))
 
     def dims(t: Tensor) -> tuple[Dim, ...]:
-        skipped = len(shape) - len(t.shape)
-        return tuple(Same(names[skipped + d]) if n == shape[skipped + d] else Fixed() for d, n in enumerate(t.shape))
+        own = list(extents.items())[len(extents) - len(t.shape) :]
+        return tuple(Same(name) if n == size else Fixed() for n, (name, size) in zip(t.shape, own, strict=True))
 
-    return Nest(dict(zip(names, shape, strict=True)), names, tuple(map(dims, operands)))
+    return Nest(extents, tuple(extents), tuple(map(dims, operands)))
 
 
 def known_result(op: Op, graph: Graph) -> str | None:
@@ -102,14 +101,7 @@ def elementwise_kernel(
     variant, each = ("linear", 13) if found is not None else ("portable", 60)
     cost = 20.0 + each * int(shape["N"])
     return Kernel(
-        "elementwise.c:elementwise",
-        stem,
-        shape,
-        constants,
-        scalars,
-        variant=variant,
-        estimate=cost,
-        placed=form.rolled,
+        "elementwise.c:elementwise", stem, shape, constants, scalars, variant=variant, estimate=cost, placed=form.rolled
     )
 
 
@@ -183,10 +175,10 @@ def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear
 
 
 ADD = Spec(
-    kind="add",
-    nest=nest,
-    reference=add_reference,
-    kernel=add_kernel,
+    "add",
+    nest,
+    add_reference,
+    add_kernel,
     clamps=True,
     integers=("int8", "int16"),
     interval=spatial.rising(add_reference, add_steady),
@@ -236,10 +228,10 @@ def mul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 MUL = Spec(
-    kind="mul",
-    nest=nest,
-    reference=mul_reference,
-    kernel=mul_kernel,
+    "mul",
+    nest,
+    mul_reference,
+    mul_kernel,
     clamps=True,
     integers=("int8", "int16"),
     interval=spatial.corners(mul_reference, mul_steady),
@@ -248,11 +240,10 @@ MUL = Spec(
 )
 
 
-# Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize.
+# Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize. And clamp: RELU,
+# RELU6, Relu, Clip: out[i] = min(max(in[i], low), high), fused into the op before it where that can be.
 
 INTEGERS = ("int8", "int16", "int32")
-
-Scalars = dict[str, int | float]
 
 
 def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -288,11 +279,27 @@ def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:
     return ((x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))).astype(np.float32)
 
 
-def requantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
+    """Of quantised values also a change of quantisation, which has no bounds but those of the type."""
     t, y = graph.operands(op)[0], graph.result(op)
-    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
+    if is_float(y):
+        return clip_float(x, op.attrs["clamp"])
+    target = _result(op, graph)
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(target))
     scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
+    low, high = _ends(op, target).values()
+    return np.clip(scaled + zero_of(target), low, high).astype(y.dtype)
+
+
+def _result(op: Op, graph: Graph) -> Tensor:
+    """The tensor whose quantisation the stored results have: `as_stored`, that of the operand."""
+    return graph.operands(op)[0] if op.attrs.get("as_stored") else graph.result(op)
+
+
+def _ends(op: Op, y: Tensor) -> dict[str, int]:
+    """The least and the largest result."""
+    bounds = spatial.bounds(op, y) if "clamp" in op.attrs else fixedpoint.limits(y.dtype)
+    return dict(zip(("low", "high"), bounds, strict=True))
 
 
 def convert_steady(op: Op, graph: Graph) -> bool:
@@ -326,161 +333,52 @@ def convert_rows(op: Op, graph: Graph) -> str:
 
 def convert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, y = graph.operands(op)[0], graph.result(op)
-    shape: dict[str, Any] = {"operation": op.kind, "N": x.elements, "x": x.dtype, "y": y.dtype}
-    shape |= {"arithmetic": graph.arithmetic}
-    if form.rolled:
-        shape["N"] = x.elements // x.shape[1]
-    scalars: Scalars = {}
-    shape["linear"] = False
-    shape["bounds"] = fixedpoint.limits(y.dtype) if op.kind == "cast" and _narrow(op, graph) else ()
+    size = x.elements // (x.shape[1] if form.rolled else 1)
+    shape: dict[str, Any] = {"operation": op.kind, "N": size, "x": x.dtype, "y": y.dtype}
+    shape |= {"arithmetic": graph.arithmetic, "linear": False}
+    if op.kind != "clamp":
+        shape["bounds"] = fixedpoint.limits(y.dtype) if op.kind == "cast" and _narrow(op, graph) else ()
+    target, scalars, cost, variant = _result(op, graph), dict[str, int | float](), 0.0, "portable"
     if op.kind == "quantize":
-        scalars = {"scale": scale_of(y), "y_zero": zero_of(y), **_bounds(y)}
+        scalars = {"scale": scale_of(y), "y_zero": zero_of(y), **_ends(op, y)}
     elif op.kind == "dequantize":
         scalars = {"x_zero": zero_of(x), "scale": scale_of(x)}
-    elif op.kind == "requantize":
-        factor = scale_of(x) / scale_of(y)
+    elif op.kind == "clamp" and is_float(y):
+        scalars = spatial.float_bounds(op, graph)
+    elif op.kind in ("clamp", "requantize"):
+        factor, ends = scale_of(x) / scale_of(target), _ends(op, target)
         m = fixedpoint.quantize_multiplier(factor)
-        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
-        scalars |= _bounds(y)
-        if x.dtype == y.dtype == "int8":
-            want = requantize_reference(op, graph, fixedpoint.INT8)
-            return rescaling(op, graph, form, shape, scalars, factor, want, (-128, 127))
-    return Kernel("elementwise.c:convert", f"{op.kind}_{shape['N']}", shape, (), scalars, placed=form.rolled)
-
-
-def _bounds(y: Tensor) -> Scalars:
-    return dict(zip(("low", "high"), fixedpoint.limits(y.dtype), strict=True))
-
-
-def rescaling(
-    op: Op,
-    graph: Graph,
-    form: Form,
-    shape: dict[str, Any],
-    scalars: Scalars,
-    factor: float,
-    want: Array,
-    bounds: tuple[int, int],
-) -> Kernel:
-    """int8 of one quantisation to another, `factor` times as fine, within bounds; `want`: results for all of int8."""
-    x = graph.operands(op)[0]
-    stem, zero = f"{op.kind}_{shape['N']}", zero_of(x)
-    found = fixedpoint.fit_scale(-128 - zero, want, factor, *bounds)
-    shape["linear"] = found is not None
-    if found is None:
-        return Kernel("elementwise.c:convert", stem, shape, (), scalars, estimate=30.0 * shape["N"], placed=form.rolled)
-    shape |= {"up": found.up, "away": found.away, "shift": found.shift, "taken": zero}
-    shape |= {"low": bounds[0], "high": bounds[1]}
-    scalars = {"y_mul": found.factor, "offset": found.offset}
-    cost = 9.3 * shape["N"]
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(target), "multiplier": m.mantissa, "shift": m.shift, **ends}
+        if x.dtype == "int8" == y.dtype:
+            linear = fixedpoint.fit_scale(
+                -128 - zero_of(x), clamp_reference(op, graph, fixedpoint.INT8), factor, *ends.values()
+            )
+            cost = 30.0 * size
+            if linear is not None:
+                shape |= {"linear": True, "up": linear.up, "away": linear.away, "shift": linear.shift, **ends}
+                shape |= {"taken": zero_of(x)}
+                scalars, cost, variant = {"y_mul": linear.factor, "offset": linear.offset}, 9.3 * size, "linear"
     return Kernel(
-        "elementwise.c:convert", stem, shape, (), scalars, variant="linear", estimate=cost, placed=form.rolled
-    )
+        "elementwise.c:convert", f"{op.kind}_{size}", shape, (), scalars,
+        variant=variant, estimate=cost, placed=form.rolled,
+    )  # fmt: skip
 
 
-CAST = Spec(
-    "cast",
-    nest,
-    cast_reference,
-    convert_kernel,
-    rows=convert_rows,
-    float_only=True,
-    integers=INTEGERS,
-    plain=True,
-    limits=(known_numbers,),
-)
-QUANTIZE = Spec(
-    "quantize",
-    nest,
-    quantize_reference,
-    convert_kernel,
-    interval=spatial.rising(quantize_reference),
-    rows=convert_rows,
-    float_only=True,
-    integers=INTEGERS,
-    limits=(known_types,),
-)
-DEQUANTIZE = Spec(
-    "dequantize",
-    nest,
-    dequantize_reference,
-    convert_kernel,
-    interval=spatial.rising(dequantize_reference),
-    rows=convert_rows,
-    float_only=True,
-    integers=INTEGERS,
-    limits=(known_types,),
-)
-REQUANTIZE = Spec(
-    "requantize",
-    nest,
-    requantize_reference,
-    convert_kernel,
-    rows=convert_rows,
-    interval=spatial.rising(requantize_reference, convert_steady),
-    integers=INTEGERS,
-    limits=(known_types,),
-)
+def conversion(kind: str, reference: Callable[..., Array], **facts: Any) -> Spec:
+    facts = {"rows": convert_rows, "integers": INTEGERS, "limits": (known_types,), **facts}
+    return Spec(kind, nest, reference, convert_kernel, **facts)
 
 
-# RELU, RELU6, Relu, Clip: out[i] = min(max(in[i], low), high). Fused into the op before it where that can be.
-
-
-def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
-    t, y = graph.operands(op)[0], graph.result(op)
-    if is_float(y):
-        return clip_float(x, op.attrs["clamp"])
-    target = _result(op, graph)
-    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(target))
-    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(target), *spatial.bounds(op, target)).astype(y.dtype)
-
-
-def _result(op: Op, graph: Graph) -> Tensor:
-    """The tensor whose quantisation the stored results have: `as_stored`, that of the operand."""
-    return graph.operands(op)[0] if op.attrs.get("as_stored") else graph.result(op)
-
-
-def clamp_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    t, y = graph.operands(op)[0], graph.result(op)
-    shape: dict[str, Any] = {"operation": "clamp", "N": t.elements, "x": t.dtype, "y": y.dtype}
-    shape |= {"arithmetic": graph.arithmetic}
-    if form.rolled:
-        shape["N"] = t.elements // t.shape[1]
-    if not is_float(y):
-        target = _result(op, graph)
-        factor = scale_of(t) / scale_of(target)
-        m = fixedpoint.quantize_multiplier(factor)
-        low, high = spatial.bounds(op, target)
-        scalars: Scalars = {"x_zero": zero_of(t), "y_zero": zero_of(target), "multiplier": m.mantissa}
-        scalars |= {"shift": m.shift, "low": low, "high": high}
-        if t.dtype != "int8":
-            shape["linear"] = False
-            return Kernel("elementwise.c:convert", f"clamp_{shape['N']}", shape, (), scalars, placed=form.rolled)
-        want = clamp_reference(op, graph, fixedpoint.INT8)
-        return rescaling(op, graph, form, shape, scalars, factor, want, (low, high))
-    shape["linear"] = False
-    return Kernel(
-        "elementwise.c:convert",
-        f"clamp_{shape['N']}",
-        shape,
-        (),
-        spatial.float_bounds(op, graph),
-        placed=form.rolled,
-    )
-
-
-CLAMP = Spec(
-    kind="clamp",
-    nest=nest,
-    reference=clamp_reference,
-    kernel=clamp_kernel,
-    rows=convert_rows,
-    clamps=True,
-    integers=("int8", "int16"),
-    plain=True,
-    interval=spatial.rising(clamp_reference, convert_steady),
-)
+CONVERSIONS = (
+    conversion(
+        "clamp", clamp_reference, clamps=True, integers=("int8", "int16"), plain=True, limits=(),
+        interval=spatial.rising(clamp_reference, convert_steady),
+    ),
+    conversion("cast", cast_reference, float_only=True, plain=True, limits=(known_numbers,)),
+    conversion("quantize", quantize_reference, float_only=True, interval=spatial.rising(quantize_reference)),
+    conversion("dequantize", dequantize_reference, float_only=True, interval=spatial.rising(dequantize_reference)),
+    conversion("requantize", clamp_reference, interval=spatial.rising(clamp_reference, convert_steady)),
+)  # fmt: skip
 
 
 # A tensor as it is under another name: outputs of the model that are its inputs or constants.
@@ -497,4 +395,4 @@ def copy_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("elementwise.c:copy", f"copy_{x.elements}", shape, constants)
 
 
-COPY = Spec(kind="copy", nest=nest, reference=copy_reference, kernel=copy_kernel, exact=True)
+COPY = Spec("copy", nest, copy_reference, copy_kernel, exact=True)

@@ -11,8 +11,8 @@ import numpy as np
 from ...base.dataclass import dataclass
 from ...base.templates import at_row, plus, times
 from ..ir import ITEM_BYTES, Array, Graph, Op
-from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window
-from . import base, pointwise
+from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window, numbered, same
+from . import base
 from .base import Constant, Form, Kernel, Ranges, Spec, zero_of
 
 # Values at other places: out[i0, i1, ...] = in[m0[i0], m1[i1], ...], with a table of indices for each dimension.
@@ -26,14 +26,12 @@ OUTSIDE = -1
 
 
 def take_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names, tables = tuple(f"i{d}" for d in range(len(x.shape))), op.attrs["index"]
-    sizes = (n if index is None else len(index) for n, index in zip(x.shape, tables, strict=True))
-    moves = [_relation(*all_of) for all_of in zip(names, tables, x.shape, strict=True)]
+    (x,), tables = graph.operands(op), op.attrs["index"]
+    extents = numbered([n if index is None else len(index) for n, index in zip(x.shape, tables, strict=True)])
+    moves = [_relation(*all_of) for all_of in zip(extents, tables, x.shape, strict=True)]
     if tables and tables[-1] is not None:
         moves[-1] = Whole(x.shape[-1])  # the table counts channels: none of them may be left out
-    extents = {**dict(zip(names, sizes, strict=True)), **{f"t{name}": 1 for name in names}}
-    return Nest(extents, names, (tuple(moves),))
+    return Nest({**extents, **{f"t{name}": 1 for name in extents}}, tuple(extents), (tuple(moves),))
 
 
 def _relation(name: str, index: Index | None, size: int) -> Dim:
@@ -169,16 +167,7 @@ def take_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("indexing.c:take", stem, shape, tuple(constants), scalars, estimate=20 + (2.0 + 12 / run) * count)
 
 
-TAKE = Spec(
-    kind="take",
-    nest=take_nest,
-    reference=take_reference,
-    kernel=take_kernel,
-    rows=take_rows,
-    part=part,
-    exact=True,
-    limits=(inside,),
-)
+TAKE = Spec("take", take_nest, take_reference, take_kernel, rows=take_rows, part=part, exact=True, limits=(inside,))
 
 
 # GATHER, Gather: out[a, i, b] = table[a, index[i], b]; GATHER_ND, GatherND: out[i, b] = table[index[i], b].
@@ -194,12 +183,9 @@ def gather_nest(op: Op, graph: Graph) -> Nest:
     before = tuple(f"a{d}" for d in range(axis))
     rows = tuple(f"i{d}" for d in range(batch, len(index.shape)))
     after = tuple(f"j{d}" for d in range(axis + 1, len(table.shape)))
-    shape = table.shape[:axis] + index.shape[batch:] + table.shape[axis + 1 :]
-    from_table: list[Dim] = [Same(name) for name in before]
-    from_table += [Whole(table.shape[axis]), *(Same(name) for name in after)]
-    from_index = tuple(Same(name) for name in (*before[:batch], *rows))
-    names = before + rows + after
-    return Nest(dict(zip(names, shape, strict=True)), names, (tuple(from_table), from_index))
+    names, shape = before + rows + after, table.shape[:axis] + index.shape[batch:] + table.shape[axis + 1 :]
+    from_table = (*same(*before), Whole(table.shape[axis]), *same(*after))
+    return Nest(dict(zip(names, shape, strict=True)), names, (from_table, same(*before[:batch], *rows)))
 
 
 def wrapped(index: Array, size: int) -> Array:
@@ -259,12 +245,10 @@ def nd_nest(op: Op, graph: Graph) -> Nest:
     batch, depth = op.attrs["batch"], index.shape[-1]
     lead = tuple(f"i{d}" for d in range(len(index.shape) - 1))
     after = tuple(f"j{d}" for d in range(batch + depth, len(table.shape)))
-    shape = index.shape[:-1] + table.shape[batch + depth :]
-    from_table: list[Dim] = [Same(name) for name in lead[:batch]]
-    from_table += [Whole(n) for n in table.shape[batch : batch + depth]]
-    from_index: tuple[Dim, ...] = (*(Same(name) for name in lead), Whole(depth))
-    names = lead + after
-    return Nest(dict(zip(names, shape, strict=True)), names, ((*from_table, *(Same(n) for n in after)), from_index))
+    names, shape = lead + after, index.shape[:-1] + table.shape[batch + depth :]
+    places = (Whole(n) for n in table.shape[batch : batch + depth])
+    operands = (*same(*lead[:batch]), *places, *same(*after)), (*same(*lead), Whole(depth))
+    return Nest(dict(zip(names, shape, strict=True)), names, operands)
 
 
 def nd_reference(op: Op, graph: Graph, table: Array, index: Array) -> Array:
@@ -296,22 +280,9 @@ def nd_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 GATHER = Spec(
-    kind="gather",
-    nest=gather_nest,
-    reference=gather_reference,
-    kernel=gather_kernel,
-    rows=gather_rows,
-    exact=True,
-    limits=(whole_numbers,),
+    "gather", gather_nest, gather_reference, gather_kernel, rows=gather_rows, exact=True, limits=(whole_numbers,)
 )
-GATHER_ND = Spec(
-    kind="gather_nd",
-    nest=nd_nest,
-    reference=nd_reference,
-    kernel=nd_kernel,
-    exact=True,
-    limits=(whole_numbers,),
-)
+GATHER_ND = Spec("gather_nd", nd_nest, nd_reference, nd_kernel, exact=True, limits=(whole_numbers,))
 
 
 # GatherElements, ScatterElements, ScatterND, DYNAMIC_UPDATE_SLICE: elements or rows at places of their own.
@@ -354,7 +325,7 @@ def whole_places(op: Op, graph: Graph) -> str | None:
 def scatter_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     operands = graph.operands(op)
     x, index, _ = operands
-    names = pointwise.operand_names(operands)
+    names = base.operand_names(operands)
     shape: dict[str, Any] = dict(zip(("table", "index", "update"), names, strict=True))
     shape |= {
         "rows": x.shape[0],
@@ -364,17 +335,10 @@ def scatter_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "row_bytes": x.bytes // x.shape[0],
     }
     shape["join"] = JOINS[op.attrs["reduction"]][0]
-    constants = (Constant(n, t.data, "operand") for n, t in zip(names, operands, strict=True) if t.data is not None)
+    constants = base.constants_of(operands, names)
     cost = 20.0 + 1.5 * x.elements + index.elements * (10.0 + 6.0 * x.shape[1])
-    return Kernel("indexing.c:scatter", f"{op.kind}_{x.shape[0]}x{x.shape[1]}", shape, tuple(constants), estimate=cost)
+    return Kernel("indexing.c:scatter", f"{op.kind}_{x.shape[0]}x{x.shape[1]}", shape, constants, estimate=cost)
 
 
-SCATTER = Spec(
-    kind="scatter",
-    nest=scatter_nest,
-    reference=scatter_reference,
-    kernel=scatter_kernel,
-    exact=True,
-    limits=(whole_places,),
-)
+SCATTER = Spec("scatter", scatter_nest, scatter_reference, scatter_kernel, exact=True, limits=(whole_places,))
 REDUCE = replace(SCATTER, kind="scatter_reduce", exact=False, float_only=True, plain=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import count
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..ir import ITEM_BYTES, Array, Graph, Op
-from ..ir.axes import Dim, Fixed, Nest, Offset, Same, Whole
+from ..ir.axes import Dim, Fixed, Nest, Offset, Same, Whole, numbered, same
 from . import base
 from .base import C_TYPES, SAME, Constant, Form, Kernel, Ranges, Spec, zero_of
 
@@ -20,13 +19,12 @@ from .base import C_TYPES, SAME, Constant, Form, Kernel, Ranges, Spec, zero_of
 
 def reshape_nest(op: Op, graph: Graph) -> Nest:
     """Dimensions of size 1 that come or go leave all others as they are; else any element may be anywhere."""
-    (x,) = graph.operands(op)
-    names, shape = tuple(f"i{d}" for d in range(len(op.attrs["shape"]))), op.attrs["shape"]
+    (x,), extents = graph.operands(op), numbered(op.attrs["shape"])
     dims: tuple[Dim, ...] = tuple(Whole(n) for n in x.shape)
-    if [n for n in x.shape if n > 1] == [n for n in shape if n > 1]:
-        kept = iter(name for name, n in zip(names, shape, strict=True) if n > 1)
+    if [n for n in x.shape if n > 1] == [n for n in extents.values() if n > 1]:
+        kept = iter(name for name, n in extents.items() if n > 1)
         dims = tuple(Same(next(kept)) if n > 1 else Fixed() for n in x.shape)
-    return Nest(dict(zip(names, shape, strict=True)), names, (dims,))
+    return Nest(extents, tuple(extents), (dims,))
 
 
 def same_elements(op: Op, graph: Graph) -> str | None:
@@ -44,13 +42,7 @@ def reshape_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 RESHAPE = Spec(
-    kind="reshape",
-    nest=reshape_nest,
-    reference=reshape_reference,
-    view=True,
-    limits=(same_elements,),
-    part=reshape_part,
-    exact=True,
+    "reshape", reshape_nest, reshape_reference, view=True, limits=(same_elements,), part=reshape_part, exact=True
 )
 
 
@@ -63,11 +55,10 @@ SHORT, WORDS, BYTES = (14.0, 1.0), (26.0, 0.75), (24.0, 5.0)
 
 
 def slice_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    parts = zip(names, op.attrs["begin"], x.shape, op.attrs["size"], strict=True)
-    dims = tuple(Same(name) if size == n else Offset(name, -begin, n) for name, begin, n, size in parts)
-    return Nest(dict(zip(names, op.attrs["size"], strict=True)), names, (dims,))
+    (x,), extents = graph.operands(op), numbered(op.attrs["size"])
+    parts = zip(extents.items(), op.attrs["begin"], x.shape, strict=True)
+    dims = tuple(Same(name) if size == n else Offset(name, -begin, n) for (name, size), begin, n in parts)
+    return Nest(extents, tuple(extents), (dims,))
 
 
 def slice_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -82,10 +73,13 @@ def neighbours(shape: tuple[int, ...], ranges: Ranges) -> bool:
 
 def slice_inside(op: Op, graph: Graph) -> str | None:
     """The part lies within the tensor, which has at most 4 dimensions."""
-    (x,) = graph.operands(op)
-    ends = tuple(b + n for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))
-    bad = len(x.shape) > 4 or any(end > n for end, n in zip(ends, x.shape, strict=True))
-    return f"{op.attrs['begin']} to {ends} of {x.shape}" if bad else None
+    return _beyond(op.attrs["begin"], op.attrs["size"], graph.operands(op)[0].shape)
+
+
+def _beyond(begin: Sequence[int], size: Sequence[int], whole: Sequence[int]) -> str | None:
+    ends = tuple(b + n for b, n in zip(begin, size, strict=True))
+    bad = len(whole) > 4 or any(end > n for end, n in zip(ends, whole, strict=True))
+    return f"{begin} to {ends} of {whole}" if bad else None
 
 
 def one_run(op: Op, graph: Graph) -> str | None:
@@ -98,8 +92,7 @@ def one_run(op: Op, graph: Graph) -> str | None:
 def start(op: Op, graph: Graph) -> int:
     """Bytes before the part's first element."""
     (x,) = graph.operands(op)
-    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
-    return sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True)) * ITEM_BYTES[x.dtype]
+    return sum(b * step for b, step in zip(op.attrs["begin"], base.steps(x.shape), strict=True)) * ITEM_BYTES[x.dtype]
 
 
 def part_shape(
@@ -143,24 +136,16 @@ def slice_rows(op: Op, graph: Graph) -> str:
 
 
 SLICE = Spec(
-    kind="slice",
-    nest=slice_nest,
-    reference=slice_reference,
-    kernel=slice_kernel,
+    "slice",
+    slice_nest,
+    slice_reference,
+    slice_kernel,
     rows=slice_rows,
     part=slice_part,
     exact=True,
     limits=(slice_inside,),
 )
-SPAN = Spec(
-    kind="span",
-    nest=slice_nest,
-    reference=slice_reference,
-    view=True,
-    start=start,
-    exact=True,
-    limits=(slice_inside, one_run),
-)
+SPAN = Spec("span", slice_nest, slice_reference, view=True, start=start, exact=True, limits=(slice_inside, one_run))
 
 
 # CONCATENATION, Concat: the operands one after the other along one dimension.
@@ -168,16 +153,14 @@ SPAN = Spec(
 
 def concat_nest(op: Op, graph: Graph) -> Nest:
     parts, axis = graph.operands(op), op.attrs["axis"]
-    names = tuple(f"i{d}" for d in range(len(parts[0].shape)))
-    extents = dict(zip(names, parts[0].shape, strict=True))
-    extents[names[axis]] = sum(t.shape[axis] for t in parts)
-    operands, start = [], 0
+    extents = numbered(parts[0].shape)
+    operands, name, start = [], tuple(extents)[axis], 0
     for t in parts:
-        dims: list[Dim] = [Same(name) for name in names]
-        dims[axis] = Offset(names[axis], start, t.shape[axis])
+        dims = list(same(*extents))
+        dims[axis] = Offset(name, start, t.shape[axis])
         start += t.shape[axis]
         operands.append(tuple(dims))
-    return Nest(extents, names, tuple(operands))
+    return Nest({**extents, name: start}, tuple(extents), tuple(operands))
 
 
 def concat_reference(op: Op, graph: Graph, *parts: Array) -> Array:
@@ -198,21 +181,17 @@ def concat_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     starts = tuple(sum(runs[:i]) for i in range(len(runs)))
     outer = prod(parts[0].shape[2 if form.rolled else 0 : axis])
     shape: dict[str, Any] = {"outer": outer, "runs": runs, "starts": starts, "step": sum(runs)}
-    activations = sum(not t.constant for t in parts)
-    computed, constant = iter(["x"] if activations == 1 else [f"x{i}" for i in range(activations)]), count()
-    shape["operands"] = tuple(f"c{next(constant)}" if t.constant else next(computed) for t in parts)
-    constants = [
-        Constant(n, t.data, "operand") for n, t in zip(shape["operands"], parts, strict=True) if t.data is not None
-    ]
+    shape["operands"] = base.operand_names(parts)
+    constants = base.constants_of(parts, shape["operands"])
     cost = sum(runs_cost((outer, run // size), size) for run in runs)
-    return Kernel("moves.c:concat", f"concat_{len(parts)}", shape, tuple(constants), placed=form.rolled, estimate=cost)
+    return Kernel("moves.c:concat", f"concat_{len(parts)}", shape, constants, placed=form.rolled, estimate=cost)
 
 
 CONCAT = Spec(
-    kind="concat",
-    nest=concat_nest,
-    reference=concat_reference,
-    kernel=concat_kernel,
+    "concat",
+    concat_nest,
+    concat_reference,
+    concat_kernel,
     rows=lambda op, graph: "each" if op.attrs["axis"] > 1 and not any(t.constant for t in graph.operands(op)) else "",
     exact=True,
     limits=(shapes_agree,),
@@ -227,12 +206,10 @@ CONCAT = Spec(
 
 
 def insert_nest(op: Op, graph: Graph) -> Nest:
-    part = graph.operands(op)[-1]
-    names = tuple(f"i{d}" for d in range(len(part.shape)))
-    places = zip(names, op.attrs["begin"], part.shape, op.attrs["shape"], strict=True)
-    dims = tuple(Same(name) if n == whole else Offset(name, b, n) for name, b, n, whole in places)
-    before: tuple[tuple[Dim, ...], ...] = (tuple(Same(name) for name in names),) * (len(op.inputs) - 1)
-    return Nest(dict(zip(names, op.attrs["shape"], strict=True)), names, (*before, dims))
+    part, extents = graph.operands(op)[-1], numbered(op.attrs["shape"])
+    places = zip(extents.items(), op.attrs["begin"], part.shape, strict=True)
+    dims = tuple(Same(name) if n == whole else Offset(name, b, n) for (name, whole), b, n in places)
+    return Nest(extents, tuple(extents), (*[same(*extents)] * (len(op.inputs) - 1), dims))
 
 
 def insert_reference(op: Op, graph: Graph, *operands: Array) -> Array:
@@ -244,10 +221,7 @@ def insert_reference(op: Op, graph: Graph, *operands: Array) -> Array:
 
 def insert_inside(op: Op, graph: Graph) -> str | None:
     """The part lies within the tensor, which has at most 4 dimensions."""
-    part, shape = graph.operands(op)[-1], op.attrs["shape"]
-    ends = tuple(b + n for b, n in zip(op.attrs["begin"], part.shape, strict=True))
-    bad = len(shape) > 4 or any(end > n for end, n in zip(ends, shape, strict=True))
-    return f"{op.attrs['begin']} to {ends} of {shape}" if bad else None
+    return _beyond(op.attrs["begin"], graph.operands(op)[-1].shape, op.attrs["shape"])
 
 
 def insert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -255,8 +229,7 @@ def insert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     part, whole = graph.operands(op)[-1], op.attrs["shape"]
     if form.rolled:
         whole = (1, 1, *whole[2:])
-    steps = [prod(whole[d + 1 :]) for d in range(len(whole))]
-    start = sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True))
+    start = sum(b * step for b, step in zip(op.attrs["begin"], base.steps(whole), strict=True))
     more, size = len(op.inputs) > 1, ITEM_BYTES[part.dtype]
     size_of_part = (1, 1, *part.shape[2:]) if form.rolled else part.shape
     shape = part_shape(size_of_part, whole, part.dtype, there="y", here="x1" if more else "x")
@@ -279,10 +252,10 @@ def insert_rows(op: Op, graph: Graph) -> str:
 
 
 INSERT = Spec(
-    kind="insert",
-    nest=insert_nest,
-    reference=insert_reference,
-    kernel=insert_kernel,
+    "insert",
+    insert_nest,
+    insert_reference,
+    insert_kernel,
     rows=insert_rows,
     part=insert_part,
     exact=True,
@@ -294,15 +267,12 @@ INSERT = Spec(
 
 
 def pad_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    extents = {name: n + sum(p) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)}
-    kept = any(map(any, op.attrs["pads"]))  # else the border is filled first, so it does not work in place
-    dims = tuple(
-        Same(name) if kept and not any(p) else Offset(name, p[0], n)
-        for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)
-    )
-    return Nest(extents, names, (dims,))
+    (x,), pads = graph.operands(op), op.attrs["pads"]
+    extents = numbered([n + sum(p) for n, p in zip(x.shape, pads, strict=True)])
+    kept = any(map(any, pads))  # else the border is filled first, so it does not work in place
+    places = zip(extents, x.shape, pads, strict=True)
+    dims = tuple(Same(name) if kept and not any(p) else Offset(name, p[0], n) for name, n, p in places)
+    return Nest(extents, tuple(extents), (dims,))
 
 
 def fill(op: Op, graph: Graph) -> int | float:
@@ -337,24 +307,15 @@ def pad_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("moves.c:runs", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
 
 
-PAD = Spec(
-    kind="pad",
-    nest=pad_nest,
-    reference=pad_reference,
-    kernel=pad_kernel,
-    exact=True,
-    limits=(growing,),
-)
+PAD = Spec("pad", pad_nest, pad_reference, pad_kernel, exact=True, limits=(growing,))
 
 
 # TRANSPOSE, Transpose: out[i_p0, i_p1, ...] = in[i_0, i_1, ...].
 
 
 def transpose_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    out = tuple(names[p] for p in op.attrs["perm"])
-    return Nest(dict(zip(names, x.shape, strict=True)), out, (tuple(Same(name) for name in names),))
+    extents = numbered(graph.operands(op)[0].shape)
+    return Nest(extents, tuple(f"i{p}" for p in op.attrs["perm"]), (same(*extents),))
 
 
 def transpose_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -363,12 +324,8 @@ def transpose_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 def valid_permutation(op: Op, graph: Graph) -> str | None:
     """The permutation names every dimension once."""
-    rank = len(graph.operands(op)[0].shape)
-    return (
-        None
-        if sorted(op.attrs["perm"]) == list(range(rank))
-        else f"permutation {op.attrs['perm']} of {rank} dimensions"
-    )
+    rank, perm = len(graph.operands(op)[0].shape), op.attrs["perm"]
+    return None if sorted(perm) == list(range(rank)) else f"permutation {perm} of {rank} dimensions"
 
 
 MOST_CYCLES = 256  # of a transposition in place: their starts stand in a table
@@ -453,10 +410,10 @@ def transpose_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 TRANSPOSE = Spec(
-    kind="transpose",
-    nest=transpose_nest,
-    reference=transpose_reference,
-    kernel=transpose_kernel,
+    "transpose",
+    transpose_nest,
+    transpose_reference,
+    transpose_kernel,
     rows=lambda op, graph: "each" if len(op.attrs["perm"]) > 1 else "",
     exact=True,
     limits=(valid_permutation,),
@@ -478,8 +435,8 @@ def send_nest(op: Op, graph: Graph) -> Nest:
 
 
 def receive_nest(op: Op, graph: Graph) -> Nest:
-    names = tuple(f"i{d}" for d in range(len(op.attrs["shape"])))
-    return Nest(dict(zip(names, op.attrs["shape"], strict=True)), names, ())
+    extents = numbered(op.attrs["shape"])
+    return Nest(extents, tuple(extents), ())
 
 
 def send_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -506,7 +463,5 @@ def _kernel(op: Op, what: str, count: int, item: int) -> Kernel:
     return Kernel(f"moves.c:{what}", f"{what}_{op.attrs['wire']}_of_{item}", shape, (), scalars, fails=True)
 
 
-SEND = Spec(kind="send", nest=send_nest, reference=send_reference, kernel=send_kernel, exact=True, link="send")
-RECEIVE = Spec(
-    kind="receive", nest=receive_nest, reference=receive_reference, kernel=receive_kernel, exact=True, link="receive"
-)
+SEND = Spec("send", send_nest, send_reference, send_kernel, exact=True, link="send")
+RECEIVE = Spec("receive", receive_nest, receive_reference, receive_kernel, exact=True, link="receive")

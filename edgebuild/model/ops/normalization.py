@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
-from ..ir.axes import Nest, Same, Whole
+from ..ir.axes import Nest, lines
 from . import fixedpoint
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier, requantize
@@ -88,10 +88,7 @@ INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/interna
 
 
 def nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    rows = tuple(Same(name) for name in names[:-1])
-    return Nest(dict(zip(names, x.shape, strict=True)), names, ((*rows, Whole(x.shape[-1])),))
+    return lines(graph.operands(op)[0].shape, -1)
 
 
 def exp_table(op: Op, graph: Graph) -> Array:
@@ -104,12 +101,17 @@ def distance_factor(scale: float) -> fixedpoint.Multiplier:
     return fixedpoint.quantize_multiplier(min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1))
 
 
+def _distances(scale: float) -> tuple[Multiplier, int]:
+    """The factor from a distance to Q5.26, and how many distances count."""
+    m = distance_factor(scale)
+    return m, min(floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift)), 255) + 1
+
+
 @cache
 def _exp_table(scale: float) -> tuple[int, ...]:
-    m = distance_factor(scale)
-    radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
+    m, count = _distances(scale)
     table = []
-    for distance in range(min(radius, 255) + 1):
+    for distance in range(count):
         scaled = int(fixedpoint.rounding_high_multiply(np.int64(-distance * 2 ** max(m.shift, 0)), m.mantissa))
         table.append(fixedpoint.exp_on_negative_values(scaled >> max(-m.shift, 0), INTEGER_BITS))
     return tuple(table)
@@ -201,10 +203,10 @@ def softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 SOFTMAX = Spec(
-    kind="softmax",
-    nest=nest,
-    reference=softmax_reference,
-    kernel=softmax_kernel,
+    "softmax",
+    nest,
+    softmax_reference,
+    softmax_kernel,
     integers=("int8", "int16"),
     limits=(output_quantisation, step_of_int16),
 )
@@ -222,10 +224,8 @@ OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
 
 def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
     """Minus distances 0, 1, ... in Q5.26, their exp() in Q12.19, and the factor from Q5.26 back to distances."""
-    scale = scale_of(graph.operands(op)[0])
-    m = quantize_multiplier(min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1))
-    radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
-    places = requantize(-np.arange(min(radius, 255) + 1), m.mantissa, m.shift, Arithmetic.TFLITE)
+    m, count = _distances(scale_of(graph.operands(op)[0]))
+    places = requantize(-np.arange(count), m.mantissa, m.shift, Arithmetic.TFLITE)
     powers = [fixedpoint.exp_on_negative_values(int(x), INTEGER_BITS) for x in places]
     sums = fixedpoint.rounding_right_shift(np.array(powers, np.int64), SUM_BITS)
     return places.astype(np.int32), sums.astype(np.int32), quantize_multiplier(2.0 ** (31 - m.shift) / m.mantissa)
@@ -297,13 +297,7 @@ def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("normalization.c:log_softmax", stem, shape, constants, numbers)
 
 
-LOG_SOFTMAX = Spec(
-    kind="log_softmax",
-    nest=nest,
-    reference=log_softmax_reference,
-    kernel=log_softmax_kernel,
-    limits=(log_softmax_known_form,),
-)
+LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kernel, limits=(log_softmax_known_form,))
 
 
 # L2_NORMALIZATION: rows of the last dimension, divided by their Euclidean lengths.
@@ -340,19 +334,8 @@ def unit_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     size = x.shape[-1]
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "bits": BITS}
     return Kernel(
-        "normalization.c:unit_rows",
-        f"unit_rows_{size}",
-        shape,
-        (),
-        {"x_zero": zero_of(x)},
-        estimate=20.0 * x.elements,
+        "normalization.c:unit_rows", f"unit_rows_{size}", shape, (), {"x_zero": zero_of(x)}, estimate=20.0 * x.elements
     )
 
 
-UNIT_ROWS = Spec(
-    kind="unit_rows",
-    nest=nest,
-    reference=unit_rows_reference,
-    kernel=unit_rows_kernel,
-    limits=(unit_rows_known_form,),
-)
+UNIT_ROWS = Spec("unit_rows", nest, unit_rows_reference, unit_rows_kernel, limits=(unit_rows_known_form,))

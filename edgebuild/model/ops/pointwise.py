@@ -85,8 +85,7 @@ def _clamped(dtype: str, steps: str) -> str:
 Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
 SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
 COMPARE_BITS = 8  # headroom of TFLM's comparisons
-DIFFERENCE_BITS = {"int8": 20, "int16": 15}  # of its SUB
-SQUARE_BITS = {"int8": 7, "int16": 0}  # of its SQUARED_DIFFERENCE
+HEADROOM = {"difference": {"int8": 20, "int16": 15}, "squared_difference": {"int8": 7, "int16": 0}}
 
 
 def missing(op: Op, graph: Graph) -> str | None:
@@ -147,10 +146,6 @@ def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
     return np.nan_to_num(steps, nan=0.0, posinf=1e6, neginf=-1e6) + zero_of(y)
 
 
-def _leaky_relu(op: Op, x: Tensor, y: Tensor) -> Array:
-    return _leaky(op, x, y, INT8) + zero_of(y)
-
-
 def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:
     """Factors of values above and below 0, and the sign of the second."""
     ratio, alpha = scale_of(x) / scale_of(y), op.attrs["alpha"]
@@ -196,10 +191,6 @@ def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
 
 
 CURVES = {"sigmoid": (fixedpoint.sigmoid, (0,)), "tanh": (fixedpoint.sigmoid16_tanh, (0, 1))}
-
-
-def _absolute(op: Op, x: Tensor, y: Tensor) -> Array:
-    return _sizes(op, x, y, INT8) + zero_of(y)
 
 
 def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
@@ -251,8 +242,8 @@ TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
     "sigmoid": fixedpoint.logistic,
     "tanh": fixedpoint.int8_curves_tanh,
     "hard_swish": fixedpoint.hard_swish,
-    "leaky_relu": _leaky_relu,
-    "abs": _absolute,
+    "leaky_relu": lambda op, x, y: _leaky(op, x, y, INT8) + zero_of(y),
+    "abs": lambda op, x, y: _sizes(op, x, y, INT8) + zero_of(y),
     "rsqrt": _reciprocal_root,
 }
 
@@ -266,24 +257,14 @@ def _numbers(prefix: str, m: Multiplier) -> Scaling:
     return {f"{prefix}_mul": m.mantissa, f"{prefix}_shift": m.shift}
 
 
-def _halved(op: Op, graph: Graph, bits: int, result: float) -> Scaling:
-    """Both operands at half of the larger scale, `bits` up; `result`: the power of twice that scale in the result."""
-    a, b = (scale_of(t) for t in graph.operands(op))
+def _halved(op: Op, graph: Graph) -> Scaling:
+    """Both operands at half of the larger scale, so many bits up, and the result from that scale or its square."""
+    (a, b), y = (scale_of(t) for t in graph.operands(op)), graph.result(op)
+    bits, power = HEADROOM[op.attrs["function"]][y.dtype], 2 if op.attrs["function"] == "squared_difference" else 1
     twice = 2 * max(a, b)
-    y = quantize_multiplier(twice**result / (2.0 ** (bits * result) * scale_of(graph.result(op))))
-    return (
-        _numbers("x0", quantize_multiplier(a / twice))
-        | _numbers("x1", quantize_multiplier(b / twice))
-        | _numbers("y", y)
-    )
-
-
-def _difference(op: Op, graph: Graph) -> Scaling:
-    return _halved(op, graph, DIFFERENCE_BITS[graph.result(op).dtype], 1)
-
-
-def _squares(op: Op, graph: Graph) -> Scaling:
-    return _halved(op, graph, SQUARE_BITS[graph.result(op).dtype], 2)
+    m = quantize_multiplier(twice**power / (2.0 ** (bits * power) * scale_of(y)))
+    operands = _numbers("x0", quantize_multiplier(a / twice)) | _numbers("x1", quantize_multiplier(b / twice))
+    return operands | _numbers("y", m)
 
 
 def _prelu(op: Op, graph: Graph) -> Scaling:
@@ -315,15 +296,11 @@ PRELU = (
     f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
 )
 TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] = {  # C, given the operands' headroom
-    "difference": (_difference, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
-    "squared_difference": (
-        _squares,
-        lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)",
-    ),
+    "difference": (_halved, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
+    "squared_difference": (_halved, lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)"),
     "prelu": (_prelu, lambda _: PRELU),
     "quotient": (lambda op, graph: _numbers("y", fixedpoint.quotient_factor(op, graph)), lambda _: fixedpoint.QUOTIENT),
 }
-HEADROOM = {"difference": DIFFERENCE_BITS, "squared_difference": SQUARE_BITS}
 COMPARISONS = {
     "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
 }  # fmt: skip
@@ -512,14 +489,6 @@ def rows(op: Op, graph: Graph) -> str:
     return "each" if whole and not repeated and len(y.shape) > 1 else ""
 
 
-def operand_names(operands: tuple[Tensor, ...]) -> tuple[str, ...]:
-    """Parameters of the kernel: activations are x, or x0, x1, ...; constants c0, c1, ..."""
-    computed = sum(not t.constant for t in operands)
-    activations = iter(["x"] if computed == 1 else [f"x{i}" for i in range(computed)])
-    constants = iter(range(len(operands)))
-    return tuple(f"c{next(constants)}" if t.constant else next(activations) for t in operands)
-
-
 def literal_value(t: Tensor) -> int | float | None:
     """The number of a constant of one element, if it can be an argument."""
     if t.data is None or t.elements != 1:
@@ -533,17 +502,13 @@ def literal_value(t: Tensor) -> int | float | None:
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """One loop, or as many as broadcasting needs."""
     operands, y, row = graph.operands(op), graph.result(op), row_of(op)
-    names = operand_names(operands)
+    names = base.operand_names(operands)
     extents = (1, 1, *y.shape[2:]) if form.rolled else y.shape
     turns = base.collapsed(extents, *(_steps(t, y, form) for t in operands))
     flat = len(turns) == 1 and all(step == 1 for step in turns[0][1:])
     numbers = {name: value for name, t in zip(names, operands, strict=True) if (value := literal_value(t)) is not None}
     at = [_element(names[i], numbers, i, turns, flat) for i in range(len(operands))]
-    constants = [
-        Constant(n, t.data, "operand")
-        for n, t in zip(names, operands, strict=True)
-        if t.data is not None and n not in numbers
-    ]
+    constants = [c for c in base.constants_of(operands, names) if c.name not in numbers]
     if is_quantised(op, graph):
         expression, more, tables = quantised_expression(op, graph, at)
         numbers |= more
@@ -592,10 +557,10 @@ def _element(name: str, numbers: dict[str, int | float], operand: int, turns: tu
 
 
 SPEC = Spec(
-    kind="pointwise",
-    nest=elementwise.nest,
-    reference=pointwise_reference,
-    kernel=kernel,
+    "pointwise",
+    elementwise.nest,
+    pointwise_reference,
+    kernel,
     rows=rows,
     clamps=True,
     integers=("int8", "int16"),

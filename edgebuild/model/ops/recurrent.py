@@ -110,14 +110,16 @@ def known_form(op: Op, graph: Graph) -> str | None:
 
 def lstm_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x, hidden, cell, own, back, bias), real = graph.operands(op), is_float(graph.operands(op)[0])
-    assert own.data is not None and back.data is not None and bias.data is not None
     wide = _wide(op, graph)
     shape: dict[str, Any] = {"T": x.shape[0], "I": x.shape[1], "U": hidden.shape[1], "float": real, "wide": wide}
     shape |= {"clips": op.attrs["clip"] > 0, "acc": "float" if real else "int64_t" if wide else "int32_t"}
     shape |= {"weight": C_TYPES[own.dtype]}
     kind: Any = np.float32 if real else np.int64 if wide else np.int32
-    constants = [Constant("own", own.data, "weights of the input: forget, input, candidate, output")]
-    constants += [Constant("back", back.data, "weights of the output before"), Constant("bias", bias.data.astype(kind))]
+    constants = [Constant("own", own.array, "weights of the input: forget, input, candidate, output")]
+    constants += [
+        Constant("back", back.array, "weights of the output before"),
+        Constant("bias", bias.array.astype(kind)),
+    ]
     scalars: dict[str, int | float] = {"clip": op.attrs["clip"]} if op.attrs["clip"] > 0 else {}
     if not real:
         for name in ("own", "back"):
@@ -130,19 +132,13 @@ def lstm_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             scalars |= {f"{name}_mul": m.mantissa, f"{name}_shift": m.shift}
         scalars |= dict(zip(("tanh_mul", "tanh_shift"), _tanh_scaling(cell), strict=True))
         scalars |= dict(zip(("low", "high"), fixedpoint.limits(hidden.dtype), strict=True))
-    cost = x.shape[0] * (3.0 * (own.data.size + back.data.size) + 800 * hidden.shape[1])
+    cost = x.shape[0] * (3.0 * (own.array.size + back.array.size) + 800 * hidden.shape[1])
     stem = f"lstm_{x.shape[0]}x{x.shape[1]}x{hidden.shape[1]}"
     return Kernel("recurrent.c:lstm", stem, shape, tuple(constants), scalars, estimate=cost)
 
 
 LSTM = Spec(
-    kind="lstm",
-    nest=lstm_nest,
-    reference=lstm_reference,
-    kernel=lstm_kernel,
-    integers=("int8", "int16"),
-    plain=True,
-    limits=(known_form,),
+    "lstm", lstm_nest, lstm_reference, lstm_kernel, integers=("int8", "int16"), plain=True, limits=(known_form,)
 )
 
 
@@ -212,7 +208,6 @@ def one_step(op: Op, graph: Graph) -> str | None:
 
 def state_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (_, x, w), y = graph.operands(op), graph.result(op)
-    assert w.data is not None
     shape: dict[str, Any] = {"stage": "state", "F": w.shape[0], "C": w.shape[1], "M": op.attrs["memory"]}
     scalars: dict[str, int | float] = {}
     if not is_float(y):
@@ -223,14 +218,13 @@ def state_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "recurrent.c:svdf",
         f"svdf_state_{w.shape[0]}x{w.shape[1]}",
         shape,
-        (Constant("w", w.data, "weights"),),
+        (Constant("w", w.array, "weights"),),
         scalars,
     )
 
 
 def svdf_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (state, w), y = graph.operands(op)[:2], graph.result(op)
-    assert w.data is not None
     kind = np.float32 if is_float(y) else np.int32
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
     start = np.zeros(y.shape[-1], kind) if bias is None else bias.astype(kind)
@@ -238,27 +232,13 @@ def svdf_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape["wraps"] = False  # whether sums leave 32 bits, as TFLM lets them
     scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
-        most = np.abs(w.data.astype(np.int64)).reshape(y.shape[-1], -1).sum(1) << 8 * ITEM_BYTES[state.dtype] - 1
+        most = np.abs(w.array.astype(np.int64)).reshape(y.shape[-1], -1).sum(1) << 8 * ITEM_BYTES[state.dtype] - 1
         shape["wraps"] = bool((most + np.abs(start.astype(np.int64)) >= 2**31).any())
         m, (low, high) = factor(state, w, y), spatial.bounds(op, y)
         scalars = {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y), "low": low, "high": high}
-    constants = (Constant("w", w.data, "weights of times"), Constant("bias", start, "bias"))
+    constants = (Constant("w", w.array, "weights of times"), Constant("bias", start, "bias"))
     return Kernel("recurrent.c:svdf", f"svdf_{w.shape[0]}x{w.shape[1]}", shape, constants, scalars)
 
 
-STATE = Spec(
-    kind="svdf_state",
-    nest=state_nest,
-    reference=state_reference,
-    kernel=state_kernel,
-    integers=("int8", "int16"),
-    limits=(one_step,),
-)
-SVDF = Spec(
-    kind="svdf",
-    nest=svdf_nest,
-    reference=svdf_reference,
-    kernel=svdf_kernel,
-    integers=("int8", "int16"),
-    limits=(one_step,),
-)
+STATE = Spec("svdf_state", state_nest, state_reference, state_kernel, integers=("int8", "int16"), limits=(one_step,))
+SVDF = Spec("svdf", svdf_nest, svdf_reference, svdf_kernel, integers=("int8", "int16"), limits=(one_step,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Nest, Same, Whole, Window
+from ..ir.axes import Nest, Same, Window, lines, numbered, same
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, SAME, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .functions import WORDS, WRAPPED
@@ -20,11 +21,9 @@ from .functions import WORDS, WRAPPED
 
 
 def reduced_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    dims: tuple[Dim, ...] = tuple(Same(name) for name in names)
-    out = tuple(name for d, name in enumerate(names) if d not in op.attrs["axes"])
-    return Nest(dict(zip(names, x.shape, strict=True)), out, (dims,))
+    extents = numbered(graph.operands(op)[0].shape)
+    out = tuple(name for d, name in enumerate(extents) if d not in op.attrs["axes"])
+    return Nest(extents, out, (same(*extents),))
 
 
 # Max and average pooling: each channel by itself, over a window of rows and columns.
@@ -88,19 +87,27 @@ def _multiplier_table(op: Op, graph: Graph) -> tuple[Array, Array]:
     return np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
 
 
-def _pool2d_linear(op: Op, graph: Graph) -> fixedpoint.Scaled | None:
-    """The average as one multiplication, if all windows lie inside of the input."""
+def _sums(op: Op, graph: Graph) -> tuple[Array, int, Array, float] | None:
+    """All sums of elements under a window, what is taken from them, their averages, and about how they come to these.
+
+    None if windows reach beyond the input, or there are too many sums.
+    """
     (x,), y = graph.operands(op), graph.result(op)
     count = op.attrs["window"][0] * op.attrs["window"][1]
     if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > fixedpoint.MOST_VALUES:
         return None
-    scaled = graph.arithmetic.rounds_once
-    zero = zero_of(x) if scaled else 0
-    total = np.arange(count * (-128 - zero), count * (127 - zero) + 1)
+    scaled, total = graph.arithmetic.rounds_once, np.arange(-128 * count, 127 * count + 1)
+    taken = zero_of(x) * count if scaled else 0
     weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
-    return fixedpoint.fit_scale(
-        int(total[0]), _pool2d_average(op, graph, total, np.array(count)), weight, *spatial.bounds(op, y)
-    )
+    return total, taken, _pool2d_average(op, graph, total - taken, np.array(count)), weight
+
+
+def _pool2d_linear(op: Op, graph: Graph) -> fixedpoint.Scaled | None:
+    """The average as one multiplication, if all windows lie inside of the input."""
+    if (sums := _sums(op, graph)) is None:
+        return None
+    total, taken, want, weight = sums
+    return fixedpoint.fit_scale(int(total[0]) - taken, want, weight, *spatial.bounds(op, graph.result(op)))
 
 
 def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled | None:
@@ -108,16 +115,11 @@ def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled
 
     `to_even`: halves go to even.
     """
-    (x,), y = graph.operands(op), graph.result(op)
-    count = op.attrs["window"][0] * op.attrs["window"][1]
-    if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > fixedpoint.MOST_VALUES:
+    if (sums := _sums(op, graph)) is None:
         return None
-    scaled = graph.arithmetic.rounds_once
-    total = np.arange(-128 * count, 127 * count + 1)
-    want = _pool2d_average(op, graph, total - zero_of(x) * count if scaled else total, np.array(count))
-    weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
+    (total, taken, want, weight), y = sums, graph.result(op)
     if to_even:
-        zeros = zero_of(y) - weight * count * zero_of(x) if scaled else 0.0
+        zeros = zero_of(y) - weight * taken if graph.arithmetic.rounds_once else 0.0
         even = fixedpoint.fit_even((fixedpoint.Term(total, weight, 0),), want, zeros, *spatial.bounds(op, y))
         return None if even is None else fixedpoint.Scaled(even.factors[0], even.offset, even.shift, 0, False)
     for away in (False, True):
@@ -172,94 +174,63 @@ def sensible_window(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def _letters(op: Op, graph: Graph) -> dict[str, Any]:
-    """The letters of the template: N, H, W, C in; OH, OW out; F window, S stride, P padding before, D dilation."""
-    (x,), y = graph.operands(op), graph.result(op)
-    names = ("N", "H", "W", "C", "OH", "OW", "FH", "FW", "SY", "SX", "PY", "PX", "DY", "DX")
-    dilation = op.attrs.get("dilation", (1, 1))
-    windows = (*op.attrs["window"], *op.attrs["stride"], *op.attrs["pad"][:2], *dilation)
-    return dict(zip(names, (*x.shape, *y.shape[1:3], *windows), strict=True))
-
-
 def pool2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    (x,) = graph.operands(op)
-    y = graph.result(op)
-    window, pad = op.attrs["window"], op.attrs["pad"]
-    average, integer, count = op.kind == "avg_pool2d", not is_float(x), window[0] * window[1]
-    shape = {
-        **_letters(op, graph),
+    (x,), y = graph.operands(op), graph.result(op)
+    window, kind = op.attrs["window"], "avg" if op.kind == "avg_pool2d" else "max"
+    average, integer, count = kind == "avg", not is_float(x), window[0] * window[1]
+    shape = spatial.window_shape(op, graph, window, form) | {
         "average": average,
-        "float": not integer,
         "finite": graph.arithmetic.finite,  # TFLite's maximum begins at the least finite number
         "least": 0 if not integer else fixedpoint.limits(x.dtype)[0],
         "parts": base.parts(count, average and not integer),
         "count_pad": bool(_counts_pad(op)),
-        **spatial.rolled(form),
         "scaled": average and integer and graph.arithmetic.rounds_once,
     }
+    del shape["K"]  # which is C
     constants: tuple[Constant, ...] = ()
     scalars = spatial.float_bounds(op, graph)
     if integer:
-        low, high = spatial.bounds(op, y)
-        scalars = {"low": low, "high": high}
+        scalars = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))
     if shape["scaled"]:
         mantissa, shift = _multiplier_table(op, graph)
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), **scalars}
-        shape["uniform"] = not any(pad) or bool(_counts_pad(op))
+        shape["uniform"] = not any(op.attrs["pad"]) or bool(_counts_pad(op))
         if shape["uniform"]:
             scalars = {**scalars, "multiplier": int(mantissa[-1]), "shift": int(shift[-1])}
         else:
             constants = (Constant("multiplier", mantissa, "Q0.31 by count"), Constant("shift", shift, "by count"))
-    found = _pool2d_linear(op, graph) if average and integer else None
-    shape["linear"] = found is not None
-    if found is not None:
-        shape |= {"up": found.up, "away": found.away, "shift": found.shift, "scaled": False}
+    linear = _pool2d_linear(op, graph) if average and integer else None
+    shape["linear"] = linear is not None
+    if linear is not None:
+        shape |= {"up": linear.up, "away": linear.away, "shift": linear.shift, "scaled": False}
         shape |= {"taken": count * zero_of(x) if graph.arithmetic.rounds_once else 0}
         shape |= {"low": scalars["low"], "high": scalars["high"]}
-        scalars, constants = {"y_mul": found.factor, "offset": found.offset}, ()
-    stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
+        scalars, constants = {"y_mul": linear.factor, "offset": linear.offset}, ()
+    stem = f"{kind}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
     if form.rolled and average and average_rows(op, graph) == "reduce":
-        shape["rows"], size = form.rows, 4 * y.elements
-        cost = 6.6 * x.elements / form.rows
+        shape["rows"] = form.rows
         unit = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
-        image = "avg_pool2d", {**unit, "window": (form.rows, x.shape[2])}
         return Kernel(
             "reductions.c:sum_rows", f"{stem}_by_rows", shape, constants, scalars,
-            scratch=size, estimate=cost, placed=True, counted=True, computes=image,
+            scratch=4 * y.elements, estimate=6.6 * x.elements / form.rows, placed=True, counted=True,
+            computes=("avg_pool2d", {**unit, "window": (form.rows, x.shape[2])}),
         )  # fmt: skip
-    computes = ("avg_pool2d" if shape["average"] else "max_pool2d", {"window": (shape["FH"], shape["FW"])})
     pixels = (y.shape[2] if form.rolled else y.shape[1] * y.shape[2]) * count
-    variant = "linear" if found is not None else "portable"
-    each = x.shape[3] * (4.8 + 2 / count)
     return Kernel(
-        "reductions.c:pool2d", stem, shape, constants, scalars, 0, "", variant, pixels * each, computes=computes
-    )
+        "reductions.c:pool2d", stem, shape, constants, scalars, variant="linear" if linear is not None else "portable",
+        estimate=pixels * (x.shape[3] * (4.8 + 2 / count)), computes=(op.kind, {"window": tuple(window)}),
+    )  # fmt: skip
 
 
 MAX = Spec(
-    kind="max_pool2d",
-    nest=pool2d_nest,
-    reference=max_reference,
-    kernel=pool2d_kernel,
-    rows=spatial.rows,
-    part=spatial.part,
-    exact=True,
-    clamps=True,
-    integers=("int8", "int16"),
+    "max_pool2d", pool2d_nest, max_reference, pool2d_kernel, rows=spatial.rows, part=spatial.part, exact=True,
+    clamps=True, integers=("int8", "int16"),
     limits=(spatial.window_limit, sensible_window, windows_inside, same_quantisation),
-)
-AVERAGE = Spec(
-    kind="avg_pool2d",
-    nest=pool2d_nest,
-    reference=avg_reference,
-    kernel=pool2d_kernel,
-    rows=average_rows,
-    part=spatial.part,
+)  # fmt: skip
+AVERAGE = replace(
+    MAX, kind="avg_pool2d", reference=avg_reference, rows=average_rows, exact=False,
     interval=spatial.rising(avg_reference),
-    clamps=True,
-    integers=("int8", "int16"),
-    limits=(spatial.window_limit, sensible_window, windows_inside, same_quantisation),
-)
+)  # fmt: skip
 
 
 # MEAN, ReduceMean: the average over some dimensions. SUM of quantised values is the same without the division.
@@ -327,13 +298,11 @@ def _turning(x: Tensor, dimensions: Sequence[int]) -> tuple[base.Loop, ...]:
 
 def mean_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """Loops over kept and averaged dimensions, each with its extent and step in the input."""
-    (x,) = graph.operands(op)
-    y, axes = graph.result(op), op.attrs["axes"]
-    kept = [d for d in range(len(x.shape)) if d not in axes]
+    (x,), y, axes = graph.operands(op), graph.result(op), op.attrs["axes"]
     count = prod(x.shape[d] for d in axes)
     shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
     shape["parts"] = base.parts(count, is_float(x))
-    shape["kept"] = _turning(x, kept)
+    shape["kept"] = _turning(x, [d for d in range(len(x.shape)) if d not in axes])
     shape["averaged"] = _turning(x, axes)
     stem = f"{op.kind}_{count}_of_{'x'.join(map(str, x.shape))}"
     scalars: dict[str, int | float] = {}
@@ -341,51 +310,28 @@ def mean_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         m = multiplier(op, graph)
         shape["low"], shape["high"] = fixedpoint.limits(y.dtype)
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
-        if (found := _mean_linear(op, graph, count)) is not None:
-            shape |= {
-                "linear": True,
-                "up": found.up,
-                "away": found.away,
-                "shift": found.shift,
-            }
+        if (linear := _mean_linear(op, graph, count)) is not None:
+            shape |= {"linear": True, "up": linear.up, "away": linear.away, "shift": linear.shift}
             shape |= {"taken": count * zero_of(x)}
-            scalars = {"y_mul": found.factor, "offset": found.offset}
+            scalars = {"y_mul": linear.factor, "offset": linear.offset}
     if form.rolled:
-        shape |= {"averaged": _turning(x, [d for d in axes if d != 1]), "N": y.elements}
-        shape |= {"rows": form.rows}
+        shape |= {"averaged": _turning(x, [d for d in axes if d != 1]), "N": y.elements, "rows": form.rows}
         return Kernel(
-            "reductions.c:mean_rows",
-            f"{stem}_by_rows",
-            shape,
-            (),
-            scalars,
-            scratch=4 * y.elements,
-            placed=True,
-            counted=True,
-        )
+            "reductions.c:mean_rows", f"{stem}_by_rows", shape, (), scalars,
+            scratch=4 * y.elements, placed=True, counted=True,
+        )  # fmt: skip
     variant = "linear" if shape["linear"] else "portable"
     return Kernel("reductions.c:mean", stem, shape, (), scalars, variant=variant, estimate=5.0 * x.elements)
 
 
-MEAN = Spec(
-    kind="mean",
-    nest=reduced_nest,
-    reference=mean_reference,
-    kernel=mean_kernel,
-    interval=spatial.rising(mean_reference, steady),
-    integers=("int8", "int16"),
-    rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] and graph.result(op).dtype != "int16" else "",
-    limits=(in_32_bits,),
-)
 SUM = Spec(
-    kind="sum",
-    nest=reduced_nest,
-    reference=mean_reference,
-    kernel=mean_kernel,
-    interval=spatial.rising(mean_reference, steady),
-    integers=("int8", "int16"),
-    limits=(in_32_bits,),
-)
+    "sum", reduced_nest, mean_reference, mean_kernel, interval=spatial.rising(mean_reference, steady),
+    integers=("int8", "int16"), limits=(in_32_bits,),
+)  # fmt: skip
+MEAN = replace(
+    SUM, kind="mean",
+    rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] and graph.result(op).dtype != "int16" else "",
+)  # fmt: skip
 
 
 # Sums, products and extremes over some dimensions, where and how large the extremes are.
@@ -447,13 +393,10 @@ def reduce_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def line_nest(op: Op, graph: Graph) -> Nest:
-    """Every result may need the whole line along the axis: the first dimension of size 1, or of the k best."""
-    (x,), axis = graph.operands(op), op.attrs["axis"]
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    extents = dict(zip(names, x.shape, strict=True)) | {names[axis]: op.attrs.get("k", 1)}
-    dims = tuple(Whole(n) if d == axis else Same(names[d]) for d, n in enumerate(x.shape))
-    out = names if "k" in op.attrs else (*names[:axis], *names[axis + 1 :])
-    return Nest(extents, out, (dims,))
+    """Every result may need the whole line along the axis: one of each line, or the k best."""
+    axis = op.attrs["axis"]
+    found = lines(graph.operands(op)[0].shape, axis, op.attrs.get("k", 1))
+    return found if "k" in op.attrs else replace(found, out=(*found.out[:axis], *found.out[axis + 1 :]))
 
 
 def arg_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -496,40 +439,18 @@ def same_scale(op: Op, graph: Graph) -> str | None:
     return None if op.attrs["indices"] or x.quant == y.quant else f"scales {x.quant} and {y.quant}"
 
 
-def _spec(kind: str) -> Spec:
-    return Spec(
-        kind=kind,
-        nest=reduced_nest,
-        reference=reduce_reference,
-        kernel=reduce_kernel,
-        exact=kind in EXTREMES,
-        plain=True,
-        limits=(plain_numbers,),
-    )
-
-
 SPECS = (
-    *map(_spec, ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")),
-    Spec(
-        kind="arg",
-        nest=line_nest,
-        reference=arg_reference,
-        kernel=line_kernel,
-        float_only=True,
-        plain=True,
+    *(
+        Spec(kind, reduced_nest, reduce_reference, reduce_kernel, exact=kind in EXTREMES, plain=True,
+             limits=(plain_numbers,))
+        for kind in JOINS
     ),
+    Spec("arg", line_nest, arg_reference, line_kernel, float_only=True, plain=True),
     Spec(
-        kind="topk",
-        nest=line_nest,
-        reference=topk_reference,
-        kernel=line_kernel,
-        float_only=True,
-        integers=("int8", "int16"),
-        plain=True,
-        limits=(same_scale,),
-        interval=spatial.rising(topk_reference, lambda op, graph: not op.attrs["indices"]),
+        "topk", line_nest, topk_reference, line_kernel, float_only=True, integers=("int8", "int16"), plain=True,
+        limits=(same_scale,), interval=spatial.rising(topk_reference, lambda op, graph: not op.attrs["indices"]),
     ),
-)
+)  # fmt: skip
 
 
 # CUMSUM, CumSum, CumProd: sums or products of all elements of a line up to each of them.
@@ -543,10 +464,7 @@ MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms of half a unit, LEFT bits u
 
 
 def running_sum_nest(op: Op, graph: Graph) -> Nest:
-    (x,), axis = graph.operands(op), op.attrs["axis"]
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    dims: tuple[Dim, ...] = tuple(Whole(n) if d == axis else Same(names[d]) for d, n in enumerate(x.shape))
-    return Nest(dict(zip(names, x.shape, strict=True)), names, (dims,))
+    return lines(graph.operands(op)[0].shape, op.attrs["axis"])
 
 
 def factors(op: Op, graph: Graph) -> tuple[fixedpoint.Multiplier, fixedpoint.Multiplier]:
@@ -628,10 +546,5 @@ def running_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 RUNNING_SUM = Spec(
-    kind="running_sum",
-    nest=running_sum_nest,
-    reference=running_sum_reference,
-    kernel=running_sum_kernel,
-    plain=True,
-    limits=(known_form,),
+    "running_sum", running_sum_nest, running_sum_reference, running_sum_kernel, plain=True, limits=(known_form,)
 )

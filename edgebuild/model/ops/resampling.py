@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from ..ir.axes import Nest, Same, Whole
+from ..ir.axes import Nest, Same, Whole, lines
 from . import base
 from .base import Constant, Form, Kernel, Spec, is_float
 from .indexing import OUTSIDE
@@ -21,11 +21,7 @@ from .indexing import OUTSIDE
 
 
 def resize_nest(op: Op, graph: Graph) -> Nest:
-    (x,), axis = graph.operands(op), op.attrs["axis"]
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    extents = dict(zip(names, x.shape, strict=True)) | {names[axis]: len(op.attrs["index"])}
-    dims = tuple(Whole(n) if d == axis else Same(names[d]) for d, n in enumerate(x.shape))
-    return Nest(extents, names, (dims,))
+    return lines(graph.operands(op)[0].shape, op.attrs["axis"], len(op.attrs["index"]))
 
 
 def resize_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -66,20 +62,7 @@ def resize_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("resampling.c:blend", f"blend_{shape['K']}_along_{axis}", shape, tuple(constants), estimate=cost)
 
 
-# How neighbours are weighted -----------------------------------------------------------------
-
-
-# Files ---------------------------------------------------------------------------------------
-
-
-RESIZE = Spec(
-    kind="blend",
-    nest=resize_nest,
-    reference=resize_reference,
-    kernel=resize_kernel,
-    float_only=True,
-    limits=(resize_real,),
-)
+RESIZE = Spec("blend", resize_nest, resize_reference, resize_kernel, float_only=True, limits=(resize_real,))
 
 
 # RESIZE_BILINEAR of int8 and int16: rows and columns at once, places and weights in steps of 1/1024.
@@ -101,13 +84,7 @@ def table(n: int, m: int, corners: bool, half: bool) -> Table:
     for i in range(m):
         at = i * step + (step // 2 - ONE // 2 if half else 0)
         before = max(int(at / ONE), 0)
-        found.append(
-            (
-                before,
-                min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1),
-                at - ONE * before,
-            )
-        )
+        found.append((before, min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1), at - ONE * before))
     return tuple(found)
 
 
@@ -146,14 +123,7 @@ def bilinear_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("resampling.c:bilinear", stem, shape, constants, estimate=20.0 * y.elements)
 
 
-BILINEAR = Spec(
-    kind="bilinear",
-    nest=bilinear_nest,
-    reference=bilinear_reference,
-    kernel=bilinear_kernel,
-    integers=INTEGERS,
-    limits=(alike,),
-)
+BILINEAR = Spec("bilinear", bilinear_nest, bilinear_reference, bilinear_kernel, integers=INTEGERS, limits=(alike,))
 
 
 # GridSample: out[n, h, w, c] is the image at the place grid[n, h, w], a column and a row from -1 to 1.
@@ -241,28 +211,21 @@ def grid_sample_real(op: Op, graph: Graph) -> str | None:
 
 
 def grid_sample_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    x, grid = graph.operands(op)
-    names = [("image", "x0"), ("grid", "x1")]
-    alone = x.constant or grid.constant
-    operands = [
-        fixed if t.constant else "x" if alone else own for t, (fixed, own) in zip((x, grid), names, strict=True)
-    ]
-    constants = [
-        Constant(n, t.data, "operand") for t, (n, _) in zip((x, grid), names, strict=True) if t.data is not None
-    ]
+    (x, grid), names = graph.operands(op), base.operand_names(graph.operands(op), ("image", "grid"))
     shape: dict[str, Any] = dict(zip(("N", "H", "W", "C"), x.shape, strict=True))
-    shape |= {"image": operands[0], "grid": operands[1], "places": grid.shape[1] * grid.shape[2], "far": FAR}
+    shape |= {"image": names[0], "grid": names[1], "places": grid.shape[1] * grid.shape[2], "far": FAR}
     shape |= {name: op.attrs[name] for name in ("taps", "corners", "padding")}
     stem = f"grid_sample_{grid.shape[1]}x{grid.shape[2]}"
     cost = (40.0 + 5.0 * max(op.attrs["taps"], 2) ** 2 * x.shape[3]) * grid.elements
-    return Kernel("resampling.c:grid_sample", stem, shape, tuple(constants), estimate=cost)
+    constants = base.constants_of((x, grid), names)
+    return Kernel("resampling.c:grid_sample", stem, shape, constants, estimate=cost)
 
 
 GRID_SAMPLE = Spec(
-    kind="grid_sample",
-    nest=grid_sample_nest,
-    reference=grid_sample_reference,
-    kernel=grid_sample_kernel,
+    "grid_sample",
+    grid_sample_nest,
+    grid_sample_reference,
+    grid_sample_kernel,
     float_only=True,
     limits=(grid_sample_real,),
 )

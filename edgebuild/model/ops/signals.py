@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
-from math import pi
+from math import isqrt, pi
 from typing import Any
 
 import numpy as np
 
 from ...base.dataclass import dataclass
 from ..ir import Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Nest, Same, Whole
+from ..ir.axes import Nest, Whole, lines, numbered, same
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 
 # SignalRfft, SignalIrfft: Fourier transforms of real lines, of int16, int32 or float32, bit for bit as TFLM's.
@@ -157,11 +158,7 @@ def spectrum_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 def spectrum_nest(op: Op, graph: Graph) -> Nest:
     """Each line by itself; every frequency needs all of it."""
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    last = op.attrs["length"] + (2 if op.kind == "rfft" else 0)
-    extents = dict(zip(names, (*x.shape[:-1], last), strict=True))
-    return Nest(extents, names, ((*(Same(n) for n in names[:-1]), Whole(x.shape[-1])),))
+    return lines(graph.operands(op)[0].shape, -1, op.attrs["length"] + (2 if op.kind == "rfft" else 0))
 
 
 def of_two(op: Op, graph: Graph) -> str | None:
@@ -196,11 +193,9 @@ def spectrum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("signals.c:spectrum", stem, shape, constants, scratch=scratch, estimate=count * 4 * shape["lines"])
 
 
-RFFT = Spec(
-    kind="rfft", nest=spectrum_nest, reference=spectrum_reference, kernel=spectrum_kernel, plain=True, limits=(of_two,)
-)
-IRFFT = Spec(
-    kind="irfft", nest=spectrum_nest, reference=spectrum_reference, kernel=spectrum_kernel, plain=True, limits=(of_two,)
+SPECTRA = tuple(
+    Spec(kind, spectrum_nest, spectrum_reference, spectrum_kernel, plain=True, limits=(of_two,))
+    for kind in ("rfft", "irfft")
 )
 
 
@@ -230,11 +225,6 @@ class Stage:
     numbers: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     along: bool = True
-
-
-def bits(x: Any) -> Array:
-    """Significant bits of whole numbers from 0 on."""
-    return np.array([int(n).bit_length() for n in np.ravel(x)], np.int64).reshape(np.shape(x))
 
 
 def _window(op: Op, x: Array, w: Array) -> Array:
@@ -269,22 +259,14 @@ def _bank(op: Op, x: Array, weight: Array, other: Array, *places: Array) -> Arra
 
 def root(x: int) -> int:
     """The nearest whole number to the root, within 16 bits if x has no more than 32, else within 32."""
-    low = int(x) >> 32 == 0
-    found = _floor_root(int(x))
-    return min(found + (int(x) - found * found > found), 0xFFFF if low else 0xFFFFFFFF)
-
-
-def _floor_root(x: int) -> int:
-    found = 0
-    for bit in range(31, -1, -1):
-        found |= (1 << bit) if (found | 1 << bit) ** 2 <= x else 0
-    return found
+    below = isqrt(x)
+    return min(below + (x - below * below > below), 0xFFFFFFFF if x >> 32 else 0xFFFF)
 
 
 def _root(op: Op, x: Array, by: Array) -> Array:
     """A shift that uint32 does not have gives 0: C leaves it open, and TFLM with it."""
     bits = int(by.ravel()[0])
-    roots = np.array([root(n) for n in x.ravel()], np.uint32).reshape(x.shape)
+    roots = np.array([root(int(n)) for n in x.ravel()], np.uint32).reshape(x.shape)
     return roots >> np.uint32(bits) if 0 <= bits < 32 else np.zeros_like(roots)
 
 
@@ -373,21 +355,20 @@ STAGES = {
 def frontend_nest(op: Op, graph: Graph) -> Nest:
     """Element by element; numbers for all elements, tables and what is summed up are read whole."""
     operands, stage = graph.operands(op), STAGES[op.kind]
-    x = operands[0]
+    x, extents = operands[0], numbered(operands[0].shape)
     whole = tuple(tuple(Whole(n) for n in t.shape) for t in operands)
     if op.kind == "signal_headroom":
         return Nest({}, (), whole)
     if op.kind == "signal_bank":
         return Nest({"b": operands[3].elements - 1}, ("b",), whole)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
     if not stage.along:
-        extents = dict(zip(names, (*x.shape[:-1], x.shape[-1] // 2), strict=True))
-        return Nest(extents, names, ((*(Same(n) for n in names[:-1]), Whole(x.shape[-1])), *whole[1:]))
-    own: list[tuple[Dim, ...]] = [tuple(Same(n) for n in names)]
+        found = lines(x.shape, -1, x.shape[-1] // 2)
+        return replace(found, operands=(*found.operands, *whole[1:]))
+    own = [same(*extents)]
     for t, read in zip(operands[1:], whole[1:], strict=True):
-        tail = names[len(names) - len(t.shape) :]
-        own.append(tuple(Same(n) for n in tail) if t.shape == x.shape[len(x.shape) - len(t.shape) :] else read)
-    return Nest(dict(zip(names, x.shape, strict=True)), names, tuple(own))
+        first = len(x.shape) - len(t.shape)
+        own.append(same(*extents)[first:] if t.shape == x.shape[first:] else read)
+    return Nest(extents, tuple(extents), tuple(own))
 
 
 def frontend_reference(op: Op, graph: Graph, *operands: Array) -> Array:
@@ -450,13 +431,7 @@ def frontend_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("signals.c:frontend", stem, shape, tuple(constants), numbers, estimate=30.0 * operands[0].elements)
 
 
-# Files ---------------------------------------------------------------------------------------
-
-
 SPECS = tuple(
-    Spec(
-        kind=kind, nest=frontend_nest, reference=frontend_reference, kernel=frontend_kernel, plain=True,
-        limits=(of_its_types,),
-    )
+    Spec(kind, frontend_nest, frontend_reference, frontend_kernel, plain=True, limits=(of_its_types,))
     for kind in STAGES
 )  # fmt: skip

@@ -132,9 +132,8 @@ def reach(op: Op, graph: Graph) -> Array:
     """The largest absolute value that each channel's sum can take, in any order of summing. Weights have no zero
     point."""
     x, w = graph.operands(op)[:2]
-    assert w.data is not None
     axis = 0 if w.shape[0] == graph.result(op).shape[-1] else -1
-    sizes = np.abs(np.moveaxis(w.data.astype(np.int64), axis, 0)).reshape(w.shape[axis], -1).sum(axis=1)
+    sizes = np.abs(np.moveaxis(w.array.astype(np.int64), axis, 0)).reshape(w.shape[axis], -1).sum(axis=1)
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
     low, high = fixedpoint.limits(x.dtype)
     start = 0 if bias is None else np.abs(bias.astype(np.int64)).ravel()
@@ -188,10 +187,10 @@ def requantize_sum(total: Array, op: Op, graph: Graph) -> Array:
 
 def centred(t: Tensor) -> Tensor:
     """Quantised weights without zero points: in int8 where their differences fit, else in int16."""
-    assert t.data is not None and t.quant is not None
+    assert t.quant is not None
     shape = [1] * len(t.shape)
     shape[t.quant.axis or 0] = -1 if t.quant.axis is not None else 1
-    data = t.data.astype(np.int64) - np.reshape(t.quant.zero_point, shape)
+    data = t.array.astype(np.int64) - np.reshape(t.quant.zero_point, shape)
     dtype = next((d for d in ("int8", "int16") if abs(data).max(initial=0) <= np.iinfo(d).max), "int32")
     return replace(
         t, dtype=dtype, data=data.astype(dtype), quant=replace(t.quant, zero_point=(0,) * len(t.quant.scale))
@@ -422,19 +421,3 @@ def sums_interval(total: Total) -> Transfer:
         return np.where(fits, ends[0], bottom), np.where(fits, ends[1], top)
 
     return interval
-
-
-def of_products(products: Callable[[Op, Graph, Array, Array], Array], parts: bool = True) -> dict[str, Any]:
-    """Fields of the `Spec` of an op that makes sums of products, from these sums: exact, without bias, in float64.
-
-    `parts`: the sums may be added up part by part.
-    """
-
-    def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-        return products(op, graph, x, w).astype(np.int64)
-
-    def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-        return finished(products(op, graph, x, w), bias, op, graph)
-
-    found = {"reference": reference, "interval": sums_interval(total), "clamps": True, "integers": INTEGERS}
-    return {**found, "total": total, "fan_in": plain} if parts else found

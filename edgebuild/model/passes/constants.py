@@ -184,9 +184,8 @@ def _padded(relation: Nest) -> bool:
 def _fits(op: Op, graph: Graph, folded: Mapping[int, int]) -> bool:
     """Any of these channels may go into the bias without leaving int32."""
     x, w, *bias = graph.operands(op)
-    assert w.data is not None
     distances = {c: zero_of(x) + abs(v - zero_of(x)) for c, v in folded.items()}
-    most = _contribution(op, graph, distances, abs(w.data.astype(np.int64)))
+    most = _contribution(op, graph, distances, abs(w.array.astype(np.int64)))
     return bool(
         (most + (abs(bias[0].data.astype(np.int64).ravel()) if bias and bias[0].data is not None else 0) < WORD).all()
     )
@@ -230,9 +229,9 @@ def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, T
     Their scale is the largest of the other channels' where that leads to the values, else their own.
     """
     x, w, *bias = graph.operands(op)
-    assert w.data is not None and w.quant is not None
+    assert w.quant is not None
     axis, still = ops.nest(op, graph).operands[1].index(Same(ops.nest(op, graph).out[-1])), list(values)
-    data, scale = w.data.copy(), np.array(w.quant.scale)
+    data, scale = w.array.copy(), np.array(w.quant.scale)
     np.moveaxis(data, axis, 0)[still] = 0
     if not w.quant.per_tensor and len(live := np.delete(scale, still)):
         scale[still] = live.max()
@@ -321,16 +320,16 @@ def _with_operands(
 def _bias(op: Op, graph: Graph, folded: Mapping[int, int]) -> Tensor:
     """The bias and what the folded channels add to it."""
     x, w, *bias = graph.operands(op)
-    assert w.data is not None
     start = bias[0] if bias else Tensor("", (), "int32", bias_quant(x, w))
-    data = _contribution(op, graph, folded, w.data) + (0 if start.data is None else start.data.astype(np.int64).ravel())
+    data = _contribution(op, graph, folded, w.array) + (
+        0 if start.data is None else start.data.astype(np.int64).ravel()
+    )
     return replace(start, shape=data.shape, data=data.astype(np.int32))
 
 
 def _selected(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Tensor:
     """A constant at the kept indices of its axes; itself if that is all of it."""
-    assert t.data is not None
-    data, quant = t.data, t.quant
+    data, quant = t.array, t.quant
     for d, dim in enumerate(dims):
         if (channels := axes.get(_axis(dim))) is None:
             continue
@@ -338,14 +337,12 @@ def _selected(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Te
             channels = channels[(channels >= dim.start) & (channels < dim.start + dim.size)] - dim.start
         if len(channels) < data.shape[d]:
             data, quant = data.take(channels, axis=d), _quant_of(quant, d, channels)
-    return t if data is t.data else replace(t, shape=data.shape, data=np.ascontiguousarray(data), quant=quant)
+    return t if data is t.array else replace(t, shape=data.shape, data=np.ascontiguousarray(data), quant=quant)
 
 
 def _quant_of(quant: Quant | None, axis: int, channels: Array) -> Quant | None:
     if quant is None or quant.axis != axis or quant.per_tensor:
         return quant
     return replace(
-        quant,
-        scale=tuple(quant.scale[c] for c in channels),
-        zero_point=tuple(quant.zero_point[c] for c in channels),
+        quant, scale=tuple(quant.scale[c] for c in channels), zero_point=tuple(quant.zero_point[c] for c in channels)
     )

@@ -78,15 +78,13 @@ def fold_scale(op: Op, graph: Graph) -> Edit | None:
     if op.kind != "mul" or (factor := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
     w = graph.tensors[first.inputs[1]]
-    assert w.data is not None
     along = -1 if first.kind == "depthwise_conv2d" else 0
     shape = [1] * len(w.shape)
     shape[along] = -1
-    scaled = [_derived(w, w.data * factor.reshape(shape), op)]
+    scaled = [_derived(w, w.array * factor.reshape(shape), op)]
     if len(first.inputs) > 2:
         bias = graph.tensors[first.inputs[2]]
-        assert bias.data is not None
-        scaled.append(_derived(bias, bias.data.ravel() * factor, op))
+        scaled.append(_derived(bias, bias.array.ravel() * factor, op))
     joined = replace(
         first, inputs=(first.inputs[0], *(t.name for t in scaled)), outputs=op.outputs, attrs=_merged(first, op)
     )

@@ -80,7 +80,6 @@ def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
 
 def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
     """The bias in steps of scale(x) * scale(w), int64 beside int16, else int32; one that is stored so is kept."""
-    assert t.data is not None
     if t.dtype == "int32" and t.quant is not None:
         return t
     quant, dtype = bias_quant(x, w), "int64" if x.dtype == "int16" else "int32"

@@ -114,8 +114,7 @@ def _attrs_before(op: Op, perm: tuple[int, ...]) -> dict[str, Any] | None:
 
 def _constant_before(t: Tensor, perm: tuple[int, ...], user: str) -> Tensor:
     """The constant whose transpose is `t`, broadcast to the rank of the permutation."""
-    assert t.data is not None
-    wide = t.data.reshape((1,) * (len(perm) - len(t.shape)) + t.shape)
+    wide = t.array.reshape((1,) * (len(perm) - len(t.shape)) + t.shape)
     data = np.ascontiguousarray(wide.transpose(np.argsort(perm)))
     quant = t.quant
     if quant is not None and quant.axis is not None:
