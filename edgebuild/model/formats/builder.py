@@ -177,6 +177,20 @@ class Node(ABC):
             raise self.error(f"{what} '{t.name}' is computed by the graph", f"{what} must be a constant")
         return t
 
+    def has(self, position: int) -> bool:
+        """Whether the operand of this position is there."""
+        return position < len(self.inputs) and bool(self.inputs[position])
+
+    def given(self, position: int, what: str) -> Array | None:
+        """The numbers of a constant operand as they are stored; None where it is left out."""
+        return self.constant(position, what).array if self.has(position) else None
+
+    def numbers(self, position: int, what: str, default: Sequence[int] | None = None) -> list[int]:
+        """Whole numbers of a constant operand. If there is a default, it may be left out."""
+        if default is not None and not self.has(position):
+            return list(default)
+        return [int(n) for n in np.ravel(self.constant(position, what).array)]
+
     def emit(self, kind: str, inputs: Sequence[str], *, output: int = 0, **attrs: Any) -> None:
         """Add the op that computes this node's output of that number; its shape must be the file's."""
         shape = self._shape(kind, inputs, attrs)

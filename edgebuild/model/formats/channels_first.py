@@ -29,7 +29,6 @@ class ChannelsFirstNode(Node):
     def scaled(self, name: str, factor: float) -> str:
         """A constant times a positive or negative number: its scale takes it up if it is quantised."""
         t = self.builder.tensors[name]
-        assert t.data is not None
         if factor == 1.0:
             return name
         if t.quant is not None and factor > 0:
@@ -62,10 +61,9 @@ class ChannelsFirstNode(Node):
 
     def as_image(self, w: Tensor) -> Tensor:
         """Constant weights of a 1-D window as those of a window of height 1."""
-        assert w.data is not None
         if len(w.shape) != 3:
             return w
-        data = w.data[:, :, None]
+        data = w.array[:, :, None]
         wide = Tensor(f"{w.name}@2d", data.shape, w.dtype, w.quant, data)
         self.builder.tensors[wide.name] = wide
         return wide
@@ -78,10 +76,9 @@ class ChannelsFirstNode(Node):
 
     def ungrouped(self, w: Tensor, group: int) -> Tensor:
         """Constant weights C x (K / group) x window of a ConvTranspose as K x (C / group) x window."""
-        assert w.data is not None
         if group < 1 or w.shape[0] % group:
             raise self.error(f"group {group} of {w.shape[0]} channels", "groups must divide the channels")
-        parts = w.data.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+        parts = w.array.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
         data = np.ascontiguousarray(parts.reshape(-1, *parts.shape[2:]))
         quant = w.quant
         if quant is not None and quant.axis is not None:
@@ -110,21 +107,19 @@ class ChannelsFirstNode(Node):
 
     def permuted(self, t: Tensor, perm: Sequence[int]) -> str:
         """A constant with its dimensions in another order."""
-        assert t.data is not None
         name = f"{t.name}@{''.join(map(str, perm))}"
         quant = t.quant
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, list(perm).index(quant.axis % len(perm)))
-        data = np.ascontiguousarray(t.data.transpose(perm))
+        data = np.ascontiguousarray(t.array.transpose(perm))
         self.builder.tensors[name] = Tensor(name, data.shape, t.dtype, quant, data)
         return name
 
     def flat_bias(self, t: Tensor, channels: int) -> str:
         """A constant bias as a vector of `channels`."""
-        assert t.data is not None
         if t.elements not in (1, channels):
             raise self.error(f"bias '{t.name}' of shape {t.shape} for {channels} outputs")
-        data = np.ascontiguousarray(np.broadcast_to(t.data.ravel(), (channels,)))
+        data = np.ascontiguousarray(np.broadcast_to(t.array.ravel(), (channels,)))
         name = f"{t.name}@flat"
         self.builder.tensors[name] = Tensor(name, (channels,), t.dtype, t.quant, data)
         return name

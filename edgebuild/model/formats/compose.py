@@ -21,6 +21,7 @@ from ..ir import Array, Quant, Tensor, real_values
 from ..ops import elementwise, indexing
 from ..ops.base import is_float
 from ..ops.pointwise import attributes
+from .builder import Reader
 
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
 
@@ -55,6 +56,11 @@ def _beyond_loops(a: Tensor, b: Tensor) -> bool:
         return False
 
 
+def emits(kind: str, **attrs: Any) -> Reader:
+    """A reader of nodes that are one op with these attributes."""
+    return lambda node: node.emit(kind, node.inputs, **attrs)
+
+
 def axes_of(node: Any, listed: Any, rank: int) -> tuple[int, ...]:
     """All dimensions if none are named."""
     if listed is None or np.size(listed) == 0:
@@ -86,7 +92,7 @@ def over_norm(node: Any, axes: tuple[int, ...], before: str, after: str, least: 
 
 
 def running_sum(node: Any, exclusive: bool, backwards: bool, product: bool = False) -> None:
-    axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(node.tensor(0).shape))
+    axis = axis_of(node, node.numbers(1, "axis")[0], len(node.tensor(0).shape))
     node.emit("running_sum", node.inputs[:1], axis=axis, exclusive=exclusive, reverse=backwards, product=product)
 
 
@@ -121,10 +127,6 @@ def moving(index: Sequence[Index], x: Tensor) -> tuple[tuple[int, ...] | None, .
     """The attribute of `take`: dimensions that stay as they are have none."""
     tables = [tuple(int(i) for i in table) for table in index]
     return tuple(None if t == tuple(range(n)) else t for t, n in zip(tables, x.shape, strict=True))
-
-
-def numbers(node: Any, position: int, what: str) -> list[int]:
-    return [int(n) for n in np.ravel(node.constant(position, what).data)]
 
 
 def axis_of(node: Any, axis: int, rank: int) -> int:
@@ -185,12 +187,12 @@ def expanded(node: Any, shape: Sequence[int]) -> None:
 
 
 def read_expand(node: Any) -> None:
-    expanded(node, numbers(node, 1, "shape"))
+    expanded(node, node.numbers(1, "shape"))
 
 
 def read_tile(node: Any) -> None:
     x = node.tensor(0)
-    taken(node, node.inputs[0], [list(range(n)) * r for n, r in zip(x.shape, numbers(node, 1, "repeats"), strict=True)])
+    taken(node, node.inputs[0], [list(range(n)) * r for n, r in zip(x.shape, node.numbers(1, "repeats"), strict=True)])
 
 
 def rearranged(node: Any, name: str, inner: Sequence[int], perm: Sequence[int], shape: Sequence[int]) -> None:

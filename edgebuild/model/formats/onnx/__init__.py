@@ -24,20 +24,16 @@ def _operators() -> Operators:
     import onnx
 
     from .control_flow import CONTROL
-    from .fused import FUSED
+    from .fused import FUSED, INTEGER, QUANTISED
     from .onnx_checks import MICROSOFT
     from .onnx_ml import DOMAIN, ML_READERS
     from .onnx_operators import OPERATORS
     from .onnx_reader import IN_PARTS, SPECIAL
-    from .preparation import CONVERTED, FLOAT_PRODUCTS, INTEGER, QUANTISED
+    from .preparation import CONVERTED
 
     every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
     own = {name for name in every if onnx.defs.has(name)}
-    others = {
-        "": sorted(own),
-        MICROSOFT: sorted({*(every - own), "QLinearConcat", *FUSED, *FLOAT_PRODUCTS}),
-        DOMAIN: sorted(ML_READERS),
-    }
+    others = {"": sorted(own), MICROSOFT: sorted({*(every - own), *FUSED}), DOMAIN: sorted(ML_READERS)}
     note = "Operators of which all operands are constants are computed beforehand, whatever they are."
     return Operators("ONNX, opset 13 and later", OPERATORS, others, note)
 

@@ -109,7 +109,7 @@ def choice(node: Any, read: Read) -> None:
 def loop(node: Any, read: Read) -> None:
     """Loop with a known number of turns."""
     most = _known(node, 0, "the number of turns") if node.inputs[0] else None
-    go = _known(node, 1, "the condition") if len(node.inputs) > 1 and node.inputs[1] else True
+    go = _known(node, 1, "the condition") if node.has(1) else True
     body, values, turns = node.attributes["body"], list(node.inputs[2:]), list[list[str]]()
     while go and (most is None or len(turns) < most):
         _bounded(node, len(turns) + 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ import onnx
 import onnx.parser
 from onnx import helper, numpy_helper
 
-from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, fail
 from ...ir import Array, Tensor, real_values
+from .onnx_checks import MICROSOFT, OWN_DOMAINS, TABLE
 from .onnx_operators import OnnxNode
+from .other_nodes import Parts
 
 # LSTM, GRU and RNN nodes as the nodes that they are by definition, step by step: MatMul, Add, Slice, Sigmoid, Tanh.
 #
@@ -43,21 +44,12 @@ WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 Step = Callable[[str, list[str]], list[str]]
 
 
-@dataclass
-class Cell:
-    """One direction of a node: constants by role, and the nodes made so far."""
+class Cell(Parts):
+    """A node, direction by direction. `shape`: of its input, steps, batch, features. `at`: the direction."""
 
-    node: OnnxNode
-    shape: tuple[int, ...]  # of X: steps, batch, features
-    prefix: str
-    at: int = 0  # which direction
-    made: list[onnx.NodeProto] = field(default_factory=list)
-    constants: int = 0
-
-    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{self.prefix}{len(self.made)}"
-        self.made.append(helper.make_node(kind, list(inputs), [name], self.node.name, **attributes))
-        return name
+    def __init__(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
+        super().__init__(node, f"{node.outputs[0] or node.name}@")
+        self.shape, self.at, self.constants = shape, 0, 0
 
     def constant(self, data: Array) -> str:
         name, self.constants = f"{self.prefix}c{self.constants}", self.constants + 1
@@ -66,20 +58,20 @@ class Cell:
 
     def parts(self, x: str, size: int, count: int) -> list[str]:
         """Equal parts of the last dimension."""
-        axes = self.constant(np.array([1], np.int64))
-        cuts = [self.constant(np.array([i * size], np.int64)) for i in range(count + 1)]
+        axes = self.longs(1)
+        cuts = [self.longs(i * size) for i in range(count + 1)]
         return [self.op("Slice", x, cuts[i], cuts[i + 1], axes) for i in range(count)]
 
     def known(self, position: int) -> Array | None:
         """A constant operand in float32, None where it is left out."""
-        found = self.stored(position)
-        return None if found is None else found.astype(np.float32)
+        data = self.stored(position)
+        return None if data is None else data.astype(np.float32)
 
     def stored(self, position: int) -> Array | None:
-        if position >= len(self.node.inputs) or not self.node.inputs[position]:
+        if not self.node.has(position):
             return None
         t = self.node.constant(position, "parameter")
-        return np.asarray(t.data) if t.quant is None else real_values(t)
+        return t.array if t.quant is None else real_values(t)
 
     def gate(self, name: str, x: str) -> str:
         """The activation of a sum, which is clipped where the node says so."""
@@ -108,8 +100,8 @@ class Cell:
         factors = self.constant((scale[way] if scale.ndim else scale).astype(np.float32))
 
         def times(x: str) -> str:
-            names = [f"{self.prefix}{len(self.made)}{part}" for part in ("", "scale", "zero")]
-            self.made.append(helper.make_node("DynamicQuantizeLinear", [x], names, self.node.name))
+            names = [f"{self.prefix}{len(self.nodes)}{part}" for part in ("", "scale", "zero")]
+            self.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], names, self.node.name))
             sums = self.op("MatMulInteger", names[0], weights, names[2], points)
             return self.op("Mul", self.op("Cast", sums, to=onnx.TensorProto.FLOAT), self.op("Mul", names[1], factors))
 
@@ -189,7 +181,7 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
         raise node.error(f"an input of shape {shape}", "steps, batch and features are three dimensions")
     if node.attr("input_forget", 0):
         raise node.error("input_forget", "this attribute must have its default")
-    whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape, f"{node.outputs[0] or node.name}@")
+    whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape)
     if whole.shape[0] > LONGEST:
         raise node.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
     names = [a.decode() for a in node.attr("activations", [])]
@@ -204,12 +196,11 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
         if name:
             parts, axis = [o[position] for o in outputs], 1 if position == 0 else 0
             if batches_first:  # (steps, ways, batch, hidden) and (ways, batch, hidden) become batch first
-                joined = whole.op("Concat", *parts, axis=axis)
                 turned = [2, 0, 1, 3] if position == 0 else [1, 0, 2]
-                whole.made.append(helper.make_node("Transpose", [joined], [name], node.name, perm=turned))
+                whole.end(name, "Transpose", whole.op("Concat", *parts, axis=axis), perm=turned)
             else:
-                whole.made.append(helper.make_node("Concat", parts, [name], node.name, axis=axis))
-    return whole.made
+                whole.end(name, "Concat", *parts, axis=axis)
+    return whole.nodes
 
 
 def _check_shapes(cell: Cell, ways: int) -> None:
@@ -222,9 +213,9 @@ def _check_shapes(cell: Cell, ways: int) -> None:
     if kind == DYNAMIC:
         wanted |= {1: (ways, features, rows), 2: (ways, hidden, rows)}
     for position, shape in wanted.items():
-        found = cell.stored(position)
-        if found is not None and found.shape != shape:
-            text = f"operand {position} of shape {found.shape} with hidden_size {hidden}"
+        data = cell.stored(position)
+        if data is not None and data.shape != shape:
+            text = f"operand {position} of shape {data.shape} with hidden_size {hidden}"
             raise cell.node.error(text, f"it must have the shape {shape}")
 
 
@@ -239,20 +230,20 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
     states = [_first(cell, position, at, batch, hidden) for position in ((5, 6) if kind in TWO_STATES else (5,))]
     if kind == DYNAMIC:
         x, features = own(x), GATES[kind] * hidden
-    zero, flat = cell.constant(np.array([0], np.int64)), cell.constant(np.array([batch, features], np.int64))
+    zero, flat = cell.longs(0), cell.longs(batch, features)
     made: dict[int, str] = {}
     lasts, nothing = _lasting(cell, steps, batch), cell.constant(np.zeros((), np.float32))
     for t in reversed(range(steps)) if backwards else range(steps):
-        ends = cell.constant(np.array([t], np.int64)), cell.constant(np.array([t + 1], np.int64))
+        ends = cell.longs(t), cell.longs(t + 1)
         part = cell.op("Reshape", cell.op("Slice", x, *ends, zero), flat)
         new = step(part if kind == DYNAMIC else own(part), states)
         if t in lasts:  # a sequence that has ended keeps its state and gives zeros
             new = [cell.op("Where", lasts[t], a, b) for a, b in zip(new, states, strict=True)]
             made[t] = cell.op("Where", lasts[t], new[0], nothing)
         states, made[t] = new, made.get(t, new[0])
-    wide = cell.constant(np.array([1, 1, batch, hidden], np.int64))
+    wide = cell.longs(1, 1, batch, hidden)
     rows = [cell.op("Reshape", made[t], wide) for t in range(steps)]
-    last = cell.constant(np.array([1, batch, hidden], np.int64))
+    last = cell.longs(1, batch, hidden)
     return [cell.op("Concat", *rows, axis=0), *(cell.op("Reshape", s, last) for s in states)]
 
 
@@ -262,7 +253,7 @@ def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
     if not name:
         return {}
     known = cell.node.tensor(4).data
-    column = cell.op("Reshape", name, cell.constant(np.array([batch, 1], np.int64)))
+    column = cell.reshape(name, batch, 1)
     wanted = [t for t in range(steps) if known is None or (known <= t).any()]
     return {t: cell.op("Greater", column, cell.constant(np.array(t, np.int32))) for t in wanted}
 
@@ -272,10 +263,10 @@ def _first(cell: Cell, position: int, at: int, batch: int, hidden: int) -> str:
     name = cell.node.inputs[position] if position < len(cell.node.inputs) else ""
     if not name:
         return cell.constant(np.zeros((batch, hidden), np.float32))
-    axis = cell.constant(np.array([1 if cell.node.attr("layout", 0) else 0], np.int64))
-    ends = cell.constant(np.array([at], np.int64)), cell.constant(np.array([at + 1], np.int64))
+    axis = cell.longs(1 if cell.node.attr("layout", 0) else 0)
+    ends = cell.longs(at), cell.longs(at + 1)
     own = cell.op("Slice", name, *ends, axis)
-    return cell.op("Reshape", own, cell.constant(np.array([batch, hidden], np.int64)))
+    return cell.reshape(own, batch, hidden)
 
 
 CELLS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto]]] = dict.fromkeys(GATES, unrolled)
@@ -308,16 +299,24 @@ class Fused:
     def made(self, operator: str, inputs: list[str], output: str = "", **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(operator, inputs, [output or self.node.output[0]], self.name, **attributes)
 
+    def inputs(self, first: int, past: int) -> list[str]:
+        return [self.at(i) for i in range(first, past)]
+
     def constant(self, what: str, value: Any) -> str:
-        self.graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.float32), self.between(what)))
+        """A constant of numpy's type, or of real numbers."""
+        data = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else np.asarray(value, np.float32)
+        self.graph.initializer.append(numpy_helper.from_array(data, self.between(what)))
         return self.between(what)
+
+    def real(self, at: int, inputs: Sequence[str], axis: int = 1) -> onnx.NodeProto:
+        """Real numbers of the operand at this place, of its value, scale and zero point."""
+        return self.made("DequantizeLinear", list(filter(None, inputs)), self.between(f"real{at}"), axis=axis)
 
     def list_of(self, what: str, *values: int) -> str:
-        self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), self.between(what)))
-        return self.between(what)
+        return self.constant(what, np.array(values, np.int64))
 
-    def refuse(self, text: str, hint: str) -> EdgebuildError:
-        return fail(text, file=self.file, node=self.name, kind=self.node.op_type, hints=[hint])
+    def refuse(self, text: str, hint: str = "") -> EdgebuildError:
+        return fail(text, file=self.file, node=self.name, kind=self.node.op_type, hints=[hint] if hint else [])
 
     def body(self, text: str, **names: str) -> Iterator[onnx.NodeProto]:
         """The nodes of a function body in ONNX's text, as onnx.parser reads it, with the node's operands and results.
@@ -330,6 +329,7 @@ class Fused:
         operands, _, results = (part.split() for part in first.partition("->"))
         given = dict(zip(operands, self.node.input, strict=False)) | dict(zip(results, self.node.output, strict=False))
         known = {name: value for name, value in given.items() if value} | names
+        missing = {*operands} - {*known}
         for line in filter(None, lines):
             condition, _, rest = line.rpartition("? ")
             if condition and (condition.lstrip("!") in known) == condition.startswith("!"):
@@ -345,7 +345,7 @@ class Fused:
             except onnx.parser.ParseError:  # of what an attribute makes of the line, such as nan
                 raise self.refuse(f"an attribute in '{rest}'", "attributes are finite numbers") from None
             for ports in (node.input, node.output):
-                ports[:] = [known.get(port, self.between(port)) if port else "" for port in ports]
+                ports[:] = [known.get(p, "" if p in missing else self.between(p)) if p else "" for p in ports]
             node.name = self.name
             yield node
 
@@ -388,6 +388,19 @@ BODIES = {
     """ + BY_ROOT,
 }  # fmt: skip
 BODIES["BiasGelu"] = BODIES["Gelu"]
+# What onnxruntime makes of a dynamically quantised product.
+REAL_SUMS = """
+    sums = MatMulInteger(steps, w, zero, w_zero)
+    real = Cast<to = 1>(sums)
+    factor = Mul(scale, w_scale)
+    bias? product = Mul(real, factor)
+    bias? y = Add(product, bias)
+    !bias? y = Mul(real, factor)
+"""
+REAL_PRODUCTS = {
+    "MatMulIntegerToFloat": "steps w scale w_scale zero w_zero bias -> y" + REAL_SUMS,
+    "DynamicQuantizeMatMul": "x w w_scale w_zero bias -> y\nsteps, scale, zero = DynamicQuantizeLinear(x)" + REAL_SUMS,
+}
 
 
 def product(f: Fused) -> Iterator[onnx.NodeProto]:
@@ -600,8 +613,126 @@ def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
     yield from attended(f, names, f.at(5))
 
 
+# Quantised operators as DequantizeLinear, the operator on real numbers, QuantizeLinear: what they compute by
+# definition. The canonicaliser makes one integer op of these again.
+
+LIKE = "like"  # attribute of a QuantizeLinear of our making: the tensor whose type the result has
+# QOperator: its operator on real numbers, where (value, scale, zero point) begin, where (scale, zero) of the result do,
+# and the position of an int32 bias.
+QUANTISED: Mapping[str, tuple[str, tuple[int, ...], int, int | None]] = {
+    "QLinearConv": ("Conv", (0, 3), 6, 8),
+    "QLinearMatMul": ("MatMul", (0, 3), 6, None),
+    "QLinearAdd": ("Add", (0, 3), 6, None),
+    "QLinearMul": ("Mul", (0, 3), 6, None),
+    "QGemm": ("Gemm", (0, 3), 7, 6),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,), 3, None),
+    "QLinearAveragePool": ("AveragePool", (0,), 3, None),
+    "QLinearSigmoid": ("Sigmoid", (0,), 3, None),
+    "QLinearLeakyRelu": ("LeakyRelu", (0,), 3, None),
+    "QLinearSoftmax": ("Softmax", (0,), 3, None),
+    "QLinearReduceMean": ("ReduceMean", (0,), 3, None),
+}
+UNREAD = ("channels_last", "opset")  # attributes that the operators on real numbers do not have
+INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+
+
+def real_form(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
+    """The nodes that a node stands for; one that is read itself as it is."""
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear", DYNAMIC) and node.domain == MICROSOFT:
+        node.domain = ""
+    own = node.domain in OWN_DOMAINS and onnx.defs.has(node.op_type)
+    f = Fused(node, graph, file)
+    if own and node.op_type in INTEGER and {*filter(None, f.inputs(2, 4))} <= {t.name for t in graph.initializer}:
+        yield from integer_product(f)  # with computed zero points it is no operator on quantised values
+    elif node.op_type in FUSED and node.domain == MICROSOFT:
+        yield from FUSED[node.op_type](f)
+    elif node.op_type in QUANTISED and (own or (node.domain == MICROSOFT and node.op_type in TABLE)):
+        yield from (_channels_last if f.attributes.get("channels_last", 0) else quantised)(f)
+    else:
+        yield node
+
+
+def quantised(f: Fused) -> Iterator[onnx.NodeProto]:
+    """The operator on dequantised operands, and its result quantised."""
+    operator, operands, result, bias = QUANTISED[f.node.op_type]
+    own, names = {n: v for n, v in f.attributes.items() if n not in UNREAD}, list[str]()
+    axes = {"Conv": 0, "MatMul": 1, "Gemm": 0 if own.get("transB") else 1}
+    for number, at in enumerate(operands):
+        yield f.real(at, f.inputs(at, at + 3), axes.get(operator, 1) if number else 1)
+        names.append(f.between(f"real{at}"))
+    if bias is not None and f.at(bias):
+        yield _bias(f, operator, operands, bias)
+        names.append(f.between("bias"))
+    if operator == "Gemm" and not f.at(result + 1):  # whose result stays real where its zero point is left out
+        yield f.made(operator, names, **own)
+        return
+    yield f.made(operator, names, f.between("real"), **own)
+    like = {} if f.at(result + 1) else {LIKE: f.at(operands[0])}
+    yield f.made("QuantizeLinear", [f.between("real"), *filter(None, f.inputs(result, result + 2))], **like)
+
+
+def _channels_last(f: Fused) -> Iterator[onnx.NodeProto]:
+    """The operator on N x C x H x W between two transposes. Weights are in this order; a global pool has four sizes."""
+    _, operands, _, bias = QUANTISED[f.node.op_type]
+    kernel = next((t.dims for t in f.graph.initializer if bias and t.name == f.at(operands[1])), ())
+    first, back = channels_first(len(kernel) or 2 + len(f.attributes.get("kernel_shape", (0, 0))))
+    inner, y = onnx.NodeProto(), f.node.output[0]
+    inner.CopyFrom(f.node)
+    inner.input[0], inner.output[0] = f.between("first"), f.between("last")
+    yield f.made("Transpose", [f.at(0)], inner.input[0], perm=first)
+    yield from quantised(Fused(inner, f.graph, f.file))
+    yield f.made("Transpose", [inner.output[0]], y, perm=back)
+
+
+def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.NodeProto:
+    """The int32 bias as real numbers: its scale is that of the products, which QGemm's alpha is a part of."""
+    known = {t.name: t for t in f.graph.initializer}
+    names = [f.at(at + 1) for at in operands]
+    if not all(name in known for name in names):
+        raise f.refuse("its scales are computed by the graph")
+    if operator == "Conv" and f.at(bias) in known and len(known[f.at(bias)].dims) != 1:
+        raise f.refuse(f"bias of {len(known[f.at(bias)].dims)} dimensions")
+    scales = [numpy_helper.to_array(known[name]).astype(np.float32) for name in names]
+    product = np.ravel(scales[0] * scales[1] * np.float32(f.attributes.get("alpha", 1.0))).astype(np.float32)
+    product = np.asarray(product[0] if product.size == 1 else product)
+    inputs = [f.at(bias), f.constant("bias_scale", product), f.constant("bias_zero", np.zeros_like(product, np.int32))]
+    return f.made("DequantizeLinear", inputs, f.between("bias"), axis=0)
+
+
+def joined(f: Fused) -> Iterator[onnx.NodeProto]:
+    """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
+    places = range(2, len(f.node.input), 3)
+    yield from (f.real(at, f.inputs(at, at + 3)) for at in places)
+    yield f.made("Concat", [f.between(f"real{at}") for at in places], f.between("real"), **f.attributes)
+    yield f.made("QuantizeLinear", [f.between("real"), *f.node.input[:2]])
+
+
+def integer_product(f: Fused) -> Iterator[onnx.NodeProto]:
+    """ConvInteger, MatMulInteger: the same with scales of 1 and a result of type int32."""
+    one, zero = f.constant("one", np.float32(1)), f.constant("zero", np.int32(0))
+    known = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
+    for at in range(2):
+        own, axis = f.at(at + 2), 1 if f.node.op_type == "MatMulInteger" else 0
+        many = own in known and known[own].size > 1
+        scale = f.constant(f"ones{at}", np.ones_like(known[own], np.float32)) if many else one
+        yield f.real(at, [f.at(at), scale, own], axis)
+    yield f.made(INTEGER[f.node.op_type], [f.between(f"real{i}") for i in range(2)], f.between("real"), **f.attributes)
+    yield f.made("QuantizeLinear", [f.between("real"), one, zero])
+
+
+def real_product(f: Fused) -> Iterator[onnx.NodeProto]:
+    """MatMulInteger, its sums times both scales, and the bias."""
+    sizes, text = {t.name: tuple(t.dims) for t in f.graph.initializer}, REAL_PRODUCTS[f.node.op_type]
+    weights, added = sizes.get(f.at(1), ()), sizes.get(f.at(text.split().index("bias")))
+    if weights and added is not None and prod(added) != weights[-1]:
+        raise f.refuse(f"bias of shape {added} for {weights[-1]} outputs")
+    yield from f.body(text)
+
+
 FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     **{name: partial(Fused.body, text=text) for name, text in BODIES.items()},
+    **dict.fromkeys(REAL_PRODUCTS, real_product),
+    "QLinearConcat": joined,
     "FusedMatMul": product,
     "NhwcMaxPool": pool_of_last,
     "FusedConv": activated("Conv"),

@@ -245,7 +245,7 @@ def read_conv2d(node: Any) -> None:
 
 def read_conv_transpose(node: Any) -> None:
     w = node.constant(1, "weights")
-    bias = node.constant(2, "bias") if len(node.inputs) > 2 and node.inputs[2] else None
+    bias = node.constant(2, "bias") if node.has(2) else None
     transpose_convolution(node, w, bias, node.attr("group", 1), spread_of(node, w.shape[2:]))
 
 
@@ -282,7 +282,7 @@ def read_dynamic_quantize(node: Any) -> None:
 def _integer_weights(node: Any, axis: int) -> Tensor:
     """Constant weights without their zero points, which lie along `axis` if there are several."""
     w = node.constant(1, "weights")
-    zeros = node.constant(3, "zero point of the weights").data if len(node.inputs) > 3 and node.inputs[3] else None
+    zeros = node.given(3, "zero point of the weights")
     if zeros is None or not zeros.any():
         return w
     zeros = np.ravel(zeros).astype(int)
@@ -292,7 +292,7 @@ def _integer_weights(node: Any, axis: int) -> Tensor:
 
 def _integer_zero(node: Any) -> str:
     """The zero point of the first operand; 0 if the node has none."""
-    if len(node.inputs) > 2 and node.inputs[2]:
+    if node.has(2):
         return str(node.inputs[2])
     return str(node.array(np.zeros((), node.tensor(0).dtype)))
 
@@ -310,8 +310,7 @@ def read_matmul_integer(node: Any) -> None:
 def read_conv_integer(node: Any) -> None:
     w = _integer_weights(node, 0)
     attrs = window_of(node, w.shape[2:])
-    assert w.data is not None
-    turned = np.moveaxis(w.data if len(w.shape) == 4 else w.data[:, :, None], 1, 3)
+    turned = np.moveaxis(w.array if len(w.shape) == 4 else w.array[:, :, None], 1, 3)
     del attrs["clamp"]
     operands = [node.nhwc(), node.array(turned), _integer_zero(node)]
     node.emit_nchw("integer_sums", operands, groups=node.attr("group", 1), **attrs, to="int32")
@@ -382,7 +381,7 @@ def read_grid_sample(node: Any) -> None:
 
 def read_affine_grid(node: Any) -> None:
     """The places of all pixels of an image of known size, times a matrix for each image that the graph computes."""
-    theta, size = node.tensor(0), [int(n) for n in np.ravel(node.constant(1, "size").data)]
+    theta, size = node.tensor(0), node.numbers(1, "size")
     sides, corners = size[2:], bool(node.attr("align_corners", 0))
     rank = len(sides)
     if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or min(size) < 1 or min(sides) < 1 + corners:

@@ -146,9 +146,7 @@ def _known_features(node: Any, features: Array) -> None:
 
 def _summed(node: Any, forest: Forest, targets: int, aggregate: str = "") -> str:
     """The sum of what all trees say of every target, with the base values."""
-    x = node.inputs[0]
-    x = x if node.tensor(0).dtype == "float32" else node.inner("cast", [x], to="float32")
-    total: str = node.inner("trees", [x, *forest.tables], targets=targets)
+    total: str = node.inner("trees", [_real(node), *forest.tables], targets=targets)
     if (aggregate or node.attr("aggregate_function", "SUM")) == "AVERAGE":
         total = node.inner("mul", [total, node.array(np.float32(1 / forest.trees))], clamp=OPEN)
     base = _numbers(node, "base_values", np.float32)
@@ -222,10 +220,14 @@ def tree_classifier(node: Any) -> None:
     if node.outputs[0] and count == 2:
         _label_of_two(node, raw, labels)
     elif node.outputs[0] and labels.size:
-        best = node.inner("arg", [raw], axis=1, largest=True, last=False, to="int64")
-        node.emit("gather", [node.array(labels), best], axis=0, batch=0)
+        _label_of_largest(node, raw, labels)
     if len(node.outputs) > 1 and node.outputs[1]:
         _transformed(node, raw, 1)
+
+
+def _label_of_largest(node: Any, scores: str, labels: Array) -> None:
+    best = node.inner("arg", [scores], axis=1, largest=True, last=False, to="int64")
+    node.emit("gather", [node.array(labels), best], axis=0, batch=0)
 
 
 def _label_of_two(node: Any, raw: str, labels: Array) -> None:
@@ -281,16 +283,13 @@ def _operands(node: Any, count: int, weights: Array) -> list[str]:
 
     Of a linear machine all vectors are one: a sum of products has no need of them, and is rounded less.
     """
-    kind, x = node.attr("kernel_type", "LINEAR"), node.inputs[0]
-    degree = _parameters(node)[2]
-    vectors = node.floats("support_vectors")
+    kind, degree, vectors = node.attr("kernel_type", "LINEAR"), _parameters(node)[2], node.floats("support_vectors")
     if kind not in KERNELS or (kind == "POLY" and degree not in range(1, MOST_DEGREE + 1)):
         raise node.error(f"kernel {kind}, degree {degree}", f"supported: {', '.join(KERNELS)}; degrees 1 to 8")
     if count < 1 or len(node.tensor(0).shape) != 2 or vectors.size != count * node.tensor(0).shape[1]:
         seen = f"{vectors.size} numbers of {count} support vectors, input of shape {node.tensor(0).shape}"
         raise node.error(seen, "rows of features; for a machine without support vectors export a linear model")
-    x = x if node.tensor(0).dtype == "float32" else node.inner("cast", [x], to="float32")
-    vectors = vectors.reshape(count, -1)
+    x, vectors = _real(node), vectors.reshape(count, -1)
     if kind == "LINEAR":
         return [x, node.array((weights.astype(np.float64) @ vectors.astype(np.float64)).astype(np.float32))]
     return [_kernels(node, x, vectors), node.array(weights)]
@@ -389,8 +388,7 @@ def _label(node: Any, scores: str, labels: Array, pairs: list[tuple[int, int]]) 
         votes[i, p], votes[j, p] = 1, -1
     start = node.array(np.maximum(-votes, 0).sum(1))
     total = node.inner("dense", [node.inner("cast", [won], to="float32"), node.array(votes), start], clamp=OPEN)
-    best = node.inner("arg", [total], axis=1, largest=True, last=False, to="int64")
-    node.emit("gather", [node.array(labels), best], axis=0, batch=0)
+    _label_of_largest(node, total, labels)
 
 
 SVM_READERS = {"SVMClassifier": svm_classifier, "SVMRegressor": svm_regressor}
@@ -470,20 +468,15 @@ def _listed(node: Any, name: str) -> Array:
             return np.array(node.attr(f"{name}_{suffix}", []), dtype)
     stored = node.attr(f"{name}_tensor", None)
     data = np.array([], "U1") if stored is None else onnx.numpy_helper.to_array(stored).ravel()
-    return (
-        data.astype(np.int64) if data.dtype.kind == "i" else data.astype(np.float32) if data.dtype.kind == "f" else data
-    )
+    return data.astype({"i": np.int64, "f": np.float32}.get(data.dtype.kind, data.dtype))
 
 
 def _default(node: Any) -> Any:
     stored = node.attr("default_tensor", None)
     if stored is not None:
         return onnx.numpy_helper.to_array(stored).ravel()[0]
-    return (
-        node.attr("default_int64", -1)
-        if _listed(node, "values").dtype.kind == "i"
-        else node.attr("default_float", -0.0)
-    )
+    whole = _listed(node, "values").dtype.kind == "i"
+    return node.attr("default_int64", -1) if whole else node.attr("default_float", -0.0)
 
 
 def one_hot_encoder(node: Any) -> None:
@@ -531,19 +524,10 @@ def linear_classifier(node: Any) -> None:
     """The label of the largest score, and the scores. Labels that are words have no type here: cut the label off."""
     labels = np.array(node.attr("classlabels_ints", []), np.int64)
     count = labels.size or len(node.attr("classlabels_strings", []))
-    transform = node.attr("post_transform", "NONE")
-    if transform not in TRANSFORMS:
-        raise node.error(f"post_transform {transform}", f"supported: {', '.join(TRANSFORMS)}")
     raw = node.inner("dense", _linear(node, count), clamp=OPEN)
-    if transform == "SOFTMAX":
-        node.emit("softmax", [raw], output=1, beta=1.0)
-    elif transform == "LOGISTIC":
-        node.emit("pointwise", [raw], output=1, **attributes("sigmoid"))
-    else:
-        node.emit("reshape", [raw], output=1, shape=node.builder.tensors[raw].shape)
+    _transformed(node, raw, 1)
     if labels.size:
-        best = node.inner("arg", [raw], axis=1, largest=True, last=False, to="int64")
-        node.emit("gather", [node.array(labels), best], axis=0, batch=0)
+        _label_of_largest(node, raw, labels)
 
 
 def zip_map(node: Any) -> None:

@@ -22,7 +22,6 @@ from ..compose import (
     identity,
     kept_shape,
     moving,
-    numbers,
     parts_along,
     places_along,
     rearranged,
@@ -35,19 +34,12 @@ from ..compose import (
 from .onnx_layers import pool_reader
 
 
-def maybe_numbers(node: Any, position: int, what: str) -> list[int] | None:
-    given = len(node.inputs) > position and node.inputs[position]
-    return numbers(node, position, what) if given else None
-
-
 def read_slice(node: Any) -> None:
     """Starts, ends, axes and steps are operands from opset 10 on."""
     x = node.tensor(0)
-    starts = maybe_numbers(node, 1, "starts") or list(node.attr("starts", []))
-    ends = maybe_numbers(node, 2, "ends") or list(node.attr("ends", []))
-    axes = maybe_numbers(node, 3, "axes")
-    axes = list(node.attr("axes", range(len(starts)))) if axes is None else axes
-    steps = maybe_numbers(node, 4, "steps") or [1] * len(starts)
+    starts, ends = (node.numbers(at, name, node.attr(name, [])) for at, name in ((1, "starts"), (2, "ends")))
+    axes = node.numbers(3, "axes", node.attr("axes", range(len(starts))))
+    steps = node.numbers(4, "steps", []) or [1] * len(starts)
     index = whole_index(x)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         d = axis_of(node, axis, len(x.shape))
@@ -62,7 +54,7 @@ def read_split(node: Any) -> None:
     """Equal parts if no sizes are given; the last may be smaller."""
     x, count = node.tensor(0), len(node.outputs)
     axis = axis_of(node, node.attr("axis", 0), len(x.shape))
-    sizes = maybe_numbers(node, 1, "split") or list(node.attr("split", []))
+    sizes = node.numbers(1, "split", node.attr("split", []))
     if not sizes:
         count = node.attr("num_outputs", count)
         each = ceil(x.shape[axis] / count)
@@ -90,7 +82,7 @@ def read_space_to_depth(node: Any) -> None:
 
 def read_reshape(node: Any) -> None:
     x = node.tensor(0)
-    wanted = [int(n) for n in np.ravel(node.constant(1, "shape").data)]
+    wanted = node.numbers(1, "shape")
     if not node.attr("allowzero", 0):
         wanted = [x.shape[d] if n == 0 else n for d, n in enumerate(wanted)]
     if -1 in wanted:
@@ -109,28 +101,18 @@ def read_flatten(node: Any) -> None:
 
 
 def read_squeeze(node: Any) -> None:
-    x, listed = node.tensor(0), _listed_axes(node)
-    axes = (
-        [d for d, n in enumerate(x.shape) if n == 1]
-        if listed is None
-        else [axis_of(node, a, len(x.shape)) for a in listed]
-    )
+    """Axes are an attribute up to opset 12 and an operand from 13 on."""
+    x = node.tensor(0)
+    listed = node.numbers(1, "axes", node.attr("axes", [d for d, n in enumerate(x.shape) if n == 1]))
+    axes = [axis_of(node, a, len(x.shape)) for a in listed]
     node.emit("reshape", node.inputs[:1], shape=tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
 def read_unsqueeze(node: Any) -> None:
-    x, listed = node.tensor(0), _listed_axes(node) or []
+    x, listed = node.tensor(0), node.numbers(1, "axes", node.attr("axes", []))
     rank = len(x.shape) + len(listed)
     axes, rest = {axis_of(node, a, rank) for a in listed}, iter(x.shape)
     node.emit("reshape", node.inputs[:1], shape=tuple(1 if d in axes else next(rest) for d in range(rank)))
-
-
-def _listed_axes(node: Any) -> list[int] | None:
-    """Axes are an attribute up to opset 12 and an operand from 13 on."""
-    if len(node.inputs) > 1 and node.inputs[1]:
-        return [int(a) for a in np.ravel(node.constant(1, "axes").data)]
-    listed = node.attr("axes", None)
-    return None if listed is None else [int(a) for a in listed]
 
 
 def read_dropout(node: Any) -> None:
@@ -153,10 +135,10 @@ def read_concat(node: Any) -> None:
 
 def read_pad(node: Any) -> None:
     listed = node.constant(1, "pads").data if len(node.inputs) > 1 else node.attr("pads", [])
-    value = _onnx_value(node) if len(node.inputs) > 2 and node.inputs[2] else None
+    value = _onnx_value(node) if node.has(2) else None
     pads = np.reshape(listed, (2, -1)).T
-    if len(node.inputs) > 3 and node.inputs[3]:
-        rank, axes = len(node.tensor(0).shape), [int(a) for a in np.ravel(node.constant(3, "axes").data)]
+    if node.has(3):
+        rank, axes = len(node.tensor(0).shape), node.numbers(3, "axes")
         full = np.zeros((rank, 2), int)
         full[[axis_of(node, a, rank) for a in axes]] = pads
         pads = full
@@ -437,7 +419,7 @@ def read_one_hot(node: Any) -> None:
         node.inputs[0] = node.inner("cast", node.inputs[:1], to="int32")
     x, rank = node.tensor(0), len(node.tensor(0).shape) + 1
     axis = axis_of(node, node.attr("axis", -1), rank)
-    depth = int(np.ravel(node.constant(1, "depth").data)[0])
+    depth = node.numbers(1, "depth")[0]
     if depth < 1:
         raise node.error(f"depth {depth}", "at least 1")
     off, on = np.ravel(node.real(node.constant(2, "values")))
@@ -463,8 +445,7 @@ def read_hard_max(node: Any) -> None:
 
 def read_trilu(node: Any) -> None:
     """Elements on one side of a diagonal; the others are 0."""
-    x, given = node.tensor(0), len(node.inputs) > 1 and node.inputs[1]
-    k = int(np.ravel(node.constant(1, "k").data)[0]) if given else 0
+    x, (k,) = node.tensor(0), node.numbers(1, "k", [0])
     rows, columns = x.shape[-2:]
     right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
     mask = right >= 0 if node.attr("upper", 1) else right <= 0

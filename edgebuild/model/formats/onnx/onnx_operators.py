@@ -88,13 +88,13 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "add": {"Add": values.arithmetic_reader("add")},
     "arg": {"ArgMax": values.arg_reader(True), "ArgMin": values.arg_reader(False)},
-    "avg_pool2d": {
-        "AveragePool": layers.pool_reader("avg_pool2d"),
-        "GlobalAveragePool": global_average,
-    },
+    "avg_pool2d": {"AveragePool": layers.pool_reader("avg_pool2d"), "GlobalAveragePool": global_average},
     "blend": {"Resize": moves.read_resize, "LRN": layers.read_local_response},
-    "cast": {"Cast": values.read_cast, "CastLike": values.read_cast_like},
-    "clamp": {"Relu": values.read_relu, "Clip": values.read_clip},
+    "cast": {
+        "Cast": lambda node: node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1))),
+        "CastLike": values.read_cast_like,
+    },
+    "clamp": {"Relu": compose.emits("clamp", clamp=(0.0, None)), "Clip": values.read_clip},
     "concat": {"Concat": moves.read_concat},
     "conv2d": {"Conv": layers.read_conv2d},
     "dense": {"Einsum": layers.read_einsum, "Gemm": layers.read_gemm, "MatMul": compose.matrix_product},
@@ -149,7 +149,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "Identity": compose.identity,
         "Dropout": moves.read_dropout,
     },
-    "running_sum": {"CumSum": values.read_cumsum, "CumProd": values.read_cumprod},
+    "running_sum": {"CumSum": values.read_cumsum, "CumProd": lambda node: values.read_cumsum(node, product=True)},
     "scatter": {
         "GatherElements": moves.read_gather_elements,
         "ScatterElements": moves.read_scatter_elements,

@@ -28,7 +28,7 @@ from . import control_flow, onnx_ml, other_nodes, preparation
 from .fused import CELLS
 from .onnx_checks import OWN_DOMAINS, UNKNOWN, check, check_types, in_checked_form, load, opset_of
 from .onnx_operators import READERS, SIGNED, TYPES, OnnxNode
-from .other_nodes import PARTS, PLACES, dequantised, quantised
+from .other_nodes import PARTS, PLACES, dequantised, quantised, spread
 from .preparation import bind, prepared
 
 OPSETS = range(7, 100)
@@ -201,7 +201,7 @@ def _refuse_random(node: OnnxNode) -> None:
     """Raise EdgebuildError for results that no two inferences agree on; the evaluator would make constants of them."""
     if node.origin in RANDOM and node.proto.domain in OWN_DOMAINS:
         raise node.error(f"operator {node.origin} is not supported", AT_RANDOM)
-    if node.origin == "Dropout" and len(node.inputs) > 2 and node.inputs[2]:
+    if node.origin == "Dropout" and node.has(2):
         training = node.constant(2, "training_mode").data
         drops = not node.inputs[1] or np.any(real_values(node.constant(1, "ratio")))
         if np.any(training) and drops:
@@ -253,13 +253,9 @@ def _all_constant(node: OnnxNode) -> bool:
 
 def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
     """Scale and zero point of a Q or DQ node, for values of a signed type; that type, and what to subtract for it."""
-    scale = node.constant(1, "scale").data
-    zero = (
-        node.constant(2, "zero point").data
-        if len(node.inputs) > 2 and node.inputs[2]
-        else np.zeros_like(scale, node.tensor(0).dtype if node.origin == "DequantizeLinear" else np.uint8)
-    )
-    assert scale is not None and zero is not None
+    scale, zero = node.constant(1, "scale").array, node.given(2, "zero point")
+    if zero is None:
+        zero = np.zeros_like(scale, node.tensor(0).dtype if node.origin == "DequantizeLinear" else np.uint8)
     if str(zero.dtype) in HALVES and node.origin == "DequantizeLinear" and node.tensor(0).constant:
         zero = zero.astype(np.int8)
     if str(zero.dtype) not in SIGNED:
@@ -275,26 +271,14 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
     return Quant(tuple(float(s) for s in np.ravel(scale)), zeros, axis), dtype, less
 
 
-def _read_blocked(node: OnnxNode) -> None:
-    """A constant with a scale for each block along an axis, as real numbers: kernels have one scale a channel."""
-    x, scale = node.constant(0, "blocked values"), node.constant(1, "scale").data
-    assert x.data is not None and scale is not None
-    given = node.constant(2, "zero point").data if len(node.inputs) > 2 and node.inputs[2] else None
-    zero = np.zeros_like(scale) if given is None else given
-    axis, block = node.attr("axis", 1) % len(x.shape), node.attr("block_size", 0)
-    wanted = tuple(-(-n // block) if d == axis else n for d, n in enumerate(x.shape))
-    if block < 1 or scale.shape != wanted or zero.shape != wanted:
-        raise node.error(f"blocks of {block} along axis {axis} of {x.shape} with scales of {scale.shape}")
-    scales, zeros = (np.repeat(np.asarray(a, np.float32), block, axis) for a in (scale, zero))
-    inside = tuple(slice(n) for n in x.shape)
-    data = np.ascontiguousarray((x.data.astype(np.float32) - zeros[inside]) * scales[inside])
-    node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], data.shape, "float32", None, data)
-
-
 def _read_dequantize(node: OnnxNode) -> None:
-    if node.attr("block_size", 0) and node.tensor(0).constant:
-        return _read_blocked(node)
-    if not node.tensor(0).constant and (parts := dequantised(node)):
+    """A constant with a scale for each block along an axis is one of real numbers: kernels have one scale a channel."""
+    x = node.tensor(0)
+    if x.constant and node.attr("block_size", 0) and (scales := spread(node)) is not None:
+        data = (x.array.astype(np.float32) - scales[1].astype(np.float32)) * scales[0]
+        node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], data.shape, "float32", None, data)
+        return
+    if not x.constant and (parts := dequantised(node)):
         return _read_parts(node, parts)
     dequantize(node, *_quantisation(node))
 

@@ -104,10 +104,6 @@ def read_bit_shift(node: Any) -> None:
     node.emit("pointwise", node.inputs, **attributes(f"shift_{direction}"))
 
 
-def read_cast(node: Any) -> None:
-    node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1)))
-
-
 def read_cast_like(node: Any) -> None:
     """In the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
     x, like = node.tensor(0), node.tensor(1)
@@ -123,10 +119,6 @@ def read_cast_like(node: Any) -> None:
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def read_relu(node: Any) -> None:
-    node.emit("clamp", node.inputs, clamp=(0.0, None))
-
-
 def read_clip(node: Any) -> None:
     """Bounds are attributes up to opset 10 and operands from 11 on.
 
@@ -135,7 +127,7 @@ def read_clip(node: Any) -> None:
 
     def bound(position: int, name: str) -> float | None:
         value = node.attr(name, None)
-        if len(node.inputs) > position and node.inputs[position]:
+        if node.has(position):
             value = np.ravel(node.real(node.constant(position, name)))[0]
         return None if value is None else float(value)
 
@@ -169,7 +161,7 @@ def _between_computed(node: Any) -> None:
     """Bounds that the graph computes, as the largest value less 80 dB of a spectrogram."""
     name, shape = node.inputs[0], node.tensor(0).shape
     for function, position in (("maximum", 1), ("minimum", 2)):
-        if len(node.inputs) > position and node.inputs[position]:
+        if node.has(position):
             name = node.inner("pointwise", [name, node.inputs[position]], **attributes(function))
     node.emit("reshape", [name], shape=shape)
 
@@ -178,7 +170,7 @@ def _between_stored(node: Any) -> None:
     """Bounds of a quantised tensor are of its scale, so that what is stored is compared."""
     name, shape = node.inputs[0], node.tensor(0).shape
     for function, position, what in (("maximum", 1, "min"), ("minimum", 2, "max")):
-        if len(node.inputs) > position and node.inputs[position]:
+        if node.has(position):
             limit = node.array(np.ravel(node.constant(position, what).data)[:1], like=node.tensor(0))
             name = node.inner("pointwise", [name, limit], **attributes(function))
     node.emit("reshape", [name], shape=shape)
@@ -194,7 +186,7 @@ def keeps_dims(node: Any) -> bool:
 
 def read_axes(node: Any) -> tuple[int, ...] | None:
     """Axes are an attribute in older opsets and an operand in newer ones; None: nothing is to be done."""
-    given = len(node.inputs) > 1 and node.inputs[1]
+    given = node.has(1)
     listed = node.constant(1, "axes").data if given else node.attr("axes", None)
     if (listed is None or np.size(listed) == 0) and node.attr("noop_with_empty_axes", 0):
         return None
@@ -272,7 +264,7 @@ def read_topk(node: Any) -> None:
     """Values and indices are two ops, each only if something wants it."""
     x = node.tensor(0)
     axis = axis_of(node, node.attr("axis", -1), len(x.shape))
-    k = int(np.ravel(node.constant(1, "k").data)[0]) if len(node.inputs) > 1 else node.attr("k", 1)
+    k = node.numbers(1, "k")[0] if len(node.inputs) > 1 else node.attr("k", 1)
     if not 1 <= k <= x.shape[axis]:
         raise node.error(f"k {k} of {x.shape[axis]}")
     common = {"axis": axis, "k": k, "largest": bool(node.attr("largest", 1))}
@@ -282,11 +274,7 @@ def read_topk(node: Any) -> None:
             node.emit("topk", node.inputs[:1], output=output, **common, indices=indices, to=to)
 
 
-def read_cumsum(node: Any) -> None:
-    running_sum(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)))
-
-
-def read_cumprod(node: Any) -> None:
-    if node.tensor(0).quant is not None:
+def read_cumsum(node: Any, product: bool = False) -> None:
+    if product and node.tensor(0).quant is not None:
         raise node.error("products of quantised values", "dequantise them first")
-    running_sum(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)), product=True)
+    running_sum(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)), product)

@@ -31,25 +31,31 @@ SPACE = 3  # dimensions of a window that no op has
 
 
 class Parts:
-    """The nodes that a node is read as."""
+    """The nodes that a node is read as. `prefix`: of names of tensors between them."""
 
-    def __init__(self, node: OnnxNode) -> None:
-        self.node, self.made = node, list[onnx.NodeProto]()
+    def __init__(self, node: OnnxNode, prefix: str = "") -> None:
+        self.node, self.nodes, self.prefix = node, list[onnx.NodeProto](), prefix or f"{node.outputs[0]}@part"
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{self.node.outputs[0]}@part{len(self.made)}"
-        self.made.append(helper.make_node(kind, inputs, [name], self.node.name, **attributes))
-        return name
+        return self.end(f"{self.prefix}{len(self.nodes)}", kind, *inputs, **attributes)
+
+    def end(self, output: str, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node that writes a tensor of this name."""
+        self.nodes.append(helper.make_node(kind, inputs, [output], self.node.name, **attributes))
+        return output
+
+    def constant(self, data: Array) -> str:
+        return self.node.array(data)
 
     def longs(self, *values: int) -> str:
-        return self.node.array(np.array(values, np.int64))
+        return self.constant(np.array(values, np.int64))
 
     def reshape(self, x: str, *shape: int) -> str:
         return self.op("Reshape", x, self.longs(*shape))
 
     def done(self, x: str) -> list[onnx.NodeProto]:
-        self.made.append(helper.make_node("Identity", [x], self.node.outputs[:1], self.node.name))
-        return self.made
+        self.end(self.node.outputs[0], "Identity", x)
+        return self.nodes
 
 
 @dataclass(frozen=True)
@@ -126,8 +132,7 @@ def _by_depth(node: OnnxNode, found: Sequence[Side], group: int) -> list[onnx.No
     parts, x, w, (deep, *plane) = Parts(node), node.tensor(0), node.tensor(1), found
     if w.quant is not None and w.quant.axis not in (None, 0):
         raise node.error("weights are quantised along their input channels", "quantise along axis 0")
-    assert w.data is not None
-    data = w.data.reshape(w.shape[0], w.shape[1] * deep.taps, *w.shape[3:])
+    data = w.array.reshape(w.shape[0], w.shape[1] * deep.taps, *w.shape[3:])
     flat = replace(w, name=f"{w.name}@{node.outputs[0]}", shape=data.shape, data=data)
     node.builder.tensors[flat.name] = flat
     y = parts.op("Transpose", gathered(parts, x.name, [deep]), perm=[0, 2, 1, 3, 4, 5])
@@ -151,7 +156,7 @@ def _by_product(node: OnnxNode, found: Sequence[Side], group: int) -> list[onnx.
     y = parts.reshape(parts.op("MatMul", y, turned), group, n, *out, k)
     y = parts.op("Transpose", y, perm=[1, 0, 2 + count, *range(2, 2 + count)])
     y = parts.reshape(y, n, group * k, *out)
-    if len(node.inputs) > 2 and node.inputs[2]:
+    if node.has(2):
         y = parts.op("Add", y, parts.reshape(node.inputs[2], -1, *[1] * count))
     return parts.done(y)
 
@@ -211,7 +216,7 @@ def integer_product(node: OnnxNode) -> list[onnx.NodeProto] | None:
     x, w = node.tensor(0), node.tensor(1)
     if w.data is None or len(w.shape) < 3 or len(x.shape) < 2:
         return None
-    zeros = node.tensor(3) if len(node.inputs) > 3 and node.inputs[3] else None
+    zeros = node.tensor(3) if node.has(3) else None
     if zeros is not None and zeros.elements != 1:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
@@ -279,15 +284,9 @@ def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
 PER_SIDE = ("strides", "dilations", "output_padding", "output_shape", "kernel_shape")
 
 
-def _numbers(node: OnnxNode, position: int, what: str) -> list[int]:
-    data = node.constant(position, what).data
-    assert data is not None
-    return [int(n) for n in data.ravel()]
-
-
 def columns_to_image(node: OnnxNode) -> list[onnx.NodeProto] | None:
     """Col2Im of images: a transpose convolution in which each element of a window has its own place."""
-    x, (image, block) = node.tensor(0), (_numbers(node, i, "a shape") for i in (1, 2))
+    x, (image, block) = node.tensor(0), (node.numbers(i, "a shape") for i in (1, 2))
     if len(image) != 2 or len(block) != 2 or len(x.shape) != 3 or x.shape[1] % prod(block):
         raise node.error(f"blocks of {block} of {x.shape} for {image}", "supported: N x C * rows * columns x L, images")
     own = {name: listed(node, name, 1, 2) for name in ("strides", "dilations")}
@@ -319,7 +318,7 @@ def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
     found, parts = sides(node, size, window), Parts(node)
     if node.outputs[0]:
         own = {k: v for k, v in node.attributes.items() if k != "storage_order"}
-        parts.made.append(onnx.helper.make_node("MaxPool", node.inputs[:1], node.outputs[:1], node.name, **own))
+        parts.end(node.outputs[0], "MaxPool", node.inputs[0], **own)
     y = gathered(parts, x.name, found, node.array(np.array(-np.inf, np.float32)))
     count, out = len(found), [s.out for s in found]
     y = parts.op("Transpose", y, perm=[0, 1, *range(2, 2 + 2 * count, 2), *range(3, 3 + 2 * count, 2)])
@@ -335,9 +334,8 @@ def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
         first += (np.arange(side.out) * side.stride - side.before).reshape(along) * steps[d]
         taps += (np.arange(side.taps) * side.dilation).reshape(along) * steps[d]
     within = parts.op("Gather", node.array(taps.ravel()), chosen, axis=0)
-    total = parts.op("Add", within, node.array(first))
-    parts.made.append(onnx.helper.make_node("Identity", [total], node.outputs[1:2], node.name))
-    return parts.made
+    parts.end(node.outputs[1], "Identity", parts.op("Add", within, node.array(first)))
+    return parts.nodes
 
 
 def unpooled(node: OnnxNode) -> list[onnx.NodeProto]:
@@ -347,8 +345,8 @@ def unpooled(node: OnnxNode) -> list[onnx.NodeProto]:
     strides, pads = listed(node, "strides", 1, count), listed(node, "pads", 0, count, 2)
     size = [(x.shape[2 + d] - 1) * strides[d] - pads[d] - pads[count + d] + window[d] for d in range(count)]
     shape = [*x.shape[:2], *size]
-    if len(node.inputs) > 2 and node.inputs[2]:
-        given = _numbers(node, 2, "output_shape")
+    if node.has(2):
+        given = node.numbers(2, "output_shape")
         if given != shape:  # the standard counts places in `shape`, onnxruntime in the given one
             raise node.error(f"output_shape {given} where the window gives {shape}", "leave output_shape out")
     parts = Parts(node)
@@ -372,7 +370,7 @@ PARTS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto] | None]] = {
 
 def quantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
     """saturate(round(x / scale) + zero point), halves to even; None for one scale."""
-    scales = _spread(node)
+    scales = spread(node)
     if scales is None:
         return None
     (scale, zero), parts = scales, Parts(node)
@@ -388,7 +386,7 @@ def quantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 def dequantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
     """(x - zero point) * scale; None for one scale."""
-    scales = _spread(node)
+    scales = spread(node)
     if scales is None or node.tensor(0).quant is not None:
         return None
     (scale, zero), parts = scales, Parts(node)
@@ -397,21 +395,21 @@ def dequantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
     return parts.done(parts.op("Mul", y, node.array(scale)))
 
 
-def _spread(node: OnnxNode) -> tuple[Array, Array] | None:
+def spread(node: OnnxNode) -> tuple[Array, Array] | None:
     """Scales and zero points in shapes that are broadcast to the operand's; None for one scale."""
-    x, scale = node.tensor(0), node.constant(1, "scale").data
-    assert scale is not None
+    x, scale = node.tensor(0), node.constant(1, "scale").array
     if scale.size == 1 and not node.attr("block_size", 0):
         return None
-    given = node.constant(2, "zero point").data if len(node.inputs) > 2 and node.inputs[2] else None
-    like = x.dtype if node.origin == "DequantizeLinear" else "uint8"
-    zero = np.zeros(scale.shape, like) if given is None else given
+    zero = node.given(2, "zero point")
+    if zero is None:
+        zero = np.zeros(scale.shape, x.dtype if node.origin == "DequantizeLinear" else "uint8")
     rank, block = len(x.shape), node.attr("block_size", 0)
     axis = node.attr("axis", 1) + (rank if node.attr("axis", 1) < 0 else 0)
     if not 0 <= axis < rank:
         raise node.error(f"axis {node.attr('axis', 1)} of an operand of {rank} dimensions")
     wanted = tuple(-(-n // block) if d == axis else n for d, n in enumerate(x.shape)) if block else (x.shape[axis],)
-    if scale.shape != wanted or zero.shape != wanted or not (np.isfinite(scale).all() and (scale > 0).all()):
+    whole = x.constant or (np.isfinite(scale).all() and (scale > 0).all())
+    if scale.shape != wanted or zero.shape != wanted or not whole or (block and block < 1):
         raise node.error(
             f"scales of shape {scale.shape} and zero points of {zero.shape} along axis {axis} of {x.shape}"
         )
@@ -442,8 +440,7 @@ def sliced(node: OnnxNode) -> list[onnx.NodeProto] | None:
     if len(node.inputs) < 3 or all(node.tensor(i).data is not None for i in (1, 2)):
         return None
     x, count = node.tensor(0), node.tensor(1).elements
-    axes = _numbers_or(node, 3, "axes", list(range(count)))
-    steps = _numbers_or(node, 4, "steps", [1] * count)
+    axes, steps = node.numbers(3, "axes", range(count)), node.numbers(4, "steps", [1] * count)
     (roots, starts), (others, ends) = (_sums(node, node.inputs[i], 0) for i in (1, 2))
     if not count == starts.size == ends.size == len(axes) == len(steps) or not all(
         -len(x.shape) <= axis < len(x.shape) for axis in axes
@@ -459,11 +456,6 @@ def sliced(node: OnnxNode) -> list[onnx.NodeProto] | None:
             raise node.error(f"its length along axis {axis} is computed by the graph", REMEDY)
         name = _gathered(parts, name, i, axis, end - start)
     return parts.done(parts.op("Slice", name, *(parts.longs(*n) for n in zip(*known, strict=True))) if known else name)
-
-
-def _numbers_or(node: OnnxNode, position: int, what: str, default: list[int]) -> list[int]:
-    given = len(node.inputs) > position and node.inputs[position]
-    return [int(n) for n in np.ravel(np.asarray(node.constant(position, what).data))] if given else default
 
 
 def _gathered(parts: Parts, x: str, place: int, axis: int, length: int) -> str:
@@ -536,17 +528,10 @@ LONGEST = 2048  # of a line whose matrix is stored
 OPEN = (None, None)
 
 
-def _number(node: OnnxNode, position: int, what: str) -> int | None:
-    if position >= len(node.inputs) or not node.inputs[position]:
-        return None
-    return int(np.ravel(np.asarray(node.constant(position, what).data))[0])
-
-
 def dft(node: OnnxNode) -> None:
-    x, length = node.tensor(0), _number(node, 1, "dft_length")
-    axis = node.attr("axis", 1) if node.opset < 20 else _number(node, 2, "axis")
+    x, (length,) = node.tensor(0), node.numbers(1, "dft_length", [0])
     rank, back, half = len(x.shape), bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
-    axis = rank - 2 if axis is None else axis % rank
+    axis = (node.attr("axis", 1) if node.opset < 20 else node.numbers(2, "axis", [-2])[0]) % rank
     if axis == rank - 1 or x.shape[-1] not in (1, 2) or (half and back == (x.shape[-1] == 1)):
         raise node.error(f"axis {axis} of {x.shape}, inverse {back}, onesided {half}",
                          "values end in 1 or 2 parts; onesided: real ones, inverse: complex ones")  # fmt: skip
@@ -568,9 +553,9 @@ def dft(node: OnnxNode) -> None:
 
 def stft(node: OnnxNode) -> None:
     """Frames of a signal, times a window."""
-    x, step = node.tensor(0), _number(node, 1, "frame_step")
-    window = np.ravel(node.real(node.constant(2, "window"))) if len(node.inputs) > 2 and node.inputs[2] else None
-    length = _number(node, 3, "frame_length") or (window.size if window is not None else x.shape[1])
+    x, (step,) = node.tensor(0), node.numbers(1, "frame_step", [0])
+    window = np.ravel(node.real(node.constant(2, "window"))) if node.has(2) else None
+    length = node.numbers(3, "frame_length", [0])[0] or (window.size if window is not None else x.shape[1])
     parts = x.shape[2] if len(x.shape) == 3 else 1
     half = bool(node.attr("onesided", 1))
     sizes = window is None or window.size == length

@@ -1,26 +1,20 @@
-"""ONNX files of several forms brought into the one that is read: opset 13 or later, QDQ, no functions, static shapes.
-
-QOperator nodes (QLinearConv and their like) become DequantizeLinear, the operator on real numbers, QuantizeLinear: what
-they compute by definition. The canonicaliser makes one integer op of these again."""
+"""ONNX files of several forms brought into the one that is read: opset 13 on, QDQ, no functions, static shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from math import prod
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ....base.dataclass import dataclass
 from ....base.errors import did_you_mean, fail
 from ...ir import Array, Tensor, real_values
 from .control_flow import graphs, reads
-from .fused import DYNAMIC, FUSED, Fused, channels_first
-from .onnx_checks import MICROSOFT, NORMALISES, OWN_DOMAINS, TABLE
+from .fused import LIKE, real_form
+from .onnx_checks import NORMALISES, OWN_DOMAINS
 from .onnx_operators import OnnxNode
 
 # ONNX files of older opsets, converted by the onnx package, with what its converter passes over.
@@ -107,7 +101,6 @@ HAND_ON = (
     *("Split", "Clip", "Max", "Min", "MaxPool", "Pad", "Concat", "Resize", "DepthToSpace", "SpaceToDepth"),
 )
 HALF: Mapping[int, int] = {TensorProto.UINT8: 2**7, TensorProto.UINT16: 2**15}
-LIKE = "like"  # attribute of a QuantizeLinear of our making: the tensor whose type the result has
 
 
 def add_zero_points(graph: onnx.GraphProto) -> None:
@@ -310,39 +303,7 @@ def _work(node: OnnxNode, values: dict[str, Array], elements: int) -> Iterator[t
     yield "elements under its windows", elements * taps if taps > 1 else 0, MOST_TAPS
 
 
-@dataclass(frozen=True)
-class Quantised:
-    """A QOperator: its operator on real numbers, where (value, scale, zero point) begin, where (scale, zero) of the
-    result do, and the position of an int32 bias; attributes that are its own only. `real`: the result is so where its
-    zero point is left out."""
-
-    operator: str
-    operands: tuple[int, ...] = (0,)
-    result: int = 3
-    bias: int | None = None
-    drop: tuple[str, ...] = ("channels_last",)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    real: bool = False
-
-
-QUANTISED = {
-    "QLinearConv": Quantised("Conv", (0, 3), 6, 8),
-    "QLinearMatMul": Quantised("MatMul", (0, 3), 6),
-    "QLinearAdd": Quantised("Add", (0, 3), 6),
-    "QLinearMul": Quantised("Mul", (0, 3), 6),
-    "QGemm": Quantised("Gemm", (0, 3), 7, 6, real=True),
-    "QLinearGlobalAveragePool": Quantised("GlobalAveragePool"),
-    "QLinearAveragePool": Quantised("AveragePool"),
-    "QLinearSigmoid": Quantised("Sigmoid"),
-    "QLinearLeakyRelu": Quantised("LeakyRelu"),
-    "QLinearSoftmax": Quantised("Softmax", drop=("opset",)),
-    "QLinearReduceMean": Quantised("ReduceMean"),
-}
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Identity", "Expand", "Tile")
-INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
-# What onnxruntime makes of a dynamically quantised product, and where its scales, zero points and bias stand: of the
-# first operand, which one that quantises it itself has none of, and of the weights.
-FLOAT_PRODUCTS = {"MatMulIntegerToFloat": (2, 4, 3, 5, 6), "DynamicQuantizeMatMul": (None, None, 2, 3, 4)}
 
 
 def prepared(
@@ -363,7 +324,7 @@ def prepared(
         nodes = [made for node in part.node for made in real_form(node, part, file)]
         told = [n for n in nodes if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
         if told:  # a body does not know the types of what is around it
-            raise fail("a zero point is left out in a body", file=file, node=_name(told[0]), hints=["give it"])
+            raise fail("a zero point is left out in a body", file=file, node=told[0].name, hints=["give it"])
         del part.node[:]
         part.node.extend(nodes)
     if any(node.op_type == "LayerNormalization" for part in graphs(model.graph) for node in part.node):
@@ -499,167 +460,3 @@ def _dequantised_first(graph: onnx.GraphProto) -> None:
             nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)
-
-
-# ---- QOperator nodes
-
-
-def real_form(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    """The nodes that a quantised operator stands for; any other node as it is."""
-    if node.op_type in ("QuantizeLinear", "DequantizeLinear", DYNAMIC) and node.domain == MICROSOFT:
-        node.domain = ""
-    if node.op_type in INTEGER and node.domain in OWN_DOMAINS and _known_zeros(node, graph):
-        yield from _integer(node, graph)
-    elif node.op_type in FLOAT_PRODUCTS and node.domain == MICROSOFT:
-        yield from _float_product(node, graph, file)
-    elif node.op_type in FUSED and node.domain == MICROSOFT:
-        yield from FUSED[node.op_type](Fused(node, graph, file))
-    elif node.op_type == "QLinearConcat" and node.domain == MICROSOFT:
-        yield from _concat(node)
-    elif node.op_type in QUANTISED and node.domain in _domains(node.op_type):
-        yield from _quantised(node, QUANTISED[node.op_type], graph, file)
-    else:
-        yield node
-
-
-def _domains(operator: str) -> tuple[str, ...]:
-    own = OWN_DOMAINS if onnx.defs.has(operator) else ()
-    return (*own, MICROSOFT) if operator in TABLE else own
-
-
-def _at(node: onnx.NodeProto, position: int) -> str:
-    return node.input[position] if position < len(node.input) else ""
-
-
-def _name(node: onnx.NodeProto) -> str:
-    return node.name or node.output[0]
-
-
-def _attributes(node: onnx.NodeProto, drop: Sequence[str]) -> dict[str, Any]:
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name not in drop}
-
-
-def _dequantised(node: onnx.NodeProto, at: int, inputs: Sequence[str], axis: int = 1) -> onnx.NodeProto:
-    """A DequantizeLinear of the operand that begins at input `at`: its value, scale and zero point."""
-    names = [name for name in inputs if name]
-    return helper.make_node("DequantizeLinear", names, [f"{node.output[0]}@real{at}"], _name(node), axis=axis)
-
-
-def _three(node: onnx.NodeProto, at: int) -> list[str]:
-    return [_at(node, i) for i in range(at, at + 3)]
-
-
-def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    if any(a.name == "channels_last" and a.i for a in node.attribute):
-        yield from _channels_last(node, form, graph, file)
-        return
-    attributes, operands = _attributes(node, form.drop) | dict(form.fixed), []
-    axes = {"Conv": 0, "MatMul": 1, "Gemm": 0 if attributes.get("transB") else 1}
-    for number, at in enumerate(form.operands):
-        yield (made := _dequantised(node, at, _three(node, at), axes.get(form.operator, 1) if number else 1))
-        operands.append(made.output[0])
-    if form.bias is not None and _at(node, form.bias):
-        yield (bias := _bias(node, form, graph, file))
-        operands.append(bias.output[0])
-    real = node.output[0] if form.real and not _at(node, form.result + 1) else f"{node.output[0]}@real"
-    yield helper.make_node(form.operator, operands, [real], _name(node), **attributes)
-    if real == node.output[0]:
-        return
-    zero = _at(node, form.result + 1)
-    like = {} if zero else {LIKE: node.input[form.operands[0]]}
-    inputs = [real, _at(node, form.result), *([zero] if zero else [])]
-    yield helper.make_node("QuantizeLinear", inputs, list(node.output), _name(node), **like)
-
-
-def _channels_last(
-    node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str
-) -> Iterator[onnx.NodeProto]:
-    """The operator on N x C x H x W between two transposes. Weights are in this order; a global pool has four sizes."""
-    kernel = next((t.dims for t in graph.initializer if form.bias and t.name == _at(node, form.operands[1])), ())
-    window = _attributes(node, ()).get("kernel_shape", (0, 0))
-    first, last = channels_first(len(kernel) or 2 + len(window))
-    x, y, copy = f"{node.output[0]}@first", f"{node.output[0]}@last", onnx.NodeProto()
-    yield helper.make_node("Transpose", node.input[:1], [x], _name(node), perm=first)
-    copy.CopyFrom(node)
-    copy.input[0], copy.output[0] = x, y
-    next(a for a in copy.attribute if a.name == "channels_last").i = 0
-    yield from _quantised(copy, form, graph, file)
-    yield helper.make_node("Transpose", [y], list(node.output), _name(node), perm=last)
-
-
-def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> onnx.NodeProto:
-    """The int32 bias as real numbers: its scale is that of the products, which QGemm's alpha is a part of."""
-    known = {t.name: t for t in graph.initializer}
-    names = [_at(node, at + 1) for at in form.operands]
-    if not all(name in known for name in names):
-        raise fail("its scales are computed by the graph", file=file, node=_name(node), kind=node.op_type)
-    own = known.get(_at(node, form.bias or 0))
-    if form.operator == "Conv" and own is not None and len(own.dims) != 1:
-        raise fail(f"bias of {len(own.dims)} dimensions", file=file, node=_name(node), kind=node.op_type)
-    scales = [numpy_helper.to_array(known[name]).astype(np.float32) for name in names]
-    factor = _attributes(node, form.drop).get("alpha", 1.0)
-    product = np.ravel(scales[0] * scales[1] * np.float32(factor)).astype(np.float32)
-    product = product[0] if product.size == 1 else product
-    scale = numpy_helper.from_array(np.asarray(product), f"{node.output[0]}@bias_scale")
-    zero = numpy_helper.from_array(np.zeros(product.shape, np.int32), f"{node.output[0]}@bias_zero")
-    graph.initializer.extend([scale, zero])
-    assert form.bias is not None
-    inputs, output = [_at(node, form.bias), scale.name, zero.name], [f"{node.output[0]}@bias"]
-    return helper.make_node("DequantizeLinear", inputs, output, _name(node), axis=0)
-
-
-def _float_product(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    """MatMulInteger, its sums times both scales, and the bias."""
-    y, name = node.output[0], _name(node)
-    scale_at, zero_at, w_scale, w_zero, bias = FLOAT_PRODUCTS[node.op_type]
-    sizes = {t.name: tuple(t.dims) for t in graph.initializer}
-    weights, added = sizes.get(node.input[1], ()), sizes.get(_at(node, bias))
-    if weights and added is not None and prod(added) != weights[-1]:
-        raise fail(f"bias of shape {added} for {weights[-1]} outputs", file=file, node=name, kind=node.op_type)
-    if scale_at is None or zero_at is None:
-        x, scale, zero = (f"{y}@{part}" for part in ("steps", "scale", "zero"))
-        yield helper.make_node("DynamicQuantizeLinear", node.input[:1], [x, scale, zero], name)
-    else:
-        x, scale, zero = node.input[0], node.input[scale_at], _at(node, zero_at)
-    yield helper.make_node("MatMulInteger", [x, node.input[1], zero, _at(node, w_zero)], [f"{y}@sums"], name)
-    yield helper.make_node("Cast", [f"{y}@sums"], [f"{y}@real"], name, to=onnx.TensorProto.FLOAT)
-    yield helper.make_node("Mul", [scale, node.input[w_scale]], [f"{y}@factor"], name)
-    product = f"{y}@product" if _at(node, bias) else y
-    yield helper.make_node("Mul", [f"{y}@real", f"{y}@factor"], [product], name)
-    if _at(node, bias):
-        yield helper.make_node("Add", [product, node.input[bias]], [y], name)
-
-
-def _concat(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
-    operands = [_dequantised(node, at, _three(node, at)) for at in range(2, len(node.input), 3)]
-    yield from operands
-    real = f"{node.output[0]}@real"
-    yield helper.make_node("Concat", [o.output[0] for o in operands], [real], _name(node), **_attributes(node, ()))
-    yield helper.make_node("QuantizeLinear", [real, *node.input[:2]], list(node.output), _name(node))
-
-
-def _known_zeros(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
-    """The zero points are constants: then the operator is one on quantised values."""
-    known = {t.name for t in graph.initializer}
-    return all(name in known for name in (_at(node, 2), _at(node, 3)) if name)
-
-
-def _integer(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """ConvInteger, MatMulInteger: the same with scales of 1 and a result of type int32."""
-    one, zero = f"{node.output[0]}@one", f"{node.output[0]}@zero"
-    graph.initializer.append(numpy_helper.from_array(np.array(1, np.float32), one))
-    graph.initializer.append(numpy_helper.from_array(np.array(0, np.int32), zero))
-    known = {t.name: t for t in graph.initializer}
-    operands, axis = [], 1 if node.op_type == "MatMulInteger" else 0
-    for at in range(2):
-        scale, own = one, _at(node, at + 2)
-        if own in known and np.size(numpy_helper.to_array(known[own])) > 1:
-            scale = f"{node.output[0]}@ones{at}"
-            ones = np.ones(numpy_helper.to_array(known[own]).shape, np.float32)
-            graph.initializer.append(numpy_helper.from_array(ones, scale))
-        operands.append(_dequantised(node, at, [node.input[at], scale, own], axis))
-    yield from operands
-    real, names = f"{node.output[0]}@real", [o.output[0] for o in operands]
-    yield helper.make_node(INTEGER[node.op_type], names, [real], _name(node), **_attributes(node, ()))
-    yield helper.make_node("QuantizeLinear", [real, one, zero], list(node.output), _name(node))

@@ -22,7 +22,6 @@ from ..compose import (
     local_response,
     matmul,
     over_norm,
-    running_sum,
     same_pad,
 )
 
@@ -36,18 +35,17 @@ def fused_clamp(node: Any, code: int) -> tuple[float | None, float | None]:
     return TFLITE_CLAMPS[code]
 
 
-def window_of(node: Any, options: Any, window: Sequence[int], dilation: Sequence[int] = (1, 1)) -> dict[str, Any]:
-    """Stride, padding and activation of a windowed TFLite node as attributes."""
-    size = node.tensor(0).shape[1:3]
+def window_of(node: Any, options_type: str, window: Sequence[int], dilated: bool = False) -> dict[str, Any]:
+    """Stride, padding, activation and perhaps dilation of a windowed TFLite node as attributes."""
+    options, size = node.options(options_type), node.tensor(0).shape[1:3]
     stride = (options.StrideH(), options.StrideW())
+    dilation = (options.DilationHFactor(), options.DilationWFactor()) if dilated else (1, 1)
     if min(*stride, *dilation, *window) < 1:
-        raise node.error(
-            f"stride {stride}, dilation {tuple(dilation)}, window {tuple(window)}", "all must be at least 1"
-        )
+        raise node.error(f"stride {stride}, dilation {dilation}, window {tuple(window)}", "all must be at least 1")
     same = options.Padding() == 0
     pad = same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
     clamp = fused_clamp(node, options.FusedActivationFunction())
-    return {"stride": stride, "pad": pad, "clamp": clamp}
+    return {**({"dilation": dilation} if dilated else {}), "stride": stride, "pad": pad, "clamp": clamp}
 
 
 def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[str]:
@@ -69,10 +67,10 @@ def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[st
 
 
 def read_batch_matmul(node: Any) -> None:
-    options = node.options("BatchMatMulOptions")
+    x, y = node.fields("BatchMatMulOptions", "AdjX", "AdjY")
     turn = tuple(range(len(node.tensor(0).shape) - 2))
-    first = node.turned(node.inputs[0], (*turn, len(turn) + 1, len(turn))) if options.AdjX() else node.inputs[0]
-    matmul(node, first, node.inputs[1], bool(options.AdjY()), (None, None))
+    first = node.turned(node.inputs[0], (*turn, len(turn) + 1, len(turn))) if x else node.inputs[0]
+    matmul(node, first, node.inputs[1], bool(y), OPEN)
 
 
 def read_fully_connected(node: Any) -> None:
@@ -97,18 +95,14 @@ def read_fully_connected(node: Any) -> None:
 
 
 def read_conv2d(node: Any) -> None:
-    options = node.options("Conv2DOptions")
-    dilation = (options.DilationHFactor(), options.DilationWFactor())
-    attrs = window_of(node, options, node.tensor(1).shape[1:3], dilation)
+    attrs = window_of(node, "Conv2DOptions", node.tensor(1).shape[1:3], dilated=True)
     groups = node.tensor(0).shape[-1] // max(1, node.tensor(1).shape[-1])
-    node.emit("conv2d", operands_of(node, 0, 2), dilation=dilation, groups=groups, **attrs)
+    node.emit("conv2d", operands_of(node, 0, 2), groups=groups, **attrs)
 
 
 def read_depthwise_conv2d(node: Any) -> None:
-    options = node.options("DepthwiseConv2DOptions")
-    dilation = (options.DilationHFactor(), options.DilationWFactor())
-    attrs = window_of(node, options, node.tensor(1).shape[1:3], dilation)
-    node.emit("depthwise_conv2d", operands_of(node, 0, 2), dilation=dilation, **attrs)
+    attrs = window_of(node, "DepthwiseConv2DOptions", node.tensor(1).shape[1:3], dilated=True)
+    node.emit("depthwise_conv2d", operands_of(node, 0, 2), **attrs)
 
 
 def read_transpose_conv(node: Any) -> None:
@@ -151,18 +145,16 @@ def read_mediapipe_transpose_conv(node: Any) -> None:
 
 def pool_reader(kind: str) -> Any:
     def read(node: Any) -> None:
-        options = node.options("Pool2DOptions")
-        window = (options.FilterHeight(), options.FilterWidth())
-        node.emit(kind, node.inputs, window=window, **window_of(node, options, window))
+        window = tuple(node.fields("Pool2DOptions", "FilterHeight", "FilterWidth"))
+        node.emit(kind, node.inputs, window=window, **window_of(node, "Pool2DOptions", window))
 
     return read
 
 
 def read_l2_pool(node: Any) -> None:
     """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
-    options = node.options("Pool2DOptions")
-    window = (options.FilterHeight(), options.FilterWidth())
-    attrs = window_of(node, options, window)
+    window = tuple(node.fields("Pool2DOptions", "FilterHeight", "FilterWidth"))
+    attrs = window_of(node, "Pool2DOptions", window)
     squares = node.inner("pointwise", node.inputs, **attributes("square"))
     average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": OPEN, "finite": False})
     node.emit("pointwise", [average], **{**attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
@@ -173,10 +165,6 @@ def read_softmax(node: Any) -> None:
     if not 0 < beta < inf:
         raise node.error(f"beta {beta}", "it must be positive")
     node.emit("softmax", node.inputs, beta=beta)
-
-
-def read_log_softmax(node: Any) -> None:
-    node.emit("log_softmax", node.inputs)
 
 
 def read_local_response(node: Any) -> None:
@@ -231,13 +219,6 @@ FUNCTIONS_OF = {
 }  # fmt: skip
 
 
-def function_reader(function: str) -> Any:
-    def read(node: Any) -> None:
-        node.emit("pointwise", node.inputs, **attributes(function))
-
-    return read
-
-
 def clamped_reader(function: str, options_type: str) -> Any:
     def read(node: Any) -> None:
         clamp = fused_clamp(node, node.options(options_type).FusedActivationFunction())
@@ -247,18 +228,10 @@ def clamped_reader(function: str, options_type: str) -> Any:
     return read
 
 
-def read_leaky_relu(node: Any) -> None:
-    node.emit("pointwise", node.inputs, **attributes("leaky_relu", alpha=node.options("LeakyReluOptions").Alpha()))
-
-
 def read_gelu(node: Any) -> None:
     node.emit(
         "pointwise", node.inputs, **attributes("gelu_tanh" if node.options("GeluOptions").Approximate() else "gelu")
     )
-
-
-def read_cast(node: Any) -> None:
-    node.emit("cast", node.inputs, to=node.output_dtype())
 
 
 def read_quantize(node: Any) -> None:
@@ -273,13 +246,6 @@ def read_dequantize(node: Any) -> None:
         node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
         return
     node.emit("dequantize", node.inputs)
-
-
-def clamp_reader(low: float | None, high: float | None) -> Any:
-    def read(node: Any) -> None:
-        node.emit("clamp", node.inputs, clamp=(low, high))
-
-    return read
 
 
 def read_relu6(node: Any) -> None:
@@ -306,22 +272,17 @@ def read_sum(node: Any) -> None:
 def arg_reader(largest: bool) -> Any:
     def read(node: Any) -> None:
         x = node.tensor(0)
-        axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(x.shape))
+        axis = axis_of(node, node.numbers(1, "axis")[0], len(x.shape))
         node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.output_dtype())
 
     return read
 
 
 def read_topk(node: Any) -> None:
-    x, k = node.tensor(0), int(np.ravel(node.constant(1, "k").data)[0])
+    x, k = node.tensor(0), node.numbers(1, "k")[0]
     if not x.shape or not 1 <= k <= x.shape[-1]:
         raise node.error(f"k {k} of a tensor of shape {x.shape}", "k must be from 1 to the size of the last dimension")
     for output, indices in enumerate((False, True)):
         to = node.written[output].dtype
         attrs = {"axis": len(x.shape) - 1, "k": k, "largest": True, "indices": indices, "to": to}
         node.emit("topk", node.inputs[:1], output=output, **attrs)
-
-
-def read_cumsum(node: Any) -> None:
-    options = node.options("CumsumOptions")
-    running_sum(node, bool(options.Exclusive()), bool(options.Reverse()))

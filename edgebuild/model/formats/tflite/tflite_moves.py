@@ -21,14 +21,11 @@ from ..compose import (
     chosen,
     gathered,
     moving,
-    numbers,
     padded,
     pairs,
     parts_along,
     places_along,
     rearranged,
-    reversed_along,
-    reversed_sequences,
     scattered,
     stacked,
     taken,
@@ -41,7 +38,7 @@ MOST_PADDING = 1 << 15  # elements at an end of a dimension that is cut into par
 
 def read_slice(node: Any) -> None:
     x = node.tensor(0)
-    begin, size = numbers(node, 1, "begin"), numbers(node, 2, "size")
+    begin, size = node.numbers(1, "begin"), node.numbers(2, "size")
     if min((*begin, *(s + 1 for s in size)), default=0) < 0:
         raise node.error(f"begins {begin}, sizes {size}", "a begin is at least 0, a size too, or -1 for the rest")
     index = [range(b, n if s < 0 else b + s) for b, s, n in zip(begin, size, x.shape, strict=True)]
@@ -51,7 +48,7 @@ def read_slice(node: Any) -> None:
 def read_strided_slice(node: Any) -> None:
     """Bits of the masks: begin and end that do not count, dimensions that are dropped, added or left out."""
     options, x = node.options("StridedSliceOptions"), node.tensor(0)
-    begin, end, strides = (numbers(node, i, what) for i, what in enumerate(("begin", "end", "strides"), start=1))
+    begin, end, strides = (node.numbers(i, what) for i, what in enumerate(("begin", "end", "strides"), start=1))
     if options.EllipsisMask() or options.NewAxisMask():
         raise node.error("ellipsis or new axes", "export with explicit slices")
     index = whole_index(x)
@@ -68,13 +65,13 @@ def read_strided_slice(node: Any) -> None:
 
 
 def read_split(node: Any) -> None:
-    x, (axis,), count = node.tensor(1), numbers(node, 0, "axis"), len(node.outputs)
+    x, (axis,), count = node.tensor(1), node.numbers(0, "axis"), len(node.outputs)
     axis = axis_of(node, axis, len(x.shape))
     parts_along(node, node.inputs[1], axis, [x.shape[axis] // count] * count)
 
 
 def read_split_v(node: Any) -> None:
-    x, sizes, (axis,) = node.tensor(0), numbers(node, 1, "sizes"), numbers(node, 2, "axis")
+    x, sizes, (axis,) = node.tensor(0), node.numbers(1, "sizes"), node.numbers(2, "axis")
     axis = axis_of(node, axis, len(x.shape))
     rest = x.shape[axis] - sum(n for n in sizes if n >= 0)
     parts_along(node, node.inputs[0], axis, [rest if n < 0 else n for n in sizes])
@@ -96,10 +93,6 @@ def read_pack(node: Any) -> None:
     if options.ValuesCount() != len(node.inputs):
         raise node.error(f"{len(node.inputs)} operands, but a count of {options.ValuesCount()}")
     stacked(node, options.Axis())
-
-
-def read_reverse(node: Any) -> None:
-    reversed_along(node, numbers(node, 1, "axis"))
 
 
 def read_fill(node: Any) -> None:
@@ -138,7 +131,7 @@ def read_mirror_pad(node: Any) -> None:
 def read_nearest(node: Any) -> None:
     """TFLM takes places in float32."""
     options, (n, h, w, c) = node.options("ResizeNearestNeighborOptions"), node.tensor(0).shape
-    out = numbers(node, 1, "size")
+    out = node.numbers(1, "size")
     index: list[Index] = [range(n)]
     for size, wanted in zip((h, w), out, strict=True):
         corners = options.AlignCorners() and wanted > 1
@@ -151,7 +144,7 @@ def read_nearest(node: Any) -> None:
 
 def read_batch_to_space(node: Any) -> None:
     """Blocks are a list of factors of the batch; crops are cut off afterwards."""
-    x, block = node.tensor(0), numbers(node, 1, "block")
+    x, block = node.tensor(0), node.numbers(1, "block")
     crops = np.reshape(node.constant(2, "crops").data, (-1, 2))
     n, spatial, rest = x.shape[0] // prod(block), x.shape[1 : 1 + len(block)], x.shape[1 + len(block) :]
     count = len(block)
@@ -169,7 +162,7 @@ def read_batch_to_space(node: Any) -> None:
 def read_space_to_batch(node: Any) -> None:
     """TFLM pads with stored zeros, whatever the zero point. It cannot run a file that leaves the batch open: those are
     padded as TFLite does, with the zero point."""
-    x, block = node.tensor(0), numbers(node, 1, "block")
+    x, block = node.tensor(0), node.numbers(1, "block")
     pads = np.reshape(node.constant(2, "paddings").data, (-1, 2))
     count, index = len(block), whole_index(x)
     if pads.min(initial=0) < 0 or pads.max(initial=0) > MOST_PADDING:
@@ -221,11 +214,6 @@ def read_densify(node: Any) -> None:
     node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
 
 
-def read_transpose(node: Any) -> None:
-    perm = tuple(int(p) for p in np.ravel(node.constant(1, "permutation").data))
-    node.emit("transpose", node.inputs[:1], perm=perm)
-
-
 def read_concat(node: Any) -> None:
     options = node.options("ConcatenationOptions")
     if fused_clamp(node, options.FusedActivationFunction()) != (None, None):
@@ -251,11 +239,6 @@ def read_pad(node: Any) -> None:
         x, quant = node.tensor(0), node.output_quant()
         zero = 0 if quant is None or x.dtype == "int16" else quant.zero_point[0]
         padded(node, pairs(pads), None if zero == zero_of(x) else zero)
-
-
-def read_gather(node: Any) -> None:
-    options = node.options("GatherOptions")
-    gathered(node, options.Axis(), options.BatchDims())
 
 
 def read_embedding_lookup(node: Any) -> None:
@@ -299,7 +282,7 @@ def emit_bilinear(node: Any, size: list[int], corners: bool, half: bool) -> None
 def read_bilinear(node: Any) -> None:
     """Neighbours and weights of float32 are those of TFLM (kernels/internal/reference/resize_bilinear.h)."""
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
-    size = [int(n) for n in np.ravel(node.constant(1, "size").data)]
+    size = node.numbers(1, "size")
     if not is_float(x):
         return emit_bilinear(node, size, bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
     passes = []
@@ -320,7 +303,7 @@ def read_one_hot(node: Any) -> None:
     """`on` where the place along the new axis is the index, else `off`; indices do not count from the end."""
     x, rank, (_, _, on, off) = node.tensor(0), len(node.tensor(0).shape) + 1, node.inputs
     axis = axis_of(node, node.options("OneHotOptions").Axis(), rank)
-    depth = int(np.ravel(node.constant(1, "depth").data)[0])
+    depth = node.numbers(1, "depth")[0]
     if depth < 1:
         raise node.error(f"depth {depth}", "at least 1")
     for position, what in ((2, "on"), (3, "off")):
@@ -330,8 +313,3 @@ def read_one_hot(node: Any) -> None:
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
     here = node.inner("pointwise", [index, places_along(node, axis, rank, depth, x.dtype)], **attributes("equal"))
     chosen(node, here, on, off, node.output_dtype())
-
-
-def read_reverse_sequence(node: Any) -> None:
-    options = node.options("ReverseSequenceOptions")
-    reversed_sequences(node, options.SeqDim(), options.BatchDim())

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...ops.pointwise import attributes
 from .. import compose
 from ..builder import Reader
+from ..compose import emits
 from . import tflite_layers as layers
 from . import tflite_layers as values
 from . import tflite_moves as moves
@@ -24,7 +26,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "PACK": moves.read_pack,
         "BROADCAST_TO": compose.read_expand,
         "TILE": compose.read_tile,
-        "REVERSE_V2": moves.read_reverse,
+        "REVERSE_V2": lambda node: compose.reversed_along(node, node.numbers(1, "axis")),
         "FILL": moves.read_fill,
         "ZEROS_LIKE": moves.read_zeros_like,
         "DEPTH_TO_SPACE": moves.read_depth_to_space,
@@ -36,7 +38,9 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "": {
         "ONE_HOT": moves.read_one_hot,
-        "REVERSE_SEQUENCE": moves.read_reverse_sequence,
+        "REVERSE_SEQUENCE": lambda node: compose.reversed_sequences(
+            node, *node.fields("ReverseSequenceOptions", "SeqDim", "BatchDim")
+        ),
         "custom SignalDelay": signals.read_delay,
         "custom SignalFramer": signals.read_framer,
         "custom SignalOverlapAdd": signals.read_overlap_add,
@@ -48,12 +52,12 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "avg_pool2d": {"AVERAGE_POOL_2D": layers.pool_reader("avg_pool2d"), "L2_POOL_2D": layers.read_l2_pool},
     "batch_matmul": {"BATCH_MATMUL": layers.read_batch_matmul},
     "blend": {"RESIZE_BILINEAR": moves.read_bilinear, "LOCAL_RESPONSE_NORMALIZATION": layers.read_local_response},
-    "cast": {"CAST": values.read_cast},
+    "cast": {"CAST": lambda node: node.emit("cast", node.inputs, to=node.output_dtype())},
     "clamp": {
-        "RELU": values.clamp_reader(0.0, None),
+        "RELU": emits("clamp", clamp=(0.0, None)),
         "RELU6": values.read_relu6,
-        "RELU_0_TO_1": values.clamp_reader(0.0, 1.0),
-        "RELU_N1_TO_1": values.clamp_reader(-1.0, 1.0),
+        "RELU_0_TO_1": emits("clamp", clamp=(0.0, 1.0)),
+        "RELU_N1_TO_1": emits("clamp", clamp=(-1.0, 1.0)),
     },
     "concat": {"CONCATENATION": moves.read_concat},
     "conv2d": {"CONV_2D": layers.read_conv2d},
@@ -61,20 +65,25 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "depthwise_conv2d": {"DEPTHWISE_CONV_2D": layers.read_depthwise_conv2d},
     "dequantize": {"DEQUANTIZE": values.read_dequantize},
     "detection": {"custom TFLite_Detection_PostProcess": signals.read_detection},
-    "gather": {"GATHER": moves.read_gather, "EMBEDDING_LOOKUP": moves.read_embedding_lookup},
+    "gather": {
+        "GATHER": lambda node: compose.gathered(node, *node.fields("GatherOptions", "Axis", "BatchDims")),
+        "EMBEDDING_LOOKUP": moves.read_embedding_lookup,
+    },
     "gather_nd": {"GATHER_ND": compose.gathered_nd},
-    "irfft": {"custom SignalIrfft": signals.spectrum_reader("irfft")},
-    "log_softmax": {"LOG_SOFTMAX": layers.read_log_softmax},
+    "irfft": {"custom SignalIrfft": signals.signal_reader("irfft", length="fft_length")},
+    "log_softmax": {"LOG_SOFTMAX": emits("log_softmax")},
     "lstm": {"UNIDIRECTIONAL_SEQUENCE_LSTM": signals.read_lstm},
     "max_pool2d": {"MAX_POOL_2D": layers.pool_reader("max_pool2d")},
     "mean": {"MEAN": values.reduction_reader("mean")},
     "mul": {"MUL": values.arithmetic_reader("mul", "MulOptions")},
     "pad": {"PAD": moves.read_pad, "PADV2": moves.read_pad},
     "pointwise": {
-        **{name: values.function_reader(function) for name, function in values.FUNCTIONS_OF.items()},
+        **{name: emits("pointwise", **attributes(function)) for name, function in values.FUNCTIONS_OF.items()},
         "SUB": values.clamped_reader("difference", "SubOptions"),
         "DIV": values.clamped_reader("quotient", "DivOptions"),
-        "LEAKY_RELU": values.read_leaky_relu,
+        "LEAKY_RELU": lambda node: node.emit(
+            "pointwise", node.inputs, **attributes("leaky_relu", alpha=node.options("LeakyReluOptions").Alpha())
+        ),
         "GELU": values.read_gelu,
     },
     "quantize": {"QUANTIZE": values.read_quantize},
@@ -95,14 +104,20 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "BROADCAST_ARGS": moves.read_broadcast,
         "DENSIFY": moves.read_densify,
     },
-    "rfft": {"custom SignalRfft": signals.spectrum_reader("rfft")},
-    "running_sum": {"CUMSUM": values.read_cumsum},
+    "rfft": {"custom SignalRfft": signals.signal_reader("rfft", length="fft_length")},
+    "running_sum": {
+        "CUMSUM": lambda node: compose.running_sum(
+            node, *map(bool, node.fields("CumsumOptions", "Exclusive", "Reverse"))
+        )
+    },
     "scatter": {"DYNAMIC_UPDATE_SLICE": moves.read_update_slice},
     "softmax": {"SOFTMAX": layers.read_softmax},
     "sum": {"SUM": values.read_sum},
     "svdf": {"SVDF": signals.read_svdf},
     "topk": {"TOPK_V2": values.read_topk},
-    "transpose": {"TRANSPOSE": moves.read_transpose},
+    "transpose": {
+        "TRANSPOSE": lambda node: node.emit("transpose", node.inputs[:1], perm=tuple(node.numbers(1, "permutation")))
+    },
     "transpose_conv2d": {
         "TRANSPOSE_CONV": layers.read_transpose_conv,
         "custom Convolution2DTransposeBias": layers.read_mediapipe_transpose_conv,

@@ -220,6 +220,11 @@ class TfliteNode(Node):
                 raise self.error(f"option {name} is {value}", "the file is damaged; export it again")
         return options
 
+    def fields(self, type_name: str, *names: str) -> list[Any]:
+        """These fields of the node's options."""
+        options = self.options(type_name)
+        return [getattr(options, name)() for name in names]
+
     def custom_options(self) -> bytes:
         """The options of an operator that is none of the schema's."""
         data = self._table.CustomOptionsAsNumpy()
@@ -281,7 +286,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     if model.SubgraphsLength() < 1:
         raise fail("a model without a graph", file=file)
     subgraph = model.Subgraphs(0)
-    kinds = {operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
+    kinds = {operator_name(model, op) for op in _operators(subgraph)}
     _check_entries(model, kinds, file)
     builder = GraphBuilder(file, Arithmetic.TFLITE)
     tensors = tensors_of(model, subgraph, file, len(data))
@@ -289,24 +294,17 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     if min((i for numbers in surface for i in numbers), default=0) < 0:
         raise ValueError("an input or output that is no tensor")
     inputs, outputs = ([tensors[i].name for i in numbers] for numbers in surface)
-    marks = _marks(subgraph, tensors)
     lasting = {t.name for i, t in enumerate(tensors) if subgraph.Tensors(i).IsVariable()}
     builder.tensors |= {t.name: t for t in tensors if t.constant or t.name in inputs or t.name in lasting}
 
-    operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
-    ports = [_ports(op, tensors) for op in operators]
-    _check_written(ports, inputs, file)
-    ends = list(wanted or outputs)
+    every = _nodes(builder, model, subgraph, tensors)
+    _check_written(every, inputs, file)
     control = ("IF", "WHILE") if _acts(model) else ()
-    acts = [not w or operator_name(model, op) in control for op, (_, w) in zip(operators, ports, strict=True)]
-    kept = [t.name for (r, _), own in zip(ports, acts, strict=True) if own for t in r if t]
-    serving = needed([([t.name for t in r if t], [t.name for t in w]) for r, w in ports], [*ends, *kept])
-    nodes = []
-    for op, (read, written), used, own in zip(operators, ports, serving, acts, strict=True):
-        if used or own:
-            names = ["" if t is None else t.name for t in read], [t.name for t in written]
-            origin = operator_name(model, op)
-            nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, *marks))
+    acts = [not node.written or node.origin in control for node in every]
+    kept = [name for node, own in zip(every, acts, strict=True) if own for name in node.inputs if name]
+    ends = list(wanted or outputs)
+    serving = needed([(node.inputs, node.outputs) for node in every], [*ends, *kept])
+    nodes = [node for node, used, own in zip(every, serving, acts, strict=True) if used or own]
     variables = Variables(_first_values(model, file, len(data)))
     special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
     special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
@@ -373,15 +371,8 @@ class _Inner:
             else:
                 own[i] = self.builder.tensors[name]
         self.builder.tensors |= {t.name: t for t in own if t.constant}
-        marks = _marks(subgraph, own)
-        operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
-        ports = [_ports(op, own) for op in operators]
-        _check_written(ports, given, self.file)
-        nodes = []
-        for op, (read, written) in zip(operators, ports, strict=True):
-            names = ["" if t is None else t.name for t in read], [t.name for t in written]
-            origin = operator_name(self.model, op)
-            nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, *marks))
+        nodes = _nodes(self.builder, self.model, subgraph, own)
+        _check_written(nodes, given, self.file)
         if number in self.open:
             raise ValueError("a graph inside of itself")
         self.open.add(number)
@@ -399,11 +390,26 @@ def _numbers(options: Any) -> tuple[str, ...]:
     return tuple(name for name, m in methods.items() if not name.startswith("_") and m.__code__.co_argcount == 1)
 
 
-def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the tensors that are uint8 in the file, and of those of which it leaves a size open."""
+def _nodes(builder: GraphBuilder, model: Any, subgraph: Any, tensors: Sequence[Tensor]) -> list[TfliteNode]:
+    """The nodes of a subgraph on these tensors."""
     numbered = [(t.name, subgraph.Tensors(i)) for i, t in enumerate(tensors)]
     legacy = frozenset(name for name, t in numbered if TYPES.get(t.Type()) == "uint8")
-    return legacy, frozenset(name for name, t in numbered if -1 in ints(t.ShapeSignatureAsNumpy()))
+    unsized = frozenset(name for name, t in numbered if -1 in ints(t.ShapeSignatureAsNumpy()))
+    nodes = []
+    for op in _operators(subgraph):
+        results = ints(op.OutputsAsNumpy())
+        if min(results, default=0) < 0:
+            raise ValueError("a node without results")
+        read = ["" if i < 0 else tensors[i].name for i in ints(op.InputsAsNumpy())]
+        written = [tensors[i] for i in results]
+        name = written[0].name.split(";")[0] if written else "a node without results"  # TFLite nodes have none
+        names = [t.name for t in written]
+        nodes.append(TfliteNode(builder, name, operator_name(model, op), read, names, op, written, legacy, unsized))
+    return nodes
+
+
+def _operators(subgraph: Any) -> list[Any]:
+    return [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
 
 
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
@@ -412,7 +418,7 @@ def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
     for number in _called_once(model):
         graph, handles = model.Subgraphs(number), dict[int, str]()
         tensors = tensors_of(model, graph, file, size)
-        for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+        for op in _operators(graph):
             kind = operator_name(model, op)
             if kind == "VAR_HANDLE":
                 handles[op.Outputs(0)] = _shared_name(op)
@@ -428,7 +434,7 @@ def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
 def _called_once(model: Any) -> list[int]:
     """Numbers of the graphs that CALL_ONCE nodes of the first one name."""
     graph, numbers = model.Subgraphs(0), list[int]()
-    for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+    for op in _operators(graph):
         table = op.BuiltinOptions()
         if operator_name(model, op) == "CALL_ONCE" and table is not None:
             options = tflite.CallOnceOptions()
@@ -440,9 +446,7 @@ def _called_once(model: Any) -> list[int]:
 def _acts(model: Any) -> bool:
     """Whether a graph of a loop or branch assigns a variable, so that it counts beside its results."""
     inner = {*range(1, model.SubgraphsLength())} - {*_called_once(model)}
-    graphs = [model.Subgraphs(i) for i in inner]
-    kinds = {operator_name(model, g.Operators(i)) for g in graphs for i in range(g.OperatorsLength())}
-    return "ASSIGN_VARIABLE" in kinds
+    return "ASSIGN_VARIABLE" in {operator_name(model, op) for i in inner for op in _operators(model.Subgraphs(i))}
 
 
 def _shared_name(op: Any) -> str:
@@ -454,21 +458,10 @@ def _shared_name(op: Any) -> str:
     return ":".join((text or b"").decode() for text in (options.Container(), options.SharedName()))
 
 
-Ports = tuple[list[Tensor | None], list[Tensor]]  # that a node reads, and that it writes
-
-
-def _ports(op: Any, tensors: Sequence[Tensor]) -> Ports:
-    """Tensors that a node reads, None for operands that are left out, and those that it writes."""
-    written = ints(op.OutputsAsNumpy())
-    if min(written, default=0) < 0:
-        raise ValueError("a node without results")
-    return [None if i < 0 else tensors[i] for i in ints(op.InputsAsNumpy())], [tensors[i] for i in written]
-
-
-def _check_written(ports: Sequence[Ports], given: Sequence[str], file: str) -> None:
+def _check_written(nodes: Sequence[TfliteNode], given: Sequence[str], file: str) -> None:
     """Raise EdgebuildError where nodes write a tensor twice, or one that is given to their graph or is a constant."""
     taken, hints = set(given), ["the file is damaged; export it again"]
-    for t in (t for _, written in ports for t in written):
+    for t in (t for node in nodes for t in node.written):
         if t.name in taken or t.constant:
             first = "a constant and " if t.constant else "an input and " if t.name in given else ""
             raise fail(f"tensor '{t.name}' is {first}written{'' if first else ' twice'}", file=file, hints=hints)
@@ -499,13 +492,6 @@ def _read_node(node: Node) -> None:
 def _counts(t: Tensor) -> bool:
     """Whether it is a constant like those of which converters compute shapes."""
     return t.constant and t.quant is None and t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS
-
-
-def _node_name(written: Sequence[Tensor]) -> str:
-    """TFLite nodes have no names; their results do."""
-    if not written:
-        return "a node without results"
-    return written[0].name.split(";")[0]
 
 
 def _refuse_types(node: TfliteNode, written: Tensor) -> None:

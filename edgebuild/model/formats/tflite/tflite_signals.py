@@ -20,14 +20,6 @@ from ...ops.base import is_float, scale_of, zero_of
 from ...ops.pointwise import attributes
 from .tflite_layers import fused_clamp
 
-
-def spectrum_reader(kind: str) -> Any:
-    def read(node: Any) -> None:
-        node.emit(kind, node.inputs, **_signal_options(node, {"length": "fft_length"}))
-
-    return read
-
-
 MOST_FRAMES = 256  # of a call, each of which is an op or an operand of its own
 MOST_SAMPLES = 1 << 20  # of a delay or a frame
 
@@ -282,7 +274,7 @@ LEFT_OUT = {9: "peepholes", 10: "peepholes", 11: "peepholes", 16: "a projection"
 def read_lstm(node: Any) -> None:
     options, x = node.options("UnidirectionalSequenceLSTMOptions"), node.tensor(0)
     for position, what in LEFT_OUT.items():
-        if position < len(node.inputs) and node.inputs[position]:
+        if node.has(position):
             raise node.error(what, "an LSTM without peepholes, projection and layer normalisation is supported")
     if options.FusedActivationFunction() != TANH or not node.inputs[1]:
         raise node.error("another activation than tanh, or joined gates", "export a plain LSTM")

@@ -31,14 +31,7 @@ TYPES = {
     13: "resource",
     15: "uint32",
 }
-NAMES = {
-    5: "text",
-    8: "complex",
-    10: "float64",
-    11: "complex",
-    16: "uint16",
-    17: "computed int4",
-}
+NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
 PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
 SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
