@@ -483,9 +483,9 @@ def join_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     """Mantissa and shift for each channel; scales of the sums are scale(x) * scale(w), so these are the layer's own."""
     (x,), y = graph.operands(op), graph.result(op)
-    pairs = [fixedpoint.quantize_multiplier(s / scale_of(y)) for s in quant_of(x).scale]
-    pairs = pairs * x.shape[-1] if len(pairs) == 1 else pairs
-    return np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+    mantissa, shift = fixedpoint.quantize_multipliers(s / scale_of(y) for s in quant_of(x).scale)
+    each = x.shape[-1] // len(mantissa)
+    return np.repeat(mantissa, each), np.repeat(shift, each)
 
 
 def finish_reference(op: Op, graph: Graph, x: Array) -> Array:

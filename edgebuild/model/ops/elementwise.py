@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -67,99 +68,58 @@ def _beyond_words(a: Tensor, b: Tensor) -> bool:
     return most[0] * most[1] >= 2**31
 
 
-def elementwise_kernel(
-    op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: fixedpoint.Linear | None = None
-) -> Kernel:
-    """The loop over all elements; `scaling` are the scalar parameters of the quantised form, which may be linear."""
-    a, b = graph.operands(op)
-    y = graph.result(op)
-    flat = a.shape == b.shape == y.shape
-    shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
-    shape["wide"] = op.kind == "mul" and graph.arithmetic.rounds_once and _beyond_words(a, b)
-    shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
-    if form.rolled:
-        shape["N"] = y.elements // y.shape[1]
-    if not flat:
-        turns = _turns(a, b, y.shape)
-        turns = ((1, 0, 0),) * (LOOPS - len(turns)) + turns
-        shape["dims"], shape["step0"], shape["step1"] = zip(*turns, strict=True)
-    scalars = spatial.float_bounds(op, graph)
-    if not is_float(y):
-        low, high = spatial.bounds(op, y)
-        zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b), "y_zero": zero_of(y)}
-        scalars = {**zeros, **scaling, "low": low, "high": high}
-    if found is not None:
-        low, high = spatial.bounds(op, y)
-        factors = ("x0_mul", "x1_mul") if op.kind == "add" else ("y_mul",)
-        scalars = {} if op.kind == "add" else {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
-        scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
-        shape |= {"linear": True, "shift": found.shift, "low": low, "high": high}
-        shape |= {"scale": "eb_scale", "clamp": "eb_clamp"}  # C functions
-        shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
-    stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
-    constants = (Constant("x1", b.data, "operand"),) if b.data is not None else ()
-    variant, each = ("linear", 13) if found is not None else ("portable", 60)
-    cost = 20.0 + each * int(shape["N"])
-    return Kernel(
-        "elementwise.c:elementwise", stem, shape, constants, scalars, variant=variant, estimate=cost, placed=form.rolled
-    )
-
-
-# ADD, Add: out[i] = a[i] + b[i], with broadcasting.
+# ADD, Add: out[i] = a[i] + b[i]; MUL, Mul: out[i] = a[i] * b[i], with broadcasting.
 
 LEFT_SHIFT = {"int8": 20, "int16": 15}  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
+
+
+def halved(op: Op, graph: Graph, bits: int, power: int = 1) -> dict[str, int]:
+    """Fixed-point factors of TFLM: of both operands to half of the larger scale, `bits` up, and from twice that scale,
+    or its square, to the result's."""
+    (a, b), y = (scale_of(t) for t in graph.operands(op)), scale_of(graph.result(op))
+    twice = 2 * max(a, b)
+    result = fixedpoint.quantize_multiplier(twice**power / (2.0 ** (bits * power) * y))
+    operands = [fixedpoint.quantize_multiplier(x / twice) for x in (a, b)]
+    return {**operands[0].named("x0"), **operands[1].named("x1"), **result.named("y")}
 
 
 def add_scaling(op: Op, graph: Graph) -> dict[str, int]:
     """Fixed-point factors of both operands and of their sum.
 
-    tflite: both are brought to half of the larger scale, LEFT_SHIFT bits up, and the sum to the output's.
-    onnx: both factors share one binary point, `point`, and the exact sum is rounded once.
+    tflite: `halved`. onnx: both factors share one binary point, `point`, and the exact sum is rounded once.
     """
-    a, b = (scale_of(t) for t in graph.operands(op))
-    y = scale_of(graph.result(op))
     if graph.arithmetic.fixed_point:
-        twice = 2 * max(a, b)
-        m0, m1 = fixedpoint.quantize_multiplier(a / twice), fixedpoint.quantize_multiplier(b / twice)
-        out = fixedpoint.quantize_multiplier(twice / (2 ** LEFT_SHIFT[graph.result(op).dtype] * y))
-        factors = {"x0_mul": m0.mantissa, "x0_shift": m0.shift}
-        factors |= {"x1_mul": m1.mantissa, "x1_shift": m1.shift, "y_mul": out.mantissa, "y_shift": out.shift}
-        return factors
+        return halved(op, graph, LEFT_SHIFT[graph.result(op).dtype])
+    (a, b), y = (scale_of(t) for t in graph.operands(op)), scale_of(graph.result(op))
     point = min(46, 31 - fixedpoint.quantize_multiplier(max(a, b) / y).shift)
     return {"x0_mul": round(a / y * 2**point), "x1_mul": round(b / y * 2**point), "point": point}
+
+
+def sum_steps(op: Op, graph: Graph, a: Array, b: Array, sign: int = 1) -> Array:
+    """Steps of the sum of quantised operands, or of their difference, before the zero point is added."""
+    f = add_scaling(op, graph)
+    left, right = (x.astype(np.int64) - zero_of(t) for x, t in zip((a, b), graph.operands(op), strict=True))
+    if graph.arithmetic.rounds_once:
+        return fixedpoint.round_half_even(left * f["x0_mul"] + sign * right * f["x1_mul"], f["point"])
+    bits = LEFT_SHIFT[graph.result(op).dtype]
+    terms = [
+        fixedpoint.requantize(x << bits, f[f"{n}_mul"], f[f"{n}_shift"], Arithmetic.TFLITE)
+        for x, n in ((left, "x0"), (right, "x1"))
+    ]
+    return fixedpoint.requantize(terms[0] + sign * terms[1], f["y_mul"], f["y_shift"], Arithmetic.TFLITE)
 
 
 def add_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     y = graph.result(op)
     if is_float(y):
         return clip_float(np.asarray(a + b), op.attrs["clamp"])
-    f = add_scaling(op, graph)
-    ta, tb = graph.operands(op)
-    left, right = a.astype(np.int64) - zero_of(ta), b.astype(np.int64) - zero_of(tb)
-    if graph.arithmetic.fixed_point:
-        terms = [
-            fixedpoint.requantize(x << LEFT_SHIFT[y.dtype], f[f"{n}_mul"], f[f"{n}_shift"], Arithmetic.TFLITE)
-            for x, n in ((left, "x0"), (right, "x1"))
-        ]
-        total = fixedpoint.requantize(terms[0] + terms[1], f["y_mul"], f["y_shift"], Arithmetic.TFLITE)
-    else:
-        total = fixedpoint.round_half_even(left * f["x0_mul"] + right * f["x1_mul"], int(f["point"]))
-    return np.clip(total + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    return np.clip(sum_steps(op, graph, a, b) + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
 
 
 def add_steady(op: Op, graph: Graph) -> bool:
     """Neither operand nor their sum leaves int32 on its way through the factors."""
     f = add_scaling(op, graph)
     return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**30)
-
-
-def add_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    y = graph.result(op)
-    if is_float(y):
-        return elementwise_kernel(op, graph, form, {})
-    if y.dtype != "int8":
-        return elementwise_kernel(op, graph, form, add_scaling(op, graph))
-    return elementwise_kernel(op, graph, form, add_scaling(op, graph), linear_add(op, graph))
 
 
 def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear | None:
@@ -174,26 +134,9 @@ def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear
     return fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
 
 
-ADD = Spec(
-    "add",
-    nest,
-    add_reference,
-    add_kernel,
-    clamps=True,
-    integers=("int8", "int16"),
-    interval=spatial.rising(add_reference, add_steady),
-    rows=elementwise_rows,
-    limits=(broadcastable, known_result),
-)
-
-
-# MUL, Mul: out[i] = a[i] * b[i], with broadcasting.
-
-
 def mul_scaling(op: Op, graph: Graph) -> dict[str, int]:
     a, b = (scale_of(t) for t in graph.operands(op))
-    m = fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op)))
-    return {"y_mul": m.mantissa, "y_shift": m.shift}
+    return fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op))).named("y")
 
 
 def mul_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
@@ -213,31 +156,51 @@ def mul_steady(op: Op, graph: Graph) -> bool:
     return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(most)
 
 
-def mul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    y, (a, b) = graph.result(op), graph.operands(op)
-    if is_float(y):
-        return elementwise_kernel(op, graph, form, {})
-    if y.dtype != "int8":
-        return elementwise_kernel(op, graph, form, mul_scaling(op, graph))
+def linear_mul(op: Op, graph: Graph) -> fixedpoint.Linear | None:
+    """The product of two int8 operands in int32, if that is equal for all values."""
+    (a, b), y = graph.operands(op), graph.result(op)
     products = (fixedpoint.INT8[:, None] - zero_of(a)) * (fixedpoint.INT8 - zero_of(b))
     want = mul_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
     terms = (fixedpoint.Term(products, scale_of(a) * scale_of(b) / scale_of(y), 18),)
-    return elementwise_kernel(
-        op, graph, form, mul_scaling(op, graph), fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
-    )
+    return fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
 
 
-MUL = Spec(
-    "mul",
-    nest,
-    mul_reference,
-    mul_kernel,
-    clamps=True,
-    integers=("int8", "int16"),
-    interval=spatial.corners(mul_reference, mul_steady),
-    rows=elementwise_rows,
-    limits=(broadcastable, known_result),
-)
+def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """The loop over all elements of a sum or product. That of int8 may be linear."""
+    (a, b), y, adds = graph.operands(op), graph.result(op), op.kind == "add"
+    flat = a.shape == b.shape == y.shape
+    shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
+    shape["wide"] = not adds and graph.arithmetic.rounds_once and _beyond_words(a, b)
+    shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
+    if form.rolled:
+        shape["N"] = y.elements // y.shape[1]
+    if not flat:
+        turns = _turns(a, b, y.shape)
+        turns = ((1, 0, 0),) * (LOOPS - len(turns)) + turns
+        shape["dims"], shape["step0"], shape["step1"] = zip(*turns, strict=True)
+    scalars, linear = spatial.float_bounds(op, graph), None
+    if not is_float(y):
+        ends = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))
+        zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
+        scalars = {**zeros, "y_zero": zero_of(y), **(add_scaling if adds else mul_scaling)(op, graph), **ends}
+        if y.dtype == "int8" and (linear := (linear_add if adds else linear_mul)(op, graph)) is not None:
+            factors = dict(zip(("x0_mul", "x1_mul") if adds else ("y_mul",), linear.factors, strict=True))
+            scalars = {**({} if adds else zeros), **factors, "offset": linear.offset}
+            shape |= {"linear": True, "shift": linear.shift, **ends, "scale": "eb_scale", "clamp": "eb_clamp"}
+            shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
+    stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
+    variant, each = ("linear", 13) if linear is not None else ("portable", 60)
+    return Kernel(
+        "elementwise.c:elementwise", stem, shape, base.constants_of((b,), ("x1",)), scalars,
+        variant=variant, estimate=20.0 + each * int(shape["N"]), placed=form.rolled,
+    )  # fmt: skip
+
+
+ADD = Spec(
+    "add", nest, add_reference, elementwise_kernel, clamps=True, integers=("int8", "int16"),
+    interval=spatial.rising(add_reference, add_steady), rows=elementwise_rows, limits=(broadcastable, known_result),
+)  # fmt: skip
+MUL = replace(ADD, kind="mul", reference=mul_reference, interval=spatial.corners(mul_reference, mul_steady))
 
 
 # Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize. And clamp: RELU,

@@ -11,7 +11,7 @@ positive shift is a left shift. An arithmetic rounds in one of two ways:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from math import floor, frexp
 
@@ -33,6 +33,10 @@ class Multiplier:
     mantissa: int
     shift: int
 
+    def named(self, prefix: str) -> dict[str, int]:
+        """As parameters of a kernel."""
+        return {f"{prefix}_mul": self.mantissa, f"{prefix}_shift": self.shift}
+
     def holds(self, most: int) -> bool:
         """No |x| <= most leaves int32 on the way: where x rises, x * m does not fall."""
         return bool(fits(np.int64(most), self.shift))
@@ -49,6 +53,12 @@ def quantize_multiplier(real: float) -> Multiplier:
     if shift > 30:
         return Multiplier(INT32_MAX, 30)
     return Multiplier(mantissa, shift) if shift >= -31 else Multiplier(0, 0)
+
+
+def quantize_multipliers(reals: Iterable[float]) -> tuple[Array, Array]:
+    """Mantissas (int32) and shifts (int8) of several."""
+    pairs = [quantize_multiplier(real) for real in reals]
+    return np.array([m.mantissa for m in pairs], np.int32), np.array([m.shift for m in pairs], np.int8)
 
 
 def rounding_high_multiply(x: Array | np.int64, mantissa: Array | int) -> Array:

@@ -36,9 +36,7 @@ def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float
     """`share`: of the largest real result, by which all of them are moved before they are rounded."""
     y, row = graph.result(op), FUNCTIONS[op.attrs["function"]]
     if op.attrs["function"] == "difference":
-        f = elementwise.add_scaling(op, graph)
-        a, b = (x.astype(np.int64) - zero_of(t) for x, t in zip(operands, graph.operands(op), strict=True))
-        steps = fixedpoint.round_half_even(a * f["x0_mul"] - b * f["x1_mul"], int(f["point"]))
+        steps = elementwise.sum_steps(op, graph, *operands, sign=-1)
     else:
         real = [
             x if t.quant is None else (x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))
@@ -85,7 +83,7 @@ def _clamped(dtype: str, steps: str) -> str:
 Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
 SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
 COMPARE_BITS = 8  # headroom of TFLM's comparisons
-HEADROOM = {"difference": {"int8": 20, "int16": 15}, "squared_difference": {"int8": 7, "int16": 0}}
+HEADROOM = {"difference": elementwise.LEFT_SHIFT, "squared_difference": {"int8": 7, "int16": 0}}
 
 
 def missing(op: Op, graph: Graph) -> str | None:
@@ -167,7 +165,7 @@ def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
     above = f"{{eb_requantize}}({at} - x_zero, x0_mul, x0_shift)"
     below = f"{'-' if sign < 0 else ''}{{eb_requantize}}({at} - x_zero, x1_mul, x1_shift)"
     low, high = spatial.bounds(op, y)
-    numbers = {**_numbers("x0", up), **_numbers("x1", down), "x_zero": zero_of(x), "y_zero": zero_of(y)}
+    numbers = {**up.named("x0"), **down.named("x1"), "x_zero": zero_of(x), "y_zero": zero_of(y)}
     text = f"(int16_t){{eb_clamp}}(({at} >= x_zero ? {above} : {below}) + y_zero, low, high)"
     return text, {**numbers, "low": low, "high": high}, []
 
@@ -212,7 +210,7 @@ def _wide_sizes(op: Op, graph: Graph, at: str) -> Expression:
     numbers: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
     size = f"({at} >= x_zero ? {at} - x_zero : x_zero - {at})"
     if m is not None:
-        size, numbers = f"{{eb_requantize}}({size}, x_mul, x_shift)", numbers | _numbers("x", m)
+        size, numbers = f"{{eb_requantize}}({size}, x_mul, x_shift)", numbers | m.named("x")
     return f"(int16_t){{eb_clamp}}({size} + y_zero, low, high)", numbers, []
 
 
@@ -253,29 +251,19 @@ TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
 Scaling = dict[str, int]
 
 
-def _numbers(prefix: str, m: Multiplier) -> Scaling:
-    return {f"{prefix}_mul": m.mantissa, f"{prefix}_shift": m.shift}
-
-
-def _halved(op: Op, graph: Graph) -> Scaling:
-    """Both operands at half of the larger scale, so many bits up, and the result from that scale or its square."""
-    (a, b), y = (scale_of(t) for t in graph.operands(op)), graph.result(op)
-    bits, power = HEADROOM[op.attrs["function"]][y.dtype], 2 if op.attrs["function"] == "squared_difference" else 1
-    twice = 2 * max(a, b)
-    m = quantize_multiplier(twice**power / (2.0 ** (bits * power) * scale_of(y)))
-    operands = _numbers("x0", quantize_multiplier(a / twice)) | _numbers("x1", quantize_multiplier(b / twice))
-    return operands | _numbers("y", m)
+def _squares(op: Op, graph: Graph) -> Scaling:
+    return elementwise.halved(op, graph, HEADROOM["squared_difference"][graph.result(op).dtype], 2)
 
 
 def _prelu(op: Op, graph: Graph) -> Scaling:
     a, b = (np.float32(scale_of(t)) for t in graph.operands(op))
     y = np.float32(scale_of(graph.result(op)))
-    return _numbers("x0", quantize_multiplier(float(a / y))) | _numbers("y", quantize_multiplier(float(a * b / y)))
+    return quantize_multiplier(float(a / y)).named("x0") | quantize_multiplier(float(a * b / y)).named("y")
 
 
 def _comparison(op: Op, graph: Graph) -> Scaling:
     a, b = (quantize_multiplier(scale_of(t)) for t in graph.operands(op))
-    return _numbers("x0", a) | _numbers("x1", b)
+    return a.named("x0") | b.named("x1")
 
 
 REQUANTIZE = "{{eb_requantize}}"
@@ -296,10 +284,10 @@ PRELU = (
     f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
 )
 TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] = {  # C, given the operands' headroom
-    "difference": (_halved, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
-    "squared_difference": (_halved, lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)"),
+    "difference": (elementwise.add_scaling, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
+    "squared_difference": (_squares, lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)"),
     "prelu": (_prelu, lambda _: PRELU),
-    "quotient": (lambda op, graph: _numbers("y", fixedpoint.quotient_factor(op, graph)), lambda _: fixedpoint.QUOTIENT),
+    "quotient": (lambda op, graph: fixedpoint.quotient_factor(op, graph).named("y"), lambda _: fixedpoint.QUOTIENT),
 }
 COMPARISONS = {
     "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
@@ -310,6 +298,8 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     """The arithmetic of the C of TWO and COMPARISONS, before the zero point is added."""
     function, (s, t) = op.attrs["function"], graph.operands(op)
     left, right = a.astype(np.int64) - zero_of(s), b.astype(np.int64) - zero_of(t)
+    if function == "difference":
+        return elementwise.sum_steps(op, graph, a, b, sign=-1)
     if function == "quotient":
         return fixedpoint.quotient(left, right, fixedpoint.quotient_factor(op, graph))
     f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
@@ -323,7 +313,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     one, other = scaled(left, "x0", bits), scaled(right, "x1", bits)
     if function in COMPARISONS:
         return np.asarray(FUNCTIONS[function].meaning(one, other))
-    return scaled(one - other if function == "difference" else (one - other) ** 2, "y")
+    return scaled((one - other) ** 2, "y")
 
 
 # What pointwise.py asks ----------------------------------------------------------------------

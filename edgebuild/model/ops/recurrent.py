@@ -37,8 +37,7 @@ def _wide(op: Op, graph: Graph) -> bool:
 
 def _factors(op: Op, graph: Graph, name: str) -> tuple[Array, Array]:
     """Mantissas and shifts of the four gates."""
-    found = [fixedpoint.quantize_multiplier(real) for real in op.attrs[name]]
-    mantissa, shift = np.array([m.mantissa for m in found], np.int32), np.array([m.shift for m in found], np.int8)
+    mantissa, shift = fixedpoint.quantize_multipliers(op.attrs[name])
     return fixedpoint.wide(mantissa, shift, Arithmetic.TFLITE) if _wide(op, graph) else (mantissa, shift)
 
 
@@ -128,8 +127,7 @@ def lstm_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         constants.append(fixedpoint.SIGMOID_CONSTANT)
         scalars |= {"x_zero": zero_of(x), "h_zero": zero_of(hidden)}
         for name in ("keep", "add", "out"):
-            m = fixedpoint.quantize_multiplier(op.attrs[name])
-            scalars |= {f"{name}_mul": m.mantissa, f"{name}_shift": m.shift}
+            scalars |= fixedpoint.quantize_multiplier(op.attrs[name]).named(name)
         scalars |= dict(zip(("tanh_mul", "tanh_shift"), _tanh_scaling(cell), strict=True))
         scalars |= dict(zip(("low", "high"), fixedpoint.limits(hidden.dtype), strict=True))
     cost = x.shape[0] * (3.0 * (own.array.size + back.array.size) + 800 * hidden.shape[1])

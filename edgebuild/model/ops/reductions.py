@@ -83,8 +83,7 @@ def _multiplier_table(op: Op, graph: Graph) -> tuple[Array, Array]:
     """scale(x) / (scale(y) * n) for every number n of elements that a window may hold; entry 0 is unused."""
     ratio = scale_of(graph.operands(op)[0]) / scale_of(graph.result(op))
     most = op.attrs["window"][0] * op.attrs["window"][1]
-    pairs = [fixedpoint.quantize_multiplier(ratio / max(n, 1)) for n in range(most + 1)]
-    return np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+    return fixedpoint.quantize_multipliers(ratio / max(n, 1) for n in range(most + 1))
 
 
 def _sums(op: Op, graph: Graph) -> tuple[Array, int, Array, float] | None:
@@ -531,13 +530,8 @@ def running_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     scalars: dict[str, int | float] = {}
     if x.quant is not None:
         enter, leave = factors(op, graph)
-        scalars = {
-            "start": _first(zero_of(x), enter),
-            "x_zero": zero_of(x),
-            "x_mul": enter.mantissa,
-            "x_shift": enter.shift,
-        }
-        scalars |= {"y_mul": leave.mantissa, "y_shift": leave.shift, "y_zero": zero_of(graph.result(op))}
+        scalars = {"start": _first(zero_of(x), enter), "x_zero": zero_of(x), **enter.named("x"), **leave.named("y")}
+        scalars["y_zero"] = zero_of(graph.result(op))
     stem = f"running_{join}_{'x'.join(map(str, x.shape))}"
     cost = (6.0 if x.quant is None else 30.0) * x.elements
     return Kernel(

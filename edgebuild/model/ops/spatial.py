@@ -163,10 +163,8 @@ def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     """
     x, w = graph.operands(op)[:2]
     y = graph.result(op)
-    pairs = [fixedpoint.quantize_multiplier(scale_of(x) * s / scale_of(y)) for s in quant_of(w).scale]
-    channels = y.shape[-1]
-    pairs = pairs * channels if len(pairs) == 1 else pairs
-    mantissa, shift = np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+    factors = fixedpoint.quantize_multipliers(scale_of(x) * s / scale_of(y) for s in quant_of(w).scale)
+    mantissa, shift = (np.repeat(a, y.shape[-1] // len(a)) for a in factors)
     return fixedpoint.wide(mantissa, shift, graph.arithmetic) if wide(op, graph) else (mantissa, shift)
 
 
