@@ -16,6 +16,7 @@ from .. import ops
 from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
 from ..ops.base import check_limits
+from ..ops.pointwise import attributes
 
 COMPUTED = f"types of computed tensors: {', '.join(ITEM_BYTES)}; float16 in constants alone"
 UNREAD = "it breaks the format's rules where no check looks, or edgebuild has a fault: please report it with the model"
@@ -209,11 +210,17 @@ class Node(ABC):
         self._add(kind, inputs, result, attrs)
         return result.name
 
+    def apply(self, function: str, *operands: str, to: str = "") -> str:
+        """Add an elementwise function on the way to the node's output, and tell its result; `to`: in this type."""
+        return self.inner("pointwise", operands, **attributes(function, to))
+
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""
         data = np.ascontiguousarray(data, like.dtype if like is not None else None)
-        name = self.fresh("constant")
-        quant = like.quant if like is not None else None
+        return self.store(self.fresh("constant"), data, like.quant if like is not None else None)
+
+    def store(self, name: str, data: Array, quant: Quant | None = None) -> str:
+        """A constant of this name."""
         self.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), quant, data)
         return name
 

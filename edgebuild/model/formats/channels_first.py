@@ -63,10 +63,7 @@ class ChannelsFirstNode(Node):
         """Constant weights of a 1-D window as those of a window of height 1."""
         if len(w.shape) != 3:
             return w
-        data = w.array[:, :, None]
-        wide = Tensor(f"{w.name}@2d", data.shape, w.dtype, w.quant, data)
-        self.builder.tensors[wide.name] = wide
-        return wide
+        return self.builder.tensors[self.store(f"{w.name}@2d", w.array[:, :, None], w.quant)]
 
     def before(self, what: str) -> Self:
         """A node like this one whose result this one reads on."""
@@ -85,9 +82,7 @@ class ChannelsFirstNode(Node):
             if quant.axis % len(w.shape) != 1:
                 raise self.error("weights are quantised along their input channels", "quantise along axis 1")
             quant = Quant(quant.scale * group, quant.zero_point * group, 0)
-        turned = Tensor(f"{w.name}@out", data.shape, w.dtype, quant, data)
-        self.builder.tensors[turned.name] = turned
-        return turned
+        return self.builder.tensors[self.store(f"{w.name}@out", data, quant)]
 
     def emit_nchw(self, kind: str, inputs: Sequence[str], **attrs: Any) -> None:
         """Add an NHWC op and transpose its result to the node's NCHW output."""
@@ -111,18 +106,14 @@ class ChannelsFirstNode(Node):
         quant = t.quant
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, list(perm).index(quant.axis % len(perm)))
-        data = np.ascontiguousarray(t.array.transpose(perm))
-        self.builder.tensors[name] = Tensor(name, data.shape, t.dtype, quant, data)
-        return name
+        return self.store(name, np.ascontiguousarray(t.array.transpose(perm)), quant)
 
     def flat_bias(self, t: Tensor, channels: int) -> str:
         """A constant bias as a vector of `channels`."""
         if t.elements not in (1, channels):
             raise self.error(f"bias '{t.name}' of shape {t.shape} for {channels} outputs")
         data = np.ascontiguousarray(np.broadcast_to(t.array.ravel(), (channels,)))
-        name = f"{t.name}@flat"
-        self.builder.tensors[name] = Tensor(name, (channels,), t.dtype, t.quant, data)
-        return name
+        return self.store(f"{t.name}@flat", data, t.quant)
 
     def real(self, t: Tensor) -> Array:
         """The real values of a constant, whether it is quantised or not."""

@@ -77,16 +77,16 @@ def over_norm(node: Any, axes: tuple[int, ...], before: str, after: str, least: 
 
     Without a `least`, a norm of 0 gives 0.
     """
-    total = node.inner("pointwise", node.inputs[:1], **attributes(before))
+    total = node.apply(before, node.inputs[0])
     total = node.inner("reduce_sum", [total], axes=axes)
     if after:
-        total = node.inner("pointwise", [total], **attributes(after))
+        total = node.apply(after, total)
     if least:
-        total = node.inner("pointwise", [node.array(np.float32(least)), total], **attributes("maximum"))
+        total = node.apply("maximum", node.array(np.float32(least)), total)
     else:
-        none = node.inner("pointwise", [total, node.array(np.float32(0))], **attributes("equal"))
+        none = node.apply("equal", total, node.array(np.float32(0)))
         operands = [none, node.array(np.float32(np.inf)), total]
-        total = node.inner("pointwise", operands, **{**attributes("where"), "to": "float32"})
+        total = node.apply("where", *operands, to="float32")
     norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
     node.emit("pointwise", [node.inputs[0], norm], **attributes("quotient"))
 
@@ -327,13 +327,15 @@ def blended(node: Any, passes: list[tuple[int, list[list[int]], list[list[float]
 
 
 def chosen(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
-    node.emit("pointwise", [condition, yes, no], **{**attributes("where"), "to": dtype})
+    node.emit("pointwise", [condition, yes, no], **attributes("where", to=dtype))
 
 
-def places_along(node: Any, axis: int, rank: int, depth: int, dtype: str) -> str:
-    """0 to depth - 1 along an axis."""
-    shape = [depth if d == axis else 1 for d in range(rank)]
-    return str(node.array(np.arange(depth).astype(dtype).reshape(shape)))
+def is_place(node: Any, index: str, axis: int, depth: int) -> str:
+    """Name of whether places 0 to depth - 1 along an axis are the index, which has one element there."""
+    t = node.builder.tensors[index]
+    shape = [depth if d == axis else 1 for d in range(len(t.shape))]
+    places = node.array(np.arange(depth).astype(t.dtype).reshape(shape))
+    return str(node.apply("equal", index, places))
 
 
 def reversed_sequences(node: Any, time: int, batch: int) -> None:
@@ -370,11 +372,11 @@ def _reversed_index(node: Any, places: Array, steps: Sequence[int]) -> str:
     at, past, others, step = (
         node.array(np.asarray(a, np.int32)) for a in (places[0], places[0] + 1, places[1] * steps[1], steps[0])
     )
-    mirrored = node.inner("pointwise", [count, past], **attributes("difference"))
-    inside = node.inner("pointwise", [at, count], **{**attributes("less"), "to": "bool"})
-    row = node.inner("pointwise", [inside, mirrored, at], **{**attributes("where"), "to": "int32"})
-    scaled = node.inner("pointwise", [row, step], **attributes("product"))
-    index = node.inner("pointwise", [scaled, others], **attributes("sum"))
+    mirrored = node.apply("difference", count, past)
+    inside = node.apply("less", at, count, to="bool")
+    row = node.apply("where", inside, mirrored, at, to="int32")
+    scaled = node.apply("product", row, step)
+    index = node.apply("sum", scaled, others)
     return str(node.reshaped(index, (places[0].size,)))
 
 
@@ -465,20 +467,20 @@ def centred(node: Any, name: str, axes: tuple[int, ...]) -> tuple[str, str, str]
     nearly so, because it is then divided by the small square root of epsilon.
     """
     mean = mean_of(node, name, axes)
-    once = node.inner("pointwise", [name, mean], **attributes("difference"))
-    rest = node.inner("pointwise", [once, mean_of(node, once, axes)], **attributes("difference"))
-    squares = node.inner("pointwise", [rest], **attributes("square"))
+    once = node.apply("difference", name, mean)
+    rest = node.apply("difference", once, mean_of(node, once, axes))
+    squares = node.apply("square", rest)
     return mean, rest, mean_of(node, squares, axes)
 
 
 def plus(node: Any, name: str, number: float) -> str:
-    return str(node.inner("pointwise", [name, node.array(np.float32(number))], **attributes("sum")))
+    return str(node.apply("sum", name, node.array(np.float32(number))))
 
 
 def normalised(node: Any, name: str, axes: tuple[int, ...], epsilon: float) -> tuple[str, str, str]:
     """Names of (x - mean) / sqrt(variance + epsilon), of the mean, and of what x - mean was multiplied by."""
     mean, rest, variance = centred(node, name, axes)
-    norm = node.inner("pointwise", [plus(node, variance, epsilon)], **attributes("rsqrt"))
+    norm = node.apply("rsqrt", plus(node, variance, epsilon))
     return node.inner("mul", [rest, norm], clamp=OPEN), mean, norm
 
 
@@ -494,8 +496,7 @@ def quantize(node: Any, quant: Quant, dtype: str, less: int, ends: Sequence[int]
         )
         scale, zero = (np.reshape(n, shape) for n in (quant.scale, quant.zero_point))
         steps = np.clip(np.rint(x.data / scale) + zero, low, high) + less
-        data = steps.astype("uint8" if less else dtype)
-        node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], x.shape, str(data.dtype), None, data)
+        node.store(node.outputs[0], steps.astype("uint8" if less else dtype))
         return
     if quant.axis is not None:
         raise node.error("a scale for each channel of a computed tensor", "supported: one scale")
@@ -580,8 +581,7 @@ def batch_normalised(node: Any, positions: Sequence[int], epsilon: float) -> Non
     factor = scale / np.sqrt(variance + epsilon)
     for part, values in (("scale", factor), ("offset", offset - mean * factor)):
         data = values.astype(np.float32).reshape((-1,) + (1,) * (len(x.shape) - 2))
-        name = f"{node.outputs[0]}@{part}"
-        node.builder.tensors[name] = Tensor(name, data.shape, "float32", None, data)
+        node.store(f"{node.outputs[0]}@{part}", data)
     product = Tensor(f"{node.outputs[0]}@scaled", x.shape, x.dtype)
     node.add("mul", [x.name, f"{node.outputs[0]}@scale"], product, {"clamp": OPEN})
     result = Tensor(node.outputs[0], x.shape, x.dtype)
@@ -595,11 +595,11 @@ def local_response(node: Any, axis: int, before: int, after: int, bias: float, a
     at = np.arange(count)[:, None] + reach
     inside = (at >= 0) & (at < count) & (reach <= after)
     index, weight = np.where(inside, at, indexing.OUTSIDE), np.where(inside, alpha, 0.0)
-    squares = node.inner("pointwise", node.inputs[:1], **attributes("square"))
+    squares = node.apply("square", node.inputs[0])
     attrs = {"index": _nested(index), "weight": _nested(weight), "offset": (float(bias),) * count}
     base = node.inner("blend", [squares], axis=axis, **attrs)
     power = [base, node.array(np.float32(-beta))]
-    node.emit("mul", [node.inputs[0], node.inner("pointwise", power, **attributes("power"))], clamp=OPEN)
+    node.emit("mul", [node.inputs[0], node.apply("power", *power)], clamp=OPEN)
 
 
 def _nested(table: Any) -> tuple[tuple[Any, ...], ...]:

@@ -84,10 +84,6 @@ def kernel_machine_nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, ("n", "v"), ((Same("n"), Whole(x.shape[1])), (Same("v"), Whole(vectors.shape[1]))))
 
 
-def kernel_machine_reference(op: Op, graph: Graph, x: Array, vectors: Array) -> Array:
-    return np.asarray(((x[:, None] - vectors) ** 2).sum(-1, dtype=np.float32))
-
-
 def rows_of_floats(op: Op, graph: Graph) -> str | None:
     """Samples and constant vectors are rows of float32 of one length."""
     x, vectors = graph.operands(op)
@@ -150,13 +146,10 @@ def coupling_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 DISTANCES = Spec(
-    "distances",
-    kernel_machine_nest,
-    kernel_machine_reference,
-    kernel_machine_kernel,
-    float_only=True,
-    limits=(rows_of_floats,),
-)
+    "distances", kernel_machine_nest,
+    lambda op, graph, x, vectors: np.asarray(((x[:, None] - vectors) ** 2).sum(-1, dtype=np.float32)),
+    kernel_machine_kernel, float_only=True, limits=(rows_of_floats,),
+)  # fmt: skip
 COUPLING = Spec("coupling", coupling_nest, coupled, coupling_kernel, float_only=True, limits=(few_classes,))
 
 

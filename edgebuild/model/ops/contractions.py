@@ -309,8 +309,7 @@ def _products(op: Op, x: Array, w: Array) -> Array:
 def _rescaled(op: Op, graph: Graph, total: Array) -> Array:
     m, y = multiplier(op, graph), graph.result(op)
     requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
-    scaled = requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    return spatial.stored(requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic), op, y)
 
 
 def interval(op: Op, graph: Graph, x: Interval, w: Interval) -> Interval:
@@ -358,15 +357,9 @@ def batch_matmul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 BATCH_MATMUL = Spec(
-    "batch_matmul",
-    batch_matmul_nest,
-    batch_matmul_reference,
-    batch_matmul_kernel,
-    clamps=True,
-    integers=("int8", "int16"),
-    interval=interval,
-    limits=(fitting,),
-)
+    "batch_matmul", batch_matmul_nest, batch_matmul_reference, batch_matmul_kernel, clamps=True,
+    integers=("int8", "int16"), interval=interval, limits=(fitting,),
+)  # fmt: skip
 
 
 # ConvInteger, MatMulInteger with a zero point that the graph computes; DynamicQuantizeLinear, which computes it.
@@ -409,16 +402,10 @@ def integer_sums_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 INTEGER_SUMS = Spec(
-    "integer_sums",
-    integer_sums_nest,
-    integer_sums_reference,
-    integer_sums_kernel,
-    rows=lambda op, graph: spatial.rows(op, graph) if graph.operands(op)[2].constant else "",
-    part=spatial.part,
-    float_only=True,
-    plain=True,
-    limits=(spatial.window_limit, bytes_and_weights, channels_agree),
-)
+    "integer_sums", integer_sums_nest, integer_sums_reference, integer_sums_kernel,
+    rows=lambda op, graph: spatial.rows(op, graph) if graph.operands(op)[2].constant else "", part=spatial.part,
+    float_only=True, plain=True, limits=(spatial.window_limit, bytes_and_weights, channels_agree),
+)  # fmt: skip
 
 
 # Sums over a part of the input channels, added to those that are there: the fan-in of Fused Depthwise Tiling.
@@ -471,10 +458,6 @@ def partial_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("contractions.c:partial_sum", stem, shape, tuple(constants), scalars)
 
 
-def join_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
-    return np.asarray(a + b)
-
-
 def join_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     count = graph.result(op).elements
     return Kernel("contractions.c:join_sums", f"join_sums_{count}", {"N": count})
@@ -506,5 +489,5 @@ def finish_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 PARTIAL = Spec("partial_sum", partial_sum_nest, partial_sum_reference, partial_sum_kernel, limits=(constant_weights,))
-JOIN = Spec("join_sums", elementwise.nest, join_reference, join_kernel)
+JOIN = Spec("join_sums", elementwise.nest, lambda op, graph, a, b: np.asarray(a + b), join_kernel)
 FINISH = Spec("finish_sum", elementwise.nest, finish_reference, finish_kernel, clamps=True)

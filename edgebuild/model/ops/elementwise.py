@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -95,10 +95,10 @@ def add_scaling(op: Op, graph: Graph) -> dict[str, int]:
     return {"x0_mul": round(a / y * 2**point), "x1_mul": round(b / y * 2**point), "point": point}
 
 
-def sum_steps(op: Op, graph: Graph, a: Array, b: Array, sign: int = 1) -> Array:
+def sum_steps(op: Op, graph: Graph, operands: Sequence[Array], sign: int = 1) -> Array:
     """Steps of the sum of quantised operands, or of their difference, before the zero point is added."""
     f = add_scaling(op, graph)
-    left, right = (x.astype(np.int64) - zero_of(t) for x, t in zip((a, b), graph.operands(op), strict=True))
+    left, right = (x.astype(np.int64) - zero_of(t) for x, t in zip(operands, graph.operands(op), strict=True))
     if graph.arithmetic.rounds_once:
         return fixedpoint.round_half_even(left * f["x0_mul"] + sign * right * f["x1_mul"], f["point"])
     bits = LEFT_SHIFT[graph.result(op).dtype]
@@ -113,7 +113,7 @@ def add_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     y = graph.result(op)
     if is_float(y):
         return clip_float(np.asarray(a + b), op.attrs["clamp"])
-    return np.clip(sum_steps(op, graph, a, b) + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    return spatial.stored(sum_steps(op, graph, (a, b)), op, y)
 
 
 def add_steady(op: Op, graph: Graph) -> bool:
@@ -134,26 +134,24 @@ def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear
     return fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
 
 
-def mul_scaling(op: Op, graph: Graph) -> dict[str, int]:
+def mul_factor(op: Op, graph: Graph) -> fixedpoint.Multiplier:
     a, b = (scale_of(t) for t in graph.operands(op))
-    return fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op))).named("y")
+    return fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op)))
 
 
 def mul_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     y = graph.result(op)
     if is_float(y):
         return clip_float(np.asarray(a * b), op.attrs["clamp"])
-    f = mul_scaling(op, graph)
     ta, tb = graph.operands(op)
     product = (a.astype(np.int64) - zero_of(ta)) * (b.astype(np.int64) - zero_of(tb))
-    scaled = fixedpoint.requantize(product, f["y_mul"], f["y_shift"], graph.arithmetic)
-    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    return spatial.stored(mul_factor(op, graph).times(product, graph.arithmetic), op, y)
 
 
 def mul_steady(op: Op, graph: Graph) -> bool:
     """ONNX's one rounding is of 64 bits; TFLM's product stays in int32."""
-    f, most = mul_scaling(op, graph), prod(fixedpoint.span(t.dtype) for t in graph.operands(op))
-    return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(most)
+    most = prod(fixedpoint.span(t.dtype) for t in graph.operands(op))
+    return graph.arithmetic.rounds_once or mul_factor(op, graph).holds(most)
 
 
 def linear_mul(op: Op, graph: Graph) -> fixedpoint.Linear | None:
@@ -182,7 +180,8 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(y):
         ends = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))
         zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
-        scalars = {**zeros, "y_zero": zero_of(y), **(add_scaling if adds else mul_scaling)(op, graph), **ends}
+        factors = add_scaling(op, graph) if adds else mul_factor(op, graph).named("y")
+        scalars = {**zeros, "y_zero": zero_of(y), **factors, **ends}
         if y.dtype == "int8" and (linear := (linear_add if adds else linear_mul)(op, graph)) is not None:
             factors = dict(zip(("x0_mul", "x1_mul") if adds else ("y_mul",), linear.factors, strict=True))
             scalars = {**({} if adds else zeros), **factors, "offset": linear.offset}
@@ -249,7 +248,7 @@ def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
         return clip_float(x, op.attrs["clamp"])
     target = _result(op, graph)
     m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(target))
-    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    scaled = m.times(x.astype(np.int64) - zero_of(t), graph.arithmetic)
     low, high = _ends(op, target).values()
     return np.clip(scaled + zero_of(target), low, high).astype(y.dtype)
 
@@ -290,10 +289,6 @@ def known_types(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def convert_rows(op: Op, graph: Graph) -> str:
-    return "each" if len(graph.result(op).shape) > 1 else ""
-
-
 def convert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, y = graph.operands(op)[0], graph.result(op)
     size = x.elements // (x.shape[1] if form.rolled else 1)
@@ -328,7 +323,8 @@ def convert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def conversion(kind: str, reference: Callable[..., Array], **facts: Any) -> Spec:
-    facts = {"rows": convert_rows, "integers": INTEGERS, "limits": (known_types,), **facts}
+    facts = {"integers": INTEGERS, "limits": (known_types,), **facts}
+    facts["rows"] = lambda op, graph: "each" if len(graph.result(op).shape) > 1 else ""
     return Spec(kind, nest, reference, convert_kernel, **facts)
 
 
@@ -347,10 +343,6 @@ CONVERSIONS = (
 # A tensor as it is under another name: outputs of the model that are its inputs or constants.
 
 
-def copy_reference(op: Op, graph: Graph, x: Array) -> Array:
-    return x
-
-
 def copy_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     shape: dict[str, Any] = {"N": x.elements}
@@ -358,4 +350,4 @@ def copy_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("elementwise.c:copy", f"copy_{x.elements}", shape, constants)
 
 
-COPY = Spec("copy", nest, copy_reference, copy_kernel, exact=True)
+COPY = Spec("copy", nest, lambda op, graph, x: x, copy_kernel, exact=True)

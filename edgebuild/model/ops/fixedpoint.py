@@ -37,6 +37,10 @@ class Multiplier:
         """As parameters of a kernel."""
         return {f"{prefix}_mul": self.mantissa, f"{prefix}_shift": self.shift}
 
+    def times(self, x: Array | np.int64, arithmetic: Arithmetic) -> Array:
+        """x * m in the given arithmetic, see `requantize`."""
+        return requantize(x, self.mantissa, self.shift, arithmetic)
+
     def holds(self, most: int) -> bool:
         """No |x| <= most leaves int32 on the way: where x rises, x * m does not fall."""
         return bool(fits(np.int64(most), self.shift))
@@ -354,7 +358,7 @@ def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> 
     def result(value: int) -> int:
         if abs(value) >= radius:
             return saturated[value > 0]
-        return inside(int(requantize(np.int64(value), m.mantissa, m.shift, Arithmetic.TFLITE)))
+        return inside(int(m.times(np.int64(value), Arithmetic.TFLITE)))
 
     return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64)
 
@@ -445,20 +449,22 @@ def sigmoid_argument(value: Array, multiplier: int, shift: int) -> Array:
     return np.asarray((value.astype(np.int64) * multiplier + ((1 << shift) >> 1)) >> shift)
 
 
-def sigmoid(x: Array) -> Array:
+def _on_lines(x: Array, bits: int, most: int) -> Array:
+    """The table's curve at |x|, whose `bits` low bits lie between two values; `most` beyond the last."""
     size = np.abs(x.astype(np.int64))
-    at, rest = np.minimum(size >> 9, 254), size & 0x1FF
+    at, rest = np.minimum(size >> bits, 254), size & ((1 << bits) - 1)
     a, b = SIGMOID[at], SIGMOID[at + 1]
-    result = np.where(size >> 9 >= 255, 0x7FFF << 10, (a << 9) + rest * (b - a))
+    return np.where(size >> bits >= 255, most, (a << bits) + rest * (b - a))
+
+
+def sigmoid(x: Array) -> Array:
+    result = _on_lines(x, 9, 0x7FFF << 10)
     return np.asarray(np.where(x >= 0, result + 512, (1 << 25) - result + 511) >> 10)
 
 
 def sigmoid16_tanh(x: Array) -> Array:
     """2 sigmoid(2x) - 1."""
-    size = np.abs(x.astype(np.int64))
-    at, rest = np.minimum(size >> 8, 254), size & 0xFF
-    a, b = SIGMOID[at], SIGMOID[at + 1]
-    result = np.where(size >> 8 >= 255, 0xFFFF << 8, (a << 8) + rest * (b - a))
+    result = _on_lines(x, 8, 0xFFFF << 8)
     return np.asarray(np.where(x >= 0, result - (1 << 23) + 128, (1 << 23) - result + 127) >> 8)
 
 

@@ -33,17 +33,11 @@ def same_elements(op: Op, graph: Graph) -> str | None:
     return None if x.elements == prod(shape) else f"elements of shape {x.shape} as {tuple(shape)}"
 
 
-def reshape_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    return {**op.attrs, "shape": tuple(past - first for first, past in out)}
-
-
-def reshape_reference(op: Op, graph: Graph, x: Array) -> Array:
-    return x.reshape(op.attrs["shape"])
-
-
 RESHAPE = Spec(
-    "reshape", reshape_nest, reshape_reference, view=True, limits=(same_elements,), part=reshape_part, exact=True
-)
+    "reshape", reshape_nest, lambda op, graph, x: x.reshape(op.attrs["shape"]), view=True, exact=True,
+    part=lambda op, graph, out, x: {**op.attrs, "shape": tuple(past - first for first, past in out)},
+    limits=(same_elements,),
+)  # fmt: skip
 
 
 # Parts of a tensor: `slice` copies one, `span` is a view of one whose elements are neighbours.
@@ -136,15 +130,9 @@ def slice_rows(op: Op, graph: Graph) -> str:
 
 
 SLICE = Spec(
-    "slice",
-    slice_nest,
-    slice_reference,
-    slice_kernel,
-    rows=slice_rows,
-    part=slice_part,
-    exact=True,
+    "slice", slice_nest, slice_reference, slice_kernel, rows=slice_rows, part=slice_part, exact=True,
     limits=(slice_inside,),
-)
+)  # fmt: skip
 SPAN = Spec("span", slice_nest, slice_reference, view=True, start=start, exact=True, limits=(slice_inside, one_run))
 
 
@@ -161,10 +149,6 @@ def concat_nest(op: Op, graph: Graph) -> Nest:
         start += t.shape[axis]
         operands.append(tuple(dims))
     return Nest({**extents, name: start}, tuple(extents), tuple(operands))
-
-
-def concat_reference(op: Op, graph: Graph, *parts: Array) -> Array:
-    return np.concatenate(parts, axis=op.attrs["axis"])
 
 
 def shapes_agree(op: Op, graph: Graph) -> str | None:
@@ -188,14 +172,10 @@ def concat_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 CONCAT = Spec(
-    "concat",
-    concat_nest,
-    concat_reference,
-    concat_kernel,
+    "concat", concat_nest, lambda op, graph, *parts: np.concatenate(parts, axis=op.attrs["axis"]), concat_kernel,
     rows=lambda op, graph: "each" if op.attrs["axis"] > 1 and not any(t.constant for t in graph.operands(op)) else "",
-    exact=True,
-    limits=(shapes_agree,),
-)
+    exact=True, limits=(shapes_agree,),
+)  # fmt: skip
 
 
 # A part put into its place in a tensor of which other parts may be there already: how tiles become one tensor.
@@ -252,15 +232,9 @@ def insert_rows(op: Op, graph: Graph) -> str:
 
 
 INSERT = Spec(
-    "insert",
-    insert_nest,
-    insert_reference,
-    insert_kernel,
-    rows=insert_rows,
-    part=insert_part,
-    exact=True,
+    "insert", insert_nest, insert_reference, insert_kernel, rows=insert_rows, part=insert_part, exact=True,
     limits=(insert_inside,),
-)
+)  # fmt: skip
 
 
 # PAD, PADV2, Pad: a border of one value around the tensor.
@@ -287,10 +261,6 @@ def fill(op: Op, graph: Graph) -> int | float:
     return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), ends.min, ends.max))
 
 
-def pad_reference(op: Op, graph: Graph, x: Array) -> Array:
-    return np.pad(x, op.attrs["pads"], constant_values=fill(op, graph))
-
-
 def growing(op: Op, graph: Graph) -> str | None:
     """Padding adds elements at either end of any of at most 4 dimensions; it removes none."""
     if any(n < 0 for pair in op.attrs["pads"] for n in pair):
@@ -307,7 +277,10 @@ def pad_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("moves.c:runs", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
 
 
-PAD = Spec("pad", pad_nest, pad_reference, pad_kernel, exact=True, limits=(growing,))
+PAD = Spec(
+    "pad", pad_nest, lambda op, graph, x: np.pad(x, op.attrs["pads"], constant_values=fill(op, graph)), pad_kernel,
+    exact=True, limits=(growing,),
+)  # fmt: skip
 
 
 # TRANSPOSE, Transpose: out[i_p0, i_p1, ...] = in[i_0, i_1, ...].
@@ -316,10 +289,6 @@ PAD = Spec("pad", pad_nest, pad_reference, pad_kernel, exact=True, limits=(growi
 def transpose_nest(op: Op, graph: Graph) -> Nest:
     extents = numbered(graph.operands(op)[0].shape)
     return Nest(extents, tuple(f"i{p}" for p in op.attrs["perm"]), (same(*extents),))
-
-
-def transpose_reference(op: Op, graph: Graph, x: Array) -> Array:
-    return np.ascontiguousarray(x.transpose(op.attrs["perm"]))
 
 
 def valid_permutation(op: Op, graph: Graph) -> str | None:
@@ -410,14 +379,10 @@ def transpose_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 TRANSPOSE = Spec(
-    "transpose",
-    transpose_nest,
-    transpose_reference,
-    transpose_kernel,
-    rows=lambda op, graph: "each" if len(op.attrs["perm"]) > 1 else "",
-    exact=True,
+    "transpose", transpose_nest, lambda op, graph, x: np.ascontiguousarray(x.transpose(op.attrs["perm"])),
+    transpose_kernel, rows=lambda op, graph: "each" if len(op.attrs["perm"]) > 1 else "", exact=True,
     limits=(valid_permutation,),
-)
+)  # fmt: skip
 
 
 # Messages between the devices of a cluster: `send` and `receive`, which keep their order.
@@ -439,29 +404,21 @@ def receive_nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, tuple(extents), ())
 
 
-def send_reference(op: Op, graph: Graph, x: Array) -> Array:
-    return np.zeros(0, graph.result(op).dtype)
-
-
 def receive_reference(op: Op, graph: Graph) -> Array:
     """One device alone does not know what comes: numbers that tell messages and elements apart."""
     y = graph.result(op)
     return ((np.arange(y.elements) * 7 + 31 * op.attrs["message"]) % 119 - 59).astype(y.dtype).reshape(y.shape)
 
 
-def send_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    return _kernel(op, "send", graph.operands(op)[0].elements, ITEM_BYTES[graph.operands(op)[0].dtype])
+def link_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    t = (*graph.operands(op), graph.result(op))[0]
+    item, wire = ITEM_BYTES[t.dtype], op.attrs["wire"]
+    scalars = {"message": op.attrs["message"], "device": op.attrs["device"], "count": t.elements}
+    stem = f"{op.kind}_{wire}_of_{item}"
+    return Kernel(f"moves.c:{op.kind}", stem, {"item": item, "wire": wire}, (), scalars, fails=True)
 
 
-def receive_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    return _kernel(op, "receive", graph.result(op).elements, ITEM_BYTES[graph.result(op).dtype])
-
-
-def _kernel(op: Op, what: str, count: int, item: int) -> Kernel:
-    shape: dict[str, Any] = {"item": item, "wire": op.attrs["wire"]}
-    scalars: dict[str, int | float] = {"message": op.attrs["message"], "device": op.attrs["device"], "count": count}
-    return Kernel(f"moves.c:{what}", f"{what}_{op.attrs['wire']}_of_{item}", shape, (), scalars, fails=True)
-
-
-SEND = Spec("send", send_nest, send_reference, send_kernel, exact=True, link="send")
-RECEIVE = Spec("receive", receive_nest, receive_reference, receive_kernel, exact=True, link="receive")
+SEND = Spec(
+    "send", send_nest, lambda op, graph, x: np.zeros(0, graph.result(op).dtype), link_kernel, exact=True, link="send"
+)
+RECEIVE = Spec("receive", receive_nest, receive_reference, link_kernel, exact=True, link="receive")

@@ -14,7 +14,7 @@ from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
 from ..ir.axes import Nest, lines
 from . import fixedpoint
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
-from .fixedpoint import Multiplier, quantize_multiplier, requantize
+from .fixedpoint import Multiplier, quantize_multiplier
 
 # TFLM's softmax of int16: two tables of 513 values and straight lines between them.
 #
@@ -69,7 +69,7 @@ def looked_up(table: Array, value: Array | np.int64) -> Array:
 def row(x: Array, scale: float, beta: float) -> Array:
     powers_of, inverse_of = (table.data for table in softmax16_tables())
     m, less = factor(scale, beta), x.astype(np.int64) - int(x.max())
-    scaled = fixedpoint.requantize(less, m.mantissa, m.shift, Arithmetic.TFLITE) + HIGH
+    scaled = m.times(less, Arithmetic.TFLITE) + HIGH
     powers = looked_up(powers_of, np.clip(scaled, LOW, HIGH))
     total = int(powers.sum())
     headroom = 31 - total.bit_length()
@@ -203,13 +203,9 @@ def softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 SOFTMAX = Spec(
-    "softmax",
-    nest,
-    softmax_reference,
-    softmax_kernel,
-    integers=("int8", "int16"),
+    "softmax", nest, softmax_reference, softmax_kernel, integers=("int8", "int16"),
     limits=(output_quantisation, step_of_int16),
-)
+)  # fmt: skip
 
 
 # LOG_SOFTMAX over the last dimension: out[i] = in[i] - log(sum over j of exp(in[j])).
@@ -225,7 +221,7 @@ OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
 def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
     """Minus distances 0, 1, ... in Q5.26, their exp() in Q12.19, and the factor from Q5.26 back to distances."""
     m, count = _distances(scale_of(graph.operands(op)[0]))
-    places = requantize(-np.arange(count), m.mantissa, m.shift, Arithmetic.TFLITE)
+    places = m.times(-np.arange(count), Arithmetic.TFLITE)
     powers = [fixedpoint.exp_on_negative_values(int(x), INTEGER_BITS) for x in places]
     sums = fixedpoint.rounding_right_shift(np.array(powers, np.int64), SUM_BITS)
     return places.astype(np.int32), sums.astype(np.int32), quantize_multiplier(2.0 ** (31 - m.shift) / m.mantissa)
@@ -241,7 +237,7 @@ def log_softmax_reference(op: Op, graph: Graph, x: Array) -> Array:
     at = np.where(known, distance, 0)
     total = np.where(known, powers[at], 0).astype(np.int64).sum(axis=-1, keepdims=True)
     logs = np.array([log_from_one(int(t)) for t in total.ravel()], np.int64).reshape(total.shape)
-    reach = -requantize(logs - 2**31, back.mantissa, back.shift, Arithmetic.TFLITE)
+    reach = -back.times(logs - 2**31, Arithmetic.TFLITE)
     y = fixedpoint.rounding_right_shift(places[at] - logs, OUTPUT_SHIFT) + LOG_SOFTMAX_OUTPUT[1]
     return np.where(known & (distance < reach), np.clip(y, -128, 127), -128).astype(np.int8)
 

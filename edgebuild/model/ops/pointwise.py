@@ -36,7 +36,7 @@ def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float
     """`share`: of the largest real result, by which all of them are moved before they are rounded."""
     y, row = graph.result(op), FUNCTIONS[op.attrs["function"]]
     if op.attrs["function"] == "difference":
-        steps = elementwise.sum_steps(op, graph, *operands, sign=-1)
+        steps = elementwise.sum_steps(op, graph, operands, sign=-1)
     else:
         real = [
             x if t.quant is None else (x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))
@@ -47,7 +47,7 @@ def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float
             found = found + np.float32(share) * np.max(np.abs(found), where=np.isfinite(found), initial=0.0)
             scaled = np.nan_to_num(found / np.float32(scale_of(y)), nan=-FAR, posinf=FAR, neginf=-FAR)
         steps = np.rint(np.clip(scaled, -FAR, FAR)).astype(np.int64)
-    return np.clip(steps + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    return spatial.stored(steps, op, y)
 
 
 def through_reals_expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, Numbers]:
@@ -154,8 +154,8 @@ def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:
 def _leaky(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
     """Before the zero point is added."""
     (up, down, sign), value = _slopes(op, x, y), values.astype(np.int64) - zero_of(x)
-    below = requantize(value, down.mantissa, down.shift, Arithmetic.TFLITE) * sign
-    return np.where(value >= 0, requantize(value, up.mantissa, up.shift, Arithmetic.TFLITE), below)
+    below = down.times(value, Arithmetic.TFLITE) * sign
+    return np.where(value >= 0, up.times(value, Arithmetic.TFLITE), below)
 
 
 def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
@@ -201,7 +201,7 @@ def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
 def _sizes(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
     """Before the zero point is added."""
     value, m = abs(values.astype(np.int64) - zero_of(x)), _size_factor(x, y)
-    return value if m is None else requantize(value, m.mantissa, m.shift, Arithmetic.TFLITE)
+    return value if m is None else m.times(value, Arithmetic.TFLITE)
 
 
 def _wide_sizes(op: Op, graph: Graph, at: str) -> Expression:
@@ -299,7 +299,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     function, (s, t) = op.attrs["function"], graph.operands(op)
     left, right = a.astype(np.int64) - zero_of(s), b.astype(np.int64) - zero_of(t)
     if function == "difference":
-        return elementwise.sum_steps(op, graph, a, b, sign=-1)
+        return elementwise.sum_steps(op, graph, (a, b), sign=-1)
     if function == "quotient":
         return fixedpoint.quotient(left, right, fixedpoint.quotient_factor(op, graph))
     f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
@@ -342,7 +342,7 @@ def quantised_reference(op: Op, graph: Graph, *operands: Array) -> Array:
     found = _two(op, graph, *operands)
     if function in COMPARISONS:
         return found
-    return np.clip(found + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    return spatial.stored(found, op, y)
 
 
 def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
@@ -416,11 +416,11 @@ MOST_DIMENSIONS = 8
 OPEN = (None, None)
 
 
-def attributes(function: str, **parameters: Any) -> dict[str, Any]:
-    """The attributes of an op of this function: its parameters, or their defaults."""
+def attributes(function: str, to: str = "", **parameters: Any) -> dict[str, Any]:
+    """The attributes of an op of this function: its parameters, or their defaults. `to`: the type of its result."""
     row = FUNCTIONS[function]
     numbers = {name: float(parameters.get(name, default)) for name, default in row.parameters.items()}
-    return {"function": function, "clamp": OPEN, **({"to": row.result} if row.result else {}), **numbers}
+    return {"function": function, "clamp": OPEN, **({"to": to or row.result} if to or row.result else {}), **numbers}
 
 
 def row_of(op: Op) -> ElementFunction:
@@ -547,15 +547,6 @@ def _element(name: str, numbers: dict[str, int | float], operand: int, turns: tu
 
 
 SPEC = Spec(
-    "pointwise",
-    elementwise.nest,
-    pointwise_reference,
-    kernel,
-    rows=rows,
-    clamps=True,
-    integers=("int8", "int16"),
-    plain=True,
-    interval=interval,
-    moved=pointwise_moved,
-    limits=(known_form,),
-)
+    "pointwise", elementwise.nest, pointwise_reference, kernel, rows=rows, clamps=True, integers=("int8", "int16"),
+    plain=True, interval=interval, moved=pointwise_moved, limits=(known_form,),
+)  # fmt: skip

@@ -80,7 +80,7 @@ def _integer_step(
 
     def product(a: Array, b: Array, name: str) -> Array:
         m = fixedpoint.quantize_multiplier(op.attrs[name])
-        return fixedpoint.requantize(a * b, m.mantissa, m.shift, Arithmetic.TFLITE)
+        return m.times(a * b, Arithmetic.TFLITE)
 
     def int16(value: Array) -> Array:
         return np.clip(value, -(2**15), 2**15 - 1)
@@ -168,7 +168,7 @@ def state_reference(op: Op, graph: Graph, state: Array, x: Array, w: Array) -> A
     newest = (x.reshape(1, -1).astype(np.float64) - zero_of(tx)) @ w.astype(np.float64).T
     if not is_float(y):
         m = factor(tx, tw, y)
-        scaled = fixedpoint.requantize(newest.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
+        scaled = m.times(newest.astype(np.int64), graph.arithmetic)
         newest = np.clip(scaled, *fixedpoint.limits(y.dtype))
     moved = np.roll(state.reshape(len(w), memory), -1, axis=1)
     moved[:, -1] = newest.ravel()
@@ -189,11 +189,8 @@ def svdf_reference(op: Op, graph: Graph, state: Array, w: Array, bias: Array | N
     total = sums + (0 if bias is None else bias)
     if is_float(y):
         return clip_float(total, op.attrs["clamp"])
-    m = factor(ts, tw, y)
-    scaled = fixedpoint.requantize(
-        total.astype(np.int64).astype(np.int32).astype(np.int64), m.mantissa, m.shift, graph.arithmetic
-    )
-    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+    in_words = total.astype(np.int64).astype(np.int32)  # as TFLM lets sums leave 32 bits
+    return spatial.stored(factor(ts, tw, y).times(in_words, graph.arithmetic), op, y)
 
 
 def one_step(op: Op, graph: Graph) -> str | None:

@@ -268,7 +268,7 @@ def mean_reference(op: Op, graph: Graph, x: Array) -> Array:
 def _mean_average(op: Op, graph: Graph, total: Array) -> Array:
     """The result from sums of elements less the zero point."""
     m = multiplier(op, graph)
-    scaled = fixedpoint.requantize(total, m.mantissa, m.shift, graph.arithmetic)
+    scaled = m.times(total, graph.arithmetic)
     y = graph.result(op)
     return np.clip(scaled + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
 
@@ -462,23 +462,15 @@ LEFT = elementwise.LEFT_SHIFT["int8"]
 MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms of half a unit, LEFT bits up, that an int32 holds beside a first
 
 
-def running_sum_nest(op: Op, graph: Graph) -> Nest:
-    return lines(graph.operands(op)[0].shape, op.attrs["axis"])
-
-
 def factors(op: Op, graph: Graph) -> tuple[fixedpoint.Multiplier, fixedpoint.Multiplier]:
     """From an element, LEFT bits up, to a term, and from sums to the result."""
     x, y = scale_of(graph.operands(op)[0]), scale_of(graph.result(op))
     return fixedpoint.quantize_multiplier(0.5), fixedpoint.quantize_multiplier(2 * x / (2**LEFT * y))
 
 
-def _parts(m: fixedpoint.Multiplier) -> tuple[int, int]:
-    return m.mantissa, m.shift
-
-
 def _first(zero: int, enter: fixedpoint.Multiplier) -> int:
     """Term of a stored 0, at which TFLM begins its sums."""
-    return int(fixedpoint.requantize(np.int64(-zero) << LEFT, *_parts(enter), Arithmetic.TFLITE))
+    return int(enter.times(np.int64(-zero) << LEFT, Arithmetic.TFLITE))
 
 
 def running_sum_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -486,7 +478,7 @@ def running_sum_reference(op: Op, graph: Graph, x: Array) -> Array:
     line, start = np.flip(x, axis) if op.attrs["reverse"] else x, 0
     if t.quant is not None:
         enter, leave = factors(op, graph)
-        line = fixedpoint.requantize((line.astype(np.int64) - zero_of(t)) << LEFT, *_parts(enter), Arithmetic.TFLITE)
+        line = enter.times((line.astype(np.int64) - zero_of(t)) << LEFT, Arithmetic.TFLITE)
         start = _first(zero_of(t), enter)
     product = op.attrs["product"]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -495,7 +487,7 @@ def running_sum_reference(op: Op, graph: Graph, x: Array) -> Array:
         total = np.roll(total, 1, axis)
         np.moveaxis(total, axis, 0)[0] = int(product)
     if t.quant is not None:
-        scaled = fixedpoint.requantize(total + start, *_parts(leave), Arithmetic.TFLITE) + zero_of(y)
+        scaled = leave.times(total + start, Arithmetic.TFLITE) + zero_of(y)
         total = np.clip(scaled, *fixedpoint.limits(y.dtype))
     return np.ascontiguousarray(np.flip(total, axis) if op.attrs["reverse"] else total).astype(y.dtype)
 
@@ -540,5 +532,6 @@ def running_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 RUNNING_SUM = Spec(
-    "running_sum", running_sum_nest, running_sum_reference, running_sum_kernel, plain=True, limits=(known_form,)
-)
+    "running_sum", lambda op, graph: lines(graph.operands(op)[0].shape, op.attrs["axis"]), running_sum_reference,
+    running_sum_kernel, plain=True, limits=(known_form,),
+)  # fmt: skip

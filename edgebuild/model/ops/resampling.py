@@ -222,10 +222,6 @@ def grid_sample_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 GRID_SAMPLE = Spec(
-    "grid_sample",
-    grid_sample_nest,
-    grid_sample_reference,
-    grid_sample_kernel,
-    float_only=True,
+    "grid_sample", grid_sample_nest, grid_sample_reference, grid_sample_kernel, float_only=True,
     limits=(grid_sample_real,),
-)
+)  # fmt: skip

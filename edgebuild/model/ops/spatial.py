@@ -210,6 +210,11 @@ def bounds(op: Op, y: Tensor) -> tuple[int, int]:
     return fixedpoint.clamp_bounds(quant_of(y), low, high, y.dtype)
 
 
+def stored(steps: Array, op: Op, y: Tensor) -> Array:
+    """Quantised results from their steps, to which the zero point is added: within the bounds, and in the type of y."""
+    return np.clip(steps + zero_of(y), *bounds(op, y)).astype(y.dtype)
+
+
 def sum_constants(op: Op, graph: Graph, weights: Array) -> tuple[Constant, ...]:
     """Weights, bias and, if it is quantised, multipliers and shifts, in the order of the kernels' parameters.
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from ....base.errors import fail
-from ...ir import Array, Tensor
+from ...ir import Tensor
 from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS
 from ..compose import axis_of
@@ -103,7 +103,7 @@ def choice(node: Any, read: Read) -> None:
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
             raise node.error(seen, "both are computed where the condition is; give them one type and shape")
-        node.emit("pointwise", [condition, *pair], output=output, **{**attributes("where"), "to": a.dtype})
+        node.emit("pointwise", [condition, *pair], output=output, **attributes("where", to=a.dtype))
 
 
 def loop(node: Any, read: Read) -> None:
@@ -114,7 +114,10 @@ def loop(node: Any, read: Read) -> None:
     while go and (most is None or len(turns) < most):
         _bounded(node, len(turns) + 1)
         turn, carried = len(turns), len(node.inputs) - 2
-        counters = [_constant(node, f"turn{turn}", np.array(turn)), _constant(node, f"go{turn}", np.array(True))]
+        counters = [
+            node.store(f"{node.outputs[0]}@turn{turn}", np.array(turn)),
+            node.store(f"{node.outputs[0]}@go{turn}", np.array(True)),
+        ]
         again, *results = read(node, body, [*counters, *values], f"{node.name}/{turn}/")
         values = results[:carried]
         turns.append(results[carried:])
@@ -168,17 +171,11 @@ def _bounded(node: Any, turns: int) -> None:
         raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
 
 
-def _constant(node: Any, what: str, data: Array) -> str:
-    name = f"{node.outputs[0]}@{what}"
-    node.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
-    return name
-
-
 def _sliced(node: Any, x: Tensor, axis: int, at: int) -> str:
     """The part of one index, without its dimension."""
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     if x.data is not None:
-        return _constant(node, f"{x.name}{at}", np.ascontiguousarray(x.data.take(at, axis)).reshape(shape))
+        return node.store(f"{node.outputs[0]}@{x.name}{at}", np.ascontiguousarray(x.data.take(at, axis)).reshape(shape))
     begin, size = (tuple(n if d == axis else other for d, other in enumerate(all_)) for n, all_ in
                    ((at, (0,) * len(x.shape)), (1, x.shape)))  # fmt: skip
     return str(node.reshaped(node.inner("slice", [x.name], begin=begin, size=size), shape))
@@ -192,7 +189,9 @@ def _stacked(node: Any, parts: list[str], axis: int) -> str:
     rank = len(tensors[0].shape) + 1
     axis = axis_of(node, axis, rank)
     if all(t.constant and t.quant is None for t in tensors):
-        return _constant(node, f"stacked{len(node.builder.tensors)}", np.stack([t.data for t in tensors], axis))
+        return node.store(
+            f"{node.outputs[0]}@stacked{len(node.builder.tensors)}", np.stack([t.data for t in tensors], axis)
+        )
     wide = [node.reshaped(t.name, (*t.shape[:axis], 1, *t.shape[axis:])) for t in tensors]
     return str(node.inner("concat", wide, axis=axis)) if len(wide) > 1 else str(wide[0])
 

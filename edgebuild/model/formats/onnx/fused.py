@@ -15,7 +15,7 @@ import onnx.parser
 from onnx import helper, numpy_helper
 
 from ....base.errors import EdgebuildError, fail
-from ...ir import Array, Tensor, real_values
+from ...ir import Array, real_values
 from .onnx_checks import MICROSOFT, OWN_DOMAINS, TABLE
 from .onnx_operators import OnnxNode
 from .other_nodes import Parts
@@ -53,8 +53,7 @@ class Cell(Parts):
 
     def constant(self, data: Array) -> str:
         name, self.constants = f"{self.prefix}c{self.constants}", self.constants + 1
-        self.node.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), None, np.ascontiguousarray(data))
-        return name
+        return self.node.store(name, np.ascontiguousarray(data).reshape(data.shape))
 
     def parts(self, x: str, size: int, count: int) -> list[str]:
         """Equal parts of the last dimension."""

@@ -12,22 +12,8 @@ import numpy as np
 from ...ir import Quant, Tensor
 from ...ops import spatial
 from ...ops.pointwise import attributes
+from .. import compose
 from ..channels_first import convolution, pool, transpose_convolution
-from ..compose import (
-    OPEN,
-    TINY,
-    along,
-    axis_of,
-    centred,
-    group_normalised,
-    layer_normalised,
-    local_response,
-    matmul,
-    normalised,
-    plus,
-    same_pad,
-    scaled,
-)
 
 
 def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
@@ -60,7 +46,7 @@ def window_of(node: Any, window: Sequence[int]) -> dict[str, Any]:
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
     auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(), (1, *window)[-2:]
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        top, left, bottom, right = same_pad(size, window, stride, dilation)
+        top, left, bottom, right = compose.same_pad(size, window, stride, dilation)
         pad = (top, left, bottom, right) if auto == "SAME_UPPER" else (bottom, right, top, left)
     else:
         top, left, bottom, right = _plane(node, "pads", 0, dims, 2) if auto == "NOTSET" else (0, 0, 0, 0)
@@ -103,23 +89,23 @@ def read_gemm(node: Any) -> None:
     if w.constant and in_row:
         weights = node.scaled(node.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
         operands = [node.scaled(node.flat_bias(node.tensor(2), channels), node.attr("beta", 1.0))] if bias else []
-        node.emit("dense", [x, weights, *operands], clamp=OPEN)
+        node.emit("dense", [x, weights, *operands], clamp=compose.OPEN)
         return
     product = node.before("product") if bias else node
     if w.constant:
         weights = node.scaled(product.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
-        product.emit("dense", [x, weights], clamp=OPEN)
+        product.emit("dense", [x, weights], clamp=compose.OPEN)
     else:
-        matmul(product, _times(node, x, node.attr("alpha", 1.0)), node.inputs[1], turned, OPEN)
+        compose.matmul(product, _times(node, x, node.attr("alpha", 1.0)), node.inputs[1], turned, compose.OPEN)
     if bias:
-        node.emit("add", [product.outputs[0], _times(node, bias, node.attr("beta", 1.0))], clamp=OPEN)
+        node.emit("add", [product.outputs[0], _times(node, bias, node.attr("beta", 1.0))], clamp=compose.OPEN)
 
 
 def _times(node: Any, name: str, factor: float) -> str:
     """Real values times a number."""
     if node.builder.tensors[name].constant:
         return str(node.scaled(name, factor))
-    return name if factor == 1.0 else str(node.inner("mul", [name, node.array(np.float32(factor))], clamp=OPEN))
+    return name if factor == 1.0 else str(node.inner("mul", [name, node.array(np.float32(factor))], clamp=compose.OPEN))
 
 
 OUTER = "ABCDEFGH"  # letters for the dimensions that an ellipsis stands for
@@ -216,7 +202,7 @@ def _einsum_product(node: Any, names: list[str], terms: list[str], out: str, siz
     if not batch and node.builder.tensors[names[1]].constant:
         flat = node.reshaped(rows, (size(left), size(inner)))
         columns = node.reshaped(matrix(names[1], b, right + inner), (size(right), size(inner)))
-        return node.inner("dense", [flat, columns], clamp=OPEN), left + right
+        return node.inner("dense", [flat, columns], clamp=compose.OPEN), left + right
     turned = b != batch + inner + right
     columns = matrix(names[1], b, batch + (right + inner if turned else inner + right))
     second = (size(right), size(inner)) if turned else (size(inner), size(right))
@@ -224,7 +210,7 @@ def _einsum_product(node: Any, names: list[str], terms: list[str], out: str, siz
         node.reshaped(rows, (1, size(batch), size(left), size(inner))),
         node.reshaped(columns, (1, size(batch), *second)),
     ]
-    return node.inner("batch_matmul", operands, turned=turned, clamp=OPEN), batch + left + right
+    return node.inner("batch_matmul", operands, turned=turned, clamp=compose.OPEN), batch + left + right
 
 
 def _einsum_last(node: Any, name: str, letters: str, out: str, sizes: dict[str, int]) -> None:
@@ -269,8 +255,8 @@ def read_dynamic_quantize(node: Any) -> None:
     x = node.inputs[0]
     axes = tuple(range(len(node.tensor(0).shape)))
     ends = [node.inner(kind, [x], axes=axes) for kind in ("reduce_min", "reduce_max")]
-    step = node.inner("pointwise", ends, **attributes("step_of_range"))
-    zero = node.inner("pointwise", [ends[0], step], **attributes("zero_of_range"))
+    step = node.apply("step_of_range", *ends)
+    zero = node.apply("zero_of_range", ends[0], step)
     node.emit("pointwise", [x, step, zero], **attributes("steps_from_zero"))
     names = [*node.outputs, "", ""]
     if names[1]:
@@ -319,37 +305,37 @@ def read_conv_integer(node: Any) -> None:
 def read_softmax(node: Any) -> None:
     """Before opset 13 the dimensions from `axis` on are one."""
     x = node.tensor(0)
-    axis = axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), len(x.shape))
+    axis = compose.axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), len(x.shape))
     if node.opset < 13:
         rows = node.reshaped(node.inputs[0], (prod(x.shape[:axis]), prod(x.shape[axis:])))
         return node.emit_as("softmax", [rows], x.shape, beta=1.0)
-    along(node, axis, "softmax", beta=1.0)
+    compose.along(node, axis, "softmax", beta=1.0)
 
 
 def read_instance_normalization(node: Any) -> None:
     """Each channel of each sample."""
     x = node.tensor(0)
     shape = (1, x.shape[1], *(1 for _ in x.shape[2:]))
-    result, *_ = normalised(node, x.name, tuple(range(2, len(x.shape))), node.attr("epsilon", 1e-5))
-    scaled(node, result, *(node.reshaped(node.inputs[i], shape) for i in (1, 2)))
+    result, *_ = compose.normalised(node, x.name, tuple(range(2, len(x.shape))), node.attr("epsilon", 1e-5))
+    compose.scaled(node, result, *(node.reshaped(node.inputs[i], shape) for i in (1, 2)))
 
 
 def read_layer_normalization(node: Any) -> None:
     """All dimensions from an axis on. Mean and 1 / deviation are outputs, too."""
     rank = len(node.tensor(0).shape)
-    axes = tuple(range(axis_of(node, node.attr("axis", -1), rank), rank))
-    layer_normalised(node, axes, [*node.inputs[1:], "", ""], node.attr("epsilon", 1e-5))
+    axes = tuple(range(compose.axis_of(node, node.attr("axis", -1), rank), rank))
+    compose.layer_normalised(node, axes, [*node.inputs[1:], "", ""], node.attr("epsilon", 1e-5))
 
 
 def read_group_normalization(node: Any) -> None:
-    group_normalised(node, node.attr("num_groups", 0), node.inputs[1:3], node.attr("epsilon", 1e-5))
+    compose.group_normalised(node, node.attr("num_groups", 0), node.inputs[1:3], node.attr("epsilon", 1e-5))
 
 
 def read_mean_variance_normalization(node: Any) -> None:
     x = node.tensor(0)
-    axes = tuple(sorted({axis_of(node, axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])}))
-    _, rest, variance = centred(node, x.name, axes)
-    deviation = plus(node, node.inner("pointwise", [variance], **attributes("sqrt")), TINY)
+    axes = tuple(sorted({compose.axis_of(node, axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])}))
+    _, rest, variance = compose.centred(node, x.name, axes)
+    deviation = compose.plus(node, node.apply("sqrt", variance), compose.TINY)
     node.emit("pointwise", [rest, deviation], **attributes("quotient"))
 
 
@@ -359,7 +345,7 @@ def read_local_response(node: Any) -> None:
     if size < 1:
         raise node.error(f"size {size}", "it must be at least 1")
     alpha = node.attr("alpha", 1e-4) / size
-    local_response(node, 1, (size - 1) // 2, size // 2, node.attr("bias", 1.0), alpha, node.attr("beta", 0.75))
+    compose.local_response(node, 1, (size - 1) // 2, size // 2, node.attr("bias", 1.0), alpha, node.attr("beta", 0.75))
 
 
 TAPS = {"nearest": 1, "bilinear": 2, "linear": 2, "bicubic": 4, "cubic": 4}
@@ -390,6 +376,6 @@ def read_affine_grid(node: Any) -> None:
     lines = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in sides]
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sides)], axis=-1).reshape(-1, rank + 1)
     rows = node.reshaped(node.inputs[0], (size[0] * rank, rank + 1))
-    found = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=OPEN)
+    found = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=compose.OPEN)
     turned = node.turned(node.reshaped(found, (size[0], rank, len(places))), (0, 2, 1))
     node.emit("reshape", [turned], shape=(size[0], *sides, rank))

@@ -239,7 +239,7 @@ def _label_of_two(node: Any, raw: str, labels: Array) -> None:
         return
     rows = node.builder.tensors[raw].shape[0]
     score = node.reshaped(node.inner("slice", [raw], begin=(0, 1), size=(rows, 1)), (rows,))
-    above = node.inner("pointwise", [score, node.array(np.float32(0))], **attributes("greater"))
+    above = node.apply("greater", score, node.array(np.float32(0)))
     node.emit("cast", [above], to="int64")
 
 
@@ -252,11 +252,11 @@ def _two_classes(node: Any, forest: Forest, labels: Array) -> None:
     rows = node.builder.tensors[raw].shape[0]
     if node.outputs[0] and labels.size:
         bound = node.array(np.float32(0.5 if positive else 0.0))
-        above = node.inner("pointwise", [node.reshaped(raw, (rows,)), bound], **attributes("greater"))
+        above = node.apply("greater", node.reshaped(raw, (rows,)), bound)
         node.emit("gather", [node.array(labels), node.inner("cast", [above], to="int32")], axis=0, batch=0)
     if len(node.outputs) < 2 or not node.outputs[1]:
         return
-    other = node.inner("pointwise", [node.array(np.float32(1 if positive else 0)), raw], **attributes("difference"))
+    other = node.apply("difference", node.array(np.float32(1 if positive else 0)), raw)
     both = node.inner("concat", [other, raw], axis=1)
     if positive:
         node.emit("reshape", [both], output=1, shape=(rows, 2))
@@ -301,11 +301,11 @@ def _kernels(node: Any, x: str, vectors: Array) -> str:
     if kind == "RBF":
         apart = node.inner("distances", [x, node.array(vectors)])
         scaled = node.inner("mul", [apart, node.array(np.float32(-gamma))], clamp=OPEN)
-        return str(node.inner("pointwise", [scaled], **attributes("exp")))
+        return str(node.apply("exp", scaled))
     weights = node.array(vectors * np.float32(gamma))
     inner = node.inner("dense", [x, weights, node.array(np.full(count, offset, np.float32))], clamp=OPEN)
     if kind == "SIGMOID":
-        return str(node.inner("pointwise", [inner], **attributes("tanh")))
+        return str(node.apply("tanh", inner))
     power = inner
     for _ in range(int(degree) - 1):
         power = node.inner("mul", [power, inner], clamp=OPEN)
@@ -335,9 +335,9 @@ def svm_regressor(node: Any) -> None:
     if not node.attr("one_class", 0):
         return node.emit("dense", operands, clamp=OPEN)
     total = node.inner("dense", operands, clamp=OPEN)
-    inside = node.inner("pointwise", [total, node.array(np.float32(0))], **attributes("greater"))
+    inside = node.apply("greater", total, node.array(np.float32(0)))
     choice = [inside, *(node.array(np.full((1, 1), v, np.float32)) for v in (1, -1))]
-    node.emit("pointwise", choice, **{**attributes("where"), "to": "float32"})
+    node.emit("pointwise", choice, **attributes("where", to="float32"))
 
 
 def svm_classifier(node: Any) -> None:
@@ -382,7 +382,7 @@ def _pair_weights(coefficients: Array, own: list[int], pairs: list[tuple[int, in
 
 
 def _label(node: Any, scores: str, labels: Array, pairs: list[tuple[int, int]]) -> None:
-    won = node.inner("pointwise", [scores, node.array(np.float32(0))], **attributes("greater"))
+    won = node.apply("greater", scores, node.array(np.float32(0)))
     votes = np.zeros((labels.size, len(pairs)), np.float32)
     for p, (i, j) in enumerate(pairs):
         votes[i, p], votes[j, p] = 1, -1
@@ -417,14 +417,14 @@ def array_feature_extractor(node: Any) -> None:
 
 def scaler(node: Any) -> None:
     """(x - offset) * scale, each for all columns or for one."""
-    less = node.inner("pointwise", [_real(node), node.array(node.floats("offset"))], **attributes("difference"))
+    less = node.apply("difference", _real(node), node.array(node.floats("offset")))
     node.emit("mul", [less, node.array(node.floats("scale"))], clamp=OPEN)
 
 
 def binarizer(node: Any) -> None:
     """1 where x is above the threshold, else 0."""
     bound = node.array(np.float32(node.attr("threshold", 0.0)))
-    node.emit("cast", [node.inner("pointwise", [_real(node), bound], **attributes("greater"))], to="float32")
+    node.emit("cast", [node.apply("greater", _real(node), bound)], to="float32")
 
 
 def imputer(node: Any) -> None:
@@ -433,11 +433,8 @@ def imputer(node: Any) -> None:
     if not values.size:
         raise node.error("no imputed_value_floats", "numbers in float32 are supported")
     x = _real(node)
-    if np.isnan(missing):
-        unknown = node.inner("pointwise", [x], **attributes("is_nan"))
-    else:
-        unknown = node.inner("pointwise", [x, node.array(missing)], **attributes("equal"))
-    node.emit("pointwise", [unknown, node.array(values), x], **{**attributes("where"), "to": "float32"})
+    unknown = node.apply("is_nan", x) if np.isnan(missing) else node.apply("equal", x, node.array(missing))
+    node.emit("pointwise", [unknown, node.array(values), x], **attributes("where", to="float32"))
 
 
 def label_encoder(node: Any) -> None:
@@ -454,7 +451,7 @@ def label_encoder(node: Any) -> None:
     table[keys[::-1] - low] = values[::-1]  # the first of equal keys counts
     x, like = node.inputs[0], node.tensor(0).dtype
     for function, bound in (("maximum", low), ("minimum", high), ("difference", low)):
-        x = node.inner("pointwise", [x, node.array(np.array(bound, like))], **attributes(function))
+        x = node.apply(function, x, node.array(np.array(bound, like)))
     node.emit("gather", [node.array(table), x], axis=0, batch=0)
 
 
@@ -486,7 +483,7 @@ def one_hot_encoder(node: Any) -> None:
         raise node.error("categories that are words", "whole numbers are supported; encode words in the application")
     whole = node.inputs[0] if x.dtype == "int64" else node.inner("cast", [node.inputs[0]], to="int64")
     line = node.reshaped(whole, (*x.shape, 1))
-    node.emit("cast", [node.inner("pointwise", [line, node.array(categories)], **attributes("equal"))], to="float32")
+    node.emit("cast", [node.apply("equal", line, node.array(categories))], to="float32")
 
 
 def normalizer(node: Any) -> None:
@@ -496,11 +493,11 @@ def normalizer(node: Any) -> None:
     if norm == "MAX":
         total = node.inner("reduce_max", [x], axes=axes)
     else:
-        sizes = node.inner("pointwise", [x], **attributes("abs" if norm == "L1" else "square"))
+        sizes = node.apply("abs" if norm == "L1" else "square", x)
         total = node.inner("reduce_sum", [sizes], axes=axes)
-        total = total if norm == "L1" else node.inner("pointwise", [total], **attributes("sqrt"))
+        total = total if norm == "L1" else node.apply("sqrt", total)
         least = node.array(np.float32(np.finfo(np.float32).tiny))
-        total = node.inner("pointwise", [total, least], **attributes("maximum"))
+        total = node.apply("maximum", total, least)
     node.emit("pointwise", [x, node.reshaped(total, kept_shape(node.tensor(0), axes, True))], **attributes("quotient"))
 
 

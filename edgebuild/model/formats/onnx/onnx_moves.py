@@ -11,26 +11,7 @@ import numpy as np
 from ...ir import Array, Tensor
 from ...ops import base, indexing
 from ...ops.pointwise import attributes
-from ..compose import (
-    OPEN,
-    axis_of,
-    blended,
-    border,
-    check_blocks,
-    chosen,
-    gathered,
-    identity,
-    kept_shape,
-    moving,
-    parts_along,
-    places_along,
-    rearranged,
-    reversed_sequences,
-    scattered,
-    taken,
-    taken_along,
-    whole_index,
-)
+from .. import compose
 from .onnx_layers import pool_reader
 
 
@@ -40,44 +21,44 @@ def read_slice(node: Any) -> None:
     starts, ends = (node.numbers(at, name, node.attr(name, [])) for at, name in ((1, "starts"), (2, "ends")))
     axes = node.numbers(3, "axes", node.attr("axes", range(len(starts))))
     steps = node.numbers(4, "steps", []) or [1] * len(starts)
-    index = whole_index(x)
+    index = compose.whole_index(x)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        d = axis_of(node, axis, len(x.shape))
+        d = compose.axis_of(node, axis, len(x.shape))
         if step == 0:
             raise node.error("step 0")
         last = end if end > -(2**31) + 1 else None
         index[d] = range(x.shape[d])[start : None if step < 0 and last is None else end : step]
-    taken(node, node.inputs[0], index)
+    compose.taken(node, node.inputs[0], index)
 
 
 def read_split(node: Any) -> None:
     """Equal parts if no sizes are given; the last may be smaller."""
     x, count = node.tensor(0), len(node.outputs)
-    axis = axis_of(node, node.attr("axis", 0), len(x.shape))
+    axis = compose.axis_of(node, node.attr("axis", 0), len(x.shape))
     sizes = node.numbers(1, "split", node.attr("split", []))
     if not sizes:
         count = node.attr("num_outputs", count)
         each = ceil(x.shape[axis] / count)
         sizes = [min(each, x.shape[axis] - i * each) for i in range(count)]
-    parts_along(node, node.inputs[0], axis, sizes)
+    compose.parts_along(node, node.inputs[0], axis, sizes)
 
 
 def read_depth_to_space(node: Any) -> None:
     (n, c, h, w), b = node.tensor(0).shape, node.attr("blocksize", 1)
-    check_blocks(node, b * b, c)
+    compose.check_blocks(node, b * b, c)
     if node.attr("mode", "DCR") == "DCR":
         inner, perm = (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2)
     else:
         inner, perm = (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3)
-    rearranged(node, node.inputs[0], inner, perm, (n, c // b**2, h * b, w * b))
+    compose.rearranged(node, node.inputs[0], inner, perm, (n, c // b**2, h * b, w * b))
 
 
 def read_space_to_depth(node: Any) -> None:
     (n, c, h, w), b = node.tensor(0).shape, node.attr("blocksize", 1)
-    check_blocks(node, b, h, w)
+    compose.check_blocks(node, b, h, w)
     inner = (n, c, h // b, b, w // b, b)
     perm = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
-    rearranged(node, node.inputs[0], inner, perm, (n, c * b * b, h // b, w // b))
+    compose.rearranged(node, node.inputs[0], inner, perm, (n, c * b * b, h // b, w // b))
 
 
 def read_reshape(node: Any) -> None:
@@ -104,23 +85,22 @@ def read_squeeze(node: Any) -> None:
     """Axes are an attribute up to opset 12 and an operand from 13 on."""
     x = node.tensor(0)
     listed = node.numbers(1, "axes", node.attr("axes", [d for d, n in enumerate(x.shape) if n == 1]))
-    axes = [axis_of(node, a, len(x.shape)) for a in listed]
+    axes = [compose.axis_of(node, a, len(x.shape)) for a in listed]
     node.emit("reshape", node.inputs[:1], shape=tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
 def read_unsqueeze(node: Any) -> None:
     x, listed = node.tensor(0), node.numbers(1, "axes", node.attr("axes", []))
     rank = len(x.shape) + len(listed)
-    axes, rest = {axis_of(node, a, rank) for a in listed}, iter(x.shape)
+    axes, rest = {compose.axis_of(node, a, rank) for a in listed}, iter(x.shape)
     node.emit("reshape", node.inputs[:1], shape=tuple(1 if d in axes else next(rest) for d in range(rank)))
 
 
 def read_dropout(node: Any) -> None:
     """Read it as outside of training: the identity. A mask keeps all elements."""
-    identity(node)
+    compose.identity(node)
     if len(node.outputs) > 1 and node.outputs[1]:
-        kept = np.ones(node.tensor(0).shape, np.bool_)
-        node.builder.tensors[node.outputs[1]] = Tensor(node.outputs[1], kept.shape, "bool", None, kept)
+        node.store(node.outputs[1], np.ones(node.tensor(0).shape, np.bool_))
 
 
 def read_transpose(node: Any) -> None:
@@ -130,7 +110,7 @@ def read_transpose(node: Any) -> None:
 
 def read_concat(node: Any) -> None:
     whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
-    node.emit("concat", whole, axis=axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
+    node.emit("concat", whole, axis=compose.axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
 
 
 def read_pad(node: Any) -> None:
@@ -140,9 +120,9 @@ def read_pad(node: Any) -> None:
     if node.has(3):
         rank, axes = len(node.tensor(0).shape), node.numbers(3, "axes")
         full = np.zeros((rank, 2), int)
-        full[[axis_of(node, a, rank) for a in axes]] = pads
+        full[[compose.axis_of(node, a, rank) for a in axes]] = pads
         pads = full
-    border(node, pads, node.attr("mode", "constant"), value)
+    compose.border(node, pads, node.attr("mode", "constant"), value)
 
 
 def _onnx_value(node: Any) -> int | float | None:
@@ -151,10 +131,6 @@ def _onnx_value(node: Any) -> int | float | None:
     if node.tensor(0).quant is not None and fill.quant is None and fill.dtype != "float32":
         return int(np.ravel(node.stored(fill))[0])
     return float(np.ravel(node.real(fill))[0]) or None
-
-
-def read_gather(node: Any) -> None:
-    gathered(node, node.attr("axis", 0), 0)
 
 
 def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -> Array | str:
@@ -170,19 +146,19 @@ def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -
         return np.asarray((at % sizes * steps).sum(-1) if rest is None else at % sizes * steps + rest)
     numbers = [node.array(np.asarray(n, np.int32)) for n in (0, sizes, steps, 0 if rest is None else rest)]
     name = node.inputs[1] if index.dtype == "int32" else node.inner("cast", [node.inputs[1]], to="int32")
-    below = node.inner("pointwise", [name, numbers[0]], **attributes("less"))
-    around = node.inner("pointwise", [name, numbers[1]], **attributes("sum"))
-    name = node.inner("pointwise", [below, around, name], **{**attributes("where"), "to": "int32"})
-    name = node.inner("pointwise", [name, numbers[2]], **attributes("product"))
+    below = node.apply("less", name, numbers[0])
+    around = node.apply("sum", name, numbers[1])
+    name = node.apply("where", below, around, name, to="int32")
+    name = node.apply("product", name, numbers[2])
     if rest is None:
         return str(node.inner("reduce_sum", [name], axes=(len(index.shape) - 1,)))
-    return str(node.inner("pointwise", [name, numbers[3]], **attributes("sum")))
+    return str(node.apply("sum", name, numbers[3]))
 
 
 def _element_places(node: Any) -> Array | str:
     """Of elements that have the place of their index along all axes but one."""
     shape, index = node.tensor(0).shape, node.tensor(1)
-    axis = axis_of(node, node.attr("axis", 0), len(shape))
+    axis = compose.axis_of(node, node.attr("axis", 0), len(shape))
     if len(index.shape) != len(shape) or any(
         n > m for n, m in zip(index.shape, shape, strict=True) if m != shape[axis]
     ):
@@ -197,11 +173,11 @@ def read_gather_elements(node: Any) -> None:
     flat = node.reshaped(node.inputs[0], (x.elements,))
     if isinstance(places, str):
         return node.emit("gather", [flat, places], axis=0, batch=0)
-    taken_along(node, 0, places, places.shape, flat)
+    compose.taken_along(node, 0, places, places.shape, flat)
 
 
 def read_scatter_elements(node: Any) -> None:
-    scattered(node, _element_places(node), (node.tensor(0).elements, 1), 2, node.attr("reduction", "none"))
+    compose.scattered(node, _element_places(node), (node.tensor(0).elements, 1), 2, node.attr("reduction", "none"))
 
 
 def read_scatter_nd(node: Any) -> None:
@@ -210,7 +186,7 @@ def read_scatter_nd(node: Any) -> None:
     depth = node.tensor(1).shape[-1]
     sizes, steps = np.array(shape[:depth]), np.array(base.steps(shape[:depth]))
     table = prod(shape[:depth]), prod(shape[depth:])
-    scattered(node, _scatter_places(node, sizes, steps, None), table, 2, node.attr("reduction", "none"))
+    compose.scattered(node, _scatter_places(node, sizes, steps, None), table, 2, node.attr("reduction", "none"))
 
 
 Place = Callable[[Array], Array]
@@ -307,7 +283,7 @@ MOST_PLACES = 1 << 24  # of a dimension: integers that float32 has all
 def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
     """Of every dimension the new size and the scale."""
     rank = len(x.shape)
-    axes = [axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
+    axes = [compose.axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
     scales, sizes = _given(node, 2, "scales"), _given(node, 3, "sizes")
     if (scales is None) == (sizes is None) or len(axes) != len(sizes if scales is None else scales):  # type: ignore[arg-type]
         raise node.error("neither scales nor sizes fit", "give either of them for each dimension, as constants")
@@ -336,7 +312,7 @@ def read_resize(node: Any) -> None:
     rank = len(x.shape)
     roi = [(0.0, 1.0)] * rank
     if transformation == "tf_crop_and_resize" and (region := _given(node, 1, "roi")) is not None:
-        axes = [axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
+        axes = [compose.axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
         for i, a in enumerate(axes):
             roi[a] = float(region[i]), float(region[i + len(axes)])
     lines: list[list[float] | None] = []
@@ -362,7 +338,7 @@ def read_resize(node: Any) -> None:
             near = mode == "linear" and not node.attr("antialias", 0)
             index, weight = two_neighbours(n, line) if near else resize_tables(n, line, widened, weights, inside)
             passes.append((axis, index, weight, _offsets(line, n, outside, index)))
-    blended(node, passes)
+    compose.blended(node, passes)
 
 
 def _through_reals(node: Any, x: Tensor) -> None:
@@ -400,7 +376,7 @@ def _resized_nearest(
         beyond = [outside is not None and not 0 <= at <= n - 1 for at in line]
         chosen = [max(0, min(n - 1, choose(at))) for at in line]
         index.append([indexing.OUTSIDE if out else at for out, at in zip(beyond, chosen, strict=True)])
-    moved = moving(index, x)
+    moved = compose.moving(index, x)
     if any(t is not None for t in moved):
         node.emit("take", node.inputs[:1], index=moved, value=outside)
     else:
@@ -418,29 +394,27 @@ def read_one_hot(node: Any) -> None:
     if node.tensor(0).dtype == "float32":
         node.inputs[0] = node.inner("cast", node.inputs[:1], to="int32")
     x, rank = node.tensor(0), len(node.tensor(0).shape) + 1
-    axis = axis_of(node, node.attr("axis", -1), rank)
+    axis = compose.axis_of(node, node.attr("axis", -1), rank)
     depth = node.numbers(1, "depth")[0]
     if depth < 1:
         raise node.error(f"depth {depth}", "at least 1")
     off, on = np.ravel(node.real(node.constant(2, "values")))
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
     count = node.array(np.array(depth, x.dtype))
-    below = node.inner("pointwise", [index, node.array(np.array(0, x.dtype))], **attributes("less"))
-    wrapped = node.inner("pointwise", [index, count], **attributes("sum"))
-    index = node.inner("pointwise", [below, wrapped, index], **{**attributes("where"), "to": x.dtype})
-    here = node.inner("pointwise", [index, places_along(node, axis, rank, depth, x.dtype)], **attributes("equal"))
-    chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
+    below = node.apply("less", index, node.array(np.array(0, x.dtype)))
+    wrapped = node.apply("sum", index, count)
+    index = node.apply("where", below, wrapped, index, to=x.dtype)
+    here = compose.is_place(node, index, axis, depth)
+    compose.chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
 
 
 def read_hard_max(node: Any) -> None:
     """1 at the first largest element along the axis, else 0."""
     x = node.tensor(0)
-    axis = axis_of(node, node.attr("axis", -1), len(x.shape))
+    axis = compose.axis_of(node, node.attr("axis", -1), len(x.shape))
     best = node.inner("arg", node.inputs[:1], axis=axis, largest=True, last=False, to="int32")
-    best = node.reshaped(best, kept_shape(x, (axis,), True))
-    places = places_along(node, axis, len(x.shape), x.shape[axis], "int32")
-    here = node.inner("pointwise", [best, places], **attributes("equal"))
-    node.emit("cast", [here], to=x.dtype)
+    best = node.reshaped(best, compose.kept_shape(x, (axis,), True))
+    node.emit("cast", [compose.is_place(node, best, axis, x.shape[axis])], to=x.dtype)
 
 
 def read_trilu(node: Any) -> None:
@@ -449,7 +423,7 @@ def read_trilu(node: Any) -> None:
     rows, columns = x.shape[-2:]
     right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
     mask = right >= 0 if node.attr("upper", 1) else right <= 0
-    chosen(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
+    compose.chosen(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
 
 
 def read_lp_pool(node: Any) -> None:
@@ -458,15 +432,15 @@ def read_lp_pool(node: Any) -> None:
     if p < 1 or node.attr("ceil_mode", 0):
         raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p from 1 on, ceil_mode 0")
     before, after = LENGTHS.get(p, ("abs", "power"))
-    average, name = node.before("average"), node.inner("pointwise", node.inputs[:1], **attributes(before))
-    average.inputs = [name if p in LENGTHS else _power(node, name, p)]
+    average, name = node.before("average"), node.apply(before, node.inputs[0])
+    average.inputs = [name if p in LENGTHS else node.apply("power", name, node.array(np.float32(p)))]
     average.attributes = {**node.attributes, "count_include_pad": 1}
     pool_reader("avg_pool2d")(average)
     total = [average.outputs[0], node.array(np.float32(prod(window)))]
     if not after:
-        return node.emit("mul", total, clamp=OPEN)
+        return node.emit("mul", total, clamp=compose.OPEN)
     more = [node.array(np.float32(1 / p))] if after == "power" else []
-    node.emit("pointwise", [node.inner("mul", total, clamp=OPEN), *more], **attributes(after))
+    node.emit("pointwise", [node.inner("mul", total, clamp=compose.OPEN), *more], **attributes(after))
 
 
 def read_global_lp_pool(node: Any) -> None:
@@ -475,17 +449,13 @@ def read_global_lp_pool(node: Any) -> None:
     read_lp_pool(node)
 
 
-def _power(node: Any, name: str, p: int) -> str:
-    return str(node.inner("pointwise", [name, node.array(np.float32(p))], **attributes("power")))
-
-
 def read_compress(node: Any) -> None:
     """The elements, or the places along an axis, of which the condition says so; it must be known."""
     kept, axis = node.constant(1, "condition (the result's size)").data, node.attr("axis", None)
     whole = node.inputs[0] if axis is not None else node.reshaped(node.inputs[0], (node.tensor(0).elements,))
     shape = node.builder.tensors[whole].shape
-    axis, index = axis_of(node, axis or 0, len(shape)), np.flatnonzero(kept)
-    taken_along(node, axis, index, (*shape[:axis], len(index), *shape[axis + 1 :]), whole)
+    axis, index = compose.axis_of(node, axis or 0, len(shape)), np.flatnonzero(kept)
+    compose.taken_along(node, axis, index, (*shape[:axis], len(index), *shape[axis + 1 :]), whole)
 
 
 def read_reverse_sequence(node: Any) -> None:
@@ -493,4 +463,4 @@ def read_reverse_sequence(node: Any) -> None:
     time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
     if sorted((time, batch)) != [0, 1]:
         raise node.error(f"axes {time} and {batch}", "time and batch are the axes 0 and 1")
-    reversed_sequences(node, time, batch)
+    compose.reversed_sequences(node, time, batch)

@@ -98,7 +98,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "concat": {"Concat": moves.read_concat},
     "conv2d": {"Conv": layers.read_conv2d},
     "dense": {"Einsum": layers.read_einsum, "Gemm": layers.read_gemm, "MatMul": compose.matrix_product},
-    "gather": {"Gather": moves.read_gather},
+    "gather": {"Gather": lambda node: compose.gathered(node, node.attr("axis", 0), 0)},
     "gather_nd": {"GatherND": compose.gathered_nd},
     "grid_sample": {"GridSample": layers.read_grid_sample, "AffineGrid": layers.read_affine_grid},
     "integer_sums": {

@@ -237,7 +237,7 @@ def _read_shape(node: OnnxNode) -> None:
     x = node.tensor(0)
     first, past = node.attr("start", 0), node.attr("end", None)
     value = np.array(x.shape[first:past] if node.origin == "Shape" else x.elements, np.int64)
-    node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], value.shape, "int64", None, value)
+    node.store(node.outputs[0], value)
 
 
 def _all_constant(node: OnnxNode) -> bool:
@@ -275,8 +275,7 @@ def _read_dequantize(node: OnnxNode) -> None:
     """A constant with a scale for each block along an axis is one of real numbers: kernels have one scale a channel."""
     x = node.tensor(0)
     if x.constant and node.attr("block_size", 0) and (scales := spread(node)) is not None:
-        data = (x.array.astype(np.float32) - scales[1].astype(np.float32)) * scales[0]
-        node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], data.shape, "float32", None, data)
+        node.store(node.outputs[0], (x.array.astype(np.float32) - scales[1].astype(np.float32)) * scales[0])
         return
     if not x.constant and (parts := dequantised(node)):
         return _read_parts(node, parts)

@@ -92,7 +92,7 @@ def read_is_inf(node: Any) -> None:
     """Beyond the largest number of either sign, or of one; a comparison of x with itself finds nothing."""
     signs = bool(node.attr("detect_negative", 1)), bool(node.attr("detect_positive", 1))
     largest = node.array(np.finfo(np.float32).max * np.float32(1 if signs[1] else -1))
-    x = node.inner("pointwise", node.inputs[:1], **attributes("abs")) if all(signs) else node.inputs[0]
+    x = node.apply("abs", node.inputs[0]) if all(signs) else node.inputs[0]
     operands = [x, largest if any(signs) else x]
     node.emit("pointwise", operands, **attributes("greater" if signs[1] else "less"))
 
@@ -146,7 +146,7 @@ def read_clip(node: Any) -> None:
     name = node.inputs[0]  # integers, and bounds that cross: the upper one counts
     for function, value in (("maximum", low), ("minimum", high)):
         if value is not None:
-            name = node.inner("pointwise", [name, node.array(value, like=x)], **attributes(function))
+            name = node.apply(function, name, node.array(value, like=x))
     node.emit("reshape", [name], shape=x.shape)
 
 
@@ -162,7 +162,7 @@ def _between_computed(node: Any) -> None:
     name, shape = node.inputs[0], node.tensor(0).shape
     for function, position in (("maximum", 1), ("minimum", 2)):
         if node.has(position):
-            name = node.inner("pointwise", [name, node.inputs[position]], **attributes(function))
+            name = node.apply(function, name, node.inputs[position])
     node.emit("reshape", [name], shape=shape)
 
 
@@ -172,7 +172,7 @@ def _between_stored(node: Any) -> None:
     for function, position, what in (("maximum", 1, "min"), ("minimum", 2, "max")):
         if node.has(position):
             limit = node.array(np.ravel(node.constant(position, what).data)[:1], like=node.tensor(0))
-            name = node.inner("pointwise", [name, limit], **attributes(function))
+            name = node.apply(function, name, limit)
     node.emit("reshape", [name], shape=shape)
 
 
@@ -199,7 +199,7 @@ def reduction_reader(kind: str, before: str = "", after: str = "") -> Any:
     def read(node: Any) -> None:
         axes, name = read_axes(node), node.inputs[0]
         if before:
-            name = node.inner("pointwise", [name], **attributes(before))
+            name = node.apply(before, name)
         keep = keeps_dims(node)
         x = node.tensor(0)
         if axes is None:
@@ -235,9 +235,9 @@ def read_log_sum_exp(node: Any) -> None:
     largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), kept_shape(x, axes, True))
     most = float(np.finfo(np.float32).max)
     largest = node.inner("clamp", [largest], clamp=(-most, most))  # the difference of two infinities is no number
-    less = node.inner("pointwise", [node.inputs[0], largest], **attributes("difference"))
-    powers = node.inner("pointwise", [less], **attributes("exp"))
-    total = node.inner("pointwise", [node.inner("reduce_sum", [powers], axes=axes)], **attributes("log"))
+    less = node.apply("difference", node.inputs[0], largest)
+    powers = node.apply("exp", less)
+    total = node.apply("log", node.inner("reduce_sum", [powers], axes=axes))
     shape = kept_shape(x, axes, keeps_dims(node))
     node.emit("pointwise", [node.reshaped(total, shape), node.reshaped(largest, shape)], **attributes("sum"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -12,7 +11,7 @@ import onnx
 from onnx import helper
 
 from ....base.dataclass import dataclass
-from ...ir import Array, Op, Tensor
+from ...ir import Array, Op
 from ..compose import moving
 from .onnx_layers import listed, spread_size
 from .onnx_operators import TYPES, OnnxNode
@@ -133,13 +132,12 @@ def _by_depth(node: OnnxNode, found: Sequence[Side], group: int) -> list[onnx.No
     if w.quant is not None and w.quant.axis not in (None, 0):
         raise node.error("weights are quantised along their input channels", "quantise along axis 0")
     data = w.array.reshape(w.shape[0], w.shape[1] * deep.taps, *w.shape[3:])
-    flat = replace(w, name=f"{w.name}@{node.outputs[0]}", shape=data.shape, data=data)
-    node.builder.tensors[flat.name] = flat
+    flat = node.store(f"{w.name}@{node.outputs[0]}", data, w.quant)
     y = parts.op("Transpose", gathered(parts, x.name, [deep]), perm=[0, 2, 1, 3, 4, 5])
     y = parts.reshape(y, -1, x.shape[1] * deep.taps, *x.shape[3:])
     pads = [s.before for s in plane] + [s.after for s in plane]
     own = {"strides": [s.stride for s in plane], "dilations": [s.dilation for s in plane], "pads": pads, "group": group}
-    y = parts.op("Conv", y, flat.name, *node.inputs[2:], **own)
+    y = parts.op("Conv", y, flat, *node.inputs[2:], **own)
     y = parts.reshape(y, x.shape[0], deep.out, w.shape[0], *(s.out for s in plane))
     return parts.done(parts.op("Transpose", y, perm=[0, 2, 1, 3, 4]))
 
@@ -225,8 +223,7 @@ def integer_product(node: OnnxNode) -> list[onnx.NodeProto] | None:
     wide = parts.op("Expand", x.name, parts.longs(*batch, *rows)) if x.shape[:-2] != batch else x.name
     flat, products = parts.reshape(wide, -1, *rows), []
     for at, matrix in enumerate(data):
-        name = node.fresh(f"matrix{at}")
-        node.builder.tensors[name] = Tensor(name, matrix.shape, w.dtype, None, np.ascontiguousarray(matrix))
+        name = node.store(node.fresh(f"matrix{at}"), np.ascontiguousarray(matrix))
         one = parts.op("Slice", flat, parts.longs(at), parts.longs(at + 1), parts.longs(0))
         products.append(parts.op("MatMulInteger", one, name, *node.inputs[2:]))
     joined = parts.op("Concat", *products, axis=0) if len(products) > 1 else products[0]
@@ -269,13 +266,12 @@ def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
     y = parts.op("Transpose", y, perm=[0, 2, 1, 3, 4, 5])
     y = parts.reshape(y, -1, x.shape[1] * taps, *x.shape[3:])
     data = w.data.swapaxes(1, 2).reshape(w.shape[0] * taps, w.shape[1], *w.shape[3:])
-    flat = replace(w, name=f"{w.name}@{node.outputs[0]}", shape=data.shape, data=np.ascontiguousarray(data))
-    node.builder.tensors[flat.name] = flat
+    flat = node.store(f"{w.name}@{node.outputs[0]}", np.ascontiguousarray(data), w.quant)
     own = {name: list(v)[1:] for name, v in node.attributes.items() if name in PER_SIDE}
     if "pads" in node.attributes:
         own["pads"] = [node.attributes["pads"][at] for at in (1, 2, 4, 5)]
     own |= {name: node.attributes[name] for name in ("group", "auto_pad") if name in node.attributes}
-    y = parts.op("ConvTranspose", y, flat.name, *node.inputs[2:], **own)
+    y = parts.op("ConvTranspose", y, flat, *node.inputs[2:], **own)
     channels = w.shape[1] * node.attr("group", 1)
     y = parts.reshape(y, x.shape[0], out, channels, *(size for _, size in spread[1:]))
     return parts.done(parts.op("Transpose", y, perm=[0, 2, 1, 3, 4]))

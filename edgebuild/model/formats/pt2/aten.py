@@ -62,7 +62,7 @@ def total(node: AtenNode) -> None:
     node.in_one_type(node.result_type())
     if (alpha := node.argument("alpha", 1)) != 1:
         factor = node.array(np.array(alpha, node.tensor(1).dtype))
-        node.inputs[1] = node.inner("pointwise", [node.inputs[1], factor], **attributes("product"))
+        node.inputs[1] = node.apply("product", node.inputs[1], factor)
     node.inputs = node.inputs[:: -1 if node.origin == "aten.rsub" else 1]
     ONNX["Add" if node.origin == "aten.add" else "Sub"](node)
 
@@ -75,7 +75,7 @@ def function(node: AtenNode) -> None:
     if name == "log1p":
         node.inputs[0] = compose.plus(node, node.inputs[0], 1.0)
     if name == "expm1":
-        node.inputs = [node.inner("pointwise", node.inputs[:1], **attributes("exp")), node.array(np.float32(1))]
+        node.inputs = [node.apply("exp", node.inputs[0]), node.array(np.float32(1))]
     names = {"ne": "not_equal", "log1p": "log", "expm1": "difference"}
     node.emit("pointwise", [n for n in node.inputs if n], **attributes(names.get(name, name)))
 
@@ -193,8 +193,7 @@ def upsample(node: AtenNode) -> None:
 
 def filled(node: AtenNode) -> None:
     dtype, size = node.output_type()
-    data = np.full(size, node.argument("fill_value", float("ones" in node.origin)), dtype)
-    node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], size, dtype, None, data)
+    node.store(node.outputs[0], np.full(size, node.argument("fill_value", float("ones" in node.origin)), dtype))
 
 
 def quantisation(node: AtenNode) -> tuple[Quant, str, int]:

@@ -9,21 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Tensor
 from ...ops import contractions
 from ...ops.base import is_float
 from ...ops.pointwise import attributes
-from ..compose import (
-    OPEN,
-    arithmetic,
-    axes_of,
-    axis_of,
-    kept_shape,
-    local_response,
-    matmul,
-    over_norm,
-    same_pad,
-)
+from .. import compose
 
 TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
@@ -43,7 +32,7 @@ def window_of(node: Any, options_type: str, window: Sequence[int], dilated: bool
     if min(*stride, *dilation, *window) < 1:
         raise node.error(f"stride {stride}, dilation {dilation}, window {tuple(window)}", "all must be at least 1")
     same = options.Padding() == 0
-    pad = same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
+    pad = compose.same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
     clamp = fused_clamp(node, options.FusedActivationFunction())
     return {**({"dilation": dilation} if dilated else {}), "stride": stride, "pad": pad, "clamp": clamp}
 
@@ -60,9 +49,7 @@ def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[st
         raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
     operands = [node.inputs[x], node.inputs[1], *(n for n in node.inputs[bias : bias + 1] if n)]
     if len(operands) < 3 and node.tensor(x).dtype == "int16":
-        zeros = np.zeros(node.output_shape()[-1], np.int64)
-        operands.append(f"{node.outputs[0]}@bias")
-        node.builder.tensors[operands[-1]] = Tensor(operands[-1], zeros.shape, "int64", None, zeros)
+        operands.append(node.store(f"{node.outputs[0]}@bias", np.zeros(node.output_shape()[-1], np.int64)))
     return operands
 
 
@@ -70,7 +57,7 @@ def read_batch_matmul(node: Any) -> None:
     x, y = node.fields("BatchMatMulOptions", "AdjX", "AdjY")
     turn = tuple(range(len(node.tensor(0).shape) - 2))
     first = node.turned(node.inputs[0], (*turn, len(turn) + 1, len(turn))) if x else node.inputs[0]
-    matmul(node, first, node.inputs[1], bool(y), OPEN)
+    compose.matmul(node, first, node.inputs[1], bool(y), compose.OPEN)
 
 
 def read_fully_connected(node: Any) -> None:
@@ -81,7 +68,7 @@ def read_fully_connected(node: Any) -> None:
     x, w = node.tensor(0), node.tensor(1)
     if not w.constant and len(node.inputs) < 3 and options.FusedActivationFunction() == 0:
         flat = node.reshaped(node.inputs[0], (x.elements // w.shape[-1], w.shape[-1]))
-        matmul(node, flat, node.inputs[1], True, OPEN)
+        compose.matmul(node, flat, node.inputs[1], True, compose.OPEN)
         return
     if len(w.shape) != 2 or x.elements % w.shape[1]:
         raise node.error(f"weights {w.shape} for an input of shape {x.shape}", "columns must divide the input's size")
@@ -113,7 +100,7 @@ def read_transpose_conv(node: Any) -> None:
     if min(stride) < 1:
         raise node.error(f"stride {stride}", "strides must be at least 1")
     same = options.Padding() == 0
-    pad = same_pad(size, w.shape[1:3], stride, (1, 1))[:2] if same else (0, 0)
+    pad = compose.same_pad(size, w.shape[1:3], stride, (1, 1))[:2] if same else (0, 0)
     clamp = fused_clamp(node, options.FusedActivationFunction())
     operands = operands_of(node, 2, 3)
     attrs = {"stride": stride, "dilation": (1, 1), "pad": pad, "size": size, "groups": x.shape[3] // w.shape[3]}
@@ -155,8 +142,8 @@ def read_l2_pool(node: Any) -> None:
     """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
     window = tuple(node.fields("Pool2DOptions", "FilterHeight", "FilterWidth"))
     attrs = window_of(node, "Pool2DOptions", window)
-    squares = node.inner("pointwise", node.inputs, **attributes("square"))
-    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": OPEN, "finite": False})
+    squares = node.apply("square", *node.inputs)
+    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": compose.OPEN, "finite": False})
     node.emit("pointwise", [average], **{**attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
 
 
@@ -175,7 +162,7 @@ def read_local_response(node: Any) -> None:
     radius = options.Radius()
     if radius < 0:
         raise node.error(f"radius {radius}", "it must be at least 0")
-    local_response(node, len(x.shape) - 1, radius, radius - 1, options.Bias(), options.Alpha(), options.Beta())
+    compose.local_response(node, len(x.shape) - 1, radius, radius - 1, options.Bias(), options.Alpha(), options.Beta())
 
 
 LEAST = 1e-6  # length of a row of real numbers by which it is divided, in TFLM
@@ -185,7 +172,7 @@ def read_l2_normalization(node: Any) -> None:
     if node.options("L2NormOptions").FusedActivationFunction():
         raise node.error("an activation function is fused", "supported: none")
     if is_float(node.tensor(0)):
-        return over_norm(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
+        return compose.over_norm(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
     node.emit("unit_rows", node.inputs[:1])
 
 
@@ -194,7 +181,7 @@ def read_l2_normalization(node: Any) -> None:
 
 def arithmetic_reader(kind: str, options_type: str) -> Any:
     def read(node: Any) -> None:
-        arithmetic(node, kind, fused_clamp(node, node.options(options_type).FusedActivationFunction()))
+        compose.arithmetic(node, kind, fused_clamp(node, node.options(options_type).FusedActivationFunction()))
 
     return read
 
@@ -257,9 +244,9 @@ def read_relu6(node: Any) -> None:
 def reduction_reader(kind: str) -> Any:
     def read(node: Any) -> None:
         x = node.tensor(0)
-        axes = axes_of(node, node.constant(1, "axis").data, len(x.shape))
+        axes = compose.axes_of(node, node.constant(1, "axis").data, len(x.shape))
         keep = bool(node.options("ReducerOptions").KeepDims())
-        node.emit_as(kind, node.inputs[:1], kept_shape(x, axes, keep), axes=axes)
+        node.emit_as(kind, node.inputs[:1], compose.kept_shape(x, axes, keep), axes=axes)
 
     return read
 
@@ -272,7 +259,7 @@ def read_sum(node: Any) -> None:
 def arg_reader(largest: bool) -> Any:
     def read(node: Any) -> None:
         x = node.tensor(0)
-        axis = axis_of(node, node.numbers(1, "axis")[0], len(x.shape))
+        axis = compose.axis_of(node, node.numbers(1, "axis")[0], len(x.shape))
         node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.output_dtype())
 
     return read

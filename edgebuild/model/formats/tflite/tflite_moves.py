@@ -11,26 +11,7 @@ import numpy as np
 from ...ir import Array, Tensor, real_values
 from ...ops import base, resampling
 from ...ops.base import is_float, zero_of
-from ...ops.pointwise import attributes
-from ..compose import (
-    Index,
-    axis_of,
-    blended,
-    bordered,
-    check_blocks,
-    chosen,
-    gathered,
-    moving,
-    padded,
-    pairs,
-    parts_along,
-    places_along,
-    rearranged,
-    scattered,
-    stacked,
-    taken,
-    whole_index,
-)
+from .. import compose
 from .tflite_layers import fused_clamp
 
 MOST_PADDING = 1 << 15  # elements at an end of a dimension that is cut into parts
@@ -42,7 +23,7 @@ def read_slice(node: Any) -> None:
     if min((*begin, *(s + 1 for s in size)), default=0) < 0:
         raise node.error(f"begins {begin}, sizes {size}", "a begin is at least 0, a size too, or -1 for the rest")
     index = [range(b, n if s < 0 else b + s) for b, s, n in zip(begin, size, x.shape, strict=True)]
-    taken(node, node.inputs[0], index)
+    compose.taken(node, node.inputs[0], index)
 
 
 def read_strided_slice(node: Any) -> None:
@@ -51,40 +32,40 @@ def read_strided_slice(node: Any) -> None:
     begin, end, strides = (node.numbers(i, what) for i, what in enumerate(("begin", "end", "strides"), start=1))
     if options.EllipsisMask() or options.NewAxisMask():
         raise node.error("ellipsis or new axes", "export with explicit slices")
-    index = whole_index(x)
+    index = compose.whole_index(x)
     for d, (b, e, step) in enumerate(zip(begin, end, strides, strict=True)):
         if step == 0:
             raise node.error("stride 0")
         if options.ShrinkAxisMask() >> d & 1:
-            index[d] = [axis_of(node, b, x.shape[d])]
+            index[d] = [compose.axis_of(node, b, x.shape[d])]
             continue
         first = None if options.BeginMask() >> d & 1 else b
         past = None if options.EndMask() >> d & 1 else b + e if options.Offset() else e
         index[d] = range(x.shape[d])[first:past:step]
-    taken(node, node.inputs[0], index, node.output_shape())
+    compose.taken(node, node.inputs[0], index, node.output_shape())
 
 
 def read_split(node: Any) -> None:
     x, (axis,), count = node.tensor(1), node.numbers(0, "axis"), len(node.outputs)
-    axis = axis_of(node, axis, len(x.shape))
-    parts_along(node, node.inputs[1], axis, [x.shape[axis] // count] * count)
+    axis = compose.axis_of(node, axis, len(x.shape))
+    compose.parts_along(node, node.inputs[1], axis, [x.shape[axis] // count] * count)
 
 
 def read_split_v(node: Any) -> None:
     x, sizes, (axis,) = node.tensor(0), node.numbers(1, "sizes"), node.numbers(2, "axis")
-    axis = axis_of(node, axis, len(x.shape))
+    axis = compose.axis_of(node, axis, len(x.shape))
     rest = x.shape[axis] - sum(n for n in sizes if n >= 0)
-    parts_along(node, node.inputs[0], axis, [rest if n < 0 else n for n in sizes])
+    compose.parts_along(node, node.inputs[0], axis, [rest if n < 0 else n for n in sizes])
 
 
 def read_unpack(node: Any) -> None:
     x = node.tensor(0)
-    axis = axis_of(node, node.options("UnpackOptions").Axis(), len(x.shape))
+    axis = compose.axis_of(node, node.options("UnpackOptions").Axis(), len(x.shape))
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     for output in range(len(node.outputs)):
-        index = whole_index(x)
+        index = compose.whole_index(x)
         index[axis] = [output]
-        taken(node, node.inputs[0], index, shape, output)
+        compose.taken(node, node.inputs[0], index, shape, output)
 
 
 def read_pack(node: Any) -> None:
@@ -92,7 +73,7 @@ def read_pack(node: Any) -> None:
     options = node.options("PackOptions")
     if options.ValuesCount() != len(node.inputs):
         raise node.error(f"{len(node.inputs)} operands, but a count of {options.ValuesCount()}")
-    stacked(node, options.Axis())
+    compose.stacked(node, options.Axis())
 
 
 def read_fill(node: Any) -> None:
@@ -107,39 +88,42 @@ def read_zeros_like(node: Any) -> None:
 
 def _filled(node: Any, like: Tensor, shape: tuple[int, ...], value: Any) -> None:
     """The node comes to a constant."""
-    name, data = node.outputs[0], np.full(shape, value, like.dtype)
-    node.builder.tensors[name] = Tensor(name, shape, like.dtype, like.quant, data)
+    node.store(node.outputs[0], np.full(shape, value, like.dtype), like.quant)
 
 
 def read_depth_to_space(node: Any) -> None:
     (n, h, w, c), b = node.tensor(0).shape, node.options("DepthToSpaceOptions").BlockSize()
-    check_blocks(node, b * b, c)
-    rearranged(node, node.inputs[0], (n, h, w, b, b, c // b**2), (0, 1, 3, 2, 4, 5), (n, h * b, w * b, c // b**2))
+    compose.check_blocks(node, b * b, c)
+    compose.rearranged(
+        node, node.inputs[0], (n, h, w, b, b, c // b**2), (0, 1, 3, 2, 4, 5), (n, h * b, w * b, c // b**2)
+    )
 
 
 def read_space_to_depth(node: Any) -> None:
     (n, h, w, c), b = node.tensor(0).shape, node.options("SpaceToDepthOptions").BlockSize()
-    check_blocks(node, b, h, w)
-    rearranged(node, node.inputs[0], (n, h // b, b, w // b, b, c), (0, 1, 3, 2, 4, 5), (n, h // b, w // b, c * b * b))
+    compose.check_blocks(node, b, h, w)
+    compose.rearranged(
+        node, node.inputs[0], (n, h // b, b, w // b, b, c), (0, 1, 3, 2, 4, 5), (n, h // b, w // b, c * b * b)
+    )
 
 
 def read_mirror_pad(node: Any) -> None:
     pads = [(int(a), int(b)) for a, b in np.reshape(node.constant(1, "paddings").data, (-1, 2))]
-    bordered(node, pads, "symmetric" if node.options("MirrorPadOptions").Mode() else "reflect")
+    compose.bordered(node, pads, "symmetric" if node.options("MirrorPadOptions").Mode() else "reflect")
 
 
 def read_nearest(node: Any) -> None:
     """TFLM takes places in float32."""
     options, (n, h, w, c) = node.options("ResizeNearestNeighborOptions"), node.tensor(0).shape
     out = node.numbers(1, "size")
-    index: list[Index] = [range(n)]
+    index: list[compose.Index] = [range(n)]
     for size, wanted in zip((h, w), out, strict=True):
         corners = options.AlignCorners() and wanted > 1
         scale = np.float32((size - 1) / np.float32(wanted - 1) if corners else size / np.float32(wanted))
         at = (np.arange(wanted, dtype=np.float32) + np.float32(0.5 if options.HalfPixelCenters() else 0)) * scale
         places = [floor(abs(v) + 0.5) if options.AlignCorners() else floor(v) for v in at.astype(np.float64)]
         index.append([max(0, min(size - 1, p)) for p in places])
-    taken(node, node.inputs[0], [*index, range(c)])
+    compose.taken(node, node.inputs[0], [*index, range(c)])
 
 
 def read_batch_to_space(node: Any) -> None:
@@ -153,10 +137,10 @@ def read_batch_to_space(node: Any) -> None:
     perm += range(1 + 2 * count, 1 + 2 * count + len(rest))
     turned = node.inner("transpose", [view], perm=tuple(perm))
     whole = (n, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
-    index: list[Index] = [range(m) for m in whole]
+    index: list[compose.Index] = [range(m) for m in whole]
     for d, (before, after) in enumerate(crops, start=1):
         index[d] = range(int(before), whole[d] - int(after))
-    taken(node, node.reshaped(turned, whole), index)
+    compose.taken(node, node.reshaped(turned, whole), index)
 
 
 def read_space_to_batch(node: Any) -> None:
@@ -164,13 +148,13 @@ def read_space_to_batch(node: Any) -> None:
     padded as TFLite does, with the zero point."""
     x, block = node.tensor(0), node.numbers(1, "block")
     pads = np.reshape(node.constant(2, "paddings").data, (-1, 2))
-    count, index = len(block), whole_index(x)
+    count, index = len(block), compose.whole_index(x)
     if pads.min(initial=0) < 0 or pads.max(initial=0) > MOST_PADDING:
         raise node.error(f"paddings {pads.tolist()}", f"from 0 to {MOST_PADDING} elements are supported")
     for d, (before, after) in enumerate(pads, start=1):
         index[d] = [-1] * int(before) + list(range(x.shape[d])) + [-1] * int(after)
     value = zero_of(x) if node.outputs[0] in node.unsized else 0
-    padded = node.inner("take", [node.inputs[0]], index=moving(index, x), value=value)
+    padded = node.inner("take", [node.inputs[0]], index=compose.moving(index, x), value=value)
     shape = node.builder.tensors[padded].shape
     split = [m for n, b in zip(shape[1:], block, strict=False) for m in (n // b, b)]
     view = node.reshaped(padded, (shape[0], *split, *shape[1 + count :]))
@@ -221,7 +205,7 @@ def read_concat(node: Any) -> None:
     scale = node.output_quant()
     whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
     parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in whole]
-    node.emit("concat", parts, axis=axis_of(node, options.Axis(), len(node.tensor(0).shape)))
+    node.emit("concat", parts, axis=compose.axis_of(node, options.Axis(), len(node.tensor(0).shape)))
 
 
 def _rescaled(node: Any, name: str) -> bool:
@@ -234,11 +218,11 @@ def read_pad(node: Any) -> None:
     pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
     if len(node.inputs) > 2:
         fill = node.constant(2, "value")
-        padded(node, pairs(pads), np.ravel(fill.data)[0].item())
+        compose.padded(node, compose.pairs(pads), np.ravel(fill.data)[0].item())
     else:
         x, quant = node.tensor(0), node.output_quant()
         zero = 0 if quant is None or x.dtype == "int16" else quant.zero_point[0]
-        padded(node, pairs(pads), None if zero == zero_of(x) else zero)
+        compose.padded(node, compose.pairs(pads), None if zero == zero_of(x) else zero)
 
 
 def read_embedding_lookup(node: Any) -> None:
@@ -246,7 +230,7 @@ def read_embedding_lookup(node: Any) -> None:
     table, index = node.tensor(1), node.inputs[0]
     real = table.data is not None and table.quant is not None and node.output_dtype() == "float32"
     node.inputs = [node.array(real_values(table)) if real else node.inputs[1], index]
-    gathered(node, 0, 0)
+    compose.gathered(node, 0, 0)
 
 
 def read_update_slice(node: Any) -> None:
@@ -263,14 +247,14 @@ def read_update_slice(node: Any) -> None:
     table = prod(x.shape[:depth]), prod(x.shape[depth:])
     if start.data is not None:
         places: Array | str = (np.clip(start.data[:depth], 0, most) * steps).sum() + rest
-        return scattered(node, places, table, 1, "none")
+        return compose.scattered(node, places, table, 1, "none")
     name = node.inner("take", [node.inputs[2]], index=(tuple(range(depth)),))
     name = name if start.dtype == "int32" else node.inner("cast", [name], to="int32")
     for function, bound in (("maximum", np.zeros(depth, np.int32)), ("minimum", most), ("product", steps)):
-        name = node.inner("pointwise", [name, node.array(bound)], **attributes(function))
+        name = node.apply(function, name, node.array(bound))
     total = node.reshaped(node.inner("reduce_sum", [name], axes=(0,)), (1,))
-    places = node.inner("pointwise", [total, node.array(rest.astype(np.int32))], **attributes("sum"))
-    scattered(node, places, table, 1, "none")
+    places = node.apply("sum", total, node.array(rest.astype(np.int32)))
+    compose.scattered(node, places, table, 1, "none")
 
 
 def emit_bilinear(node: Any, size: list[int], corners: bool, half: bool) -> None:
@@ -296,13 +280,13 @@ def read_bilinear(node: Any) -> None:
         weight = [[1 - (at - first), at - first] for at, (first, _) in zip(line, index, strict=True)]
         if n != m:
             passes.append((axis, index, weight, [0.0] * m))
-    blended(node, passes)
+    compose.blended(node, passes)
 
 
 def read_one_hot(node: Any) -> None:
     """`on` where the place along the new axis is the index, else `off`; indices do not count from the end."""
     x, rank, (_, _, on, off) = node.tensor(0), len(node.tensor(0).shape) + 1, node.inputs
-    axis = axis_of(node, node.options("OneHotOptions").Axis(), rank)
+    axis = compose.axis_of(node, node.options("OneHotOptions").Axis(), rank)
     depth = node.numbers(1, "depth")[0]
     if depth < 1:
         raise node.error(f"depth {depth}", "at least 1")
@@ -311,5 +295,4 @@ def read_one_hot(node: Any) -> None:
         if value.elements != 1 or value.dtype != node.output_dtype() or value.quant != node.output_quant():
             raise node.error(f"{what} is {value.dtype} of shape {value.shape}", "one number like those of the result")
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
-    here = node.inner("pointwise", [index, places_along(node, axis, rank, depth, x.dtype)], **attributes("equal"))
-    chosen(node, here, on, off, node.output_dtype())
+    compose.chosen(node, compose.is_place(node, index, axis, depth), on, off, node.output_dtype())

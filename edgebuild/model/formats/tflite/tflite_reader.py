@@ -98,7 +98,7 @@ def _selected(node: Any, values: list[str]) -> str:
     if {(t.shape, t.dtype, t.quant) for t in others} != {(first.shape, first.dtype, first.quant)}:
         raise node.error("branches assign a variable values of two forms", "give them one shape, type and scale")
     condition = node.reshaped(node.inputs[0], (1,) * len(first.shape))
-    chosen = {**attributes("where"), "to": first.dtype}
+    chosen = attributes("where", to=first.dtype)
     return str(node.inner("pointwise", [condition, *values], first.quant, **chosen))
 
 
@@ -161,7 +161,7 @@ def choose(node: Any, read: Read, variables: Variables) -> None:
             seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
             raise node.error(seen, "both are computed where the condition is; give them one type and shape")
         name = node.reshaped(node.inputs[0], (1,) * len(a.shape))
-        node.emit("pointwise", [name, yes, no], output=i, **{**attributes("where"), "to": a.dtype})
+        node.emit("pointwise", [name, yes, no], output=i, **attributes("where", to=a.dtype))
 
 
 def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:

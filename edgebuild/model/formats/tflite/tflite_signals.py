@@ -17,7 +17,6 @@ from flatbuffers import flexbuffers
 from ...ir import Array, Tensor, real_values
 from ...ops import classifiers, recurrent
 from ...ops.base import is_float, scale_of, zero_of
-from ...ops.pointwise import attributes
 from .tflite_layers import fused_clamp
 
 MOST_FRAMES = 256  # of a call, each of which is an op or an operand of its own
@@ -100,16 +99,12 @@ def read_overlap_add(node: Any) -> None:
     for i in range(count):
         frame = node.reshaped(_cut(node, x.name, -2, i, 1), (*outer, size))
         head = [rest, _cut(node, frame, -1, 0, size - step)]
-        added = node.inner("signal_add", head) if x.dtype == "int16" else _overlap_sum(node, head)
+        added = node.inner("signal_add", head) if x.dtype == "int16" else node.apply("sum", *head)
         total = _joined(node, [added, _cut(node, frame, -1, size - step, step)], axis)
         sums.append(_cut(node, total, -1, 0, step))
         rest = _cut(node, total, -1, step, size - step)
     _kept(node, state, rest)
     _whole_number(node, 0, _joined(node, sums, axis))
-
-
-def _overlap_sum(node: Any, names: list[str]) -> str:
-    return str(node.inner("pointwise", names, **attributes("sum")))
 
 
 def read_framer(node: Any) -> None:
@@ -131,9 +126,7 @@ def read_framer(node: Any) -> None:
 def _valid_frames(node: Any, waiting: Array, count: int) -> None:
     """The second output: true, but for the frames that are waited for."""
     if not waiting.size:
-        name = node.outputs[1]
-        data = np.ones(node.written[1].shape, bool)
-        node.builder.tensors[name] = Tensor(name, data.shape, "bool", None, data)
+        node.store(node.outputs[1], np.ones(node.written[1].shape, bool))
         return
     state = _remembered(node, waiting.shape, "bool")
     line = _shifted(node, state, node.array(np.ones(count, bool)), 0)
@@ -156,8 +149,7 @@ def read_stacker(node: Any) -> None:
         state = _remembered(node, ((count - 1) * channels,), x.dtype)
         begun = _remembered(node, (1,), "bool")
         copies = _joined(node, [x.name] * (count - 1), 0)
-        choice = {**attributes("where"), "to": x.dtype}
-        before = node.inner("pointwise", [begun, state, copies], **choice)
+        before = node.apply("where", begun, state, copies, to=x.dtype)
         line = _joined(node, [before, x.name], 0)
         _kept(node, state, _cut(node, line, 0, channels, (count - 1) * channels))
         _kept(node, begun, node.array(np.ones(1, bool)))
