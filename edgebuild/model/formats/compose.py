@@ -330,6 +330,21 @@ def chosen(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
     node.emit("pointwise", [condition, yes, no], **attributes("where", to=dtype))
 
 
+def either(node: Any, condition: str, yes: str, no: str, output: int) -> None:
+    """The node's output of this number: that of one of two branches, which must be alike."""
+    a, b = (node.builder.tensors[name] for name in (yes, no))
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
+        raise node.error(seen, "both are computed where the condition is; give them one type and shape")
+    node.emit("pointwise", [condition, yes, no], output=output, **attributes("where", to=a.dtype))
+
+
+def from_end(node: Any, index: str, size: str, zero: str) -> str:
+    """Name of an index, to which the size is added where it is below 0: it counts from the end."""
+    below, around = node.apply("less", index, zero), node.apply("sum", index, size)
+    return str(node.apply("where", below, around, index, to=node.builder.tensors[index].dtype))
+
+
 def is_place(node: Any, index: str, axis: int, depth: int) -> str:
     """Name of whether places 0 to depth - 1 along an axis are the index, which has one element there."""
     t = node.builder.tensors[index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
-from itertools import product
+from itertools import chain, product
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -98,10 +98,14 @@ def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
 def window_shape(op: Op, graph: Graph, window: Sequence[int], form: Form) -> dict[str, Any]:
     """The letters of the templates: H, W, C in; OH, OW, K out; F window, S stride, P padding before, D dilation."""
     x, y = graph.operands(op)[0], graph.result(op)
-    letters = ("H", "W", "C", "OH", "OW", "K", "FH", "FW", "SY", "SX", "PY", "PX", "DY", "DX")
-    dilation = op.attrs.get("dilation", (1, 1))
-    sizes = (*x.shape[1:], *y.shape[1:], *window, *op.attrs["stride"], *op.attrs["pad"][:2], *dilation)
-    return {**dict(zip(letters, sizes, strict=True)), "N": x.shape[0], "float": is_float(x), **rolled(form)}
+    steps = op.attrs["stride"], op.attrs["pad"][:2], op.attrs.get("dilation", (1, 1))
+    return letters(x.shape[1:], y.shape[1:], window, *steps) | {"N": x.shape[0], "float": is_float(x), **rolled(form)}
+
+
+def letters(*sizes: Sequence[int]) -> dict[str, Any]:
+    """Those of input, output, window, stride, padding and dilation."""
+    names = ("H", "W", "C", "OH", "OW", "K", "FH", "FW", "SY", "SX", "PY", "PX", "DY", "DX")
+    return dict(zip(names, chain.from_iterable(sizes), strict=True))
 
 
 def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
@@ -305,7 +309,7 @@ More = ParamSpec("More")
 Made = TypeVar("Made")
 
 
-def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: tuple[int, ...], out: tuple[int, ...]) -> Sums:
+def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any) -> Sums:
     """The sums of an int8 op. `weights`: K x FH x FW x channels of one sum."""
     y = graph.result(op)
     mantissa, shift = (a.astype(np.int64) for a in multipliers(op, graph))
@@ -315,24 +319,13 @@ def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: tuple[int, ..
     weights = np.where(dead[:, None, None, None], 0, weights).astype(np.int8)
     zero = zero_of(graph.operands(op)[0])
     start = np.where(dead, 0, start - zero * weights.astype(np.int64).sum(axis=(1, 2, 3)))
-    low, high = bounds(op, y)
+    mantissa, right = np.where(dead, 2**30, mantissa), np.where(dead, 1, -shift)
+    defaults = {"stride": (1, 1), "pad": (0, 0), "dilation": (1, 1)}
+    stride, pad, dilation = (tuple(op.attrs.get(name, default)[:2]) for name, default in defaults.items())
     return Sums(
-        stem,
-        (size[0], size[1], size[2]),
-        (out[0], out[1], out[2]),
-        tuple(op.attrs.get("stride", (1, 1))),
-        tuple(op.attrs.get("pad", (0, 0))[:2]),
-        tuple(op.attrs.get("dilation", (1, 1))),
-        weights,
-        start,
-        np.where(dead, 2**30, mantissa),
-        np.where(dead, 1, -shift),
-        zero,
-        zero_of(y),
-        low,
-        high,
-        graph.arithmetic,
-    )
+        stem, tuple(size), tuple(out), stride, pad, dilation, weights, start, mantissa, right, zero, zero_of(y),
+        *bounds(op, y), graph.arithmetic,
+    )  # fmt: skip
 
 
 def kept(make: Callable[Concatenate[Sums, More], Made]) -> Callable[Concatenate[Sums, More], Made]:
@@ -351,12 +344,7 @@ def kept(make: Callable[Concatenate[Sums, More], Made]) -> Callable[Concatenate[
 
 def sums_shape(s: Sums, form: Form) -> dict[str, int | str | bool | tuple[int, ...]]:
     """The letters of the templates."""
-    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    return {
-        "H": h, "W": w, "C": c, "OH": oh, "OW": ow, "K": k, "FH": fh, "FW": fw,
-        "SY": s.stride[0], "SX": s.stride[1], "PY": s.pad[0], "PX": s.pad[1], "DY": s.dilation[0], "DX": s.dilation[1],
-        **rolled(form),
-    }  # fmt: skip
+    return letters(s.size, s.out, s.window, s.stride, s.pad, s.dilation) | rolled(form)
 
 
 def in_place(s: Sums, form: Form) -> str:

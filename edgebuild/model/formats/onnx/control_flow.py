@@ -15,9 +15,8 @@ import onnx
 
 from ....base.errors import fail
 from ...ir import Tensor
-from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS
-from ..compose import axis_of
+from ..compose import axis_of, either
 
 Read = Callable[[Any, onnx.GraphProto, Sequence[str], str], list[str]]  # node, body, inputs, prefix of names -> outputs
 UNROLLED = f"loops are unrolled, up to {MOST_TURNS} turns"
@@ -96,14 +95,9 @@ def choice(node: Any, read: Read) -> None:
         return _ends(node, read(node, branches[taken], [], f"{node.name}/{taken}/"))
     condition = node.reshaped(node.inputs[0], ())
     results = zip(*(read(node, branch, [], f"{node.name}/{i}/") for i, branch in enumerate(branches)), strict=True)
-    for output, pair in enumerate(results):
-        a, b = (node.builder.tensors[name] for name in pair)
-        if not node.outputs[output]:
-            continue
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
-            raise node.error(seen, "both are computed where the condition is; give them one type and shape")
-        node.emit("pointwise", [condition, *pair], output=output, **attributes("where", to=a.dtype))
+    for output, (yes, no) in enumerate(results):
+        if node.outputs[output]:
+            either(node, condition, yes, no, output)
 
 
 def loop(node: Any, read: Read) -> None:

@@ -146,10 +146,7 @@ def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -
         return np.asarray((at % sizes * steps).sum(-1) if rest is None else at % sizes * steps + rest)
     numbers = [node.array(np.asarray(n, np.int32)) for n in (0, sizes, steps, 0 if rest is None else rest)]
     name = node.inputs[1] if index.dtype == "int32" else node.inner("cast", [node.inputs[1]], to="int32")
-    below = node.apply("less", name, numbers[0])
-    around = node.apply("sum", name, numbers[1])
-    name = node.apply("where", below, around, name, to="int32")
-    name = node.apply("product", name, numbers[2])
+    name = node.apply("product", compose.from_end(node, name, numbers[1], numbers[0]), numbers[2])
     if rest is None:
         return str(node.inner("reduce_sum", [name], axes=(len(index.shape) - 1,)))
     return str(node.apply("sum", name, numbers[3]))
@@ -400,10 +397,7 @@ def read_one_hot(node: Any) -> None:
         raise node.error(f"depth {depth}", "at least 1")
     off, on = np.ravel(node.real(node.constant(2, "values")))
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
-    count = node.array(np.array(depth, x.dtype))
-    below = node.apply("less", index, node.array(np.array(0, x.dtype)))
-    wrapped = node.apply("sum", index, count)
-    index = node.apply("where", below, wrapped, index, to=x.dtype)
+    index = compose.from_end(node, index, *(node.array(np.array(n, x.dtype)) for n in (depth, 0)))
     here = compose.is_place(node, index, axis, depth)
     compose.chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
 

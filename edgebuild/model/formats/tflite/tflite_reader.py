@@ -21,6 +21,7 @@ from ...arithmetic import Arithmetic
 from ...ir import Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, needed
+from ..compose import either
 from .tflite_operators import READERS
 from .tflite_schema import tflite
 from .tflite_tensors import TYPES, ints, operator_name, tensors_of
@@ -156,12 +157,7 @@ def choose(node: Any, read: Read, variables: Variables) -> None:
         return _ends(node, read(taken, given, f"{node.name}/{taken}"), variables)
     branches = [partial(read, number, given, f"{node.name}/{i}/{number}") for i, number in enumerate(numbers)]
     for i, (yes, no) in enumerate(zip(*variables.choose(node, branches), strict=True)):
-        a, b = tensors[yes], tensors[no]
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
-            raise node.error(seen, "both are computed where the condition is; give them one type and shape")
-        name = node.reshaped(node.inputs[0], (1,) * len(a.shape))
-        node.emit("pointwise", [name, yes, no], output=i, **attributes("where", to=a.dtype))
+        either(node, node.reshaped(node.inputs[0], (1,) * len(tensors[yes].shape)), yes, no, i)
 
 
 def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:
