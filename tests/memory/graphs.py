@@ -163,9 +163,7 @@ def random_problem(random: Random, buffers: int) -> MemoryProblem:
         lower = random.randint(0, 6)
         size, align = random.randint(0, 9), random.choice([1, 1, 1, 2, 4, 3])
         made.append(Buffer(f"b{k}", size, lower, lower + random.randint(1, 5), align))
-    names = [b.name for b in made]
-    pairs = [frozenset(random.sample(names, 2)) for _ in range(random.choice([0, 0, 1, 3]))] if buffers > 1 else []
-    return MemoryProblem(tuple(made), may_overlap=frozenset(pairs))
+    return MemoryProblem(tuple(made))
 
 
 def phased_problem(random: Random, buffers: int) -> MemoryProblem:
@@ -189,7 +187,7 @@ def fits(problem: MemoryProblem, height: int, placed: tuple[int, ...] = ()) -> b
         return True
     b = problem.buffers[len(placed)]
     return any(
-        all(not _clash(problem, b, at, c, where) for c, where in zip(problem.buffers, placed, strict=False))
+        all(not _clash(b, at, c, where) for c, where in zip(problem.buffers, placed, strict=False))
         and fits(problem, height, (*placed, at))
         for at in range(0, height - b.size + 1, b.align)
     )
@@ -202,7 +200,7 @@ def least_height(problem: MemoryProblem) -> int:
         placed: list[tuple[Buffer, int]] = []
         for b in order:
             at = 0
-            while any(_clash(problem, b, at, c, where) for c, where in placed):
+            while any(_clash(b, at, c, where) for c, where in placed):
                 at += b.align
             placed.append((b, at))
         return max((at + b.size for b, at in placed), default=0)
@@ -210,9 +208,7 @@ def least_height(problem: MemoryProblem) -> int:
     return min(height(order) for order in permutations(problem.buffers))
 
 
-def _clash(problem: MemoryProblem, b: Buffer, at: int, c: Buffer, where: int) -> bool:
-    if frozenset((b.name, c.name)) in problem.may_overlap:
-        return False
+def _clash(b: Buffer, at: int, c: Buffer, where: int) -> bool:
     return any(
         p.lower < q.upper and q.lower < p.upper and p.size and q.size
         and at + p.offset < where + q.offset + q.size and where + q.offset < at + p.offset + p.size

@@ -54,7 +54,7 @@ def test_equals_brute_force_under_phases(seed: int, buffers: int) -> None:
 
 def test_a_chain_that_placing_by_size_gets_wrong() -> None:
     """Figure 4.8 of Stahl's thesis: 10 when the two largest come first, 8 at best."""
-    (sections,) = split(CHAIN.buffers, frozenset())
+    (sections,) = split(CHAIN.buffers)
     by_size = exact._first_fit(sections, exact.static_order(sections, "Z"))
     assert exact.height(sections, by_size) == 10
     result = checked(CHAIN)
@@ -78,23 +78,12 @@ def test_alignment() -> None:
     assert result.height == 19 and result.optimal
 
 
-def test_pairs_that_may_overlap_share_bytes() -> None:
-    buffers = (Buffer("a", 8, 0, 2), Buffer("b", 6, 1, 3), Buffer("c", 4, 1, 2))
-    apart, together = checked(MemoryProblem(buffers)), checked(replace_pairs(buffers, ("a", "b")))
-    assert (apart.height, together.height) == (18, 12)
-    assert apart.optimal and together.optimal
-
-
-def replace_pairs(buffers: tuple[Buffer, ...], *pairs: tuple[str, str]) -> MemoryProblem:
-    return MemoryProblem(buffers, may_overlap=frozenset(map(frozenset, pairs)))
-
-
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6))
 def test_the_exact_search_decides(seed: int, buffers: int) -> None:
-    """With alignments and pairs that may overlap, and where a greedy rule would have been enough too."""
+    """With alignments, and where a greedy rule would have been enough too."""
     problem = graphs.random_problem(Random(seed), buffers)
-    for sections in split(problem.buffers, problem.may_overlap):
+    for sections in split(problem.buffers):
         if not sections.bound:
             continue
         part = replace(problem, buffers=sections.buffers)
@@ -110,8 +99,8 @@ def test_the_exact_search_decides(seed: int, buffers: int) -> None:
 @given(st.integers(0, 2**32), st.integers(2, 7))
 def test_walks_decide_small_problems(seed: int, buffers: int) -> None:
     """A layout at the least height, never one below it, and never a wrong proof; buffers of several alignments."""
-    problem = replace(graphs.random_problem(Random(seed), buffers), may_overlap=frozenset())
-    for sections in split(problem.buffers, frozenset()):
+    problem = graphs.random_problem(Random(seed), buffers)
+    for sections in split(problem.buffers):
         part = replace(problem, buffers=sections.buffers)
         height = graphs.least_height(part)
         for wanted in (height, height + 1, height - 1):
@@ -131,7 +120,7 @@ def test_walks_decide_small_problems(seed: int, buffers: int) -> None:
 @pytest.mark.parametrize("letter", "DJK")
 def test_walks_alone_fill_public_instances(letter: str) -> None:
     """And the same way each time: a search counts its steps."""
-    (sections, *_) = sorted(split(bench(letter).buffers, frozenset()), key=lambda part: -len(part.buffers))
+    (sections, *_) = sorted(split(bench(letter).buffers), key=lambda part: -len(part.buffers))
     found = list[list[int] | None]()
     for _ in range(2):
         walks = Walks(sections, 1_048_576, exact.ORDERS)
@@ -149,7 +138,7 @@ def test_a_capacity_is_no_reason_to_leave_a_layout_at_the_bound() -> None:
 
 def test_walks_know_what_does_not_fit_above_the_lowest() -> None:
     """Two at once above 7 of 10 bytes, in a section whose third is small: it may be first, and nothing fails there."""
-    (sections,) = split((Buffer("a", 2, 0, 1), Buffer("b", 2, 0, 1), Buffer("c", 1, 0, 1)), frozenset())
+    (sections,) = split((Buffer("a", 2, 0, 1), Buffer("b", 2, 0, 1), Buffer("c", 1, 0, 1)))
     walks = Walks(sections, 10, exact.ORDERS)
     state = walks.at_first.copy()
     state.low[:] = [7, 7, 0]
@@ -161,7 +150,7 @@ def test_walks_know_what_does_not_fit_above_the_lowest() -> None:
 
 def test_the_exact_search_lets_a_phase_begin_anywhere() -> None:
     grows = Buffer("grows", 5, 0, 2, 4, (), (Phase(0, 1, 1, 4), Phase(1, 2, 0, 5)))
-    (sections,) = split((Buffer("flag", 1, 0, 1, 4), grows), frozenset())
+    (sections,) = split((Buffer("flag", 1, 0, 1, 4), grows))
     assert exact.decide(sections, 5, exact.Budget(5), 5).offsets == [0, 0]
 
 
@@ -193,7 +182,7 @@ class TestSeveralMemories:
         """Found by brute force: the live sum is a bound that cannot be reached, and that is proven."""
         for seed in range(1000):
             problem = graphs.random_problem(Random(seed), 6)
-            sections = split(problem.buffers, problem.may_overlap)
+            sections = split(problem.buffers)
             bound = max((s.bound for s in sections), default=0)
             if graphs.least_height(problem) > bound:
                 break
@@ -313,7 +302,7 @@ def test_an_answer_that_took_long_is_kept_without_names(tmp_path: Path, monkeypa
     monkeypatch.setattr(exact, "_search", lambda *a: (searched.append(1), original(*a))[1])
 
     def solve(name: str) -> tuple[exact.LayoutAnswer, float]:
-        (part,) = split([Buffer(f"{name}{n}", *row, align=4) for n, row in enumerate(sizes)], frozenset())
+        (part,) = split([Buffer(f"{name}{n}", *row, align=4) for n, row in enumerate(sizes)])
         budget = exact.Budget(5)
         monkeypatch.setattr(exact, "suits", lambda sections: False)  # CP-SAT has to answer
         return exact.decide(part, part.bound, budget, 5), budget.left

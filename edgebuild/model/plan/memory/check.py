@@ -35,14 +35,12 @@ def check_layout(problem: MemoryProblem, layout: Layout) -> None:
         ends[place.memory] = max(ends[place.memory], place.offset + b.size)
     for a, b in _together(problem.buffers):
         p, q = layout.places[a.name], layout.places[b.name]
-        if p.memory == q.memory and frozenset((a.name, b.name)) not in problem.may_overlap:
-            for i, j in product(a.extents, b.extents):
-                start, other = p.offset + i.offset, q.offset + j.offset
-                clear = start + i.size <= other or other + j.size <= start or not i.size or not j.size
-                together = i.lower < j.upper and j.lower < i.upper
-                _require(
-                    clear or not together, "overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
-                )
+        for i, j in product(a.extents, b.extents) if p.memory == q.memory else ():
+            start, other = p.offset + i.offset, q.offset + j.offset
+            clear = start + i.size <= other or other + j.size <= start or not i.size or not j.size
+            together = i.lower < j.upper and j.lower < i.upper
+            text = f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
+            _require(clear or not together, "overlap", text)
     _require(dict(layout.heights) == ends, "wrong-height", f"heights {dict(layout.heights)}, buffers end at {ends}")
     for name, limit in capacity.items():
         _require(limit is None or ends[name] <= limit, "over-capacity", f"{name}: {ends[name]} B of {limit} B")

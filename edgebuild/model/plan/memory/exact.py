@@ -1,7 +1,7 @@
 """Is there a layout within a height? Walks take turns with constraint search by OR-Tools CP-SAT.
 
-Walks are quicker on most problems. CP-SAT takes phases and buffers that may overlap, too, and proves that there is no
-layout where walks prove nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
+Walks are quicker on most problems. CP-SAT takes phases, too, and proves that there is no layout where walks prove
+nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
 two-dimensional no-overlap constraint. Left to itself CP-SAT fails on hard instances. What solves them is a fixed
 search: always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static order. No single
 order is good for all, and a good one needs few conflicts; so several take turns, which grow. One worker and
@@ -29,7 +29,7 @@ from ....base.dataclass import dataclass
 #
 # Only the order of the times matters, and of all moments only those at which a live set is maximal:
 # the *sections*. A buffer spans a run of sections, with one extent or, in phases, several; two
-# conflict if they share a section and may not overlap.
+# conflict if they share a section.
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class Sections:
     spans: tuple[tuple[int, int], ...]  # first section of each buffer, and the one after its last
     extents: tuple[tuple[Extent, ...], ...]  # of each buffer, one after the other over its span
     live: tuple[tuple[int, ...], ...]  # the buffers of each section, by index
-    may_overlap: frozenset[tuple[int, int]]  # pairs of indices, both ways round
 
     @cached_property
     def conflicts(self) -> tuple[frozenset[int], ...]:
@@ -60,15 +59,13 @@ class Sections:
             for i in section:
                 with_whom[i].update(section)
         return tuple(
-            frozenset(j for j in others if j != i and self.buffers[j].size and (i, j) not in self.may_overlap)
-            if self.buffers[i].size
-            else frozenset()
+            frozenset(j for j in others if j != i and self.buffers[j].size) if self.buffers[i].size else frozenset()
             for i, others in enumerate(with_whom)
         )
 
     @cached_property
     def sums(self) -> tuple[int, ...]:
-        """Per section the least height of its buffers alone (a lower bound where some may overlap)."""
+        """Per section the least height of its buffers alone."""
         return tuple(self._least(number, section) for number, section in enumerate(self.live))
 
     def size_in(self, i: int, section: int) -> int:
@@ -91,24 +88,18 @@ class Sections:
         return max((*self.sums, *(b.size for b in self.buffers)), default=0)
 
     def _least(self, number: int, section: Sequence[int]) -> int:
-        """Bytes of a set of buffers that all conflict, the heaviest first, stacked at aligned offsets.
+        """Bytes of the buffers of a section, stacked at aligned offsets.
 
         With all alignments multiples of g, every buffer but the topmost takes a multiple of g.
         """
-        conflicting = list[int]()
-        for i in sorted(section, key=lambda i: -self.buffers[i].size):
-            if not self.may_overlap or all((i, j) not in self.may_overlap for j in conflicting):
-                conflicting.append(i)
-        if not conflicting:
-            return 0
-        if any(self.buffers[i].phases for i in conflicting):
-            return sum(self.size_in(i, number) for i in conflicting)
-        unit = gcd(*(self.buffers[i].align for i in conflicting))
-        rounded = [-(-self.buffers[i].size // unit) * unit for i in conflicting]
-        return sum(rounded) - max(r - self.buffers[i].size for i, r in zip(conflicting, rounded, strict=True))
+        if any(self.buffers[i].phases for i in section):
+            return sum(self.size_in(i, number) for i in section)
+        unit = gcd(*(self.buffers[i].align for i in section))
+        rounded = [-(-self.buffers[i].size // unit) * unit for i in section]
+        return sum(rounded) - max(r - self.buffers[i].size for i, r in zip(section, rounded, strict=True))
 
 
-def split(buffers: Sequence[Buffer], may_overlap: frozenset[frozenset[str]]) -> list[Sections]:
+def split(buffers: Sequence[Buffer]) -> list[Sections]:
     """The buffers in components that share no moment of time, and each in sections."""
     components, end = list[list[Buffer]](), None
     for b in sorted(buffers, key=lambda b: (b.lower, b.upper)):
@@ -116,10 +107,10 @@ def split(buffers: Sequence[Buffer], may_overlap: frozenset[frozenset[str]]) -> 
             components.append([])
         components[-1].append(b)
         end = max(b.upper, end or b.upper)
-    return [_sections(component, may_overlap) for component in components]
+    return list(map(_sections, components))
 
 
-def _sections(buffers: list[Buffer], may_overlap: frozenset[frozenset[str]]) -> Sections:
+def _sections(buffers: list[Buffer]) -> Sections:
     parts = [(i, phase) for i, b in enumerate(buffers) for phase in b.extents]
     events = sorted(event for n, (_, phase) in enumerate(parts) for event in ((phase.lower, 1, n), (phase.upper, 0, n)))
     live, now, first, end = list[tuple[int, ...]](), set[int](), dict[int, int](), dict[int, int]()
@@ -134,15 +125,11 @@ def _sections(buffers: list[Buffer], may_overlap: frozenset[frozenset[str]]) -> 
                 grown = False
             now.remove(n)
             end[n] = len(live)
-    index = {b.name: i for i, b in enumerate(buffers)}
-    pairs = [tuple(pair) for pair in may_overlap if len(pair) == 2 and pair <= index.keys()]
-    both = frozenset((index[a], index[b]) for pair in pairs for a, b in (pair, pair[::-1]))
     extents: list[list[Extent]] = [[] for _ in buffers]
     for n, (i, phase) in enumerate(parts):
         extents[i].append(Extent(first[n], end[n], phase.offset, phase.size))
     spans = tuple((mine[0].first, mine[-1].end) for mine in extents)
-    both = frozenset((i, j) for i, j in both if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1])
-    return Sections(tuple(buffers), spans, tuple(map(tuple, extents)), tuple(live), both)
+    return Sections(tuple(buffers), spans, tuple(map(tuple, extents)), tuple(live))
 
 
 # Layouts by one pass over the buffers: fast, and on most networks already optimal.
@@ -282,7 +269,7 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
 def _question(sections: Sections, height: int, left: float, share: float) -> str:
     buffers = [(b.size, b.lower, b.upper, b.align, bool(b.phases)) for b in sections.buffers]
     extents = [[(e.first, e.end, e.offset, e.size) for e in mine] for mine in sections.extents]
-    asked = (buffers, sections.spans, extents, sections.live, sorted(sections.may_overlap), height, left, share)
+    asked = (buffers, sections.spans, extents, sections.live, height, left, share)
     return f"layout {asked}"
 
 
@@ -392,8 +379,8 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
                 if n
             ]
         )
-    for group in _groups(sections):
-        model.add_no_overlap_2d([n for i in group for n in in_space[i]], [n for i in group for n in in_time[i]])
+    present = [i for i, b in enumerate(buffers) if b.size]
+    model.add_no_overlap_2d([n for i in present for n in in_space[i]], [n for i in present for n in in_time[i]])
     alike = dict[tuple[object, ...], int]()
     for i, b in enumerate(buffers):  # of buffers that are alike, the first lies lowest
         key = (sections.extents[i], b.size, b.align, sections.conflicts[i] | {i})
@@ -401,23 +388,6 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
             model.add(offsets[alike[key]] + rounded[i] // unit <= offsets[i])
         alike[key] = i
     return model, offsets, unit
-
-
-def _groups(sections: Sections) -> list[list[int]]:
-    """Sets of buffers that must not overlap, which together have every conflicting pair; mostly one set."""
-    present = [i for i, b in enumerate(sections.buffers) if b.size]
-    if not sections.may_overlap:
-        return [present]
-    groups, left = list[list[int]](), {(i, j) for i in present for j in sections.conflicts[i] if i < j}
-    while left:
-        group = list(min(left))
-        wanted = {i for pair in left for i in pair}
-        for i in sorted(present, key=lambda i: (i not in wanted, i)):
-            if i not in group and all((i, j) not in sections.may_overlap for j in group):
-                group.append(i)
-        left -= {(i, j) for i in group for j in group}
-        groups.append(sorted(group))
-    return groups
 
 
 # ---- Walks: depth-first search that places buffers from the bottom up, with restarts
@@ -447,8 +417,8 @@ _ROUNDS = 2  # of the reasoning about sections, after each step
 
 
 def suits(sections: Sections) -> bool:
-    """Whether each buffer takes the same bytes all its life, and none may overlap another."""
-    return not sections.may_overlap and not any(b.phases for b in sections.buffers)
+    """Whether each buffer takes the same bytes all its life."""
+    return not any(b.phases for b in sections.buffers)
 
 
 @dataclass

@@ -93,7 +93,7 @@ def _fill(
     """
     stay, moved = list(buffers), list[Buffer]()
     while True:
-        parts = split(stay, problem.may_overlap)
+        parts = split(stay)
         movable = [b for b in stay if (later & set(b.memories) if b.memories else later)]
         bound, capacity = max((part.bound for part in parts), default=0), memory.capacity
         if capacity is None or bound <= capacity:

@@ -51,15 +51,10 @@ class BufferMemory:
 
 @dataclass(frozen=True)
 class MemoryProblem:
-    """Buffers to place. `memories` are in order of preference.
-
-    `may_overlap` has the pairs of names whose bytes may coincide although both are live.
-    Raises ValueError for a problem that makes no sense.
-    """
+    """Buffers to place. `memories` are in order of preference. Raises ValueError for a problem that makes no sense."""
 
     buffers: tuple[Buffer, ...]
     memories: tuple[BufferMemory, ...] = (BufferMemory("memory"),)
-    may_overlap: frozenset[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         memories = {m.name for m in self.memories}
