@@ -43,7 +43,7 @@ TABLE_2 = {
 def test_running_example() -> None:
     assert sum(c.q for c in EXAMPLE) == 240 and by_name.footprint(EXAMPLE, 2, 0) - 24 == 120
     assert [round(by_name.fan_out(EXAMPLE, n), 2) for n in (2, 3, 4)] == [34, 66.67, 99]
-    assert [round(by_name.fan_in(EXAMPLE, n), 2) for n in (2, 3, 4)] == [48, 85.33, 120]
+    assert [round(by_name.communication(EXAMPLE, n, ["in"] * len(EXAMPLE)), 2) for n in (2, 3, 4)] == [48, 85.33, 120]
     pairs = ["first", "second"] * 2
     assert [by_name.communication(EXAMPLE, n, pairs) for n in (2, 3, 4)] == [40, 80, 120]
     assert [round(by_name.optimized(EXAMPLE, n)[0], 2) for n in (2, 3, 4)] == [22, 42.67, 63]

@@ -24,16 +24,26 @@ from edgebuild.model.plan.hierarchy.nest import (
     Compute,
     Hardware,
     Mapped,
+    MappingCost,
     Move,
     Operand,
     OperandCost,
     ShapeRow,
     TiledLayer,
+    aligned,
     cost,
     layer_of,
-    used,
 )
 from tests.hierarchy.layers27 import FILE, KNOWN, layers
+
+
+def used(layer: TiledLayer, counted: MappingCost) -> dict[str, int]:
+    """Bytes that the buffers take in each space."""
+    sizes = Counter[str]()
+    for operand, moved in zip(layer.operands, counted.operands, strict=True):
+        sizes[operand.space] += moved.buffers * aligned(moved.tile_bytes)
+    return sizes
+
 
 HUGE = {"activations": 1 << 30, "weights": 1 << 30}
 

@@ -81,15 +81,10 @@ def fan_out(layers: Sequence[Counts], n: int) -> float:
     return communication(layers, n, ["out" if x.counted else "" for x in layers])
 
 
-def fan_in(layers: Sequence[Counts], n: int) -> float:
-    """C of fan-in in every layer, eq. 5.9."""
-    return communication(layers, n, ["in" if x.counted else "" for x in layers])
-
-
 def communication(layers: Sequence[Counts], n: int, methods: Sequence[str]) -> float:
     """C of a method for each layer: out, in, first and second of a fused pair, or "" for none; eq. 5.16.
 
-    In eq. 5.8 the first summand counts where there is *no* reuse, as its figure shows.
+    Fan-in is eq. 5.9. In eq. 5.8 the first summand counts where there is *no* reuse, as its figure shows.
     """
     total, reused = 0.0, False
     for i, (x, method) in enumerate(zip(layers, methods, strict=True)):

@@ -11,27 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from math import ceil, prod
 
 import numpy as np
 
 from .mapper import Costs, Grid, NoMapping, candidates
-from .nest import (
-    Mapped,
-    MappingCost,
-    Move,
-    Range,
-    TiledLayer,
-    aligned,
-    copy_cycles,
-    cost,
-    parts_of,
-    pieces_of,
-    ranges_of,
-    region_bytes,
-    starts_of,
-)
+from .nest import Mapped, MappingCost, Move, TiledLayer, cost
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
 EVERY_SIZE = 80  # of an axis no longer than that, every tile size is looked at
@@ -151,6 +136,7 @@ class _Price:
 
     def __init__(self, layer: TiledLayer) -> None:
         self.layer = layer
+        self.costs = cache(lambda tile: Costs(layer, tuple((n,) for n in tile)))
         self.copies = cache(self._copies)
         self.compute = cache(self._compute)
 
@@ -189,22 +175,9 @@ class _Price:
 
     def _copies(self, number: int, tile: tuple[int, ...]) -> tuple[float, int]:
         """Cycles of moving an operand once by tiles of a size, and bytes of a tile."""
-        operand, layer = self.layer.operands[number], self.layer
-        axes = [a for a in layer.axes if a in operand.axes]
-        cuts = [ranges_of(layer.nest.extents[a], tile[layer.axes.index(a)]) for a in axes]
-        cycles, most = 0.0, 0
-        for found in product(*cuts):
-            ranges: dict[str, Range] = dict(zip(axes, found, strict=True))
-            region = layer.region(operand, ranges)
-            size = region_bytes(operand, region)
-            if operand.packed:
-                runs = starts = parts_of(operand.channel, size)
-            else:
-                runs = pieces_of(region, operand.sizes)
-                starts = starts_of(region, operand.sizes, operand.channel.dimensions)
-            cycles += copy_cycles(operand.channel, starts, size, runs)
-            most = max(most, size)
-        return cycles, aligned(most)
+        operand = self.layer.operands[number]
+        copies = self.costs(tile).copies(operand, operand.axes & frozenset(self.layer.axes))
+        return float(copies.cycles.sum()), int(copies.bytes.max())
 
     def _compute(self, tile: tuple[int, ...]) -> float:
-        return float(Costs(self.layer, tuple((n,) for n in tile)).compute.sum())
+        return float(self.costs(tile).compute.sum())

@@ -316,14 +316,6 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
     return MappingCost(tuple(found), len(turns), compute, exposed, beside, ends)
 
 
-def used(layer: TiledLayer, found: MappingCost) -> dict[str, int]:
-    """Bytes that the buffers take in each space."""
-    bytes_: dict[str, int] = {}
-    for operand, moved in zip(layer.operands, found.operands, strict=True):
-        bytes_[operand.space] = bytes_.get(operand.space, 0) + moved.buffers * aligned(moved.tile_bytes)
-    return bytes_
-
-
 def aligned(size: int) -> int:
     return -(-size // 4) * 4
 
