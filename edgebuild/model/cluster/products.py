@@ -17,7 +17,7 @@ from ...base.target import Target, hal_dir, load_target
 from .. import ops
 from ..compile import check_weights, compile_model, prepare
 from ..emit import emit
-from ..emit.code import TrafficRow, cluster_header
+from ..emit.code import cluster_header
 from ..formats.format import Bound, Shapes
 from ..ir import ITEM_BYTES, Graph, Link, Op
 from ..kernels.code_bytes import source_bytes
@@ -304,7 +304,7 @@ def _built(
         _complete(report["devices"][part.number], part)
     does = {part.number: f"{part.name}, {part.entry}()" for part in parts}
     devices = [(d["name"], does.get(d["number"], "idle")) for d in report["devices"]]
-    rows = [TrafficRow(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
+    rows = [(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
     header = cluster_header(request.name, graph.file, digest, source, devices, rows)
     timeline = _timed(request, graph, chosen, parts, messages, report) if request.own is None else None
     return BuiltCluster(tuple(parts), source, report, messages, header, chosen, timeline)

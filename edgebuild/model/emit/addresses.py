@@ -17,17 +17,6 @@ from .names import at_macro, comment, label, newest_constant
 from .weights_file import Weights
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A copy of the newest row of a ring, which stands apart: C of both places, and bytes."""
-
-    name: str
-    comment: str
-    to: str
-    newest: str
-    bytes: int
-
-
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
     root = plan.rolling.storage[t.name]
@@ -59,14 +48,14 @@ def newest(plan: Plan, t: Tensor) -> str:
     return f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {newest_constant(plan, t.name)})"
 
 
-def kept_row(plan: Plan, rolled: RolledCalls, name: str) -> Kept:
+def keep(plan: Plan, rolled: RolledCalls, name: str) -> str:
+    """C that copies the separate newest row of a ring among the others."""
     t = plan.graph.tensors[name]
-    text = f"the newest row of {comment(name)} among the others"
-    to = str(address(plan, t, row_offset(plan, rolled, t)))
-    return Kept(_kept(plan, name), text, to, newest(plan, t), row_bytes(plan.graph, name))
+    to = address(plan, t, row_offset(plan, rolled, t))
+    return f"memcpy({to}, {newest(plan, t)}, {row_bytes(plan.graph, name)});"
 
 
-def _kept(plan: Plan, name: str) -> str:
+def kept(plan: Plan, name: str) -> str:
     """The constant by which a table calls for the copy of a row, and by which the copies are counted."""
     return f"{label(plan, name).upper()}_KEPT"
 
@@ -86,14 +75,14 @@ def beside_apart(
         if t is tensors[-1]:
             args[i] = Arg(newest(plan, own))
         elif kernel.placed:
-            args[i] = Arg(f"row < rows[{_kept(plan, root)}] ? {found[i]} : {newest(plan, own)}")
+            args[i] = Arg(f"row < rows[{kept(plan, root)}] ? {found[i]} : {newest(plan, own)}")
     return args
 
 
 def where_apart(plan: Plan, x: Tensor) -> list[Arg]:
     """Arguments for a kernel that finds the newest row of its operand by itself: where it is, and how many are not."""
     root = plan.graph.tensors[plan.rolling.storage[x.name]]
-    return [Arg(newest(plan, root)), Arg(f"rows[{_kept(plan, root.name)}]")]
+    return [Arg(newest(plan, root)), Arg(f"rows[{kept(plan, root.name)}]")]
 
 
 # Places in the first memory level and behind it, as C: tiles, rings, constants, and copies of these before steps.

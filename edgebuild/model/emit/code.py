@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...base.artifacts import Artifact
-from ...base.dataclass import dataclass
 from ...base.templates import render
 from ...base.text import identifier
 from .. import ops
@@ -35,18 +34,10 @@ from .program import Program
 from .weights_file import arenas
 
 
-@dataclass(frozen=True)
-class Port:
-    """An input or output: the function that gives its address, its element, and where it lies."""
-
-    function: str
-    type: str
-    at: str
-
-
-def _ports(plan: Plan, names: Iterable[str]) -> list[Port]:
-    functions, tensors = access_functions(plan), plan.graph.tensors
-    return [Port(functions[n], C_TYPES[tensors[n].dtype], str(address(plan, tensors[n]))) for n in names]
+def _ports(plan: Plan, names: Iterable[str]) -> list[dict[str, str]]:
+    """Inputs or outputs: the function that gives the address of each, its element, and where it lies."""
+    functions, tensors = access_functions(plan), [plan.graph.tensors[n] for n in names]
+    return [{"function": functions[t.name], "type": C_TYPES[t.dtype], "at": str(address(plan, t))} for t in tensors]
 
 
 def _frame(plan: Plan) -> dict[str, Any]:
@@ -211,31 +202,19 @@ def clock_header(plan: Plan) -> str:
 # N_cluster.h: facts that all devices of a cluster have in common.
 
 
-@dataclass(frozen=True)
-class TrafficRow:
-    """A message as the header shows it."""
-
-    number: int
-    sender: int
-    receiver: int
-    bytes: int
-    tensor: str
-
-
 def cluster_header(
     name: str,
     file: str,
     plan_hash: int,
     source: int,
     devices: Sequence[tuple[str, str]],
-    messages: Sequence[TrafficRow],
+    messages: Sequence[tuple[int, int, int, int, str]],
 ) -> Artifact:
-    """`devices`: names, and what they do. `plan_hash`: 32 bits."""
+    """`devices`: names, and what they do. `plan_hash`: 32 bits. `messages`: number, sender, receiver, bytes, tensor."""
     ids = [identifier(n).upper() for n, _ in devices]
     ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
     rows_of = zip(ids, devices, strict=True)
     shown = [{"id": own, "name": comment(n), "does": comment(does)} for own, (n, does) in rows_of]
-    rows = [TrafficRow(m.number, m.sender, m.receiver, m.bytes, comment(m.tensor)) for m in messages]
     text = render("cluster.h.j2", name=name, prefix=name.upper(), file=comment(file), hash=plan_hash, source=source,
-                  devices=shown, messages=rows)  # fmt: skip
+                  devices=shown, messages=messages)  # fmt: skip
     return Artifact(f"{name}_cluster.h", text.encode())

@@ -20,7 +20,8 @@ from .addresses import (
     block_of,
     constants_at,
     far_address,
-    kept_row,
+    keep,
+    kept,
     level1_macro,
     level1_place,
     ring,
@@ -137,13 +138,14 @@ def switch(on: str, cases: Sequence[Case], margin: int) -> str:
 def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) -> Step:
     """A rolled run whose rings lie in the arena. `calls`: of its ops."""
     labels = [label(plan, op.outputs[0]) for op in rolled.ops]
-    kept = [kept_row(plan, rolled, name) for name in rolled.separate]
-    names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
+    names = (*map(_row_constant, labels), "PUSHED_ROW", *(kept(plan, name) for name in rolled.separate))
     called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.separate))
     order = Order(tuple(lines(rolled.numbers)), called, names)
     pushed = _pushed(plan, rolled)
     cases = [Case(name, call.comment, call.text) for name, call in zip(names, calls, strict=False)]
-    cases += [Case(k.name, k.comment, f"memcpy({k.to}, {k.newest}, {k.bytes});") for k in kept]
+    for name in rolled.separate:
+        among = f"the newest row of {comment(name)} among the others"
+        cases.append(Case(kept(plan, name), among, keep(plan, rolled, name)))
     cases += [Case("PUSHED_ROW", "a row of the input", pushed)] if pushed else []
     first, last = calls[0].comment, calls[-1].comment
     count, end = (f"{len(calls)} ops ", f" to {last}") if len(calls) > 1 else ("", "")
@@ -160,7 +162,7 @@ def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) ->
     printed = names if pushed else (*names[: len(calls)], *names[len(calls) + 1 :])
     definition = render(
         "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=printed,
-        pushed=bool(pushed), kept=bool(kept), alone=alone, call=calls[0], switch=switch("call", cases, 12),
+        pushed=bool(pushed), kept=bool(rolled.separate), alone=alone, call=calls[0], switch=switch("call", cases, 12),
         others="the input" if pushed else "", streamed=None,
     )  # fmt: skip
     return Step(text, statement, tuple(calls), function, definition)
@@ -180,19 +182,6 @@ def _pushed(plan: Plan, rolled: Rolled) -> str:
 def _row_constant(name: str) -> str:
     """The constant by which a table calls for the next row of an op."""
     return f"{name.upper()}_ROW"
-
-
-@dataclass(frozen=True)
-class _Streamed:
-    """Parts of a run in the first level besides its table: statements before and after it, and work of cores."""
-
-    constants: tuple[str, ...]  # copies
-    streams: int
-    first: tuple[str, ...]  # starts of first rows
-    waits: tuple[int, ...]  # channels to wait for at the end
-    shares: int  # of a row
-    cores: int
-    work: str  # of a core
 
 
 def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
@@ -221,12 +210,14 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
     by += f", each in at most {run.shares} parts" if run.shares > 1 else ""
     first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
-    streamed = _Streamed(
-        tuple(_run_constants(plan, step, run, weights)), len(run.streams),
-        tuple(starts[s.storage].row("0") for s in run.inputs),
-        tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies))),
-        run.shares, cores, switch("rows->call", work, 4) if work else "",
-    )  # fmt: skip
+    streamed = {  # besides the table: statements before it, channels to wait for at the end, and the work of a core
+        "constants": list(_run_constants(plan, step, run, weights)),
+        "streams": len(run.streams),
+        "first": [starts[s.storage].row("0") for s in run.inputs],
+        "waits": [s.channel + odd for s in run.streams for odd in range(min(2, s.copies))],
+        "shares": run.shares,
+        "work": switch("rows->call", work, 4) if work else "",
+    }
     function = f"static void {plan.name}_fed_{step}(void)"
     definition = render(
         "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=names, pushed=False,

@@ -50,6 +50,7 @@ from .prefetch import (
     StepConstants,
     coherence,
     first_copies,
+    hidden_before,
     joined,
     schedule_stagings,
     staged_run,
@@ -60,7 +61,7 @@ from .prefetch import (
 )
 from .residency import BareOp, Residency, Step
 from .streamed import PlannedRun
-from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
+from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, cheapest_tiles, fitting_tiles
 
 
 @dataclass(frozen=True)
@@ -78,28 +79,13 @@ def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tu
     `sizes`: bytes of tensors that are held, `room`: of the first level.
     """
     load = [step.by.level1_bytes + sum(sizes[n] for n in step.held) for step in steps]
-    return _hidden([step.by.first_constants for step in steps], [step.by.slack for step in steps], load, room)
-
-
-def _hidden(
-    copies: Sequence[tuple[float, int]], slacks: Sequence[float], load: list[int], room: int
-) -> tuple[Prefetch, ...]:
-    slack, found = [max(0.0, s) for s in slacks], list[Prefetch]()
-    for at, (cycles, size) in enumerate(copies):
-        size = -(-size // ALIGN) * ALIGN
-        first, time = at, 0.0
-        while first and time < cycles and load[first - 1] + size <= room:
-            first -= 1
-            time += slack[first]
-        hidden = left = min(cycles, time)
-        if not hidden:
-            continue
-        for i in range(first, at):
-            load[i] += size
-            used = min(left, slack[i])
-            slack[i], left = slack[i] - used, left - used
-        found.append(Prefetch(at, first, hidden))
-    return tuple(found)
+    slack, early = [max(0.0, step.by.slack) for step in steps], list[Prefetch]()
+    for at, (cycles, size) in enumerate(step.by.first_constants for step in steps):
+        first, hidden = hidden_before(at, cycles, aligned(size), slack, load, room)
+        if hidden:
+            load[first:at] = [taken + aligned(size) for taken in load[first:at]]
+            early.append(Prefetch(at, first, hidden))
+    return tuple(early)
 
 
 EFFORT = 1.0  # of laying out the first level: about 5 s of processor time

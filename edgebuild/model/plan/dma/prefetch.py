@@ -45,6 +45,31 @@ from .streamed import PlannedRun
 from .tiles import ALIGN, MappedOp, aligned
 
 
+def hidden_before(
+    until: int,
+    cycles: float,
+    size: int,
+    slack: list[float],
+    load: Sequence[int],
+    room: int,
+    least: int = 0,
+) -> tuple[int, float]:
+    """The step before which a copy of so many cycles begins, and how many of them nobody waits for.
+
+    It begins as late as it can be done before step `until`, or as early as `room` has `size` bytes more than the `load`
+    of each step; not before step `least`. What it uses of the `slack` of steps, in cycles, is taken away there.
+    """
+    first, time = until, 0.0
+    while first > least and time < cycles and load[first - 1] + size <= room:
+        first -= 1
+        time += slack[first]
+    hidden = left = min(cycles, time)
+    for step in range(first, until):
+        used = min(left, slack[step])
+        slack[step], left = slack[step] - used, left - used
+    return first, hidden
+
+
 @dataclass(frozen=True)
 class StepConstants:
     """Constants of a step: bytes of its blocks in the order of use, and of all different ones together.
@@ -145,15 +170,8 @@ def schedule_stagings(
             rest = sum(copied(way, size) for size in step.blocks[SLOTS:])
             inside = max(0.0, rest - step.cycles)
             slack[at] = max(0.0, slack[at] - rest)
-        first, time = step.until, 0.0
         least = 0 if earlier is None else max(0, step.until - earlier)
-        while first > least and time < cycles and load[first - 1] + need <= room:
-            first -= 1
-            time += slack[first]
-        hidden = left = min(cycles, time)
-        for i in range(first, step.until):
-            used = min(left, slack[i])
-            slack[i], left = slack[i] - used, left - used
+        first, hidden = hidden_before(step.until, cycles, need, slack, load, room, least)
         for i in range(first, at + 1):
             load[i] += need
         found.append(Staging(at, first, step.until, slots, need, cycles - hidden + inside))
