@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.progress import say
     from edgebuild.cli.common import model_request_of
     from edgebuild.model.compile import prepare
-    from edgebuild.model.fitting.chip_table import as_json, as_text
-    from edgebuild.model.fitting.chips import Fit, best_first, chosen_targets
+    from edgebuild.model.fitting.chips import Fit, as_json, as_text, best_first, chosen_targets
 
     args.target = "host"
     request = model_request_of(args, "model")

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.templates import PACKAGE
     from edgebuild.cli.common import reports_of
     from edgebuild.model.views.page import page
-    from edgebuild.model.views.trace import trace
+    from edgebuild.model.views.reports import trace
 
     if args.schema:
         print((PACKAGE / "model/views/report.schema.json").read_text(encoding="utf-8"), end="")

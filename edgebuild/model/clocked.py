@@ -24,9 +24,18 @@ from ..clock.power import PowerModel
 from ..clock.tree import Timing
 from . import ops
 from .energy.fit import calibrated, read_calibration
-from .energy.layer_cost import CACHE_SHARE, GRANULARITIES, Activation, KernelUse, Work, layers_of, require_timing, work
+from .energy.layer_cost import (
+    CACHE_SHARE,
+    GRANULARITIES,
+    Activation,
+    EnergyLayer,
+    KernelUse,
+    Work,
+    layers_of,
+    require_timing,
+    work,
+)
 from .energy.select import SLACKS, ClockSchedule, Ways, compare, select_all
-from .energy.values import EnergyLayer
 from .ir import Graph, Op
 from .kernels import kernel_of
 from .ops.base import Kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, IdleMode, OperatingPoint, SwitchCost
+from edgebuild.model.energy.layer_cost import EnergyLayer, EnergyProblem, IdleMode, OperatingPoint, SwitchCost
 
 
 def random_problem(

@@ -12,7 +12,7 @@ from typing import Any
 
 from ortools.linear_solver import pywraplp
 
-from edgebuild.model.energy.values import EnergyProblem, IdleMode
+from edgebuild.model.energy.layer_cost import EnergyProblem, IdleMode
 
 
 def optimum(problem: EnergyProblem, gap: float = 1e-5) -> float:

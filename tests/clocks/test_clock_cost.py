@@ -18,13 +18,13 @@ from edgebuild.model.energy.layer_cost import (
     CodeStretch,
     KernelUse,
     Work,
+    evaluate,
     layer_points,
     point,
     require_timing,
     work,
 )
 from edgebuild.model.energy.select import TOLERANCE, compare, problem_of, section, select
-from edgebuild.model.energy.values import evaluate
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops.base import Form

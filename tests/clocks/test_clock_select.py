@@ -8,8 +8,7 @@ import math
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.energy.select import TOLERANCE, best_single, select
-from edgebuild.model.energy.values import (
+from edgebuild.model.energy.layer_cost import (
     EnergyLayer,
     EnergyProblem,
     IdleMode,
@@ -18,6 +17,7 @@ from edgebuild.model.energy.values import (
     evaluate,
     pareto,
 )
+from edgebuild.model.energy.select import TOLERANCE, best_single, select
 from tests.clocks.instances import random_problem
 from tests.clocks.milp import optimum
 

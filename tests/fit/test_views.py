@@ -21,8 +21,7 @@ from edgebuild.model.views.comparing import as_junit, comparison, limit_of
 from edgebuild.model.views.drawing import COLOURS, contrast, fitted, ink_on, ticks
 from edgebuild.model.views.page import page
 from edgebuild.model.views.pictures import bar_picture, memory_picture, roofline
-from edgebuild.model.views.reports import figures
-from edgebuild.model.views.trace import trace
+from edgebuild.model.views.reports import figures, trace
 from tests.conftest import ROOT
 from tests.report_schema import FILE, schema
 

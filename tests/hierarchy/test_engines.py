@@ -18,7 +18,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.cli import main
 from edgebuild.model import ops
-from edgebuild.model.emit.engine_rows import engine_rows
+from edgebuild.model.emit.report import engine_rows
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan

@@ -19,8 +19,7 @@ from edgebuild.model.emit.report import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
 from edgebuild.model.plan import search
 from edgebuild.model.plan.tiling.explore import Evaluated, Limits, Rectangle, critical, explore
-from edgebuild.model.plan.tiling.paths import Tiling, counts, even, paths
-from edgebuild.model.plan.tiling.transform import tiled
+from edgebuild.model.plan.tiling.paths import Tiling, counts, even, paths, tiled
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 from tests.rolling.test_rolling import planned, running_example

@@ -10,8 +10,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
-from edgebuild.model.plan.tiling.paths import Estimate, Tiling, counts, overlap, part_ranges, paths
-from edgebuild.model.plan.tiling.transform import tiled
+from edgebuild.model.plan.tiling.paths import Estimate, Tiling, counts, overlap, part_ranges, paths, tiled
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.ops.host import run_on_host
 from tests.ops.test_host import compare

@@ -36,8 +36,7 @@ from ..plan.distribute.forms import (
     split,
     transfers,
 )
-from ..plan.tiling.paths import needed
-from ..plan.tiling.transform import OPEN, last_axis, place
+from ..plan.tiling.paths import OPEN, last_axis, needed, place
 from .pieces import Message, Piece, one_part, part_of, ranges_of
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")

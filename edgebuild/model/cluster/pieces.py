@@ -11,8 +11,7 @@ from ..ir import Graph, Op, Tensor
 from ..ir.axes import Nest
 from ..ops.base import Ranges, check_limits
 from ..plan.distribute.forms import Range, Transfer
-from ..plan.tiling.paths import needed
-from ..plan.tiling.transform import quant_of_part
+from ..plan.tiling.paths import needed, quant_of_part
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from ..plan.search import Plan
 from .names import comment
 
 if TYPE_CHECKING:
+    from ..energy.layer_cost import Selection
     from ..energy.select import ClockSchedule
-    from ..energy.values import Selection
 
 
 def header_view(plan: Plan) -> dict[str, Any] | None:

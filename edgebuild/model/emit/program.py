@@ -73,7 +73,7 @@ class Program:
 
 def program(plan: Plan) -> Program:
     """Choose names, share equal kernels, pack the constants, print the calls."""
-    uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)])
+    uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in kernel_uses(plan, step, section)])
     weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moves else 1))
     names = _names(plan, uses)
     functions, printed = [], set[str]()
@@ -149,7 +149,8 @@ def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
             yield from use.kernel.constants
 
 
-def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
+def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
+    """The kernels of a step in the order of its ops, each for an op or a part of it."""
     moved = section.moves
     if isinstance(moved, StreamedRun):
         made = zip(moved.ops, moved.parts, strict=True)

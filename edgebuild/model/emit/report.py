@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
-from ..ir import Graph, Tensor
+from ..ir import Graph, Op, Tensor
+from ..kernels import kernel_of
+from ..kernels.core_cycles import cycles_of
+from ..kernels.offload import engine_call, in_one_line, refusal
+from ..ops.base import Constant
 from ..plan.choose import mac_overhead
-from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest_name
+from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
-from ..plan.section import scratch_name
+from ..plan.section import Section, scratch_name
 from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
-from .addresses import starts
-from .engine_rows import engine_rows
-from .layer_rows import layer_rows, totals
+from .addresses import fetched, starts
 from .names import access_functions, comment, shape_text
+from .program import kernel_uses
 from .weights_file import HEADER, Weights
+
+if TYPE_CHECKING:
+    from ..energy.select import ClockSchedule
 
 # A plan in words, for a terminal.
 
@@ -104,9 +111,6 @@ def _described(plan: Plan, part: Live) -> str:
         return f"the newest row of {name}"
     return f"{name} (ring of {part.rows} rows of {shape})" if part.kind == RING else f"{name} ({shape})"
 
-
-if TYPE_CHECKING:
-    from ..energy.select import ClockSchedule
 
 SCHEMA = 2
 NO_TILE = "no tile fits: the core reaches its operands where they lie"
@@ -443,3 +447,110 @@ def trade_rows(plan: Plan) -> list[dict[str, Any]]:
         }
         for p in plan.trade_off
     ]
+
+
+# ---- Rows for each op
+
+
+def layer_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Ops in the order of steps. Constants that ops share count at the first of them.
+
+    Instructions and cycles are estimates; cycles only where the core has a figure, energy where clocks were chosen.
+    """
+    rows, sizes = list[dict[str, Any]](), _constant_bytes(plan)
+    points = zip(plan.clocks.problem.layers, plan.clocks.points, strict=True) if plan.clocks else ()
+    energy = {layer.name: point.energy_uj for layer, point in points}
+    for step, section in enumerate(plan.steps):
+        costs = list[float]()
+        for op, form, calls in zip(section.ops, section.forms, section.calls_of, strict=True):
+            kernel = kernel_of(op, plan.graph, form)
+            touched = plan.graph.operands(op)
+            row: dict[str, Any] = {
+                "name": op.name,
+                "kind": op.kind,
+                "step": step,
+                "kernel": kernel.variant,
+                "calls": calls,
+                "macs": ops.nest(op, plan.graph).mac_count,
+                "read_bytes": sum(t.bytes for t in touched if not t.constant),
+                "written_bytes": plan.graph.result(op).bytes,
+                "weights_bytes": sizes[op.outputs[0]],
+                "estimated_instructions": round(calls * kernel.estimate),
+            }
+            costs.append(calls * kernel.cost)
+            if (cycles := cycles_of(plan.target, costs[-1])) is not None:
+                row["estimated_cycles"] = round(cycles)
+            rows.append(row)
+        if section.name in energy:  # a step has one clock, so its energy is shared among its ops by their cost
+            for row, cost in zip(rows[-len(costs) :], costs, strict=True):
+                row["energy_uj"] = energy[section.name] * (cost / sum(costs) if sum(costs) else 1 / len(costs))
+    return rows
+
+
+def totals(rows: list[dict[str, Any]], plan: Plan, weights: Weights) -> dict[str, Any]:
+    """Sums of the columns; what the weights file has besides is its header, and padding between constants."""
+    keys = ("calls", "macs", "weights_bytes", "estimated_instructions")
+    sums = {key: sum(row[key] for row in rows) for key in keys}
+    if rows and "estimated_cycles" in rows[0]:
+        sums["estimated_cycles"] = sum(row["estimated_cycles"] for row in rows)
+        if plan.target.clock_hz:
+            sums["estimated_time_us"] = round(sums["estimated_cycles"] / plan.target.clock_hz * 1e6, 3)
+    header = HEADER if weights.offsets else 0
+    return {**sums, "padding_bytes": weights.linked_bytes - header - sums["weights_bytes"]}
+
+
+def _constant_bytes(plan: Plan) -> Counter[str]:
+    """By result of each op: bytes of the constants that no op before it has."""
+    sizes, packed = Counter[str](), set[tuple[str, bytes]]()
+    for op, constant in _constants(plan):
+        key = str(constant.data.dtype), constant.data.tobytes()
+        if key not in packed:
+            packed.add(key)
+            sizes[op.outputs[0]] += constant.data.nbytes
+    return sizes
+
+
+def _constants(plan: Plan) -> Iterator[tuple[Op, Constant]]:
+    for step, section in enumerate(plan.steps):
+        moved = section.moves
+        if isinstance(moved, Moves):
+            blocks = fetched(plan, step, moved)
+            owners = moved.ops if isinstance(moved, StreamedRun) and len(blocks) == len(moved.ops) else ()
+            for number, block in enumerate(blocks):
+                if block.data.nbytes:
+                    yield (owners[number] if owners else section.ops[0]), block
+        else:
+            for op, form in zip(section.ops, section.forms, strict=True):
+                for constant in kernel_of(op, plan.graph, form).constants:
+                    yield op, constant
+
+
+# ---- Which ops run on an engine, and what stands against it for the others
+
+CORE = "cpu"
+
+
+def engine_rows(plan: Plan) -> list[dict[str, Any]]:
+    """A row for each op in the order of the plan: its MACs, who computes it, and why no engine does."""
+    rows = []
+    for step, section in enumerate(plan.steps):
+        for op, uses in groupby(kernel_uses(plan, step, section), key=lambda use: use.op):
+            engine = next((use.kernel.variant for use in uses if engine_call(use.kernel)), CORE)
+            macs = ops.nest(op, plan.graph).mac_count
+            why = "" if engine != CORE else _why(plan, section, op)
+            rows.append({"node": op.name, "kind": op.kind, "macs": macs, "engine": engine, "why": why})
+    return rows
+
+
+def _why(plan: Plan, section: Section, op: Op) -> str:
+    if isinstance(section.moves, TiledOp | ReachedOp) and section.moves.why:
+        return section.moves.why
+    refused = [(e, refusal(op, plan.graph, e)) for e in plan.target.engines]
+    if all(why for _, why in refused):
+        return in_one_line(refused)
+    if section.rolled is not None:
+        return "it runs by rows, whose operands lie in rings"
+    if not any(e.called or e.memories for e in plan.target.engines):
+        return "the target names no memories of its engine"
+    with_levels = all(not e.called for e in plan.target.engines)
+    return "engines with scratchpads need --map" if with_levels and not plan.moves else "the core takes fewer cycles"

@@ -22,8 +22,15 @@ from numpy.typing import NDArray
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.clock.configs import ClockPlan, IdleMode, mhz
 from edgebuild.clock.power import PowerModel
-from edgebuild.model.energy.layer_cost import Work, point
-from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, OperatingPoint, Selection, evaluate
+from edgebuild.model.energy.layer_cost import (
+    EnergyLayer,
+    EnergyProblem,
+    OperatingPoint,
+    Selection,
+    Work,
+    evaluate,
+    point,
+)
 
 from ...base.dataclass import dataclass
 

@@ -45,8 +45,7 @@ from .storage import (
     view_starts,
 )
 from .tiling.explore import Evaluated, Limits, Rectangle, TilingChoice, TilingOutcome, explore
-from .tiling.paths import Estimate, Tiling, part_ranges, paths
-from .tiling.transform import tiled
+from .tiling.paths import Estimate, Tiling, part_ranges, paths, tiled
 
 if TYPE_CHECKING:
     from ..energy.select import ClockSchedule

@@ -15,8 +15,7 @@ from dataclasses import field, replace
 from ....base import progress
 from ....base.dataclass import dataclass
 from ...ir import Graph, Op
-from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result_bytes
-from .transform import tiled
+from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result_bytes, tiled
 
 UNLIMITED = 1 << 40
 TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
