@@ -36,8 +36,8 @@ from ..plan.distribute.forms import (
     split,
     transfers,
 )
-from ..plan.tiling.paths import OPEN, last_axis, needed, place
-from .pieces import Message, Piece, one_part, part_of, ranges_of
+from ..plan.tiling.paths import OPEN, last_axis, needed, one_part, part_of, place
+from .pieces import Message, Piece, ranges_of
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 
@@ -219,7 +219,7 @@ class _Cut:
         nest = ops.nest(op, self.graph)
         cut = dict(zip(nest.out, ranges, strict=True)) if method in METHODS_OF_PARTS else {}
         cut = {axis: r for axis, r in cut.items() if r != (0, nest.extents[axis])}
-        part_op, wanted, _ = one_part(self.graph, op, nest, cut) if cut else (op, self.everything(op), ())
+        part_op, wanted, _ = one_part(self.graph, op, cut) if cut else (op, self.everything(op), ())
         inputs = [self.operand(device, n, r, reads) for n, r in zip(op.inputs, wanted, strict=True)]
         y = device.piece(op.outputs[0], ranges)
         device.ops.append(replace(part_op, inputs=tuple(inputs), outputs=(y,)))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import Graph, Op, Tensor
-from ..ir.axes import Nest
 from ..ops.base import Ranges, check_limits
 from ..plan.distribute.forms import Range, Transfer
-from ..plan.tiling.paths import needed, quant_of_part
+from ..plan.tiling.paths import one_part, part_of
 
 
 @dataclass(frozen=True)
@@ -35,15 +33,6 @@ def ranges_of(t: Tensor, rows: Range, channels: Range) -> Ranges:
     return tuple(ranges)
 
 
-def one_part(graph: Graph, op: Op, nest: Nest, cut: Mapping[str, Range]) -> tuple[Op, tuple[Ranges, ...], Ranges]:
-    """The op that makes a part of its result: with its attributes, the ranges of all operands and of the result."""
-    y, x = graph.result(op), graph.operands(op)[0]
-    out: Ranges = tuple(cut.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
-    reads = tuple(needed(nest, i, cut, graph.tensors[n].shape) for i, n in enumerate(op.inputs))
-    attrs = ops.SPECS[op.kind].part(op, graph, out, needed(nest, 0, cut, x.shape))
-    return replace(op, attrs=attrs), reads, out
-
-
 def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
     """Whether halves of the result along a dimension are what the op makes of parts of its operands."""
     nest = ops.nest(op, graph)
@@ -51,24 +40,18 @@ def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
     if half == 0:
         return False
     for cut in ((0, half), (half, graph.result(op).shape[dim])):
-        part, reads, out = one_part(graph, op, nest, {nest.out[dim]: cut})
+        part, reads, out = one_part(graph, op, {nest.out[dim]: cut})
         if any(first >= past for ranges in reads for first, past in ranges):
             return False
         tensors = dict(graph.tensors)
         for name, ranges in zip(op.inputs, reads, strict=True):
-            tensors[name] = part_of(graph.tensors[name], ranges, name)
+            tensors[name] = part_of(graph.tensors[name], ranges)
         y = graph.result(op)
-        tensors[y.name] = part_of(y, out, y.name)
+        tensors[y.name] = part_of(y, out)
         small = replace(graph, ops=(part,), tensors=tensors)
         if ops.result_shape(part, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], part, small):
             return False
     return True
-
-
-def part_of(t: Tensor, ranges: Ranges, name: str) -> Tensor:
-    data = t.data[tuple(slice(*r) for r in ranges)] if t.data is not None else None
-    shape = tuple(past - first for first, past in ranges)
-    return Tensor(name, shape, t.dtype, quant_of_part(t.quant, ranges), data)
 
 
 @dataclass(frozen=True)

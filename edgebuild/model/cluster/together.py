@@ -8,7 +8,6 @@ the ops' references, and the results are compared with those of the model on one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 
 import numpy as np
 
@@ -29,7 +28,6 @@ class _Runner:
     order: Sequence[Op]
     values: dict[str, Array]
     at: int = 0
-    received: set[int] = field(default_factory=set)  # numbers of messages
 
     @property
     def op(self) -> Op | None:

@@ -12,7 +12,7 @@ TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import pairwise
 
@@ -457,21 +457,9 @@ def budget_row(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
 def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
     """The `energy` section of a model's report: the plan and all that it was chosen from."""
 
-    def mode_row(mode: IdleMode) -> dict[str, object]:
-        return {
-            "name": mode.name,
-            "power_mw": mode.power_mw,
-            "energy_uj": mode.energy_uj,
-            "min_time_us": mode.min_time_us,
-            "returns": mode.returns,
-        }
-
     def switch_row(pair: tuple[str, str]) -> dict[str, object]:
         cost = problem.switch(*pair)
         return {"from": pair[0], "to": pair[1], "time_us": cost.time_us, "energy_uj": cost.energy_uj}
-
-    def point_row(p: object) -> dict[str, object]:
-        return {k: getattr(p, k) for k in ("config", "g", "lfo", "time_us", "energy_uj")}
 
     return {
         "basis": "modelled",
@@ -481,13 +469,13 @@ def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
         "bound_uj": plan.bound_uj,
         "start": plan.start,
         "layers": [
-            {"name": layer.name, **point_row(p), "points": [point_row(q) for q in layer.points]}
+            {"name": layer.name, **asdict(p), "points": [asdict(q) for q in layer.points]}
             for layer, p in zip(problem.layers, plan.points, strict=True)
         ],
         "switches": [switch_row(pair) for pair in plan.switched],
         "switch_costs": [switch_row(pair) for pair in sorted(problem.switches)],
         "idle": {"mode": plan.mode.name, "time_us": plan.idle_us, "energy_uj": plan.idle_energy_uj},
-        "idle_modes": [mode_row(m) for m in problem.idle[plan.start]],
+        "idle_modes": [asdict(m) for m in problem.idle[plan.start]],
     }
 
 

@@ -509,7 +509,6 @@ def in_strips(
     """
     left, tried, chosen = STRIPS_PLANNED[thorough], 0, list[TilingChoice]()
     began, (cutter, order) = time.monotonic(), scheduled
-    whole = max(cutter.profile(cutter.untiled), default=0)
     while True:
         options, spent = list[tuple[TilingChoice, Graph, Cutter, Schedule]](), sum(c.extra_macs for c in chosen)
         for choice in _around_the_peak(graph, cutter):
@@ -526,7 +525,7 @@ def in_strips(
         choice, graph, cutter, order = best
         chosen.append(choice)
         progress.say(f"{cutter.least_peak} B with {len(chosen)} runs in strips")
-    outcome = TilingOutcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
+    outcome = TilingOutcome(graph, tuple(chosen), tried, tried, time.monotonic() - began)
     return outcome, cutter, order
 
 

@@ -256,7 +256,7 @@ def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[in
         if cluster.source not in holders[t]
     )
     spent = sum((search.cost(c.tensor, c.have, c.want) for c in gather), spent)
-    return ClusterPlan(network, cluster, tuple(decisions), gather, spent, compute, 0.0, False)
+    return ClusterPlan(network, cluster, tuple(decisions), gather, spent, compute)
 
 
 METHODS = ("joint", "fdto", "owp", "paper", "pipeline")

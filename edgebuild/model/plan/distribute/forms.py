@@ -308,18 +308,11 @@ def _common(a: Range, b: Range) -> Range:
 
 def _owned(tensor: Sizes, have: Split, cluster: Cluster) -> list[tuple[Range, Range]]:
     """Rows and channels of which each device is the one that sends them; rows that several have are the first one's."""
-    every_row, every_channel, none = (0, tensor.rows), (0, tensor.channels), (0, 0)
     owned, reached = [], 0
     for device in range(len(cluster.devices)):
-        if have.letter == "S":
-            owned.append((every_row if device == cluster.source else none, every_channel))
-        elif have.letter == "P":
-            owned.append((every_row, have.ranges[device]))
-        else:
-            first, past = have.ranges[device]
-            mine = (max(first, reached), past)
-            reached = max(reached, past)
-            owned.append((mine, every_channel))
+        (first, past), channels = block(tensor, have, device, cluster.source)
+        owned.append(((max(first, reached), past), channels))
+        reached = max(reached, past) if have.letter == "F" else 0
     return owned
 
 
@@ -397,7 +390,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Decisions of all layers; `gather` brings the results to the source. No plan in the limits is below `bound`."""
+    """Decisions of all layers; `gather` brings the results to the source."""
 
     network: Network
     cluster: Cluster
@@ -405,8 +398,6 @@ class ClusterPlan:
     gather: tuple[Conversion, ...]
     cost: Cost
     compute_us: float
-    bound: float  # of the objective: bytes, or microseconds
-    proved: bool
 
 
 def has(have: Split, want: Split) -> bool:

@@ -91,11 +91,10 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Route:
-    """A path. No path within the limits costs less than `bound`."""
+    """A path from the first node to the last."""
 
     arcs: tuple[Arc, ...]
     cost: float
-    bound: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -188,8 +187,7 @@ def shortest(
             break
     if best is None or best.cost > below:
         return None, left_out
-    best = replace(best, bound=min(best.cost, left_out))
-    return best, best.bound
+    return best, min(best.cost, left_out)
 
 
 def _tightest(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> list[Constraint]:
@@ -666,8 +664,8 @@ class Search(TensorForms):
         chosen = [arc.choice for arc in path.arcs]
         spent = sum((c.spent for c in chosen), Cost())
         decisions = tuple(c.decision for c in chosen[:-1] if c.decision is not None)
-        compute, proved = sum(c.compute_us for c in chosen), path.bound >= path.cost - 1e-6
-        return ClusterPlan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute, path.bound, proved)
+        compute = sum(c.compute_us for c in chosen)
+        return ClusterPlan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute)
 
     def _gathers(self, live: dict[int, Split]) -> bool:
         """Whether the source has room for all results beside what it holds of them."""

@@ -33,7 +33,8 @@ from ..hierarchy.nest import Channel, copy_cycles
 from ..printed import RunCycles, Share, Stream, StreamedRun
 from ..rolling import Rolled, RollingGraph, calls, row_bytes, rows_of, simulate
 from ..section import Section, rings_of
-from .tiles import ALIGN, HANDOVER, aligned, part_of
+from ..tiling.paths import part_of
+from .tiles import ALIGN, HANDOVER, aligned
 
 
 @dataclass(frozen=True)

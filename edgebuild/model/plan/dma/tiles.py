@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....base.dataclass import dataclass
-from ... import ops
-from ...ir import Graph, Op, Quant, Tensor
+from ...ir import Graph, Op
 from ...ir.axes import Same, Window
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
@@ -25,7 +24,7 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping, best, best_of
 from ..hierarchy.nest import Mapped, MappingCost, Operand, Range, TiledLayer, cost, parts_of
 from ..printed import Copy, CoreWork, Cycles, Region, TiledOp, TileLoop, TileOperand, Turn
-from ..tiling.paths import even, needed
+from ..tiling.paths import even, one_part, part_of
 
 # A tile shared by cores: each computes a part of it, on operands that all of them see.
 #
@@ -184,45 +183,25 @@ def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
 
 def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
     """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
-    out, *wanted = tile_ranges(op, graph, turn)
-    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
+    part, wanted, out = one_part(graph, op, turn)
     sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
     constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
-    key = (sizes, constant, repr(sorted(attrs.items())))
+    key = (sizes, constant, repr(sorted(part.attrs.items())))
     if key not in known:
         known[key] = kernel_of(*tile_of(op, graph, turn), replace(form, tile=True))
     return known[key]
 
 
-def tile_ranges(op: Op, graph: Graph, turn: Mapping[str, Range]) -> list[Ranges]:
-    """Ranges of a tile in the result and in each operand."""
-    nest, y = ops.nest(op, graph), graph.result(op)
-    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
-    return [tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True)), *wanted]
-
-
 def tile_of(op: Op, graph: Graph, turn: Mapping[str, Range]) -> tuple[Op, Graph]:
     """The op that makes a tile, in a graph of its own with the parts that it reads."""
-    out, *wanted = tile_ranges(op, graph, turn)
+    part, wanted, out = one_part(graph, op, turn)
     tensors, names, y = dict(graph.tensors), list[str](), graph.result(op)
     for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
         same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
         names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
-        tensors[names[-1]] = replace(part_of(graph.tensors[name], ranges), name=names[-1])
+        tensors[names[-1]] = part_of(graph.tensors[name], ranges, names[-1])
     tensors[y.name] = part_of(y, out)
-    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
-    return replace(op, inputs=tuple(names), attrs=attrs), replace(graph, ops=(op,), tensors=tensors)
-
-
-def part_of(t: Tensor, ranges: Ranges) -> Tensor:
-    """A part of a tensor under its own name."""
-    shape = tuple(past - first for first, past in ranges)
-    quant = t.quant
-    if quant is not None and quant.axis is not None and not quant.per_tensor:
-        first, past = ranges[quant.axis]
-        quant = Quant(quant.scale[first:past], quant.zero_point[first:past], quant.axis)
-    data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
-    return replace(t, shape=shape, quant=quant, data=data)
+    return replace(part, inputs=tuple(names)), replace(graph, ops=(op,), tensors=tensors)
 
 
 def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:

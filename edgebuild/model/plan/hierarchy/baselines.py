@@ -45,8 +45,7 @@ def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Map
     index = np.unravel_index(int(wish.argmax()), shape) if shape else ()
     tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
     mapped = _by_one_tile(layer, tile)
-    counted = cost(layer, mapped)
-    return replace(mapped, cycles=counted.total, examined=int(fits.size)), counted
+    return replace(mapped, examined=int(fits.size)), cost(layer, mapped)
 
 
 def _sizes(extent: int) -> tuple[int, ...]:

@@ -338,8 +338,7 @@ def best_of(
                 found = _mapping(layer, tile, nesting, buffers)
     if found is None:
         raise NoMapping(layer.name, {space: int(size) for space, size in smallest.items()})
-    counted = cost(layer, found)
-    return replace(found, cycles=counted.total, examined=examined), counted
+    return replace(found, examined=examined), cost(layer, found)
 
 
 def _evaluate(

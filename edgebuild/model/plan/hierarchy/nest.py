@@ -169,12 +169,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Tile sizes of the axes that may be cut, the loops (outermost first), how operands move, and what it all costs."""
+    """Tile sizes of the axes that may be cut, the loops (outermost first), and how operands move.
+
+    `examined`: mappings that were looked at to find it.
+    """
 
     tile: Mapping[str, int]
     order: tuple[str, ...]
     moves: tuple[Move, ...]
-    cycles: float = 0.0
     examined: int = 0
 
     def counts(self, layer: TiledLayer) -> dict[str, int]:

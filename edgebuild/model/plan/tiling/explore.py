@@ -125,7 +125,6 @@ class TilingOutcome:
 
     graph: Graph
     tilings: tuple[TilingChoice, ...]
-    peak: int  # bytes live at most before
     estimated: int
     evaluated: int
     seconds: float
@@ -290,11 +289,10 @@ def explore(graph: Graph, evaluate: Evaluate, methods: frozenset[str], limits: L
     Interrupted by the user or the clock, it is the best found until then.
     """
     began = time.monotonic()
-    untiled = evaluate(graph)
-    search = _Search(evaluate, methods, limits, untiled)
+    search = _Search(evaluate, methods, limits, evaluate(graph))
     search.run()
-    peak, seconds = max(untiled.live, default=0), time.monotonic() - began
-    return TilingOutcome(search.best.graph, search.tilings, peak, search.estimated, search.evaluated, seconds)
+    seconds = time.monotonic() - began
+    return TilingOutcome(search.best.graph, search.tilings, search.estimated, search.evaluated, seconds)
 
 
 def affordable(plan: Iterable[TilingChoice], limits: Limits) -> bool:

@@ -87,6 +87,27 @@ def needed(nest: Nest, operand: int, parts: Mapping[str, tuple[int, int]], shape
     return tuple(ranges)
 
 
+def one_part(graph: Graph, op: Op, cut: Mapping[str, Range]) -> tuple[Op, tuple[Ranges, ...], Ranges]:
+    """The op that makes a part of its result: with its attributes, the ranges of all operands and of the result.
+
+    `cut`: ranges of axes of the op; the others are whole.
+    """
+    nest, y = ops.nest(op, graph), graph.result(op)
+    out: Ranges = tuple(cut.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
+    reads = tuple(needed(nest, i, cut, graph.tensors[n].shape) for i, n in enumerate(op.inputs))
+    return replace(op, attrs=ops.SPECS[op.kind].part(op, graph, out, reads[0])), reads, out
+
+
+def part_of(t: Tensor, ranges: Ranges, name: str = "") -> Tensor:
+    """The elements of a tensor within these ranges, with their scales; without a name under the tensor's own."""
+    quant, shape = t.quant, tuple(past - first for first, past in ranges)
+    if quant is not None and quant.axis is not None and not quant.per_tensor:
+        first, past = ranges[quant.axis]
+        quant = replace(quant, scale=quant.scale[first:past], zero_point=quant.zero_point[first:past])
+    data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
+    return Tensor(name, shape, t.dtype, quant, data) if name else replace(t, shape=shape, quant=quant, data=data)
+
+
 def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
     """All paths in which `tensor` is made and read in parts, by one of the methods."""
     shape = graph.tensors[tensor].shape
@@ -483,18 +504,15 @@ class _Parts:
             if path.fan_in and i == len(path.ops) - 1:
                 self.add_to_sums(op, inputs, number)
                 return
-            before = self.compute(op, nest, cut, inputs, number)
+            before = self.compute(op, cut, inputs, number)
         self.insert(before, self.ranges.of_tile(len(path.ops) - 1, tile), number)
 
-    def compute(self, op: Op, nest: Nest, cut: Mapping[str, Range], inputs: list[str], number: int) -> str:
-        y = self.graph.result(op)
-        out: Ranges = tuple(cut.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
-        x = self.graph.tensors[op.inputs[0]]
-        attrs = ops.SPECS[op.kind].part(op, self.graph, out, needed(nest, 0, cut, x.shape))
+    def compute(self, op: Op, cut: Mapping[str, Range], inputs: list[str], number: int) -> str:
+        y, (part, _, out) = self.graph.result(op), one_part(self.graph, op, cut)
         name = self.keep(
             replace(y, name=f"{y.name}:{number}{self.again}", shape=tuple(past - first for first, past in out))
         )
-        self.ops.append(replace(op, name=f"{op.name}:{number}", inputs=tuple(inputs), outputs=(name,), attrs=attrs))
+        self.ops.append(replace(part, name=f"{op.name}:{number}", inputs=tuple(inputs), outputs=(name,)))
         return name
 
     def part(self, name: str, ranges: Ranges, op: Op, number: int) -> str:
@@ -508,8 +526,7 @@ class _Parts:
         size = tuple(past - first for first, past in ranges)
         where = place(ranges, t.shape)
         if t.data is not None:
-            data = t.data[tuple(slice(*r) for r in ranges)]
-            return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, quant_of_part(t.quant, ranges), data))
+            return self.keep(part_of(t, ranges, f"{name}[{where}]"))
         part_name = f"{name}[{where}] for {op.outputs[0]}:{number}{self.again}"
         if part_name in self.tensors:
             return part_name
@@ -569,13 +586,6 @@ def place(ranges: Ranges, shape: tuple[int, ...]) -> str:
     while words and words[-1] == ":":
         words.pop()
     return ",".join(words)
-
-
-def quant_of_part(quant: Quant | None, ranges: Ranges) -> Quant | None:
-    if quant is None or quant.axis is None or quant.per_tensor:
-        return quant
-    first, past = ranges[quant.axis]
-    return replace(quant, scale=quant.scale[first:past], zero_point=quant.zero_point[first:past])
 
 
 def last_axis(quant: Quant | None, y: Tensor) -> Quant | None:
