@@ -177,7 +177,7 @@ def inspect_plan(
     from .emit.clock_tables import energy_words
     from .emit.program import program
     from .emit.report import report, steps, tiling_words, trade_rows
-    from .views.pictures import memory_picture, trade_picture
+    from .views.drawing import memory_picture, trade_picture
 
     decided = plan_model(request, load_target(request.target))
     if energy:

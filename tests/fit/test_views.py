@@ -18,9 +18,17 @@ from edgebuild.base.request import model_request
 from edgebuild.cli import main
 from edgebuild.model.compile import compile_model
 from edgebuild.model.views.comparing import as_junit, comparison, limit_of
-from edgebuild.model.views.drawing import COLOURS, contrast, fitted, ink_on, ticks
+from edgebuild.model.views.drawing import (
+    COLOURS,
+    bar_picture,
+    contrast,
+    fitted,
+    ink_on,
+    memory_picture,
+    roofline,
+    ticks,
+)
 from edgebuild.model.views.page import page
-from edgebuild.model.views.pictures import bar_picture, memory_picture, roofline
 from edgebuild.model.views.reports import figures, trace
 from tests.conftest import ROOT
 from tests.report_schema import FILE, schema

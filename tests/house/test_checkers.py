@@ -33,7 +33,7 @@ ANALYSED = {
 CHECKERS = {
     "model.plan.check": FACTS | VALUES,
     "model.plan.memory.check": {"model.plan.memory.problem"},
-    "model.cluster.together": FACTS | {"model.plan.check", "model.cluster.pieces.Message"},
+    "model.cluster.together": FACTS | {"model.plan.check", "model.cluster.cut.Message"},
     "driver.merge.check": ANALYSED,
 }
 # What others may import of checkers: the ways in, and what they raise.

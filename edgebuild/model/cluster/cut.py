@@ -18,7 +18,7 @@ import numpy as np
 from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op, Tensor
-from ..ops.base import Ranges, is_float
+from ..ops.base import Ranges, check_limits, is_float
 from ..ops.moves import EVERYONE, neighbours
 from ..ops.spatial import bias_quant
 from ..plan.distribute import forms
@@ -28,6 +28,7 @@ from ..plan.distribute.forms import (
     SUMS,
     ClusterPlan,
     Decision,
+    Range,
     Split,
     Transfer,
     block,
@@ -37,7 +38,6 @@ from ..plan.distribute.forms import (
     transfers,
 )
 from ..plan.tiling.paths import OPEN, last_axis, needed, one_part, part_of, place
-from .pieces import Message, Piece, ranges_of
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 
@@ -361,3 +361,56 @@ def _common(a: Ranges, b: Ranges) -> Ranges | None:
 
 def _covers(a: Ranges, b: Ranges | None) -> bool:
     return b is not None and all(p <= r and s <= q for (p, q), (r, s) in zip(a, b, strict=True))
+
+
+# ---- Pieces of tensors, and the messages that bring them to other devices
+
+
+@dataclass(frozen=True)
+class Message:
+    """A transfer with its number. `step`: the layer before which it is sent (behind it, for sums)."""
+
+    number: int
+    step: int
+    tensor: str
+    transfer: Transfer
+    item: int  # bytes of an element on the wire
+
+
+def ranges_of(t: Tensor, rows: Range, channels: Range) -> Ranges:
+    """Rows and channels as ranges of all dimensions."""
+    ranges = [(0, n) for n in t.shape]
+    if len(t.shape) == 4 and t.shape[0] == 1:
+        ranges[1] = rows
+    if ranges:
+        ranges[-1] = channels
+    return tuple(ranges)
+
+
+def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
+    """Whether halves of the result along a dimension are what the op makes of parts of its operands."""
+    nest = ops.nest(op, graph)
+    half = graph.result(op).shape[dim] // 2
+    if half == 0:
+        return False
+    for cut in ((0, half), (half, graph.result(op).shape[dim])):
+        part, reads, out = one_part(graph, op, {nest.out[dim]: cut})
+        if any(first >= past for ranges in reads for first, past in ranges):
+            return False
+        tensors = dict(graph.tensors)
+        for name, ranges in zip(op.inputs, reads, strict=True):
+            tensors[name] = part_of(graph.tensors[name], ranges)
+        y = graph.result(op)
+        tensors[y.name] = part_of(y, out)
+        small = replace(graph, ops=(part,), tensors=tensors)
+        if ops.result_shape(part, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], part, small):
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a tensor under a name of its own; all of it under its own."""
+
+    name: str
+    ranges: Ranges

@@ -29,10 +29,8 @@ from ..plan.distribute.forms import Cluster
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from ..plan.search import Plan
 from ..plan.section import Section
-from .cut import project
-from .devices import counted
-from .pieces import Message
-from .terms import GAIN, HEAD, TAIL, Spare, json_artifact, plan_cluster
+from .cut import Message, project
+from .terms import GAIN, HEAD, TAIL, Spare, counted, json_artifact, plan_cluster
 from .together import check_together
 
 # The time of an inference before anything has run: estimates of kernels, and messages at the medium's rate.

@@ -16,7 +16,7 @@ from .. import ops
 from ..ir import Array, Graph, Op
 from ..plan.check.interpret import compare
 from ..plan.check.replay import BrokenPlan
-from .pieces import Message
+from .cut import Message
 
 
 @dataclass

@@ -6,8 +6,10 @@ Boxes have colours of their own; their words are black or white, whichever has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from math import floor, log10
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from math import ceil, floor, log10
+from typing import Any
 
 from ...base.dataclass import dataclass
 from ...base.templates import render
@@ -132,3 +134,214 @@ def drawn(title: str, width: int, height: int, shapes: Iterable[Shape] | Sequenc
 
 def _r(number: float) -> float:
     return round(number, 1)
+
+
+# ---- Pictures of a report: memory over time, layers as bars, roofline, memory against time of other plans
+
+
+WIDTH, LEFT, RIGHT = 900, 64, 14  # pixels
+LANE, GAP, AXIS, TOP = 240, 26, 34, 22  # of a memory's lane, between lanes, below the last, above the first
+MOST_BOXES, MOST_BARS = 700, 60
+LABEL = 14  # pixels of a line of words
+BAR, NAME = 16, 260  # height of a layer's bar, width of its name
+Report = Mapping[str, Any]
+
+
+def memory_picture(report: Report, scale: int | None = None) -> Drawing:
+    """A lane for each memory: addresses upwards, steps to the right, a box for each buffer.
+
+    A step is as wide as it has ops. Hatched: two buffers share bytes in this step, because the result is made over the
+    operand. `scale`: bytes that a lane stands for; by default what is used of the memory.
+    """
+    edges = _edges(report)
+    lanes = [name for name, size in report["ram"]["by_memory"].items() if size] or ["RAM"]
+    across = (WIDTH - LEFT - RIGHT) / max(edges[-1], 1)
+    own = [b for b in report["layout"]["buffers"] if "view_of" not in b]
+    shown = sorted(own, key=lambda b: -b["bytes"])[:MOST_BOXES]
+    shapes, top = list[Shape](), TOP
+    for lane in lanes:
+        used = report["ram"]["by_memory"].get(lane, 0)
+        full = max(scale or used, 1)
+        mine = [b for b in own if b["memory"] == lane and b in shown]
+        shapes += _lane(lane, used, full, top)
+        shapes += _boxes(mine, edges, across, LANE / full, top + LANE, own)
+        top += LANE + GAP
+    shapes += _step_axis(edges, across, top - GAP)
+    caption = f"{report['model']['file']}: arena {report['ram']['arena_bytes']:,} B, {len(edges) - 1} steps"
+    caption += f"; the largest {MOST_BOXES} of {len(own)} buffers" if len(own) > len(shown) else ""
+    shapes.append(words(LEFT, 13, fitted(caption, WIDTH - LEFT)))
+    return drawn(f"Memory over time: {caption}", WIDTH, top - GAP + AXIS, shapes)
+
+
+def _edges(report: Report) -> list[int]:
+    """Where each step begins, in ops; the last: where they end."""
+    buffers, steps = report["layout"]["buffers"], report["schedule"]["steps"]
+    widths = [max(1, len(step["ops"])) for step in steps]
+    for b in buffers:
+        if "calls" in b:
+            widths[b["last"]] = max(widths[b["last"]], b["calls"][1] + 1)
+    return [*accumulate(widths, initial=0)] if widths else [0, 1]
+
+
+def _lane(name: str, used: int, full: int, top: float) -> Iterator[Shape]:
+    up = LANE / full
+    for mark in ticks(full):
+        y = top + LANE - mark * up
+        yield line(LEFT, y, WIDTH - RIGHT, y)
+        yield words(LEFT - 5, y + 3.5, short(mark), "end", "muted")
+    yield words(4, top + 8, fitted(name, LEFT - 8), role="muted")
+    yield words(4, top + 20, "bytes", role="muted")
+    yield line(LEFT, top + LANE - used * up, WIDTH - RIGHT, top + LANE - used * up, "limit")
+
+
+def _boxes(
+    mine: Sequence[Report], edges: Sequence[int], across: float, up: float, ground: float, own: Sequence[Report]
+) -> Iterator[Shape]:
+    places = {b["name"]: _span(b, edges) for b in own}
+    for b in mine:
+        first, past = places[b["name"]]
+        name = f"{own.index(b)} {brief(b['name'])}"
+        what = f"{name}, {b['rows']} rows" if "rows" in b else name
+        title = f"{b['name']}: {b['bytes']:,} B at {b['offset']:,}, steps {b['first']} to {b['last']}"
+        title += f", over {b['overlaps']}" if "overlaps" in b else ""
+        x, y = LEFT + first * across, ground - (b["offset"] + b["bytes"]) * up
+        yield from box(x, y, (past - first) * across, b["bytes"] * up, colour(own.index(b)), title, what)
+    by_name = {b["name"]: b for b in own}
+    for b in mine:
+        operand = by_name.get(b.get("overlaps", ""))
+        if operand is not None and operand["memory"] == b["memory"]:
+            yield from _overlap(b, operand, places, across, up, ground)
+
+
+def brief(name: str) -> str:
+    """The end of a name that exporters made of many: its first, without all but two of its folders."""
+    first, *others = name.split(";")
+    mark = name[name.index(" (") :] if others and " (" in name else ""
+    return "/".join(first.split("/")[-2:]) + mark
+
+
+def _overlap(
+    b: Report, operand: Report, places: Mapping[str, tuple[int, int]], across: float, up: float, ground: float
+) -> Iterator[Shape]:
+    """The steps and bytes that a result and the operand that it is made over have in common."""
+    first = max(places[b["name"]][0], places[operand["name"]][0])
+    past = min(places[b["name"]][1], places[operand["name"]][1])
+    low = max(b["offset"], operand["offset"])
+    high = min(b["offset"] + b["bytes"], operand["offset"] + operand["bytes"])
+    if first < past and low < high:
+        title = f"in place: {b['name']} is made over {operand['name']}"
+        x, height = round(LEFT + first * across, 1), (high - low) * up
+        label = LABEL if height > 2 * LABEL else 0  # left free for the name
+        yield Shape("rect", x, round(ground - high * up + label, 1), round((past - first) * across, 1),
+                    round(height - label, 1), title=title, role="shared")  # fmt: skip
+
+
+def _span(b: Report, edges: Sequence[int]) -> tuple[int, int]:
+    within = b.get("calls") or (0, edges[b["last"] + 1] - edges[b["last"]] - 1)
+    return edges[b["first"]] + within[0], edges[b["last"]] + within[1] + 1
+
+
+def _step_axis(edges: Sequence[int], across: float, y: float) -> Iterator[Shape]:
+    yield line(LEFT, y, WIDTH - RIGHT, y, "axis")
+    last = -LETTER * 4
+    for step, at in enumerate(edges[:-1]):
+        x = LEFT + at * across
+        yield line(x, y, x, y + 4, "axis")
+        if x - last >= LETTER * 4:
+            yield words(x + 1, y + 14, str(step), role="muted")
+            last = x
+    yield words(WIDTH - RIGHT, y + 27, "step", "end", "muted")
+    yield Shape("rect", LEFT, y + 18, 10.0, 10.0, role="shared")
+    yield words(LEFT + 14, y + 27, "made over its operand", role="muted")
+
+
+def bar_picture(rows: Sequence[Report], key: str, unit: str, title: str) -> Drawing:
+    """A quantity of each layer as a bar, with its name and share; the last bar is what the others have together."""
+    named = [(row["name"], row["kind"], float(row.get(key, 0))) for row in rows]
+    shown, rest = named[:MOST_BARS], named[MOST_BARS:]
+    shown += [(f"{len(rest)} further layers", "", sum(n for *_, n in rest))] if rest else []
+    total, most = sum(n for *_, n in named), max((n for *_, n in shown), default=0.0)
+    across = (WIDTH - NAME - 150) / (most or 1)
+    kinds = [*dict.fromkeys(kind for _, kind, _ in shown)]
+    shapes = [words(4, 12, f"{title}: {total:,.0f} {unit} in all")]
+    for number, (name, kind, n) in enumerate(shown):
+        y = TOP + number * BAR
+        label = fitted(f"{number} {name.split(';')[0]}", NAME - 10)
+        shapes.append(words(NAME - 6, y + 11, label, "end", "ink"))
+        hint = f"{name} ({kind}): {n:,.0f} {unit}"
+        shapes += box(NAME, y + 2, max(n * across, 0.5), BAR - 4, colour(kinds.index(kind)), hint)
+        shapes.append(
+            words(NAME + n * across + 5, y + 11, f"{short(n)} ({100 * n / (total or 1):.1f} %)", role="muted")
+        )
+    end = TOP + len(shown) * BAR + 16
+    shapes += legend(NAME, end, [(colour(i), kind) for i, kind in enumerate(kinds) if kind][:8])
+    return drawn(title, WIDTH, end + 8, shapes)
+
+
+def roofline(rows: Sequence[Report]) -> Drawing | None:
+    """Work for each byte against speed, both logarithmic; the roofs are the best that layers of this build reach.
+
+    None: no layer multiplies.
+    """
+    unit = "estimated_cycles" if rows and "estimated_cycles" in rows[0] else "estimated_instructions"
+    points = []
+    for row in rows:
+        moved = row["read_bytes"] + row["written_bytes"] + row["weights_bytes"]
+        if row["macs"] and moved and row[unit]:
+            points.append((row["name"], row["kind"], row["macs"] / moved, row["macs"] / row[unit], moved / row[unit]))
+    if not points:
+        return None
+    speed, rate = max(p[3] for p in points), max(p[4] for p in points)
+    low_x, high_x = _decades([p[2] for p in points])
+    low_y, high_y = _decades([p[3] for p in points])
+    height, kinds = 300, [*dict.fromkeys(p[1] for p in points)]
+    right, up = (WIDTH - LEFT - RIGHT) / (high_x - low_x), (height - 70) / (high_y - low_y)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return LEFT + (log10(x) - low_x) * right, height - 46 - (log10(y) - low_y) * up
+
+    shapes = [words(LEFT, 13, f"MACs a byte against MACs a {unit[10:-1]}; roofs: best of these layers")]
+    for power in range(low_x, high_x + 1):
+        x, y = at(10.0**power, 10.0**low_y)
+        shapes += [line(x, 20, x, y), words(x, y + 13, f"{10.0**power:g}", "middle", "muted")]
+    for power in range(low_y, high_y + 1):
+        x, y = at(10.0**low_x, 10.0**power)
+        shapes += [line(x, y, WIDTH - RIGHT, y), words(x - 5, y + 3.5, f"{10.0**power:g}", "end", "muted")]
+    corner = min(max(speed / rate, 10.0**low_x), 10.0**high_x)
+    start = max(10.0**low_x, 10.0**low_y / rate)
+    shapes.append(polyline([at(start, start * rate), at(corner, speed), at(10.0**high_x, speed)]))
+    for name, kind, x, y, _ in points:
+        title = f"{name} ({kind}): {x:.2f} MACs a byte, {y:.3f} a {unit[10:-1]}"
+        shapes.append(dot(*at(x, y), title, colour(kinds.index(kind)), 5.0))
+    shapes += legend(LEFT, height - 8, [(colour(i), kind) for i, kind in enumerate(kinds)][:8])
+    return drawn("Roofline of the layers", WIDTH, height, shapes)
+
+
+def _decades(values: Sequence[float]) -> tuple[int, int]:
+    low, high = floor(log10(min(values))), ceil(log10(max(values)))
+    return low, max(high, low + 1)
+
+
+def trade_picture(rows: Sequence[Report], file: str) -> Drawing:
+    """Memory to the right, instructions upwards, both from zero; the plan's own cut in another colour."""
+    height, most = 300, max(r["peak_bytes"] for r in rows)
+    longest = max(r["estimated_instructions"] for r in rows)
+    right, up = (WIDTH - LEFT - 40) / max(most, 1), (height - 76) / max(longest, 1)
+
+    def at(row: Report) -> tuple[float, float]:
+        return LEFT + row["peak_bytes"] * right, height - 46 - row["estimated_instructions"] * up
+
+    shapes = [words(LEFT, 13, fitted(f"{file}: estimated instructions over bytes live at once", WIDTH - LEFT))]
+    for mark in ticks(longest, 4):
+        y = height - 46 - mark * up
+        shapes += [line(LEFT, y, WIDTH - RIGHT, y), words(LEFT - 5, y + 3.5, short(mark), "end", "muted")]
+    for mark in ticks(most, 8):
+        x = LEFT + mark * right
+        shapes += [line(x, height - 46, x, height - 42, "axis"), words(x, height - 31, short(mark), "middle", "muted")]
+    shapes.append(polyline(at(row) for row in rows))
+    for row in rows:
+        title = f"{row['peak_bytes']:,} B, {row['estimated_instructions']:,} instructions, {row['calls']} calls"
+        shapes.append(dot(*at(row), title, COLOURS[4] if row["chosen"] else COLOURS[0], 5.5 if row["chosen"] else 4.0))
+    shapes += legend(LEFT, height - 8, [(COLOURS[4], "this plan"), (COLOURS[0], "other cuts")])
+    shapes.append(words(WIDTH - RIGHT, height - 8, "bytes live at once", "end", "muted"))
+    return drawn("Memory against time", WIDTH, height, shapes)

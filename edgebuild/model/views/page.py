@@ -8,8 +8,7 @@ from typing import Any
 from ...base.dataclass import dataclass
 from ...base.templates import render
 from .comparing import comparison
-from .drawing import Drawing
-from .pictures import bar_picture, brief, memory_picture, roofline, trade_picture
+from .drawing import Drawing, bar_picture, brief, memory_picture, roofline, trade_picture
 from .reports import FIGURES, figures
 
 Report = dict[str, Any]
