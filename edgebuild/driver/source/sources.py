@@ -28,45 +28,43 @@ from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, group_of, read_dialect, read_offsets
 from edgebuild.driver.source.lowering import Program
 
-# Files that the preprocessor will open, looked at before: it would read a device without an end, and wait for a pipe.
+# What the compiler reads, looked at before: it would read a device without an end, wait for a pipe, or expand macros
+# and headers until the machine has no memory left.
 #
-# Headers that a directive names in plain words are looked at by name. Where a macro makes the name, nobody but the
-# preprocessor knows it. Then it runs in a process first that has limits of memory and time.
+# Headers that a directive names in plain words are looked at by name. Then a process with limits of memory and time
+# parses everything once, for nobody but the compiler knows what macros make.
 
 # Strings stay, comments become a blank; a line that ends in a backslash goes on in the next one.
 WORDS = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/""", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:include|include_next|import|embed)\b([^\n]*)$", re.M)
 INCLUDED = re.compile(r"""[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""")
-MEMORY, SECONDS = 1 << 30, 20  # that the process which runs first may take
+MEMORY, SECONDS, WAIT = 512 << 20, 10, 60  # that the process which runs first may take: of the processor, of the clock
+DEEP, NODES = 200, 500_000  # of the syntax tree: levels, which walks go down in Python, and nodes of one source
 
 
-def check_headers(files: Sequence[Path], folders: Sequence[Path], preprocess: Callable[[], object]) -> None:
+def check_headers(files: Sequence[Path], folders: Sequence[Path]) -> None:
     """Refuse a device, a pipe or a file that is too large, wherever one of the files or what it includes names it.
 
-    `folders`: where headers are besides beside the file that names them. `preprocess` reads all as it is read later.
+    `folders`: where headers are besides beside the file that names them.
     Headers of the compiler and of the C library are passed over. Raises EdgebuildError.
     """
-    seen, todo, made = set[str](), [*files], ""
+    seen, todo = set[str](), [*files]
     while todo:
         path = todo.pop()
         if (real := os.path.realpath(path)) in seen:
             continue
         seen.add(real)
-        names, by_macro = named(read_bytes(path).decode("utf-8", "replace"))
+        names = named(read_bytes(path).decode("utf-8", "replace"))
         todo += [p for name in names for p in (at / name for at in (path.parent, *folders)) if _is_there(p)]
-        made = made or (str(path) if by_macro else "")
-    if made and not _ends(preprocess):
-        hints = [f"a header that a macro names is a device, a pipe, or too large: {MEMORY >> 30} GiB, {SECONDS} s"]
-        raise fail("its headers cannot be read", file=made, hints=hints)
 
 
-def named(text: str) -> tuple[set[str], bool]:
-    """The files that directives of the text name, and whether there is one whose file a macro names."""
+def named(text: str) -> set[str]:
+    """The files that directives of the text name in plain words."""
     spliced = re.sub(r"\\[ \t]*\r?\n", "", text.replace("??/", "\\"))
     plain = WORDS.sub(lambda m: m[0] if m[0][0] in "\"'" else " ", spliced)
     operands = [m[1] for t in (text, spliced, plain) for m in DIRECTIVE.finditer(t)]
     names = [INCLUDED.match(operand) for operand in operands]
-    return {m[1] or m[2] for m in names if m}, not all(names)
+    return {m[1] or m[2] for m in names if m}
 
 
 def _is_there(path: Path) -> bool:
@@ -76,10 +74,13 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _ends(work: Callable[[], object]) -> bool:
-    """Whether the work ends within its limits and without an exception, in a process of its own."""
+def check_bounded(file: Path, parse: Callable[[], object]) -> None:
+    """Raise EdgebuildError unless the parse of a file and its headers ends within the limits, in a process of its own.
+
+    Errors in the file are none here: they are reported when it is read.
+    """
     if not hasattr(os, "fork"):
-        return True
+        return
     import resource
 
     child = os.fork()
@@ -87,14 +88,49 @@ def _ends(work: Callable[[], object]) -> bool:
         status = 1
         with suppress(BaseException):
             resource.setrlimit(resource.RLIMIT_AS, (_mapped() + MEMORY,) * 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)
+            signal.alarm(WAIT)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            work()
+            parse()
             status = 0
         os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not status:
+        return
+    limit = f"clang needs more than {MEMORY >> 20} MiB for it, with its headers and macros"
+    if -status in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL):
+        limit = f"clang needs more than {SECONDS} s for it, with its headers and macros"
+    elif -status in (signal.SIGSEGV, signal.SIGBUS):
+        limit = "it nests too deeply for clang, with its headers and macros"
+    hints = ["look for macros or headers that hold one another several times",
+             "and for a header that is a device, a pipe, or too large"]  # fmt: skip
+    raise fail(limit, file=str(file), hints=hints)
+
+
+def check_tree(unit: clang.Unit) -> None:
+    """Raise EdgebuildError where the text makes a tree of more than `DEEP` levels or of more than `NODES` nodes."""
+    level, nodes = [c for c in unit.top if unit.own(c)], 0
+    for _ in range(DEEP):
+        nodes += len(level)
+        if nodes > NODES:
+            text = f"more than {NODES:,} statements and expressions, with macros expanded"
+            raise clang.error_at(level[-1], unit.text, text, "make several drivers of it")
+        level = [below for c in level for below in clang.children(c)]
+    if level:
+        raise clang.error_at(level[0], unit.text, f"statements and expressions nest more than {DEEP} levels here",
+                             "split the expression, or write a function or a switch")  # fmt: skip
+
+
+def check_depth(unit: clang.Unit) -> None:
+    """Raise EdgebuildError where a function or a variable of the text nests more than `DEEP` levels."""
+    level = [c for c in unit.top if unit.own(c)]
+    for _ in range(DEEP):
+        level = [below for c in level for below in clang.children(c)]
+    if level:
+        raise clang.error_at(level[0], unit.text, f"statements and expressions nest more than {DEEP} levels here",
+                             "split the expression, or write a function or a switch")  # fmt: skip
 
 
 def _mapped() -> int:
@@ -505,10 +541,13 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     places = [Path(b) for a, b in pairwise(options) if a == "-I"]
     name, flags = str(sources[0]), _flags(sources, options)
     front = [Path(b) for a, b in pairwise(options) if a == "-include"]
-    check_headers([*sources, *front], places, partial(_preprocess, sources, triple, flags, cpp))
+    check_headers([*sources, *front], places)
+    for path in sources:
+        check_bounded(path, partial(_parsed, path, triple, flags, cpp))
     reader = _Reader(places)
     text = Lined(tuple(piece for path in sources for piece in reader.read(path)))
     unit = clang.parse(name, text.data, triple, flags, cpp)
+    check_tree(unit)
     dialect = read_dialect(unit)
     if MACROS.search(text.data):
         parse = partial(clang.parse, triple=triple, flags=flags, cpp=cpp)
@@ -532,11 +571,10 @@ def _flags(sources: Sequence[Path], options: tuple[str, ...]) -> tuple[str, ...]
     return (*(word for f in folders for word in ("-I", f)), *options)
 
 
-def _preprocess(sources: Sequence[Path], triple: str, flags: tuple[str, ...], cpp: bool) -> None:
-    """Read the sources as they are, whatever is wrong in them."""
-    for path in sources:
-        text = f'#include "{os.path.abspath(path)}"\n'.encode()
-        clang.parse("edgebuild_reach.c", text, triple, (*flags, "-ferror-limit=0"), cpp, wrong=True)
+def _parsed(path: Path, triple: str, flags: tuple[str, ...], cpp: bool) -> None:
+    """Parse a source as it is, whatever is wrong in it."""
+    text = f'#include "{os.path.abspath(path)}"\n'.encode()
+    clang.parse("edgebuild_reach.c", text, triple, (*flags, "-ferror-limit=0"), cpp, wrong=True)
 
 
 def _is_cpp(sources: Sequence[Path]) -> bool:
