@@ -27,6 +27,9 @@ TABLE = r"_order_{step}\[\d+\] = \{{(.*?)\}};"
 ONE = r"model_rows_{step}\(\w*[ *]*\w*\)\n\{{\n    for \(int32_t row = 0; row < (\d+); \+\+row\)"
 
 Row = tuple[str, int]  # a tensor, and the number of its row
+Place = tuple[str, int, int]  # memory, offset and bytes
+Where = tuple[slice, ...]  # of a tensor
+ALL: Where = ()
 
 
 @dataclass
@@ -92,6 +95,32 @@ class Plot:
         by_rows = {name for name, _ in filter(None, self.rows(step))}
         return [op.outputs[0] for op in last if self.is_whole(op.outputs[0]) and op.outputs[0] not in by_rows]
 
+    @cached_property
+    def parts(self) -> dict[int, list[tuple[str, Place, Where]]]:
+        """By step that makes it: part of a tensor that is computed in parts, where it lies, and which part it is.
+
+        Parts with rows in common say nowhere which rows they have. They are left out, and so are rings of rows.
+        """
+        split = ((b["name"].rpartition(":"), b) for b in self.report["layout"]["buffers"])
+        pieces = dict[str, dict[int, dict[str, Any]]]()
+        for (name, _, number), b in split:
+            if name in self.graph.tensors and number.isdecimal() and b["name"] not in self.graph.tensors:
+                pieces.setdefault(name, {})[int(number)] = b
+        found = dict[int, list[tuple[str, Place, Where]]]()
+        for name, numbered in pieces.items():
+            those, at = [numbered[n] for n in sorted(numbered)], 0
+            cut = [(axis, [b["shape"][axis] for b in those]) for axis in range(len(self.graph.tensors[name].shape))
+                   if those[0]["shape"][axis] != self.graph.tensors[name].shape[axis]]  # fmt: skip
+            if len(cut) != 1 or sum(cut[0][1]) != self.graph.tensors[name].shape[cut[0][0]]:
+                continue
+            if any(b.keys() & {"rows", "view_of"} for b in those):
+                continue
+            for b, size in zip(those, cut[0][1], strict=True):
+                where = (*(slice(None),) * cut[0][0], slice(at, at + size))
+                found.setdefault(b["first"], []).append((name, (b["memory"], b["offset"], b["bytes"]), where))
+                at += size
+        return found
+
     def rows(self, step: int) -> list[Row | None]:
         """Rows that the calls of a step make, if it goes row by row through several ops; None: no whole row."""
         return self._rows[step]
@@ -131,7 +160,7 @@ class Plot:
         b = self.buffers.get(op.outputs[0])
         return b is not None and "view_of" not in b
 
-    def place(self, name: str, row: int | None = None) -> tuple[str, int, int]:
+    def place(self, name: str, row: int | None = None) -> Place:
         """Memory, offset and bytes of a tensor or of a row of it, just when it has been made."""
         b, t = self.buffers[name], self.graph.tensors[name]
         if row is None:
@@ -147,26 +176,27 @@ class Plot:
 
 @dataclass
 class Script:
-    """Commands for trace.c, and what their TAKEs bring: round, step, whether before or after it, tensor and row."""
+    """Commands for trace.c. `taken`: round, step, whether before or after it, tensor, part and bytes of each TAKE."""
 
     plot: Plot
     numbers: Mapping[str, int]  # of arenas, by memory
     data: list[bytes] = field(default_factory=list)
-    taken: list[tuple[int, int, bool, str, int | None]] = field(default_factory=list)
+    taken: list[tuple[int, int, bool, str, Where, int]] = field(default_factory=list)
 
-    def _command(self, what: int, place: tuple[str, int, int] = ("", 0, 0)) -> None:
+    def _command(self, what: int, place: Place = ("", 0, 0)) -> None:
         memory, offset, size = place
         self.data.append(np.array([what, self.numbers.get(memory, 0), offset, size], "<u4").tobytes())
 
-    def _take(self, number: int, step: int, after: bool, name: str, row: int | None = None) -> None:
-        self._command(TAKE, self.plot.place(name, row))
-        self.taken.append((number, step, after, name, row))
+    def _take(self, number: int, step: int, after: bool, name: str, place: Place, where: Where = ALL) -> None:
+        self._command(TAKE, place)
+        self.taken.append((number, step, after, name, where, place[2]))
 
     def add(self, number: int, round_: Round) -> None:
         """An inference: what is done at the fence before each step, before each call of a row, and behind all."""
-        plot, made = self.plot, list[tuple[int, str, int | None]]()  # since the last fence
+        plot, made = self.plot, list[tuple[int, str, Place, Where]]()  # since the last fence
         for step in range(len(plot.steps) + 1):
-            made += [(step - 1, name, None) for name in (plot.makes(step - 1) if step else ())]
+            made += [(step - 1, name, plot.place(name), ALL) for name in (plot.makes(step - 1) if step else ())]
+            made += [(step - 1, *part) for part in plot.parts.get(step - 1, ())]
             self._take_all(number, made)
             if step == len(plot.steps):
                 self._command(GO_ON)
@@ -175,39 +205,41 @@ class Script:
                 self._command(PUT, plot.place(name))
                 self.data.append(np.ascontiguousarray(value).tobytes())
             for name in plot.reads(step):
-                self._take(number, step, False, name)
+                self._take(number, step, False, name, plot.place(name))
             self._command(GO_ON)
             for row in plot.rows(step):
                 self._take_all(number, made)
                 self._command(GO_ON)
-                made += [(step, *row)] if row is not None else []
+                if row is not None:
+                    made.append((step, row[0], plot.place(*row), (slice(None), slice(row[1], row[1] + 1))))
 
-    def _take_all(self, number: int, made: list[tuple[int, str, int | None]]) -> None:
-        for step, name, row in made:
-            self._take(number, step, True, name, row)
+    def _take_all(self, number: int, made: list[tuple[int, str, Place, Where]]) -> None:
+        for step, name, place, where in made:
+            self._take(number, step, True, name, place, where)
         made.clear()
 
     def read(self, trace: bytes, rounds: int) -> list[Seen]:
-        """The values in the bytes that the program wrote."""
+        """The values in the bytes that the program wrote. A tensor in parts is there when its last part is made."""
         plot, steps = self.plot, len(self.plot.steps)
         seen = [Seen([{} for _ in range(steps)], [{} for _ in range(steps)]) for _ in range(rounds)]
+        last = {name: step for _, step, after, name, where, _ in self.taken if after and where}
         at = 0
-        for number, step, after, name, row in self.taken:
-            t, values = plot.graph.tensors[name], (seen[number].after if after else seen[number].before)[step]
-            size = plot.place(name, row)[2]
+        for number, step, after, name, where, size in self.taken:
+            t = plot.graph.tensors[name]
+            values = seen[number].after[last[name] if where else step] if after else seen[number].before[step]
             piece = np.frombuffer(trace, np.dtype(t.dtype), size // np.dtype(t.dtype).itemsize, at)
             at += size
-            if row is None:
-                values[name] = piece.reshape(t.shape)
-            else:
+            if where:
                 whole = values.setdefault(name, np.zeros(t.shape, t.dtype))
-                whole[:, row] = piece.reshape(whole[:, row].shape)
+                whole[where] = piece.reshape(whole[where].shape)
+            else:
+                values[name] = piece.reshape(t.shape)
         return seen
 
 
 def can_record(report: Mapping[str, Any]) -> bool:
     """Whether all steps are calls between fences, on arenas that the core sees as they are."""
-    return not (report["stream_rows"] or "hierarchy" in report or not report["schedule"]["steps"])
+    return not (report["stream_rows"] or not report["schedule"]["steps"])
 
 
 def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
@@ -230,7 +262,7 @@ def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
     elf = builder.program("trace", [*rest, *hal], {model: flags})
     run_program(elf, target)
     data = (folder / "trace.bin").read_bytes()
-    if len(data) != sum(plot.place(name, row)[2] for *_, name, row in script.taken):
+    if len(data) != sum(size for *_, size in script.taken):
         raise fail(f"the traced program wrote {len(data)} bytes")
     return script.read(data, len(rounds))
 
