@@ -315,11 +315,6 @@ class Node(ABC):
             raise problem
 
 
-def single(quant: Quant | None) -> Quant | None:
-    """An activation's quantisation must be per tensor; anything else is none of ours."""
-    return quant if quant is None or quant.per_tensor else None
-
-
 def needed(nodes: Sequence[tuple[Sequence[str], Sequence[str]]], outputs: Sequence[str]) -> list[bool]:
     """For each node, given by what it reads and writes, whether an output needs it. Nodes are in a valid order."""
     wanted, found = set(outputs), list[bool]()

@@ -328,10 +328,11 @@ def _goes_through_reals(op: Op, graph: Graph) -> bool:
     return op.attrs["function"] not in SELECT or any(t.quant != y.quant for t in selected)
 
 
-def quantised_reference(op: Op, graph: Graph, *operands: Array) -> Array:
+def quantised_reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:
+    """`share`: where the op goes through reals, these move by it before they are rounded."""
     y, function = graph.result(op), op.attrs["function"]
     if _goes_through_reals(op, graph):
-        return through_reals_reference(op, graph, *operands)
+        return through_reals_reference(op, graph, *operands, share=share)
     if len(operands) == 1 and y.dtype == "int16":
         found = WIDE[function][0](op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
         return np.clip(found, *spatial.bounds(op, y)).astype(np.int16)
@@ -367,13 +368,6 @@ def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
     numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
     text = form(HEADROOM[function][y.dtype] if function in HEADROOM else 0).format(*at)
     return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text} + y_zero, low, high)", numbers, []
-
-
-def quantised_moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
-    """`reference`; where the op goes through reals, these move by a share of the largest before they are rounded."""
-    if _goes_through_reals(op, graph):
-        return through_reals_reference(op, graph, *operands, share=share)
-    return quantised_reference(op, graph, *operands)
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
@@ -427,21 +421,15 @@ def row_of(op: Op) -> ElementFunction:
     return FUNCTIONS[op.attrs["function"]]
 
 
-def pointwise_reference(op: Op, graph: Graph, *operands: Array) -> Array:
+def pointwise_reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:
     y, row = graph.result(op), row_of(op)
     if is_quantised(op, graph):
-        return quantised_reference(op, graph, *operands)
+        return quantised_reference(op, graph, *operands, share=share)
     if row.arity == 1 and is_float(graph.operands(op)[0]):
         operands = (operands[0].astype(np.float64),)
     with np.errstate(all="ignore"):
         found = np.asarray(row.meaning(*operands, *(op.attrs[name] for name in row.parameters)))
         return clip_float(found, op.attrs["clamp"]) if is_float(y) else found.astype(y.dtype)
-
-
-def pointwise_moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
-    if is_quantised(op, graph):
-        return quantised_moved(op, graph, share, *operands)
-    return pointwise_reference(op, graph, *operands)
 
 
 def is_quantised(op: Op, graph: Graph) -> bool:
@@ -548,5 +536,6 @@ def _element(name: str, numbers: dict[str, int | float], operand: int, turns: tu
 
 SPEC = Spec(
     "pointwise", elementwise.nest, pointwise_reference, kernel, rows=rows, clamps=True, integers=("int8", "int16"),
-    plain=True, interval=interval, moved=pointwise_moved, limits=(known_form,),
+    plain=True, interval=interval, limits=(known_form,),
+    moved=lambda op, graph, share, *operands: pointwise_reference(op, graph, *operands, share=share),
 )  # fmt: skip

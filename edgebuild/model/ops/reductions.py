@@ -394,8 +394,8 @@ def reduce_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 def line_nest(op: Op, graph: Graph) -> Nest:
     """Every result may need the whole line along the axis: one of each line, or the k best."""
     axis = op.attrs["axis"]
-    found = lines(graph.operands(op)[0].shape, axis, op.attrs.get("k", 1))
-    return found if "k" in op.attrs else replace(found, out=(*found.out[:axis], *found.out[axis + 1 :]))
+    relation = lines(graph.operands(op)[0].shape, axis, op.attrs.get("k", 1))
+    return relation if "k" in op.attrs else replace(relation, out=(*relation.out[:axis], *relation.out[axis + 1 :]))
 
 
 def arg_reference(op: Op, graph: Graph, x: Array) -> Array:

@@ -362,8 +362,8 @@ def frontend_nest(op: Op, graph: Graph) -> Nest:
     if op.kind == "signal_bank":
         return Nest({"b": operands[3].elements - 1}, ("b",), whole)
     if not stage.along:
-        found = lines(x.shape, -1, x.shape[-1] // 2)
-        return replace(found, operands=(*found.operands, *whole[1:]))
+        relation = lines(x.shape, -1, x.shape[-1] // 2)
+        return replace(relation, operands=(*relation.operands, *whole[1:]))
     own = [same(*extents)]
     for t, read in zip(operands[1:], whole[1:], strict=True):
         first = len(x.shape) - len(t.shape)

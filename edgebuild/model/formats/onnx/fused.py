@@ -327,24 +327,24 @@ class Fused:
         first, *lines = (line.strip() for line in text.strip().splitlines())
         operands, _, results = (part.split() for part in first.partition("->"))
         given = dict(zip(operands, self.node.input, strict=False)) | dict(zip(results, self.node.output, strict=False))
-        known = {name: value for name, value in given.items() if value} | names
-        missing = {*operands} - {*known}
+        tensors = {name: value for name, value in given.items() if value} | names
+        missing = {*operands} - {*tensors}
         for line in filter(None, lines):
             condition, _, rest = line.rpartition("? ")
-            if condition and (condition.lstrip("!") in known) == condition.startswith("!"):
+            if condition and (condition.lstrip("!") in tensors) == condition.startswith("!"):
                 continue
             rest = ATTRIBUTE.sub(lambda m: str(self.attributes.get(m[1], m[2])), rest)
             name, is_constant, value = rest.partition(" := ")
             if is_constant:
                 number = literal_eval(value)
-                known[name] = self.list_of(name, *number) if isinstance(number, list) else self.constant(name, number)
+                tensors[name] = self.list_of(name, *number) if isinstance(number, list) else self.constant(name, number)
                 continue
             try:
                 node = onnx.parser.parse_node(rest)
             except onnx.parser.ParseError:  # of what an attribute makes of the line, such as nan
                 raise self.refuse(f"an attribute in '{rest}'", "attributes are finite numbers") from None
             for ports in (node.input, node.output):
-                ports[:] = [known.get(p, "" if p in missing else self.between(p)) if p else "" for p in ports]
+                ports[:] = [tensors.get(p, "" if p in missing else self.between(p)) if p else "" for p in ports]
             node.name = self.name
             yield node
 

@@ -101,15 +101,15 @@ def sides(node: OnnxNode, sizes: Sequence[int], taps: Sequence[int]) -> list[Sid
     return found
 
 
-def gathered(parts: Parts, x: str, found: Sequence[Side], beyond: str = "") -> str:
+def gathered(parts: Parts, x: str, window: Sequence[Side], beyond: str = "") -> str:
     """N x C x ... with out x taps in place of each of the first spatial dimensions; `beyond`: what padding has."""
     rank = len(parts.node.tensor(0).shape)
     pads = np.zeros((2, rank), int)
-    for at, side in enumerate(found):
+    for at, side in enumerate(window):
         pads[:, 2 + at] = side.before, side.after
     if pads.any():
         x = parts.op("Pad", x, parts.longs(*(int(n) for n in pads.ravel())), *([beyond] if beyond else []))
-    for at, side in enumerate(found):
+    for at, side in enumerate(window):
         x = parts.op("Gather", x, parts.node.array(side.places), axis=2 + 2 * at)
     return x
 
@@ -119,16 +119,16 @@ def convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
     x, w = node.tensor(0), node.tensor(1)
     if len(w.shape) != len(x.shape) or len(x.shape) < 3 or (w.constant and len(x.shape) != 2 + SPACE):
         return None
-    found = sides(node, x.shape[2:], node.attr("kernel_shape", w.shape[2:]))
+    window = sides(node, x.shape[2:], node.attr("kernel_shape", w.shape[2:]))
     group, (k, c) = node.attr("group", 1), w.shape[:2]
-    if group < 1 or c * group != x.shape[1] or k % group or tuple(s.taps for s in found) != w.shape[2:]:
+    if group < 1 or c * group != x.shape[1] or k % group or tuple(s.taps for s in window) != w.shape[2:]:
         raise node.error(f"weights of shape {w.shape} in {group} groups for an input of {x.shape}",
                          "weights are K x C / groups x window; groups divide K")  # fmt: skip
-    return _by_depth(node, found, group) if w.constant else _by_product(node, found, group)
+    return _by_depth(node, window, group) if w.constant else _by_product(node, window, group)
 
 
-def _by_depth(node: OnnxNode, found: Sequence[Side], group: int) -> list[onnx.NodeProto]:
-    parts, x, w, (deep, *plane) = Parts(node), node.tensor(0), node.tensor(1), found
+def _by_depth(node: OnnxNode, window: Sequence[Side], group: int) -> list[onnx.NodeProto]:
+    parts, x, w, (deep, *plane) = Parts(node), node.tensor(0), node.tensor(1), window
     if w.quant is not None and w.quant.axis not in (None, 0):
         raise node.error("weights are quantised along their input channels", "quantise along axis 0")
     data = w.array.reshape(w.shape[0], w.shape[1] * deep.taps, *w.shape[3:])
@@ -142,12 +142,12 @@ def _by_depth(node: OnnxNode, found: Sequence[Side], group: int) -> list[onnx.No
     return parts.done(parts.op("Transpose", y, perm=[0, 2, 1, 3, 4]))
 
 
-def _by_product(node: OnnxNode, found: Sequence[Side], group: int) -> list[onnx.NodeProto]:
+def _by_product(node: OnnxNode, window: Sequence[Side], group: int) -> list[onnx.NodeProto]:
     parts, (n, c, *_), w = Parts(node), node.tensor(0).shape, node.tensor(1)
-    count, out, taps = len(found), [s.out for s in found], [s.taps for s in found]
-    both = [size for s in found for size in (s.out, s.taps)]
+    count, out, taps = len(window), [s.out for s in window], [s.taps for s in window]
+    both = [size for s in window for size in (s.out, s.taps)]
     terms, k = c // group * prod(taps), w.shape[0] // group
-    y = parts.reshape(gathered(parts, node.inputs[0], found), n, group, c // group, *both)
+    y = parts.reshape(gathered(parts, node.inputs[0], window), n, group, c // group, *both)
     places, windows = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
     y = parts.reshape(parts.op("Transpose", y, perm=[1, 0, *places, 2, *windows]), group, n * prod(out), terms)
     turned = parts.op("Transpose", parts.reshape(w.name, group, k, terms), perm=[0, 2, 1])
@@ -311,12 +311,12 @@ def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
         raise node.error(
             "Indices of a pool in three dimensions, or with ceil_mode", "1-D and 2-D windows are supported"
         )
-    found, parts = sides(node, size, window), Parts(node)
+    placed, parts = sides(node, size, window), Parts(node)
     if node.outputs[0]:
         own = {k: v for k, v in node.attributes.items() if k != "storage_order"}
         parts.end(node.outputs[0], "MaxPool", node.inputs[0], **own)
-    y = gathered(parts, x.name, found, node.array(np.array(-np.inf, np.float32)))
-    count, out = len(found), [s.out for s in found]
+    y = gathered(parts, x.name, placed, node.array(np.array(-np.inf, np.float32)))
+    count, out = len(placed), [s.out for s in placed]
     y = parts.op("Transpose", y, perm=[0, 1, *range(2, 2 + 2 * count, 2), *range(3, 3 + 2 * count, 2)])
     chosen = parts.op("ArgMax", parts.reshape(y, n, c, *out, prod(window)), axis=-1, keepdims=0)
     steps = [int(s) for s in np.cumprod([1, *size[:0:-1]])[::-1]]  # of a place, by dimension
@@ -324,7 +324,7 @@ def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
         steps = [int(s) for s in np.cumprod([1, *size[:-1]])]
     first = np.zeros((n, c, *out), np.int64) + np.arange(n * c).reshape(n, c, *[1] * count) * prod(size)
     taps = np.zeros(window, np.int64)
-    for d, side in enumerate(found):
+    for d, side in enumerate(placed):
         along = [1] * count
         along[d] = -1
         first += (np.arange(side.out) * side.stride - side.before).reshape(along) * steps[d]

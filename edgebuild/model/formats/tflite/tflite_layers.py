@@ -49,7 +49,7 @@ def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[st
         raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
     operands = [node.inputs[x], node.inputs[1], *(n for n in node.inputs[bias : bias + 1] if n)]
     if len(operands) < 3 and node.tensor(x).dtype == "int16":
-        operands.append(node.store(f"{node.outputs[0]}@bias", np.zeros(node.output_shape()[-1], np.int64)))
+        operands.append(node.store(f"{node.outputs[0]}@bias", np.zeros(node.written[0].shape[-1], np.int64)))
     return operands
 
 
@@ -76,7 +76,7 @@ def read_fully_connected(node: Any) -> None:
     flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
     clamp = fused_clamp(node, options.FusedActivationFunction())
     front = x.shape[:-1] if options.KeepNumDims() else (rows,)
-    told = node.output_shape()  # a vector may stay one
+    told = node.written[0].shape  # a vector may stay one
     shape = told if told == (rows * w.shape[0],) else (*front, w.shape[0])
     node.emit_as("dense", [flat, *operands_of(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
 
@@ -95,7 +95,7 @@ def read_depthwise_conv2d(node: Any) -> None:
 def read_transpose_conv(node: Any) -> None:
     """The first operand repeats the output's shape; SAME padding is that of the convolution that this one reverses."""
     options = node.options("TransposeConvOptions")
-    x, w, size = node.tensor(2), node.tensor(1), node.output_shape()[1:3]
+    x, w, size = node.tensor(2), node.tensor(1), node.written[0].shape[1:3]
     stride = (options.StrideH(), options.StrideW())
     if min(stride) < 1:
         raise node.error(f"stride {stride}", "strides must be at least 1")
@@ -237,7 +237,7 @@ def read_dequantize(node: Any) -> None:
 
 def read_relu6(node: Any) -> None:
     """RELU6. TFLM clamps the stored numbers by the operand's scale, whatever scale the result declares."""
-    as_stored = node.tensor(0).dtype in ("int8", "int16") and node.tensor(0).quant != node.output_quant()
+    as_stored = node.tensor(0).dtype in ("int8", "int16") and node.tensor(0).quant != node.written[0].quant
     node.emit("clamp", node.inputs, clamp=(0.0, 6.0), **({"as_stored": True} if as_stored else {}))
 
 
@@ -260,7 +260,7 @@ def arg_reader(largest: bool) -> Any:
     def read(node: Any) -> None:
         x = node.tensor(0)
         axis = compose.axis_of(node, node.numbers(1, "axis")[0], len(x.shape))
-        node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.output_dtype())
+        node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.written[0].dtype)
 
     return read
 

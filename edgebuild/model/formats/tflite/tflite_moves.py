@@ -42,7 +42,7 @@ def read_strided_slice(node: Any) -> None:
         first = None if options.BeginMask() >> d & 1 else b
         past = None if options.EndMask() >> d & 1 else b + e if options.Offset() else e
         index[d] = range(x.shape[d])[first:past:step]
-    compose.taken(node, node.inputs[0], index, node.output_shape())
+    compose.taken(node, node.inputs[0], index, node.written[0].shape)
 
 
 def read_split(node: Any) -> None:
@@ -78,7 +78,7 @@ def read_pack(node: Any) -> None:
 
 def read_fill(node: Any) -> None:
     value = node.constant(1, "value")
-    _filled(node, value, node.output_shape(), np.ravel(value.data)[0])
+    _filled(node, value, node.written[0].shape, np.ravel(value.data)[0])
 
 
 def read_zeros_like(node: Any) -> None:
@@ -167,7 +167,7 @@ def read_space_to_batch(node: Any) -> None:
 
 def read_reshape(node: Any) -> None:
     """The shape is the file's; where that leaves the batch open, the one that is an operand."""
-    shape = node.output_shape()
+    shape = node.written[0].shape
     if len(node.inputs) > 1 and node.tensor(1).data is not None:
         shape = node.open_shape([int(n) for n in np.ravel(node.tensor(1).data)])
     node.emit("reshape", node.inputs[:1], shape=shape)
@@ -175,20 +175,20 @@ def read_reshape(node: Any) -> None:
 
 def read_ones(node: Any) -> None:
     """SQUEEZE and EXPAND_DIMS: sizes of 1 go or come; a batch that is left open stays what it is."""
-    x, shape = node.tensor(0).shape, node.output_shape()
+    x, shape = node.tensor(0).shape, node.written[0].shape
     node.emit("reshape", node.inputs[:1], shape=node.open_shape((-1, *shape[1:])) if x and shape else shape)
 
 
 def read_shape(node: Any) -> None:
     """All shapes are static, so this is a constant. An open batch is 1 in the file."""
-    shape = np.array(node.tensor(0).shape, node.output_dtype())
+    shape = np.array(node.tensor(0).shape, node.written[0].dtype)
     node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=shape)
 
 
 def read_broadcast(node: Any) -> None:
     """The shape of two together."""
     shapes = [tuple(np.ravel(node.constant(i, "shape").data)) for i in range(2)]
-    together = np.array(np.broadcast_shapes(*shapes), node.output_dtype())
+    together = np.array(np.broadcast_shapes(*shapes), node.written[0].dtype)
     node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=together)
 
 
@@ -202,7 +202,7 @@ def read_concat(node: Any) -> None:
     options = node.options("ConcatenationOptions")
     if fused_clamp(node, options.FusedActivationFunction()) != (None, None):
         raise node.error("fused activation", "apply the activation to the operands")
-    scale = node.output_quant()
+    scale = node.written[0].quant
     whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
     parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in whole]
     node.emit("concat", parts, axis=compose.axis_of(node, options.Axis(), len(node.tensor(0).shape)))
@@ -210,7 +210,7 @@ def read_concat(node: Any) -> None:
 
 def _rescaled(node: Any, name: str) -> bool:
     """The kernel of uint8 brings operands to the result's scale. Those of int8 and int16 move integers."""
-    return name in node.legacy and node.builder.tensors[name].quant != node.output_quant()
+    return name in node.legacy and node.builder.tensors[name].quant != node.written[0].quant
 
 
 def read_pad(node: Any) -> None:
@@ -220,7 +220,7 @@ def read_pad(node: Any) -> None:
         fill = node.constant(2, "value")
         compose.padded(node, compose.pairs(pads), np.ravel(fill.data)[0].item())
     else:
-        x, quant = node.tensor(0), node.output_quant()
+        x, quant = node.tensor(0), node.written[0].quant
         zero = 0 if quant is None or x.dtype == "int16" else quant.zero_point[0]
         compose.padded(node, compose.pairs(pads), None if zero == zero_of(x) else zero)
 
@@ -228,7 +228,7 @@ def read_pad(node: Any) -> None:
 def read_embedding_lookup(node: Any) -> None:
     """Rows of a table, which is the second operand; one of int8 with real results is read as real numbers."""
     table, index = node.tensor(1), node.inputs[0]
-    real = table.data is not None and table.quant is not None and node.output_dtype() == "float32"
+    real = table.data is not None and table.quant is not None and node.written[0].dtype == "float32"
     node.inputs = [node.array(real_values(table)) if real else node.inputs[1], index]
     compose.gathered(node, 0, 0)
 
@@ -292,7 +292,7 @@ def read_one_hot(node: Any) -> None:
         raise node.error(f"depth {depth}", "at least 1")
     for position, what in ((2, "on"), (3, "off")):
         value = node.tensor(position)
-        if value.elements != 1 or value.dtype != node.output_dtype() or value.quant != node.output_quant():
+        if value.elements != 1 or value.dtype != node.written[0].dtype or value.quant != node.written[0].quant:
             raise node.error(f"{what} is {value.dtype} of shape {value.shape}", "one number like those of the result")
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
-    compose.chosen(node, compose.is_place(node, index, axis, depth), on, off, node.output_dtype())
+    compose.chosen(node, compose.is_place(node, index, axis, depth), on, off, node.written[0].dtype)

@@ -52,7 +52,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "avg_pool2d": {"AVERAGE_POOL_2D": layers.pool_reader("avg_pool2d"), "L2_POOL_2D": layers.read_l2_pool},
     "batch_matmul": {"BATCH_MATMUL": layers.read_batch_matmul},
     "blend": {"RESIZE_BILINEAR": moves.read_bilinear, "LOCAL_RESPONSE_NORMALIZATION": layers.read_local_response},
-    "cast": {"CAST": lambda node: node.emit("cast", node.inputs, to=node.output_dtype())},
+    "cast": {"CAST": lambda node: node.emit("cast", node.inputs, to=node.written[0].dtype)},
     "clamp": {
         "RELU": emits("clamp", clamp=(0.0, None)),
         "RELU6": values.read_relu6,

@@ -18,7 +18,7 @@ import numpy as np
 from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, fail
 from ...arithmetic import Arithmetic
-from ...ir import Array, Graph, Quant, Tensor
+from ...ir import Array, Graph, Tensor
 from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, needed
 from ..compose import either
@@ -108,14 +108,6 @@ def zero(state: Tensor) -> Array | None:
     if state.dtype != "int8" or state.quant is None or not any(state.quant.zero_point):
         return None
     return np.full(state.shape, state.quant.zero_point[0], np.int8)
-
-
-def after(builder: GraphBuilder, state: Tensor) -> Tensor:
-    """The tensor that a variable tensor of the file is after the inference; nothing else may write it."""
-    made = replace(state, name=f"{state.name}@after", data=None)
-    builder.tensors[made.name] = made
-    builder.states.append((state.name, made.name, zero(state)))
-    return made
 
 
 # WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers, is unrolled; and IF.
@@ -231,24 +223,18 @@ class TfliteNode(Node):
         return _shared_name(self._table)
 
     def after(self, state: Tensor) -> Tensor:
-        """Value of a variable tensor after the inference; the node that asks is the one that writes it."""
-        return after(self.builder, state)
-
-    def output_shape(self) -> tuple[int, ...]:
-        return self.written[0].shape
+        """The tensor that a variable tensor of the file is after the inference; nothing else may write it."""
+        written = replace(state, name=f"{state.name}@after", data=None)
+        self.builder.tensors[written.name] = written
+        self.builder.states.append((state.name, written.name, zero(state)))
+        return written
 
     def open_shape(self, told: Sequence[int]) -> tuple[int, ...]:
         """Of a view of the first operand that the file leaves open: `told`, where one size may be -1 for the rest."""
         if self.written[0].name not in self.unsized:
-            return self.output_shape()
+            return self.written[0].shape
         rest = prod(n for n in told if n != -1)
         return tuple(self.tensor(0).elements // max(rest, 1) if n == -1 else int(n) for n in told)
-
-    def output_dtype(self) -> str:
-        return self.written[0].dtype
-
-    def output_quant(self) -> Quant | None:
-        return self.written[0].quant
 
     def result(
         self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]

@@ -286,7 +286,7 @@ def read_lstm(node: Any) -> None:
     states = [node.reshaped(t.name, (1, units)) for t in (hidden, cell)]
     node.add("lstm", [node.reshaped(node.inputs[0], (steps, inner)), *states, *joined], rows, attrs)
     output = _lstm_rows(node, rows, range(1, steps + 1), node.written[0], "outputs")
-    node.emit("reshape", [output], shape=node.output_shape())
+    node.emit("reshape", [output], shape=node.written[0].shape)
     for state, row, what in ((hidden, steps, "hidden"), (cell, steps + 1, "cell")):
         after = node.after(state)
         node.add("reshape", [_lstm_rows(node, rows, range(row, row + 1), after, what)], after, {"shape": after.shape})
