@@ -68,7 +68,8 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "clock/families")
+FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "clock/families",
+           "build/forms")  # fmt: skip
 
 
 # Of gcc, clang and armclang; of TI's compilers; of IAR's.
@@ -251,5 +252,5 @@ def pictures() -> jinja2.Environment:
 
 
 def render(template: str, **view: Any) -> str:
-    jinja = pictures() if template.endswith((".svg.j2", ".html.j2")) else environment()
+    jinja = pictures() if template.endswith((".svg.j2", ".html.j2", ".pdsc.j2")) else environment()
     return jinja.get_template(template).render(licence=LICENCE, **view)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.options import add_options, given
-from edgebuild.base.request import ModelRequest, model_request
+from edgebuild.base.request import ModelRequest
 
 if TYPE_CHECKING:
     from edgebuild.base.artifacts import Artifact
@@ -58,20 +58,16 @@ def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, re
         os.utime(product, ns=(began, began))
 
 
-def model_request_of(args: argparse.Namespace, name: str) -> ModelRequest:
-    """The request that the command line is, with what was measured for its target."""
-    from edgebuild.model.choices import with_choices
+def model_request_of(args: argparse.Namespace, name: str | None) -> ModelRequest:
+    """The request that the command line is, with what was measured for its target. `name`: default: of the file."""
+    from edgebuild.build.api import request_of
 
-    return with_choices(model_request(args.model, name, args.target, given(args, ModelRequest)))
+    return request_of(args.model, name, args.target, given(args, ModelRequest))
 
 
 def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str, Any]]:
     """The report of each file: as it is read, or of a model that is compiled for `args.target`, which it then needs."""
-    import json
-
-    from edgebuild.base.text import identifier
-    from edgebuild.build.run import kept_or_compiled
-    from edgebuild.model.choices import with_choices
+    from edgebuild.build.api import compiled_model, request_of
     from edgebuild.model.views.reports import is_report, read_report
 
     reports = list[dict[str, Any]]()
@@ -81,7 +77,6 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
             continue
         if args.target is None:
             args.wrong_usage(f"{file} is a model, and models need --target")
-        request = model_request(file, identifier(file.stem), args.target, given(args, ModelRequest))
-        artifacts = kept_or_compiled(with_choices(request))
-        reports.append(json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json"))))
+        request = request_of(file, None, args.target, given(args, ModelRequest))
+        reports.append(compiled_model(request).report)
     return reports

@@ -20,22 +20,19 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import withdraw
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import watch
-    from edgebuild.base.request import model_outputs
-    from edgebuild.base.text import identifier
-    from edgebuild.build.run import files_read, kept_or_compiled, unused_weights
-    from edgebuild.build.summary import summary
+    from edgebuild.build.api import compiled_model, products
+    from edgebuild.build.run import files_read, unused_weights
 
     began = started(args)
     if not args.quiet:
         watch()
-    request = model_request_of(args, args.name or identifier(args.model.stem))
-    unused = unused_weights(request)
-    names = [file for file in model_outputs(request.name) if file != unused]
-    files, products = files_read(request), [args.output / file for file in names]
-    check_replaced([*products, *([args.depfile] if args.depfile else [])], files)
-    artifacts = kept_or_compiled(request)
-    publish_products([a for a in artifacts if a.name != unused], args, files, began)
-    withdraw(unused, args.output)
+    request = model_request_of(args, args.name)
+    files = files_read(request)
+    outputs = [args.output / file for file in products(request)]
+    check_replaced([*outputs, *([args.depfile] if args.depfile else [])], files)
+    result = compiled_model(request)
+    publish_products(result.artifacts, args, files, began)
+    withdraw(unused_weights(request), args.output)
     if not args.quiet:
-        print(summary(artifacts))
+        print(result)
     return 0

@@ -1,0 +1,126 @@
+"""Models compiled from Python: `edgebuild.compile`, which the command calls, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from edgebuild.base.artifacts import Artifact, publish, withdraw
+from edgebuild.base.dataclass import dataclass
+from edgebuild.base.errors import fail
+from edgebuild.base.inputs import check_replaced
+from edgebuild.base.options import Value, options_of
+from edgebuild.base.request import ModelRequest, model_outputs, model_request
+from edgebuild.base.text import identifier, xml
+from edgebuild.build.run import files_read, kept_or_compiled, unused_weights
+from edgebuild.build.summary import summary
+
+Option = str | int | float | bool | PathLike[str] | None
+Options = Option | Sequence[Option] | Mapping[str, Option | Sequence[int | float]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A compiled model: its files, its report, and how much memory it takes. `str(result)` is the summary."""
+
+    request: ModelRequest
+    artifacts: tuple[Artifact, ...]
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The bytes of each file that `write` writes, by its name."""
+        return {a.name: a.data for a in self.artifacts}
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """The report, of which docs/report.md is the schema."""
+        return json.loads(self.files[f"{self.request.name}_report.json"])
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.report["ram"]["arena_bytes"]
+
+    @property
+    def weights_bytes(self) -> int:
+        return self.report["rom"]["weights_bytes"]
+
+    @property
+    def code_bytes(self) -> int:
+        """As estimated: there was no compiler."""
+        return self.report["rom"]["estimated_code_bytes"]
+
+    def write(self, folder: str | PathLike[str] = ".") -> list[Path]:
+        """Write the files, all or none, and return their paths.
+
+        Raises EdgebuildError in place of replacing a file that is read, or one that edgebuild did not write.
+        """
+        paths = [Path(folder) / a.name for a in self.artifacts]
+        check_replaced(paths, files_read(self.request))
+        publish(self.artifacts, Path(folder), owned=False)
+        withdraw(unused_weights(self.request), Path(folder))
+        return paths
+
+    def __str__(self) -> str:
+        return summary(self.artifacts)
+
+    def _repr_svg_(self) -> str:
+        """The memory over time, as notebooks show it."""
+        from edgebuild.model.views.drawing import memory_picture
+
+        return memory_picture(self.report).svg()
+
+    def _repr_html_(self) -> str:
+        """The summary above the picture."""
+        return f"<pre>{'<br>'.join(map(xml, str(self).splitlines()))}</pre>\n{self._repr_svg_()}"
+
+
+def products(request: ModelRequest) -> list[str]:
+    """The names of the files that a request comes to, whatever the model holds: all but the empty one of weights."""
+    unused = unused_weights(request)
+    return [name for name in model_outputs(request.name) if name != unused]
+
+
+def compiled_model(request: ModelRequest) -> Result:
+    """The result of a request, from the cache if that has it. Raises EdgebuildError where anything is wrong."""
+    names = products(request)
+    return Result(request, tuple(a for a in kept_or_compiled(request) if a.name in names))
+
+
+def request_of(model: Path, name: str | None, target: str, options: Mapping[str, Any]) -> ModelRequest:
+    """The request of these options, with what was measured for its target. `name`: default: of the file."""
+    from edgebuild.model.choices import with_choices
+
+    return with_choices(model_request(model, name or identifier(model.stem), target, options))
+
+
+def compile(
+    model: str | PathLike[str], target: str | PathLike[str], *, name: str | None = None, **options: Options
+) -> Result:
+    """Compile a model to C for a target, as `edgebuild model` does.
+
+    `target`: a name that `edgebuild targets` lists, or a YAML file. `name`: the prefix of functions and files; default:
+    that of the file. `options`: those of the command, with `_` for `-`; what takes a list takes one of Python as well,
+    and `shape` and `bind` a dict. Raises EdgebuildError where the model, the target or an option is wrong.
+    """
+    values = {option: _written(option, value) for option, value in options.items()}
+    return compiled_model(request_of(Path(model), name, str(target), values))
+
+
+def _written(option: str, value: Options) -> Value:
+    """The value as a command line has it."""
+    if isinstance(value, Mapping):
+        value = [f"{key}={_joined(each, ',')}" for key, each in value.items()]
+    row = options_of(ModelRequest).get(option)
+    if isinstance(value, list | tuple) and row is not None and not row.kind.separator:
+        raise fail(f"option '{option}': takes one value, and no list")
+    return _joined(value, row.kind.separator if row else ",")
+
+
+def _joined(value: Any, separator: str) -> Value:
+    if isinstance(value, list | tuple):
+        return separator.join(map(str, value))
+    return str(value) if isinstance(value, PathLike) else value

@@ -1,0 +1,182 @@
+"""A model's C as a library of another build system: `edgebuild export`.
+
+Each folder of `forms/` is a form. Its `form.yaml` says where sources and headers go, and its templates are the files
+beside them. In names of files, NAME is the model's and VERSION the library's. A further form needs no line of Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from edgebuild.base.artifacts import Artifact, publish
+from edgebuild.base.dataclass import dataclass
+from edgebuild.base.errors import fail, from_os
+from edgebuild.base.facts import read_facts
+from edgebuild.base.inputs import check_replaced, read_bytes
+from edgebuild.base.installation import PACKAGE
+from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.templates import render
+from edgebuild.build.api import Result
+from edgebuild.build.run import files_read
+from edgebuild.model.views.reports import figures
+
+FORMS = PACKAGE / "build" / "forms"
+VERSION = r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}"
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip archive can have
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to lay out a library. `archive`: the zip file that holds all others, if there is one."""
+
+    about: str
+    sources: str
+    headers: str
+    archive: str = ""
+
+
+def forms() -> list[str]:
+    """The names of all forms."""
+    return sorted(file.parent.name for file in FORMS.glob("*/form.yaml"))
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled model, and how it is to be exported. `command`: what the user wrote, for the README."""
+
+    result: Result
+    form: str
+    version: str
+    command: str
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """All files of the library. Raises EdgebuildError for a version or a model that no library can have."""
+        form, name = read_facts(Form, FORMS / self.form / "form.yaml"), self.result.request.name
+        if not re.fullmatch(VERSION, self.version):
+            raise fail(f"option 'version': '{self.version}' is not a version", hints=["three numbers, as 1.0.0"])
+
+        def placed(path: str) -> str:
+            return path.replace("NAME", name).replace("VERSION", self.version)
+
+        code = [a for a in (*self.result.artifacts, *_support(self.result)) if a.name.endswith((".c", ".h"))]
+        sources = [Artifact(f"{form.sources}/{a.name}", a.data) for a in code if a.name.endswith(".c")]
+        headers = [Artifact(f"{form.headers}/{a.name}", a.data) for a in code if a.name.endswith(".h")]
+        view = self._view([a.name for a in sources], [a.name for a in headers])
+        folder = FORMS / self.form
+        texts = (
+            Artifact(
+                placed(path.relative_to(folder).as_posix().removesuffix(".j2")),
+                render(path.relative_to(FORMS).as_posix(), **view).encode(),
+            )
+            for path in sorted(folder.rglob("*.j2"))
+        )
+        files = (*(Artifact(placed(a.name), a.data) for a in (*sources, *headers)), *texts)
+        return (*files, *([Artifact(placed(form.archive), _archive(files))] if form.archive else []))
+
+    def _view(self, sources: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
+        from edgebuild.build.sample import sample  # late: numpy
+
+        request, report = self.result.request, self.result.report
+        target = load_target(request.target)
+        return {
+            "name": request.name,
+            "upper": request.name.upper(),
+            "version": self.version,
+            "command": self.command,
+            "model": report["model"],
+            "target": target,
+            "arch": target.toolchain.arch,
+            "report": report,
+            "figures": figures(report),
+            "sources": sources,
+            "headers": headers,
+            "calls_cmsis_nn": request.called_library is not None,
+            "sample": sample(request, report),
+        }
+
+
+def _support(result: Result) -> list[Artifact]:
+    """C of edgebuild that the model's C includes: ports of the target's DMA unit and engines, and their headers."""
+    target, include = load_target(result.request.target), hal_dir() / "include"
+    if not any(_included(a.data) for a in result.artifacts if a.name.endswith(".c")):
+        return []
+    own = target.firmware.startup if target.firmware else ()
+    ports = [hal_dir() / file for file in target.startup if file not in own]
+    if not ports:
+        hints = ["name it as `port:` in a YAML file that inherits the target"]
+        raise fail(f"target {target.name} names no C for its DMA unit or engine, and an export has it", hints=hints)
+    files = {port.name: port.read_bytes() for port in ports}
+    wanted = [*map(_included, files.values()), *(_included(a.data) for a in result.artifacts)]
+    while names := {name for each in wanted for name in each} - files.keys():
+        files |= {name: (include / name).read_bytes() for name in names}
+        wanted = [_included(files[name]) for name in names]
+    return [Artifact(name, files[name]) for name in sorted(files)]
+
+
+def _included(code: bytes) -> set[str]:
+    """The headers of edgebuild that a source includes, by name."""
+    return {name.decode() for name in re.findall(rb'#include "(eb_\w+\.h)"', code)}
+
+
+def _archive(files: Sequence[Artifact]) -> bytes:
+    """A zip file with the same bytes whenever and wherever it is made."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for a in sorted(files, key=lambda a: a.name):
+            entry = zipfile.ZipInfo(a.name, EARLIEST)
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, a.data)
+    return stream.getvalue()
+
+
+def write(library: Library, folder: Path) -> list[str]:
+    """Write the library; return the names of the files that changed.
+
+    `.NAME.edgebuild` in the folder lists what was written, with digests. So files of others stay, and those of
+    an earlier export that were changed since: both raise EdgebuildError with nothing written. What an earlier export
+    wrote and this one does not is removed.
+    """
+    listed = f".{library.result.request.name}.edgebuild"
+    files = library.artifacts()
+    before = _listed(folder / listed)
+    check_replaced([folder / a.name for a in files], files_read(library.result.request))
+    for a in files:
+        _check_owner(folder / a.name, a.data, before.get(a.name))
+    lines = "".join(f"{_digest(a.data)}  {a.name}\n" for a in sorted(files, key=lambda a: a.name))
+    changed = publish([*files, Artifact(listed, lines.encode())], folder)
+    for name in before.keys() - {a.name for a in files}:
+        path = folder / name
+        if path.is_file() and not path.is_symlink() and _digest(path.read_bytes()) == before[name]:
+            path.unlink()
+    return [name for name in changed if name != listed]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _listed(file: Path) -> dict[str, str]:
+    """The digest of each file by its name, as the list has them; names that lead out of the folder are none of ours."""
+    if not file.is_file():
+        return {}
+    lines = (line.partition("  ") for line in read_bytes(file).decode(errors="replace").splitlines())
+    rows = ((digest, name) for digest, _, name in lines if name and not name.startswith("/"))
+    return {name: digest for digest, name in rows if ".." not in PurePosixPath(name).parts}
+
+
+def _check_owner(path: Path, data: bytes, digest: str | None) -> None:
+    try:
+        there = path.read_bytes() if path.is_file() else None
+    except OSError as error:
+        raise from_os(error, "cannot read it", str(path)) from None
+    if there is None or there == data or _digest(there) == digest:
+        return
+    text = "edgebuild did not write it" if digest is None else "it was changed since edgebuild wrote it"
+    hints = ["name another folder with -o", "or remove the file"]
+    raise fail(f"{text}, and does not replace it", file=str(path), hints=hints)

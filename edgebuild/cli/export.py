@@ -1,0 +1,70 @@
+"""`edgebuild export`: a model's C as a library of another build system."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edgebuild.base.options import add_options, given, options_of
+from edgebuild.base.request import ModelRequest
+
+OPTIONS = tuple(name for name in options_of(ModelRequest) if name not in ("cluster", "device"))
+EXAMPLES = """\
+examples:
+  edgebuild export kws.tflite --as arduino --target samd21g18a -o libraries/kws
+  edgebuild export kws.tflite --as zephyr --target nrf52840 --ram 16K -o modules/kws
+  edgebuild export kws.tflite --as cubemx --target stm32f411 -o my_cube_project
+  edgebuild export kws.tflite --as cmsis-pack --target stm32h743 --version 1.2.0 -o packs
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from edgebuild.build.exporting import forms
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", type=Path, help="a model file; `edgebuild ops` names the formats")
+    parser.add_argument("--as", dest="form", required=True, choices=forms(), help="the build system")
+    parser.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
+    parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
+    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    parser.add_argument("--version", default="1.0.0", metavar="X.Y.Z", help="of the library; default: %(default)s")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    add_options(parser, ModelRequest, OPTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.errors import fail
+    from edgebuild.base.progress import watch
+    from edgebuild.build.api import compiled_model
+    from edgebuild.build.exporting import Library, write
+    from edgebuild.cli.common import model_request_of
+
+    if args.weights == "asm":
+        hints = ["leave it out: the weights are C"]
+        raise fail("option 'weights': builds of others do not see a change of what .incbin reads", hints=hints)
+    args.weights = "c"
+    if not args.quiet:
+        watch()
+    result = compiled_model(model_request_of(args, args.name))
+    library = Library(result, args.form, args.version, _command(args, result.request.name))
+    changed = write(library, args.output)
+    if not args.quiet:
+        print(f"{result}\n[edgebuild] {len(changed)} files for {args.form} in {args.output}")
+    return 0
+
+
+def _command(args: argparse.Namespace, name: str) -> str:
+    """The command that was given, without folders: the same from wherever it is called."""
+    import os
+    import shlex
+
+    words = ["edgebuild", "export", args.model.name, "--as", args.form, "--name", name]
+    words += ["--target", os.path.basename(args.target)]
+    words += ["--version", args.version] if args.version != "1.0.0" else []
+    options = options_of(ModelRequest)
+    for option, value in given(args, ModelRequest, [o for o in OPTIONS if o != "weights"]).items():
+        if value is not None:
+            moved = options[option].moved(value, os.path.basename)
+            words += [f"--{option.replace('_', '-')}", *([] if options[option].kind.switch else [str(moved)])]
+    return f"{shlex.join(words)} -o DIR"

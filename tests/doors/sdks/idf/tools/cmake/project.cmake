@@ -1,0 +1,28 @@
+# Components as ESP-IDF knows them: main, and what the manifest of main names. Their flags are those of ESP-IDF.
+include_guard()
+add_compile_options(-ffunction-sections -fdata-sections -Wall -Werror=all -Wno-error=unused-function
+  -Wno-error=unused-variable -Wno-error=deprecated-declarations -Wextra -Wno-unused-parameter -Wno-sign-compare)
+
+function(idf_component_register)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "SRCS;INCLUDE_DIRS;REQUIRES;PRIV_REQUIRES")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "unknown: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  get_filename_component(name "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  add_library(idf_${name} STATIC ${arg_SRCS})
+  target_include_directories(idf_${name} PUBLIC ${arg_INCLUDE_DIRS})
+endfunction()
+
+macro(project name)
+  _project(${name} LANGUAGES C)
+  file(READ "${CMAKE_CURRENT_SOURCE_DIR}/main/idf_component.yml" manifest)
+  string(REGEX MATCH "override_path: \"([^\"]+)\"" found "${manifest}")
+  get_filename_component(folder "${CMAKE_CURRENT_SOURCE_DIR}/main/${CMAKE_MATCH_1}" ABSOLUTE)
+  get_filename_component(component "${folder}" NAME)
+  add_subdirectory("${folder}" component)
+  add_subdirectory(main)
+  file(WRITE "${CMAKE_BINARY_DIR}/begin.c" "void app_main(void);\nint main(void);\nint main(void) { app_main(); return 0; }\n")
+  target_link_libraries(idf_main PUBLIC idf_${component})
+  add_executable(app "${CMAKE_BINARY_DIR}/begin.c")
+  target_link_libraries(app PRIVATE idf_main)
+endmacro()

@@ -1,0 +1,7 @@
+function(pico_sdk_init)
+  add_library(pico_stdlib INTERFACE)
+endfunction()
+function(pico_enable_stdio_usb)
+endfunction()
+function(pico_add_extra_outputs)
+endfunction()

@@ -1,0 +1,1 @@
+int zephyr_begin; /* main is in the library app */
