@@ -1,7 +1,8 @@
 """A model's C as a library of another build system: `edgebuild export`.
 
 Each folder of `forms/` is a form. Its `form.yaml` says where sources and headers go, and its templates are the files
-beside them. In names of files, NAME is the model's and VERSION the library's. A further form needs no line of Python.
+beside them. In names of files, NAME is the model's, and VERSION and VENDOR are the library's. A further form needs no
+line of Python.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from edgebuild.base.installation import PACKAGE
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.base.templates import render
 from edgebuild.build.api import Result
-from edgebuild.build.run import files_read
+from edgebuild.build.run import files_read, unused_weights
 from edgebuild.model.views.reports import figures
 
 FORMS = PACKAGE / "build" / "forms"
-VERSION = r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}"
+METADATA = {
+    "version": (r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}", "three numbers, as 1.0.0"),
+    "vendor": (r"[A-Za-z][A-Za-z0-9_-]{0,60}", "letters, digits, - and _"),
+    "url": (r"https?://[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{1,200}", "as https://example.com/kws"),
+}
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip archive can have
 
 
@@ -52,17 +57,18 @@ class Library:
 
     result: Result
     form: str
-    version: str
     command: str
+    version: str = "1.0.0"
+    vendor: str = "edgebuild"
+    url: str = "https://example.com/"
 
     def artifacts(self) -> tuple[Artifact, ...]:
-        """All files of the library. Raises EdgebuildError for a version or a model that no library can have."""
+        """All files of the library. Raises EdgebuildError for metadata or a model that no library can have."""
+        self._check()
         form, name = read_facts(Form, FORMS / self.form / "form.yaml"), self.result.request.name
-        if not re.fullmatch(VERSION, self.version):
-            raise fail(f"option 'version': '{self.version}' is not a version", hints=["three numbers, as 1.0.0"])
 
         def placed(path: str) -> str:
-            return path.replace("NAME", name).replace("VERSION", self.version)
+            return path.replace("NAME", name).replace("VERSION", self.version).replace("VENDOR", self.vendor)
 
         code = [a for a in (*self.result.artifacts, *_support(self.result)) if a.name.endswith((".c", ".h"))]
         sources = [Artifact(f"{form.sources}/{a.name}", a.data) for a in code if a.name.endswith(".c")]
@@ -79,6 +85,14 @@ class Library:
         files = (*(Artifact(placed(a.name), a.data) for a in (*sources, *headers)), *texts)
         return (*files, *([Artifact(placed(form.archive), _archive(files))] if form.archive else []))
 
+    def _check(self) -> None:
+        for field, (pattern, words) in METADATA.items():
+            if not re.fullmatch(pattern, text := getattr(self, field)):
+                raise fail(f"option '{field}': '{text}' is none that all package managers take", hints=[words])
+        if unused_weights(self.result.request).endswith(".c"):
+            hints = ["leave it out: an export has its weights in C"]
+            raise fail("option 'weights': builds of others do not see a change of what .incbin reads", hints=hints)
+
     def _view(self, sources: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
         from edgebuild.build.sample import sample  # late: numpy
 
@@ -87,8 +101,7 @@ class Library:
         return {
             "name": request.name,
             "upper": request.name.upper(),
-            "version": self.version,
-            "command": self.command,
+            **{field: getattr(self, field) for field in (*METADATA, "command")},
             "model": report["model"],
             "target": target,
             "arch": target.toolchain.arch,

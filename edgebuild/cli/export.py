@@ -29,25 +29,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
     parser.add_argument("--version", default="1.0.0", metavar="X.Y.Z", help="of the library; default: %(default)s")
+    parser.add_argument("--vendor", default="edgebuild", help="its author, in one word; default: %(default)s")
+    parser.add_argument("--url", default="https://example.com/", help="its page; default: %(default)s")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     add_options(parser, ModelRequest, OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.base.errors import fail
     from edgebuild.base.progress import watch
     from edgebuild.build.api import compiled_model
     from edgebuild.build.exporting import Library, write
     from edgebuild.cli.common import model_request_of
 
-    if args.weights == "asm":
-        hints = ["leave it out: the weights are C"]
-        raise fail("option 'weights': builds of others do not see a change of what .incbin reads", hints=hints)
-    args.weights = "c"
+    args.weights = "asm" if args.weights == "asm" else "c"
     if not args.quiet:
         watch()
     result = compiled_model(model_request_of(args, args.name))
-    library = Library(result, args.form, args.version, _command(args, result.request.name))
+    command = _command(args, result.request.name)
+    library = Library(result, args.form, command, args.version, args.vendor, args.url)
     changed = write(library, args.output)
     if not args.quiet:
         print(f"{result}\n[edgebuild] {len(changed)} files for {args.form} in {args.output}")
@@ -59,9 +58,12 @@ def _command(args: argparse.Namespace, name: str) -> str:
     import os
     import shlex
 
+    from edgebuild.build.exporting import METADATA, Library
+
     words = ["edgebuild", "export", args.model.name, "--as", args.form, "--name", name]
     words += ["--target", os.path.basename(args.target)]
-    words += ["--version", args.version] if args.version != "1.0.0" else []
+    for field in METADATA:
+        words += [f"--{field}", getattr(args, field)] if getattr(args, field) != getattr(Library, field) else []
     options = options_of(ModelRequest)
     for option, value in given(args, ModelRequest, [o for o in OPTIONS if o != "weights"]).items():
         if value is not None:

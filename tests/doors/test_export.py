@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import zipfile
@@ -14,14 +15,18 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import yaml
 
 import edgebuild
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.templates import environment
+from edgebuild.build import exporting
 from edgebuild.build.exporting import Library, forms, write
 from edgebuild.cli import main
 from edgebuild.model.ir import Array
-from tests.conftest import ROOT, run
+from tests.conftest import run
 from tests.graphs.tiny import Tiny
 
 SDKS = Path(__file__).parent / "sdks"
@@ -45,7 +50,7 @@ def model(path: Path, kind: type[Tiny] = Tiny) -> Path:
 
 def exported(form: str, folder: Path, source: Path, **options: str) -> Path:
     result = edgebuild.compile(source, TARGETS.get(form, ARM), name=MODEL, weights="c", **options)
-    write(Library(result, form, "1.0.0", "edgebuild export ..."), folder)
+    write(Library(result, form, "edgebuild export ..."), folder)
     return folder
 
 
@@ -199,20 +204,107 @@ def is_elf(file: Path) -> bool:
 
 def test_sources_are_those_of_the_model_command(tmp_path: Path) -> None:
     """Byte for byte, in every form; and no file depends on where or when the export was made."""
-    digits = ROOT / "sample_projects" / "digits" / "digits.onnx"
-    assert (
-        main(["model", str(digits), "--name", MODEL, "--target", ARM, "--weights", "c", "-o", str(tmp_path / "c")]) == 0
-    )
-    made = {f.name: f.read_bytes() for f in (tmp_path / "c").iterdir() if f.suffix in (".c", ".h")}
+    source = model(tmp_path / "tiny.tflite")
+    options = ["--name", MODEL, "--target", ARM]
+    assert main(["model", str(source), *options, "--weights", "c", "-q", "-o", str(tmp_path / "c")]) == 0
+    written = {f.name: f.read_bytes() for f in (tmp_path / "c").iterdir() if f.suffix in (".c", ".h")}
     for form in forms():
-        command = ["export", str(digits), "--as", form, "--name", MODEL, "--target", ARM, "-q", "-o"]
-        trees = []
-        for folder in (tmp_path / "a" / form, tmp_path / "elsewhere" / "b" / form):
-            assert main([*command, str(folder)]) == 0
-            trees.append({f.relative_to(folder): f.read_bytes() for f in folder.rglob("*") if f.is_file()})
-        assert trees[0] == trees[1]
-        copies = {path.name: data for path, data in trees[0].items() if path.name in made}
-        assert copies == made
-        assert not any(str(tmp_path).encode() in data for data in trees[0].values())
-        (readme,) = (data.decode() for path, data in trees[0].items() if path.suffix == ".md")
-        assert f"edgebuild export digits.onnx --as {form} --name kws --target {ARM} -o DIR" in readme
+        assert main(["export", str(source), "--as", form, *options, "-q", "-o", str(tmp_path / form)]) == 0
+        tree = contents(tmp_path / form)
+        assert {path.name: data for path, data in tree.items() if path.name in written} == written
+        assert not any(str(tmp_path).encode() in data for data in tree.values())
+        (readme,) = (data.decode() for path, data in tree.items() if path.suffix == ".md")
+        assert f"edgebuild export tiny.tflite --as {form} --name kws --target {ARM} -o DIR" in readme
+    elsewhere = tmp_path / "elsewhere" / "b"
+    assert main(["export", str(source), "--as", "cmsis-pack", *options, "-q", "-o", str(elsewhere)]) == 0
+    assert contents(elsewhere) == contents(tmp_path / "cmsis-pack")
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {f.relative_to(folder): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Library]:
+    """Libraries of one compiled model."""
+    source = model(tmp_path_factory.mktemp("model") / "kws.tflite")
+    results = {w: edgebuild.compile(source, "host", name=MODEL, weights=w) for w in ("c", "asm")}
+    return lambda form="cubemx", weights="c", **metadata: Library(results[weights], form, "", **metadata)
+
+
+def test_files_of_others_stay(library: Callable[..., Library], tmp_path: Path) -> None:
+    """And what an earlier export wrote goes, unless somebody changed it; never a file outside of the folder."""
+    write(library("cmake"), tmp_path / "a")
+    assert write(library("cmake"), tmp_path / "a") == []
+    readme, sample = tmp_path / "a" / "README.md", tmp_path / "a" / "sample" / "main.c"
+    for file, text in ((readme, "it was changed since edgebuild wrote it"), (sample, "edgebuild did not write it")):
+        before = file.read_bytes()
+        if file == sample:
+            rows = (tmp_path / "a" / ".kws.edgebuild").read_text().splitlines(keepends=True)
+            (tmp_path / "a" / ".kws.edgebuild").write_text("".join(r for r in rows if "main.c" not in r))
+        file.write_text("mine")
+        with pytest.raises(EdgebuildError, match=text):
+            write(library("platformio"), tmp_path / "a") if file == readme else write(library("cmake"), tmp_path / "a")
+        assert file.read_text() == "mine" and not (tmp_path / "a" / "library.json").exists()
+        file.write_bytes(before)
+    (outside := tmp_path / "outside").write_bytes(b"")
+    digest = hashlib.sha256(b"").hexdigest()
+    for name in ("../outside", str(outside)):
+        with (tmp_path / "a" / ".kws.edgebuild").open("a") as listed:
+            listed.write(f"{digest}  {name}\n")
+    write(library("platformio"), tmp_path / "a")
+    assert outside.exists() and sample.exists()  # of which the list knew nothing
+    assert not (tmp_path / "a" / "CMakeLists.txt").exists() and (tmp_path / "a" / "library.json").exists()
+
+
+def test_two_models_share_a_folder(library: Callable[..., Library], tmp_path: Path) -> None:
+    other = edgebuild.compile(model(tmp_path / "vww.tflite"), "host", weights="c")
+    write(library(), tmp_path / "p")
+    write(Library(other, "cubemx", ""), tmp_path / "p")
+    write(library(), tmp_path / "p")
+    assert {"kws.c", "vww.c"} <= {f.name for f in (tmp_path / "p" / "Core" / "Src").iterdir()}
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"version": "1.0"}, {"version": "01.0.0"}, {"vendor": "A/B"}, {"url": "x"}, {"weights": "asm"}]
+)
+def test_metadata_that_no_library_can_have(
+    library: Callable[..., Library], metadata: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(EdgebuildError, match=f"option '{next(iter(metadata))}'"):
+        write(library(**metadata), tmp_path / "p")
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("form", forms())
+def test_metadata_is_that_of_the_library(library: Callable[..., Library], form: str) -> None:
+    url = "https://acme.example/kws?a=1&b=2"
+    files = {a.name: a.data for a in library(form, version="2.3.4", vendor="Acme", url=url).artifacts()}
+    for name, data in files.items():
+        if name.endswith((".yml", ".yaml")):
+            assert yaml.safe_load(data)
+        if name.endswith(".json"):
+            assert json.loads(data)["homepage"] == url
+        if name.endswith(".pdsc"):
+            root = ElementTree.fromstring(data)
+            assert (root.findtext("vendor"), root.findtext("url")) == ("Acme", url)
+    versioned = {"arduino": "library.properties", "platformio": "library.json", "esp-idf": "idf_component.yml"}
+    versioned |= {"cmake": "kws-config-version.cmake", "cmsis-pack": "Acme.kws.pdsc"}
+    assert form not in versioned or b"2.3.4" in files[versioned[form]]
+    assert form != "cmsis-pack" or "Acme.kws.2.3.4.pack" in files
+
+
+def test_a_further_form_is_a_folder(
+    library: Callable[..., Library], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a line of Python."""
+    folder = tmp_path / "forms" / "mine"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "form.yaml").write_text("about: a form of a test\nsources: lib\nheaders: lib\n")
+    (folder / "lib" / "NAME.txt.j2").write_text("{{ sources | join(' ') }} {{ report.ram.arena_bytes }}\n")
+    monkeypatch.setattr(exporting, "FORMS", tmp_path / "forms")
+    monkeypatch.setattr(environment().loader, "searchpath", [str(tmp_path / "forms")])
+    assert forms() == ["mine"]
+    write(library("mine"), tmp_path / "out")
+    arena = library().result.arena_bytes
+    assert (tmp_path / "out" / "lib" / "kws.txt").read_text() == f"lib/kws.c lib/kws_weights.c {arena}\n"
