@@ -5,19 +5,23 @@
 
 TYPE_CHECKING = False  # of `typing`, whose import takes longer than the no-change path
 if TYPE_CHECKING:
+    from edgebuild.base.errors import EdgebuildError as EdgebuildError
     from edgebuild.build.api import Result as Result
     from edgebuild.build.api import compile as compile
 
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> object:
-    if name not in ("compile", "Result"):
-        raise AttributeError(f"module 'edgebuild' has no attribute '{name}'")
-    from edgebuild.build import api
+_LAZY = {"EdgebuildError": "base.errors", "Result": "build.api", "compile": "build.api"}
 
-    return getattr(api, name)
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'edgebuild' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"edgebuild.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "Result", "compile"]
+    return [*globals(), *_LAZY]

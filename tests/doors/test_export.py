@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +26,10 @@ from edgebuild.base.templates import environment
 from edgebuild.build import exporting
 from edgebuild.build.exporting import Library, forms, write
 from edgebuild.cli import main
+from edgebuild.doors import cmake_dir
 from edgebuild.model.ir import Array
-from tests.conftest import run
+from tests.conftest import ROOT, run
+from tests.docs.pages import blocks
 from tests.graphs.tiny import Tiny
 
 SDKS = Path(__file__).parent / "sdks"
@@ -308,3 +311,79 @@ def test_a_further_form_is_a_folder(
     write(library("mine"), tmp_path / "out")
     arena = library().result.arena_bytes
     assert (tmp_path / "out" / "lib" / "kws.txt").read_text() == f"lib/kws.c lib/kws_weights.c {arena}\n"
+
+
+def recipe(name: str, folder: Path, bare: Bare) -> str:
+    """A file of docs/export.md, for the target that the tests can run, written below `folder`."""
+    (text,) = (block.text for block in blocks(ROOT / "docs" / "export.md") if block.file == name)
+    for target in ("nrf52840", "esp32c3", "rp2040", "stm32f411"):
+        text = text.replace(target, bare.target.name)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.needs("cmake", "ninja", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "qemu-system-arm")
+@pytest.mark.parametrize("sdk", ["zephyr", "esp", "pico"])
+def test_recipes_that_call_edgebuild_in_the_build(sdk: str, tmp_path: Path, bares: Callable[[str], Bare]) -> None:
+    """The page's build scripts, with the check of an export as the program: they follow the model, too."""
+    bare = bares({"zephyr": ARM, "esp": RISCV, "pico": "m0plus-model"}[sdk])
+    app = tmp_path / f"{sdk}_app"
+    main_folder = app / {"zephyr": "src", "esp": "main", "pico": "."}[sdk]
+    recipe({"esp": "esp_app/main"}.get(sdk, f"{sdk}_app") + "/CMakeLists.txt", tmp_path, bare)
+    form = {"zephyr": "zephyr", "esp": "esp-idf", "pico": "pico-sdk"}[sdk]
+    source = {"esp": main_folder}.get(sdk, app) / "kws.tflite"
+    main_folder.mkdir(exist_ok=True)
+    if sdk == "esp":
+        begin = "cmake_minimum_required(VERSION 3.20)\ninclude($ENV{IDF_PATH}/tools/cmake/project.cmake)\n"
+        (app / "CMakeLists.txt").write_text(f"{begin}project(esp_app)\n")
+    if sdk == "zephyr":
+        (app / "prj.conf").write_text("")
+
+    def check(kind: type[Tiny]) -> None:
+        library = exported(form, tmp_path / "lib", model(source, kind))
+        (checked,) = library.rglob("kws_check.h")
+        (program,) = library.rglob("main.c")
+        for file in (checked, program):
+            (main_folder / file.name).write_bytes(file.read_bytes())
+
+    check(Tiny)
+    build = cmake(app, tmp_path / "build", bare, EdgeBuild_DIR=str(cmake_dir()), EDGEBUILD_PYTHON=sys.executable)
+    for kind in (Tiny, Rolled):
+        check(kind)
+        build()
+        (elf,) = (f for f in (tmp_path / "build").rglob("*") if f.suffix in ("", ".elf") and is_elf(f))
+        assert bare.printed(elf) == f"{MODEL}: right\n"
+        assert "no work to do" in build()
+
+
+@pytest.mark.slow
+@pytest.mark.needs("make", "arm-none-eabi-gcc", "qemu-system-arm")
+def test_recipe_of_a_cubemx_makefile(tmp_path: Path, bares: Callable[[str], Bare]) -> None:
+    bare, project = bares(ARM), tmp_path / "my_project"
+    rule = recipe("my_project/kws_rule.mk", tmp_path, bare)
+    (project / "Core" / "Src").mkdir(parents=True)
+    edgebuild_py = f"{sys.executable} -m edgebuild"
+    for kind in (Tiny, Rolled):
+        model(project / "kws.tflite", kind)
+        build = cubemx(project, tmp_path / "build", bare)
+        text = (project / "Makefile").read_text()
+        (project / "Makefile").write_text(text + rule.replace("edgebuild export", f"{edgebuild_py} export"))
+        build()
+        assert bare.printed(tmp_path / "build" / "app.elf") == f"{MODEL}: right\n"
+        assert "Nothing to be done" in build()
+
+
+@pytest.mark.slow
+def test_recipe_of_platformio(tmp_path: Path, bares: Callable[[str], Bare], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its build is SCons: the script is given `env`."""
+    app = tmp_path / "pio_app"
+    recipe("pio_app/kws_model.py", tmp_path, bares(ARM))
+    model(app / "kws.tflite")
+    (app / "SConstruct").write_text(
+        'env = Environment(PROJECT_DIR=Dir(".").abspath)\nExport("env")\nSConscript("kws_model.py")\n'
+        'print(sorted(str(f) for f in Glob("lib/kws/src/*.c")))\nDefault("SConstruct")\n'
+    )
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    assert "kws_weights.c" in run(sys.executable, "-m", "SCons", "-Q", cwd=app)

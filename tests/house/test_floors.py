@@ -19,7 +19,7 @@ WINGS = [{"base"}, {"doors", "clock"}, {"model", "driver"}, {"build"}, {"cli"}]
 FLOOR = {wing: number for number, wings in enumerate(WINGS) for wing in wings}
 # The command starts in `build.entry`, whose short way out imports nothing; the rest of it is `cli`.
 # `edgebuild.compile` is loaded when somebody asks for it.
-LIFTS = {("build", "cli"), ("__main__", "build"), ("__init__", "build")}
+LIFTS = {("build", "cli"), ("__main__", "build"), ("__init__", "build"), ("__init__", "base")}
 
 
 def files() -> list[Path]:

@@ -1,9 +1,12 @@
 # Modules as Zephyr reads them: module.yml says where their CMakeLists.txt and Kconfig are, prj.conf chooses.
 enable_language(C)
 set(CMAKE_C_STANDARD 99)
+add_library(zephyr_interface INTERFACE)
+target_compile_options(zephyr_interface INTERFACE -fno-common)
 add_library(app STATIC)
 add_executable(zephyr_elf "${CMAKE_CURRENT_LIST_DIR}/begin.c")
 target_sources(zephyr_elf PRIVATE $<TARGET_OBJECTS:app>)
+target_link_libraries(zephyr_elf PRIVATE app)
 file(STRINGS prj.conf chosen REGEX "^CONFIG_")
 foreach(line IN LISTS chosen)
   string(REGEX MATCH "^CONFIG_([A-Z0-9_]+)=(.+)$" found "${line}")
