@@ -83,7 +83,8 @@ CLOCKS = _in("clocks", "clock_calibrate", "clock_picture", "clock_tree", "clock_
 VERIFIED = _in("firmware", "oracles", "stepwise", "given_inputs", "verify", "layers", "cycles", "flash", "caller",
                "tune", "killed")  # fmt: skip
 DOORS = _in("doors", "request", "stamp", "cache", "compiled_templates", "make", "cmake", "scons", "builds", "shapes",
-            "scons_shapes", "export", "python", "linker_scripts", "editors", "clock_door", "cluster_door", "install")  # fmt: skip
+            "scons_shapes", "export", "python", "linker_scripts", "editors", "clock_door", "cluster_door",
+            "install")  # fmt: skip
 EMITTED = (*_in("emit", "width", "golden", "names", "compilers"), *_in("firmware", "hal"))
 FAILURES = _in("fail", "cases", "messages", "machine")
 
