@@ -15,6 +15,8 @@ from typing import Any, TextIO, cast
 from edgebuild import __version__
 from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, fault, from_import, from_os, is_strict
 from edgebuild.base.text import terminal
+from edgebuild.cli.examples import EXAMPLES
+from edgebuild.cli.parsing import Parser
 
 COMMANDS = {
     "model": "compile a model to C for a target",
@@ -107,28 +109,19 @@ def _module(command: str) -> Any:
     return importlib.import_module(f"edgebuild.cli.{command.replace('-', '_')}")
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser in which an option whose value may be left out takes none but one of its choices."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = list(args)
-        for i, (word, after) in enumerate(zip(words, [*words[1:], ""][: len(words)], strict=True)):
-            action = self._option_string_actions.get(word)
-            if action is not None and action.nargs == "?" and after not in (action.choices or [after]):
-                words[i] = f"{word}={action.const}"
-        return super().parse_known_args(words, namespace)
-
-
 def _parser(asked: str) -> argparse.ArgumentParser:
     """`asked`: the command whose arguments are to be read, the first word that is no option.
 
     If it is none of ours, all commands are there by name, for the help and for what is wrong.
     """
-    parser = _Parser("edgebuild", description="Neural networks as build inputs of firmware.")
+    parser = Parser("edgebuild", description="Neural networks as build inputs of firmware.")
     parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name in [asked] if asked in COMMANDS else COMMANDS:
-        sub = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+        sub = commands.add_parser(
+            name, help=COMMANDS[name], description=COMMANDS[name], epilog=f"examples:{EXAMPLES[name]}"
+        )
+        sub.formatter_class = argparse.RawDescriptionHelpFormatter
         if name == asked:
             _module(name).arguments(sub)
     return parser

@@ -8,20 +8,8 @@ from pathlib import Path
 from edgebuild.base.options import add_options, options_of
 from edgebuild.base.request import ModelRequest
 
-EXAMPLES = """\
-examples:
-  edgebuild diff build/kws_report.json new/kws_report.json
-  edgebuild diff old.tflite new.tflite --target stm32f411 --fail-if 'arena>+2%' --fail-if 'flash>+1K'
-  edgebuild diff main/kws_report.json new.tflite --target stm32f411 --fail-if 'time>5000' --junit diff.xml
-
-A limit names a figure: arena, flash, weights, code, macs, instructions, cycles, time (us) or energy (uJ). With a sign
-the change is compared, as a number or in percent of the old figure; without one the new figure. Exit status 1: broken.
-"""
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXAMPLES.replace("%", "%%")
     parser.add_argument("old", type=Path, metavar="OLD", help="a model, or a report (NAME_report.json)")
     parser.add_argument("new", type=Path, metavar="NEW", help="the same")
     parser.add_argument("--target", help="for models: a name that `edgebuild targets` lists, or a YAML file")

@@ -9,20 +9,11 @@ from edgebuild.base.options import add_options, given, options_of
 from edgebuild.base.request import ModelRequest
 
 OPTIONS = tuple(name for name in options_of(ModelRequest) if name not in ("cluster", "device"))
-EXAMPLES = """\
-examples:
-  edgebuild export kws.tflite --as arduino --target samd21g18a -o libraries/kws
-  edgebuild export kws.tflite --as zephyr --target nrf52840 --ram 16K -o modules/kws
-  edgebuild export kws.tflite --as cubemx --target stm32f411 -o my_cube_project
-  edgebuild export kws.tflite --as cmsis-pack --target stm32h743 --version 1.2.0 -o packs
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     from edgebuild.build.exporting import forms
 
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXAMPLES
     parser.add_argument("model", type=Path, help="a model file; `edgebuild ops` names the formats")
     parser.add_argument("--as", dest="form", required=True, choices=forms(), help="the build system")
     parser.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")

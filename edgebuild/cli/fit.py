@@ -9,19 +9,9 @@ from edgebuild.base.options import add_options
 from edgebuild.base.request import ModelRequest
 
 OPTIONS = ("qos", "optimize", "portable", "shape", "bind", "outputs")
-EXAMPLES = """\
-examples:
-  edgebuild fit kws.tflite                              all chips, the best three first
-  edgebuild fit kws.tflite --smallest --qos 50          the smallest chip that runs it in 50 ms
-  edgebuild fit kws.tflite --targets 'nrf5*,rp2*'       some chips, by pattern
-  edgebuild fit kws.tflite --targets my_board.yaml      a board of your own
-  edgebuild fit kws.tflite --json - | jq '.rows[0]'     for programs
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXAMPLES
     parser.add_argument("model", type=Path, help="a model file; `edgebuild ops` names the formats")
     patterns = "names, patterns or YAML files; default: all that state a clock, which are chips and boards one can buy"
     parser.add_argument("--targets", metavar="GLOB,...", help=patterns)

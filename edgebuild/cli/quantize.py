@@ -11,15 +11,9 @@ if TYPE_CHECKING:
     from edgebuild.model.quantizer.quality import Quality
 
 METHODS = ("minmax", "percentile", "entropy", "mse")
-EXAMPLES = """
-  edgebuild quantize net.onnx --data samples.npz -o net_int8.onnx
-  edgebuild quantize net.onnx --data samples.npz --labels classes.npy --max-drop 0.5 -o net_int8.onnx
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = f"examples:{EXAMPLES}"
     parser.add_argument("model", type=Path, help="a float network in ONNX")
     data = "samples in float32, scaled as in training: a .npz with an array for each input, or a .npy"
     parser.add_argument("--data", type=Path, required=True, metavar="F", help=data)

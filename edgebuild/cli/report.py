@@ -8,18 +8,8 @@ from pathlib import Path
 from edgebuild.base.options import add_options, options_of
 from edgebuild.base.request import ModelRequest
 
-EXAMPLES = """\
-examples:
-  edgebuild report kws.tflite --target stm32f411 -o report.html
-  edgebuild report build/kws_report.json build/vww_report.json -o report.html
-  edgebuild report new.tflite --target stm32f411 --compare build/kws_report.json -o report.html
-  edgebuild report kws.tflite --target stm32f411 --trace trace.json     open it at ui.perfetto.dev
-"""
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXAMPLES
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL", help="models, or reports (NAME_report.json)")
     parser.add_argument("--target", help="for models: a name that `edgebuild targets` lists, or a YAML file")
     parser.add_argument("-o", "--output", type=Path, metavar="F.html", help="the page")

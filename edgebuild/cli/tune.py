@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from edgebuild.cli.common import add_model_arguments, model_request_of
 
@@ -12,6 +11,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False, nargs="?")
     parser.add_argument("--cycles", action="store_true", help="compare modelled cycles, not instructions: slower")
     parser.add_argument("--clear", action="store_true", help="forget all that was measured")
+    parser.set_defaults(wrong_usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,7 +22,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"forgot the choices for {choices.clear()} kinds of processors")
         return 0
     if args.model is None or args.target is None:
-        print("usage: edgebuild tune MODEL --target TARGET, or edgebuild tune --clear", file=sys.stderr)
-        return 2
+        args.wrong_usage("name a model and --target, or give --clear")
     tune(model_request_of(args, "model"), by=CYCLES if args.cycles else INSTRUCTIONS)
     return 0

@@ -1,0 +1,55 @@
+"""The parser of the command line: mistakes in one line, with the nearest word that is right."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from edgebuild.base.errors import did_you_mean
+
+REQUIRED = "the following arguments are required: "  # as argparse begins
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser in which an option whose value may be left out takes none but one of its choices."""
+
+    words: tuple[str, ...] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(args)
+        for i, (word, after) in enumerate(zip(words, [*words[1:], ""][: len(words)], strict=True)):
+            action = self._option_string_actions.get(word)
+            if action is not None and action.nargs == "?" and after not in (action.choices or [after]):
+                words[i] = f"{word}={action.const}"
+        self.words = tuple(words)
+        result, rest = super().parse_known_args(words, namespace)
+        if rest and self._subparsers is None:
+            self.error(f"unexpected argument '{rest[0]}'")
+        return result, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Print the mistake, and what would be right; exit status 2."""
+        hints = list(self._required(message))
+        options = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        flags = [word.partition("=")[0] for word in self.words if word.startswith("--") and word != "--"]
+        if self._subparsers is None and (wrong := [f for f in flags if not any(o.startswith(f) for o in options)]):
+            message, hints = f"unknown option '{wrong[0]}'{did_you_mean(wrong[0], options)}", []
+        lines = [f"{self.prog}: error: {message.removeprefix('argument ')}", *hints, f"`{self.prog} --help` says more"]
+        self.exit(2, "\n  ".join(lines) + "\n")
+
+    def _required(self, message: str) -> Iterator[str]:
+        """The help of each argument that is missing."""
+        names = message.removeprefix(REQUIRED).split(", ") if message.startswith(REQUIRED) else []
+        for action in self._actions:
+            if set(names) & {"/".join(action.option_strings), action.metavar, action.dest} and action.help:
+                yield f"{action.option_strings[0] if action.option_strings else action.dest}: {action.help}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = list(map(str, action.choices))
+        what = "there is no command" if isinstance(action, argparse._SubParsersAction) else "unknown value"
+        near = did_you_mean(str(value), choices)
+        text = f"{what} '{value}'{near or '; one of: ' + ', '.join(choices)}"
+        raise argparse.ArgumentError(None if what.startswith("there") else action, text)

@@ -1,0 +1,64 @@
+"""The command's help has examples that work, and its mistakes are one line with what would be right."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from edgebuild.cli import COMMANDS, _parser, main
+from edgebuild.cli.examples import EXAMPLES
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_are_read_as_they_stand(command: str) -> None:
+    """Each line up to where its remark or a pipe begins; only the command itself is not run."""
+    lines = [line.strip() for line in EXAMPLES[command].splitlines() if line.startswith("  ")]
+    assert lines
+    for line in lines:
+        words = shlex.split(line.split("   ")[0].split(" | ")[0].replace("$(edgebuild", "; edgebuild").rstrip(")"))
+        words = words[words.index("edgebuild") + 1 :]
+        assert words[0] == command
+        assert _parser(command).parse_args(words).command == command
+
+
+def test_there_are_no_other_examples() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+def test_help_ends_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["diff", "--help"])
+    assert "--fail-if 'arena>+2%'" in capsys.readouterr().out
+
+
+MISTAKES = [
+    ("modle x.onnx", "there is no command 'modle'; did you mean 'model'?"),
+    ("zzz", "there is no command 'zzz'; one of: model, "),
+    ("", "required: COMMAND"),
+    ("model x.onnx", "required: --target\n  --target: a name that `edgebuild targets` lists"),
+    ("model x.onnx --traget host", "unknown option '--traget'; did you mean '--target'?"),
+    ("model x.onnx --target host --tiles=off", "unknown option '--tiles'; did you mean '--tile'?"),
+    ("model x.onnx --target host --tile atuo", "--tile: unknown value 'atuo'; did you mean 'auto'?"),
+    ("model x.onnx --target host --tile 7", "--tile: unknown value '7'; one of: off, fdt, "),
+    ("model x.onnx y.onnx --target host", "unexpected argument 'y.onnx'"),
+    ("model x.onnx --target host --ram", "--ram: expected one argument"),
+    ("model x.onnx -t host", "required: --target"),
+    ("export x.onnx --as ardiuno --target host", "--as: unknown value 'ardiuno'; did you mean 'arduino'?"),
+    ("cache statz", "action: unknown value 'statz'; did you mean 'stats'?"),
+    ("driver x.bf.c --name n --target host --prove=strit", "unknown value 'strit'; did you mean 'strict'?"),
+    ("tune", "name a model and --target, or give --clear"),
+    ("verify x.onnx --min-accuracy 2", "'2' is no number from 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), MISTAKES)
+def test_mistakes_name_what_would_be_right(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(words))
+    said = capsys.readouterr()
+    command = words.split(" ")[0]
+    prog = f"edgebuild {command}" if command in COMMANDS else "edgebuild"
+    assert ended.value.code == 2 and not said.out and "usage:" not in said.err
+    assert said.err.startswith(f"{prog}: error: ") and text in said.err
+    assert said.err.endswith(f"\n  `{prog} --help` says more\n")
