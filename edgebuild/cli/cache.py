@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from edgebuild.base.errors import fail
+from edgebuild.cli.common import add_json, show
 
 SHOWN = 5
 ACTIONS = ("show", "stats", "verify", "clear", "explain")
@@ -16,6 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "stats: also its bound; verify: name damaged entries; clear: remove all entries; explain: what differs"
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help=text)
     text = "of explain: two requests (NAME.req.json), or what `explain` printed of one elsewhere"
+    add_json(parser)
     parser.add_argument("files", nargs="*", metavar="FILE", help=text)
 
 
@@ -31,17 +33,17 @@ def run(args: argparse.Namespace) -> int:
     if content is None:
         return 1
     what = f"{len(content.entries)} entries, {content.bytes:,} B"
-    print(f"removed {what}" if args.action == "clear" else f"{cache.folder() or 'off'}: {what}")
+    lines = [f"removed {what}" if args.action == "clear" else f"{cache.folder() or 'off'}: {what}"]
     if args.action == "stats":
-        print(f"bound: {cache.bound():,} B; those not asked for the longest go first (EDGEBUILD_CACHE_SIZE)")
-    if args.action == "verify":
-        for key in content.damaged:
-            print(f"{cache.folder()}/{key[:2]}/{key[2:]}: damaged, or written by somebody else; no build takes it")
-        return 1 if content.damaged else 0
+        lines.append(f"bound: {cache.bound():,} B; those not asked for the longest go first (EDGEBUILD_CACHE_SIZE)")
+    damaged = [f"{cache.folder()}/{key[:2]}/{key[2:]}" for key in content.damaged if args.action == "verify"]
+    lines += [f"{path}: damaged, or written by somebody else; no build takes it" for path in damaged]
     if content.others and args.action == "clear":
         more = f" and {len(content.others) - SHOWN} more" if len(content.others) > SHOWN else ""
-        print(f"what is no entry stays in {cache.folder()}: {', '.join(content.others[:SHOWN])}{more}")
-    return 0
+        lines.append(f"what is no entry stays in {cache.folder()}: {', '.join(content.others[:SHOWN])}{more}")
+    figures = {"entries": len(content.entries), "bytes": content.bytes, "bound": cache.bound(), "damaged": damaged}
+    show(args, "\n".join([*lines, ""]), {"folder": str(cache.folder() or ""), **figures})
+    return 1 if damaged else 0
 
 
 def _explain(files: list[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgebuild.cli.common import publish_products, started
+from edgebuild.cli.common import add_json, json_file, publish_products, show, started
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
     add_options(parser, ClockRequest)
     parser.add_argument("--calibration", metavar="F", help="currents in the table as `edgebuild calibrate` fitted them")
+    add_json(parser)
     parser.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
     parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
 
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.target import load_target
     from edgebuild.clock.configs import check_hse, explain, parse_setting
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
-    from edgebuild.clock.power import table
+    from edgebuild.clock.power import figures, table
     from edgebuild.model.energy.fit import calibrated, read_calibration
 
     began = started(args)
@@ -43,9 +44,11 @@ def run(args: argparse.Namespace) -> int:
     plan = requested_plan(request)
     known = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
     shown = replace(plan, tree=calibrated(plan.tree, known)) if known else plan
-    print(table(shown, known.placement if known else None), end="")
-    artifacts = clock_files(plan)
+    placement = known.placement if known else None
     files = [*load_target(args.target).files, *([args.calibration] if args.calibration else [])]
+    check_replaced(json_file(args), files)
+    show(args, table(shown, placement), {"configs": figures(shown, placement)})
+    artifacts = clock_files(plan)
     check_replaced([args.output / a.name for a in artifacts] + ([args.depfile] if args.depfile else []), files)
     publish_products(artifacts, args, load_target(args.target).files, began)
     return 0

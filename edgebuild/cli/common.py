@@ -24,6 +24,33 @@ def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, 
     add_options(parser, ModelRequest)
 
 
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="F", help="write the figures as JSON; - is the standard output")
+
+
+def json_file(args: argparse.Namespace) -> list[str]:
+    """The file that `show` will write, if it is one."""
+    return [args.json] if args.json and args.json != "-" else []
+
+
+def show(args: argparse.Namespace, text: str, data: Any) -> None:
+    """Print the text, or the data as JSON in its place where `--json -` asks for it; or write them to a file, too.
+
+    `data`: what JSON can hold, or a text that is JSON.
+    """
+    import json
+
+    from edgebuild.base.artifacts import write_atomic
+
+    if args.json is None:
+        print(text, end="")
+        return
+    data = data if isinstance(data, str) else json.dumps(data, indent=1) + "\n"
+    for file in json_file(args):
+        write_atomic(Path(file), data.encode())
+    print(data if args.json == "-" else text, end="")
+
+
 def started(args: argparse.Namespace) -> int:
     """The time (ns) from which products are dated. What stands for the code in a depfile is up to date by then."""
     from edgebuild.base.own_code import code_inputs

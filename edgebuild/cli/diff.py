@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgebuild.base.options import add_options, options_of
 from edgebuild.base.request import ModelRequest
+from edgebuild.cli.common import add_json, json_file, reports_of, show
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,27 +17,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "end with status 1 where this holds, as 'arena>+2%%'; may be given several times"
     parser.add_argument("--fail-if", action="append", default=[], metavar="LIMIT", help=text)
     parser.add_argument("--junit", type=Path, metavar="F.xml", help="write a test case for each limit, for CI")
-    parser.add_argument("--json", metavar="F", help="write the comparison as JSON; - is the standard output")
+    add_json(parser)
     add_options(parser, ModelRequest, [name for name in options_of(ModelRequest) if name not in ("cluster", "device")])
     parser.set_defaults(wrong_usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
-
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.inputs import check_replaced
-    from edgebuild.cli.common import reports_of
     from edgebuild.model.views.comparing import as_junit, as_text, comparison, limit_of
 
     limits = [limit_of(text) for text in args.fail_if]
-    check_replaced([f for f in (args.junit, args.json if args.json != "-" else None) if f], [args.old, args.new])
+    check_replaced([*json_file(args), *([args.junit] if args.junit else [])], [args.old, args.new])
     old, new = reports_of(args, [args.old, args.new])
     compared = comparison(old, new, limits)
     if args.junit:
         write_atomic(args.junit, as_junit(compared).encode())
-    text = json.dumps(compared, indent=1) + "\n"
-    if args.json and args.json != "-":
-        write_atomic(Path(args.json), text.encode())
-    print(text if args.json == "-" else as_text(compared), end="")
+    show(args, as_text(compared), compared)
     return 1 if any(each["broken"] for each in compared["limits"]) else 0

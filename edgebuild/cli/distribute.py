@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgebuild.base.options import add_options, checked, given
 from edgebuild.base.request import READING, ModelRequest
+from edgebuild.cli.common import add_json, json_file, show
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", type=Path, required=True, metavar="FILE", help="devices and medium (YAML)")
     parser.add_argument("--name", required=True, help="prefix of the products' files")
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    add_json(parser)
     add_options(parser, ModelRequest, READING)
     parser.add_argument("--objective", choices=("traffic", "latency", "memory"), help="default: that of the cluster")
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
@@ -31,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.model.cluster.products import ClusterRequest, build_cluster
     from edgebuild.model.cluster.terms import SHAPES, json_artifact, pareto_rows, plan_cluster, words
 
-    check_replaced([args.output / f"{args.name}_report.json"], [args.model, args.cluster])
+    check_replaced([args.output / f"{args.name}_report.json", *json_file(args)], [args.model, args.cluster])
     if args.model.suffix in SHAPES:
         chosen, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, None)
         report["pareto"] = pareto_rows(chosen)
@@ -45,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
         report = made.report
         report["pareto"] = pareto_rows(made.chosen)
         publish(made.artifacts, args.output, owned=False)
-    print(words(report), end="")
+    show(args, words(report), report)
     return 0

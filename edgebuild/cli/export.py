@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgebuild.base.options import add_options, given, options_of
 from edgebuild.base.request import ModelRequest
+from edgebuild.cli.common import add_json, json_file, model_request_of, show
 
 OPTIONS = tuple(name for name in options_of(ModelRequest) if name not in ("cluster", "device"))
 
@@ -22,15 +23,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", default="1.0.0", metavar="X.Y.Z", help="of the library; default: %(default)s")
     parser.add_argument("--vendor", default="edgebuild", help="its author, in one word; default: %(default)s")
     parser.add_argument("--url", default="https://example.com/", help="its page; default: %(default)s")
+    add_json(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     add_options(parser, ModelRequest, OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import watch
     from edgebuild.build.api import compiled_model
     from edgebuild.build.exporting import Library, write
-    from edgebuild.cli.common import model_request_of
+    from edgebuild.build.run import files_read
 
     args.weights = "asm" if args.weights == "asm" else "c"
     if not args.quiet:
@@ -38,9 +41,11 @@ def run(args: argparse.Namespace) -> int:
     result = compiled_model(model_request_of(args, args.name))
     command = _command(args, result.request.name)
     library = Library(result, args.form, command, args.version, args.vendor, args.url)
+    check_replaced(json_file(args), files_read(result.request))
     changed = write(library, args.output)
-    if not args.quiet:
-        print(f"{result}\n[edgebuild] {len(changed)} files for {args.form} in {args.output}")
+    text = f"{result}\n[edgebuild] {len(changed)} files for {args.form} in {args.output}\n"
+    names = [a.name for a in library.artifacts()]
+    show(args, "" if args.quiet else text, {"form": args.form, "files": names, "report": result.report})
     return 0
 
 

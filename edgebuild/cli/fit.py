@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgebuild.base.options import add_options
 from edgebuild.base.request import ModelRequest
+from edgebuild.cli.common import add_json, json_file, model_request_of, show
 
 OPTIONS = ("qos", "optimize", "portable", "shape", "bind", "outputs")
 
@@ -18,15 +19,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--smallest", action="store_true", help="only the one of least memory that fits; exit 1 if none"
     )
-    parser.add_argument("--json", metavar="F", help="write the rows as JSON; - is the standard output")
+    add_json(parser)
     add_options(parser, ModelRequest, OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import say
-    from edgebuild.cli.common import model_request_of
     from edgebuild.model.compile import prepare
     from edgebuild.model.fitting.chips import Fit, as_json, as_text, best_first, chosen_targets
 
@@ -34,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     request = model_request_of(args, "model")
     targets = chosen_targets(args.targets)
     files = [args.model, *(file for target in targets for file in target.files)]
-    check_replaced([args.json] if args.json and args.json != "-" else [], files)
+    check_replaced(json_file(args), files)
     fit = Fit(prepare(request.source, request.shape, request.outputs, request.bind), request)
     rows = []
     for number, target in enumerate(targets):
@@ -43,8 +42,5 @@ def run(args: argparse.Namespace) -> int:
     rows = best_first(rows)
     if args.smallest:
         rows = rows[:1]
-    text = as_json(rows, request)
-    if args.json and args.json != "-":
-        write_atomic(Path(args.json), text.encode())
-    print(text if args.json == "-" else as_text(rows, request, short=args.smallest), end="")
+    show(args, as_text(rows, request, short=args.smallest), as_json(rows, request))
     return 0 if not args.smallest or rows[0].fits else 1

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgebuild.cli.common import add_model_arguments, model_request_of, publish_products, started
+from edgebuild.cli.common import (
+    add_json,
+    add_model_arguments,
+    json_file,
+    model_request_of,
+    publish_products,
+    show,
+    started,
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
     parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+    add_json(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
@@ -29,10 +38,9 @@ def run(args: argparse.Namespace) -> int:
     request = model_request_of(args, args.name)
     files = files_read(request)
     outputs = [args.output / file for file in products(request)]
-    check_replaced([*outputs, *([args.depfile] if args.depfile else [])], files)
+    check_replaced([*outputs, *json_file(args), *([args.depfile] if args.depfile else [])], files)
     result = compiled_model(request)
     publish_products(result.artifacts, args, files, began)
     withdraw(unused_weights(request), args.output)
-    if not args.quiet:
-        print(result)
+    show(args, "" if args.quiet else f"{result}\n", result.files[f"{request.name}_report.json"].decode())
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgebuild.base.options import add_options, options_of
 from edgebuild.base.request import ModelRequest
+from edgebuild.cli.common import add_json, json_file, reports_of, show
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,19 +16,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="F.html", help="the page")
     parser.add_argument("--trace", type=Path, metavar="F.json", help="steps, memories and DMA as a trace, for Perfetto")
     parser.add_argument("--compare", type=Path, metavar="OLD", help="a model or a report: what the first one changed")
-    parser.add_argument("--json", metavar="F", help="write the reports as a JSON list; - is the standard output")
+    add_json(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of reports, and end")
     add_options(parser, ModelRequest, [name for name in options_of(ModelRequest) if name not in ("cluster", "device")])
     parser.set_defaults(wrong_usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
-
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.templates import PACKAGE
-    from edgebuild.cli.common import reports_of
     from edgebuild.model.views.page import page
     from edgebuild.model.views.reports import trace
 
@@ -38,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         args.wrong_usage("no model: name models, or reports")
     if not (args.output or args.trace or args.json):
         args.wrong_usage("nothing to write: give -o F.html, --trace F.json or --json F")
-    written = [f for f in (args.output, args.trace, args.json if args.json != "-" else None) if f]
+    written = [*json_file(args), *(f for f in (args.output, args.trace) if f)]
     read = [*args.models, *([args.compare] if args.compare else [])]
     check_replaced(written, read)
     reports = reports_of(args, args.models)
@@ -47,9 +45,5 @@ def run(args: argparse.Namespace) -> int:
         write_atomic(args.output, page(reports, earlier).encode())
     if args.trace:
         write_atomic(args.trace, trace(reports).encode())
-    text = json.dumps(reports, indent=1) + "\n"
-    if args.json == "-":
-        print(text, end="")
-    elif args.json:
-        write_atomic(Path(args.json), text.encode())
+    show(args, "", reports)
     return 0

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgebuild.cli.common import add_json, json_file, show
+
 if TYPE_CHECKING:
     from edgebuild.base.errors import Diagnostic
     from edgebuild.build.size import Linked, ProgramSizes
@@ -32,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack-usage", type=Path, metavar="DIR", help=usage)
     parser.add_argument("--objdump", default="", metavar="COMMAND", help="default: that of the processor's compiler")
     parser.add_argument("--quiet", action="store_true", help="print nothing while budgets hold")
-    parser.add_argument("--json", type=Path, metavar="F", help="write the numbers there")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,18 +48,18 @@ def run(args: argparse.Namespace) -> int:
 
     budgets = {o: parse_size(o, value) for o in BUDGETS if (value := getattr(args, o)) is not None}
     allowed = parse_size("allow", args.allow) if args.allow is not None else 0
-    check_replaced([f for f in (args.json, args.last) if f], [f for f in (args.elf, args.diff, args.requests) if f])
+    check_replaced(
+        [*json_file(args), *([args.last] if args.last else [])], [f for f in (args.elf, args.diff, args.requests) if f]
+    )
     program = _program(args)
     sizes = program_sizes(program)
     base = earlier(args.diff, program) if args.diff else None
     rows = as_json(sizes)
-    if args.json:
-        more = {"base": as_json(base)} if base else {}
-        write_atomic(args.json, (json.dumps({**rows, **more}, indent=1, sort_keys=True) + "\n").encode())
     last = earlier(args.last, program) if args.last and args.last.exists() else None
     problems = _over(args, sizes, budgets, last)
-    if problems or not args.quiet:
-        print(table(sizes, base))
+    text = f"{table(sizes, base)}\n" if problems or not args.quiet else ""
+    more = {"base": as_json(base)} if base else {}
+    show(args, text, json.dumps({**rows, **more}, indent=1, sort_keys=True) + "\n")
     if problems:
         raise EdgebuildError(*problems)
     if args.last:

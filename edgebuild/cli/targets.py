@@ -23,6 +23,9 @@ def run(args: argparse.Namespace) -> int:
         names = [name for name in target_names() if fnmatchcase(name, pattern)]
         if not names:
             raise fail(f"no target is called '{pattern}'", hints=["`edgebuild targets` lists them all"])
+        if args.json:
+            print(json.dumps([describe(load_target(name)) for name in names], indent=1))
+            return 0
         width = max(map(len, names))
         for name in names:
             print(f"{name:{width}} {load_target(name).description}")

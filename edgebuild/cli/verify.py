@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import checked, given, options_of
 from edgebuild.base.request import READING, ModelRequest, read_request
-from edgebuild.cli.common import add_model_arguments, model_request_of
+from edgebuild.cli.common import add_json, add_model_arguments, json_file, model_request_of, show
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
 ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "on_engine", "data", "reference", *EXPECTED)
@@ -35,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     float_network = "with --data, the float network in ONNX: print its accuracy and the noise beside, too"
     parser.add_argument("--reference", type=Path, metavar="F.onnx", help=float_network)
     parser.add_argument("--max-instructions", type=int, metavar="N", help="of one inference: more is an error")
-    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+    add_json(parser)
     moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
     parser.add_argument("--dma", type=_dma_mode, metavar="MODE", help=moments)
     parser.add_argument("--on-engine", action="store_true", help="fail unless an engine of the target computes a layer")
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     samples = (args.data, args.labels, args.reference)
     read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration, *samples) if f]
-    check_replaced([args.json] if args.json and args.json != "-" else [], read)
+    check_replaced(json_file(args), read)
     if args.cluster is not None and args.device is None:
         others = (name for name in options_of(ModelRequest) if name not in ("cluster", *READING))
         _refuse(args, "a cluster takes no", ONE_DEVICE, others)
@@ -177,12 +176,7 @@ def _core_rows(r: dict[str, Any]) -> list[str]:
 
 
 def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[dict[str, Any]], str]) -> int:
-    from edgebuild.base.artifacts import write_atomic
-
-    text = json.dumps(result, indent=1) + "\n"
-    if args.json and args.json != "-":
-        write_atomic(Path(args.json), text.encode())
-    print(text if args.json == "-" else verdict(result), end="")
+    show(args, verdict(result), result)
     return 0 if result["equal"] else 1
 
 

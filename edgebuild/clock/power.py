@@ -7,6 +7,7 @@ microseconds, microjoules (mW * us / 1000 = uJ)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
@@ -201,6 +202,22 @@ def table(plan: ClockPlan, placement: str | None = None) -> str:
     if tree.power and model:
         lines.append(f"Currents: modelled, {tree.power.of}, code in {model.placement}, {tree.power.vdd_v:g} V.")
     return "\n".join(lines) + "\n"
+
+
+def figures(plan: ClockPlan, placement: str | None = None) -> list[dict[str, Any]]:
+    """Of each configuration: Hz, the PLL's dividers if it runs, wait states, and the modelled power in mW."""
+    power = plan.tree.power
+    model = PowerModel(plan, placement or next(iter(power.run_ma))) if power else None
+    return [
+        {
+            "name": c.name,
+            "sysclk_hz": c.sysclk_hz,
+            "pll": {"m": c.pll.m, "n": c.pll.n, "p": c.pll.p, "vco_hz": c.pll.vco_hz} if c.pll else None,
+            "wait_states": c.wait_states,
+            "power_mw": model.run_mw(c) if model else None,
+        }
+        for c in plan.configs
+    ]
 
 
 def _row(plan: ClockPlan, c: Config, model: PowerModel | None) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from pathlib import Path
 
 import pytest
 
 from edgebuild.cli import COMMANDS, _parser, main
 from edgebuild.cli.examples import EXAMPLES
+from tests.graphs.tiny import tiny_tflite
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,3 +65,35 @@ def test_mistakes_name_what_would_be_right(words: str, text: str, capsys: pytest
     assert ended.value.code == 2 and not said.out and "usage:" not in said.err
     assert said.err.startswith(f"{prog}: error: ") and text in said.err
     assert said.err.endswith(f"\n  `{prog} --help` says more\n")
+
+
+FIGURES = [
+    ("model {model} --target host -o {folder}/m -q", "ram"),
+    ("export {model} --as cmake --target host -o {folder}/e", "report"),
+    ("clock --target stm32f767 -o {folder}/c", "configs"),
+    ("layout {folder}/l.csv", "height"),
+    ("targets 'stm32f4*'", 0),
+    ("cache stats", "bound"),
+    ("fit {model} --targets host,mps2-an386", "rows"),
+    ("report {model} --target host", 0),
+    ("diff {model} {model} --target host", "figures"),
+]
+
+
+@pytest.mark.parametrize(("words", "member"), FIGURES)
+def test_figures_come_as_json(
+    words: str, member: str | int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`-` prints nothing but JSON; a file gets the same, beside what is printed otherwise."""
+    (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
+    (tmp_path / "l.csv").write_text("id,lower,upper,size\na,0,1,8\n")
+    command = shlex.split(words.format(model=tmp_path / "tiny.tflite", folder=tmp_path))
+    if command[0] == "targets":
+        assert main([*command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[member]
+        return
+    assert main([*command, "--json", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)[member]
+    assert main([*command, "--json", str(tmp_path / "f.json")]) == 0
+    assert (tmp_path / "f.json").read_text() == printed

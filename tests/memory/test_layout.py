@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from edgebuild.base import cache
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.cli import main
 from edgebuild.model.plan.memory import exact
 from edgebuild.model.plan.memory.check import CheckFailed, check_layout
 from edgebuild.model.plan.memory.exact import Walks, split
-from edgebuild.model.plan.memory.layout import layout, read, solve_file
+from edgebuild.model.plan.memory.layout import layout, read
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Phase, Place
 from memory import graphs
 from tests.conftest import ROOT
@@ -251,7 +253,7 @@ class TestFiles:
 
     def test_solves_and_writes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path, out = write(tmp_path, self.text), tmp_path / "out.csv"
-        assert solve_file(path, None, out) == 0
+        assert main(["layout", str(path), "-o", str(out)]) == 0
         assert capsys.readouterr().out == "height 12 B\nbound 12 B\noptimal\nmethod greedy\n"
         lines = out.read_text().splitlines()
         assert lines[0] == "id,lower,upper,size,offset"
@@ -260,12 +262,14 @@ class TestFiles:
 
     def test_capacity_decides(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = write(tmp_path, self.text)
-        assert solve_file(path, 12) == 0
-        assert solve_file(path, 11) == 1
+        assert main(["layout", str(path), "--capacity", "12", "--json", str(tmp_path / "l.json")]) == 0
+        figures = {"height": 12, "bound": 12, "optimal": True, "method": "greedy"}
+        assert json.loads((tmp_path / "l.json").read_text()) == figures
+        assert main(["layout", str(path), "--capacity", "11"]) == 1
         assert "proven to be impossible: at least 12 B" in capsys.readouterr().err
 
     def test_no_buffers(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert solve_file(write(tmp_path, "id,lower,upper,size\n")) == 0
+        assert main(["layout", str(write(tmp_path, "id,lower,upper,size\n"))]) == 0
         assert capsys.readouterr().out == "height 0 B\nbound 0 B\noptimal\nmethod none\n"
 
     @pytest.mark.parametrize(

@@ -217,11 +217,11 @@ def text_of(problem: MemoryProblem, result: Layout) -> str:
 
 def solve_file(
     path: Path, capacity: int | None = None, out: Path | None = None, time_limit: float | None = None
-) -> int:
-    """Lay out the buffers of a CSV file, print how well, and write the offsets to `out`.
+) -> Layout | None:
+    """Lay out the buffers of a CSV file, and write the offsets to `out`.
 
-    With `capacity` (bytes) it is decided whether they fit. Returns the exit status: 1 if they
-    do not, or no layout was found. Raises EdgebuildError for a file that makes no sense.
+    With `capacity` (bytes) it is decided whether they fit. Prints why and returns None if they do not, or no layout was
+    found. Raises EdgebuildError for a file that makes no sense.
     """
     problem = read(path)
     check_replaced([out] if out else [], [path])
@@ -235,13 +235,15 @@ def solve_file(
             f"no layout within {capacity} B, {why}: {proof}", file=str(path), hints=[f"most are live with {live}"]
         )
         print(finding, file=sys.stderr)
-        return 1
+        return None
     check_layout(problem, result)
-    gap = 100 * (result.height - result.bound) / result.bound if result.bound else 0.0
-    print(f"height {result.height} B")
-    print(f"bound {result.bound} B")
-    print("optimal" if result.optimal else f"gap {gap:.2f} %")
-    print(f"method {result.method}")
     if out is not None:
         write_atomic(out, text_of(problem, result).encode())
-    return 0
+    return result
+
+
+def words(result: Layout) -> str:
+    """How good a layout is, in four lines."""
+    gap = 100 * (result.height - result.bound) / result.bound if result.bound else 0.0
+    proof = "optimal" if result.optimal else f"gap {gap:.2f} %"
+    return f"height {result.height} B\nbound {result.bound} B\n{proof}\nmethod {result.method}\n"
