@@ -54,6 +54,7 @@ def _command(args: argparse.Namespace, name: str) -> str:
     import os
     import shlex
 
+    from edgebuild.base.text import visible
     from edgebuild.build.exporting import METADATA, Library
 
     words = ["edgebuild", "export", args.model.name, "--as", args.form, "--name", name]
@@ -65,4 +66,4 @@ def _command(args: argparse.Namespace, name: str) -> str:
         if value is not None:
             moved = options[option].moved(value, os.path.basename)
             words += [f"--{option.replace('_', '-')}", *([] if options[option].kind.switch else [str(moved)])]
-    return f"{shlex.join(words)} -o DIR"
+    return f"{visible(shlex.join(words))} -o DIR"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -25,6 +26,7 @@ from edgebuild.base.target import hal_dir, load_target
 from edgebuild.base.templates import environment
 from edgebuild.build import exporting
 from edgebuild.build.exporting import Library, forms, write
+from edgebuild.build.sample import _literal
 from edgebuild.cli import main
 from edgebuild.doors import cmake_dir
 from edgebuild.model.ir import Array
@@ -387,3 +389,43 @@ def test_recipe_of_platformio(tmp_path: Path, bares: Callable[[str], Bare], monk
     )
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     assert "kws_weights.c" in run(sys.executable, "-m", "SCons", "-Q", cwd=app)
+
+
+def test_ports_are_in_the_library(tmp_path: Path) -> None:
+    """Of the DMA unit, with the header that both sides include; a target that names none is refused."""
+    source = model(tmp_path / "kws.tflite")
+    result = edgebuild.compile(source, "mps2-an521", name=MODEL, weights="c", map="auto")
+    files = {a.name: a.data for a in Library(result, "cmake", "").artifacts()}
+    assert files["src/dma_pl081.c"] == (hal_dir() / "src" / "dma_pl081.c").read_bytes()
+    assert "include/eb_dma.h" in files and b"src/dma_pl081.c" in files["CMakeLists.txt"]
+    modelled = edgebuild.compile(source, "gap8-model", name=MODEL, weights="c", map="auto")
+    with pytest.raises(EdgebuildError, match="names no C for its DMA unit"):
+        Library(modelled, "cmake", "").artifacts()
+
+
+@pytest.mark.needs("gcc")
+def test_floats_are_compared_within_a_tolerance(tmp_path: Path) -> None:
+    """An element that is off by a hundredth of the largest is wrong, one by a millionth is right."""
+    source = ROOT / "sample_projects" / "digits" / "training" / "float.onnx"
+    result = edgebuild.compile(source, "host", name=MODEL, weights="c")
+    write(Library(result, "cmake", ""), tmp_path / "kws")
+    check = tmp_path / "kws" / "sample" / "kws_check.h"
+    flags = ["-O0", "-std=c11", f"-I{tmp_path / 'kws' / 'include'}", *(tmp_path / "kws" / "src").glob("*.c"), "-lm"]
+    text, (place, value) = check.read_text(), re.findall(r"\{(0), ([-\d.e]+)f\}", check.read_text())[0]
+    for factor, right in ((1.0, True), (1 + 1e-6, True), (1 + 0.05, False)):
+        check.write_text(text.replace(f"{{{place}, {value}f}}", f"{{{place}, {float(value) * factor:.9g}f}}"))
+        run("gcc", tmp_path / "kws" / "sample" / "main.c", *flags, "-o", tmp_path / "app")
+        assert run(tmp_path / "app", status=0 if right else 1) == f"{MODEL}: {'right' if right else 'wrong'}\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (-128, "-128"),
+        (-(1 << 31), "(-2147483647 - 1)"),
+        (4294967295, "4294967295u"),
+        (-(1 << 63), f"(-{(1 << 63) - 1} - 1)"),
+    ],
+)
+def test_integers_are_literals_of_c(number: int, text: str) -> None:
+    assert _literal(number, real=False) == text
