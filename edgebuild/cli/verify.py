@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="F", help=samples)
     classes = "the class of each vector of --inputs, or sample of --data: print how many are right"
     parser.add_argument("--labels", type=Path, metavar="F", help=classes)
-    accuracy = "the part of the labels that must be right, 0 to 1; default: 1 of --inputs, 0 of --data"
+    accuracy = "the part of the labels that must be right, 0 to 1"
     parser.add_argument("--min-accuracy", type=_part, metavar="P", help=accuracy)
     float_network = "with --data, the float network in ONNX: print its accuracy and the noise beside, too"
     parser.add_argument("--reference", type=Path, metavar="F.onnx", help=float_network)
@@ -150,12 +150,10 @@ def _request(args: argparse.Namespace) -> ModelRequest:
 def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
     """List what was expected of the model besides results that are equal to the reference's."""
     missed = []
-    if args.labels is not None:
-        of = result["samples"] if args.data else result["inputs_tried"]
-        count = round(result["accuracy"] * of) if args.data else result["right"]
-        wanted = args.min_accuracy if args.min_accuracy is not None else 0 if args.data else 1
-        if count < wanted * of:
-            missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {wanted:g} is expected")
+    if result.get("accuracy", 1) < (args.min_accuracy or 0):
+        of = result["samples"]
+        count = round(result["accuracy"] * of)
+        missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {args.min_accuracy:g} is expected")
     if args.max_instructions is not None:
         counted = result["instructions"]
         if counted is None:
@@ -242,7 +240,6 @@ def _verdict(r: dict[str, Any]) -> str:
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
     lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
     lines += _difference(r["first_difference"]) if r.get("first_difference") else []
-    lines += [f"  {r['right']} of {r['inputs_tried']} labels are right"] if "right" in r else []
     reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
     unseen = f"; {len(r['unseen'])} results only through those behind them" if r.get("unseen") else ""
     lines += [f"  judged by {r['judge']}{reached}{unseen}", *(f"  note: {note}" for note in r.get("notes", ()))]

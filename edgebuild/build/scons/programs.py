@@ -83,7 +83,7 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
     """A test that runs a model, which `env.Model` returned, against its reference in the simulator of a target.
 
     `scons model_NAME_TARGET` runs it, and `scons edgebuild_test` all. INPUTS and LABELS are files of numpy,
-    MIN_ACCURACY is the part of the labels that must be right, MAX_INSTRUCTIONS the most for one inference.
+    MIN_ACCURACY (default: 1) is the part of the labels that must be right, MAX_INSTRUCTIONS the most for one inference.
     """
     request = next(iter(requests_of(env, env.Flatten([model]))), None)
     if request is None:
@@ -102,6 +102,7 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
         load_target(target)
     except EdgebuildError as error:
         raise wrong("\n".join(f"{where}: {spelled(d)}" for d in error.diagnostics)) from None
+    expected = {"MIN_ACCURACY": 1, **expected} if LABELS is not None else expected
     words = ["$EDGEBUILD", "verify", request.path, "--target", target]
     files = []
     for option, file in (("--inputs", INPUTS), ("--labels", LABELS)):

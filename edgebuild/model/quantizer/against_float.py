@@ -13,7 +13,7 @@ from ...base.artifacts import Artifact
 from ...base.errors import fail, visible
 from ...base.target import Target
 from ..verify import outputs_on_target, real_values, report_of
-from ..verify.accuracy import check_labels, classes
+from ..verify.accuracy import accuracy, classes
 from .bias_correction import BACK
 from .float_models import Array, Port, Row, float_model, folded, ports, run
 from .quality import signal_to_noise
@@ -46,12 +46,9 @@ def against_float(
     vectors = [_vector(row, report["inputs"]) for row in rows]
     outputs = outputs_on_target(target, artifacts, vectors, library)
     values = [real_values(np.stack([o[i] for o in outputs]), port) for i, port in enumerate(report["outputs"])]
-    if right is not None and labels is not None:
-        check_labels(right, len(rows), values[0][0].size, labels)
-    mine = classes(values[0])
     result: dict[str, Any] = {"samples": len(rows)}
-    if right is not None:
-        result |= {"accuracy": float(np.mean(mine == right)), "confusion": _confusion(right, mine)}
+    if right is not None and labels is not None:
+        result = accuracy(values[0], right, labels)
     if real is None:
         return result
     simple = folded(real, rows[0])
@@ -60,7 +57,8 @@ def against_float(
         raise fail("has other outputs than the network", file=visible(reference.name if reference else ""))
     chosen = classes(theirs[0])
     if right is not None:
-        result |= {"reference_accuracy": float(np.mean(chosen == right)), "same_class": float(np.mean(chosen == mine))}
+        same = float(np.mean(chosen == classes(values[0])))
+        result |= {"reference_accuracy": float(np.mean(chosen == right)), "same_class": same}
     noise = [signal_to_noise(_like(a, b), b) for a, b in zip(theirs, values, strict=True)]
     result["snr_db"] = round(min(noise), 2)
     if model.suffix == ".onnx":
@@ -97,13 +95,6 @@ def _like(value: Array, other: Array) -> Array:
         turned = value.transpose(0, *(1 + axis for axis in NHWC))
         value = turned if turned.shape == other.shape else value
     return value.reshape(other.shape)
-
-
-def _confusion(right: Array, mine: Array) -> list[list[int]]:
-    count = int(max(right.max(), mine.max())) + 1
-    table = np.zeros((count, count), int)
-    np.add.at(table, (right, mine), 1)
-    return [[int(n) for n in row] for row in table]
 
 
 def _worst(model: Path, real: onnx.ModelProto, rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from ..formats.format import Shapes
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import harness as flashes
-from .accuracy import read_labels, right
+from .accuracy import accuracy, read_labels
 from .directed import directed_rounds
 from .execution import cycles
 from .harness import (
@@ -75,8 +75,8 @@ def verify(
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `unseen` (results of a model that rounds to
     steps which were judged through those behind them alone), `inputs_tried`, `instructions` (of the first invoke),
-    `stack_bytes`, `arena_touched_bytes`, `layers` and `right` (vectors of the right class) if wanted, and the sizes of
-    `measure`. Build machine: sanitizers on, and None for what cannot be measured there.
+    `stack_bytes`, `arena_touched_bytes`, `layers` and figures of `accuracy` if wanted, and the sizes of `measure`.
+    Build machine: sanitizers on, and None for what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = report_of(artifacts)
@@ -451,11 +451,11 @@ def _fitted(value: Array, port: Port) -> Array:
 
 
 def _labelled(outcome: Outcome, report: dict[str, Any], labels: Path | None) -> dict[str, Any]:
-    """How many vectors have the class of their label, if there are any."""
+    """How often the first output has the class of its label, if there are labels."""
     if labels is None:
         return {}
-    first = [real_values(row[0], report["outputs"][0]) for row in outcome.outputs]
-    return {"right": right(first, read_labels(labels), labels)}
+    first = np.stack([row[0] for row in outcome.outputs])
+    return accuracy(real_values(first, report["outputs"][0]), read_labels(labels), labels)
 
 
 def real_values(values: Array, port: Port) -> Array:

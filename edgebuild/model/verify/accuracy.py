@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,14 @@ def check_labels(labels: Array, count: int, wide: int, file: Path) -> None:
                    file=str(file))  # fmt: skip
 
 
-def right(outputs: Sequence[Array], labels: Array, file: Path) -> int:
-    """The number of vectors of which the first output, in real numbers, is of the label's class."""
+def accuracy(outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
+    """How often an output, [samples, ...] real numbers, is of its label's class. `file`: of the labels, for messages.
+
+    Returns `samples`, `accuracy` (a share) and `confusion` (rows: the labels' classes, columns: the outputs').
+    Raises EdgebuildError for labels of another number of samples, or of classes that the output lacks.
+    """
     check_labels(labels, len(outputs), outputs[0].size, file)
-    return int(np.sum(classes(np.stack(list(outputs))) == labels))
+    mine = classes(outputs)
+    confusion = np.zeros((int(max(labels.max(), mine.max())) + 1,) * 2, int)
+    np.add.at(confusion, (labels, mine), 1)
+    return {"samples": len(outputs), "accuracy": float(np.mean(mine == labels)), "confusion": confusion.tolist()}
