@@ -23,11 +23,12 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.inputs import YAML, read_bytes
 
 if TYPE_CHECKING:
-    from yaml.nodes import Node
+    from yaml.nodes import MappingNode, Node
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
+PARTS = "parts"  # the key of a family
 NAMED = object()  # marks a tuple that is written as a map from names to the rest of its items
 
 _UNITS = {"": 1, "kHz": 1_000, "MHz": 1_000_000}
@@ -260,3 +261,64 @@ def _seen(node: Node) -> str:
 def wrong(node: Node, text: str, *hints: str) -> EdgebuildError:
     mark = node.start_mark
     return fail(text, file=mark.name, line=mark.line + 1, column=mark.column + 1, hints=hints)
+
+
+# ---- families: files of several parts, each of which is the rest of the file with the keys of its own
+
+
+def map_of(file: Path) -> MappingNode:
+    """The file's map. Raises EdgebuildError where it is none."""
+    from yaml.nodes import MappingNode
+
+    node = compose(file)
+    if not isinstance(node, MappingNode):
+        raise fail("expected a map of keys, such as 'description: text'", file=str(file), line=1)
+    return node
+
+
+def parts_of(node: MappingNode) -> dict[str, Node]:
+    """The maps of the parts of a family, by name; none if the map is of none."""
+    return entries(entries(node)[PARTS]) if PARTS in entries(node) else {}
+
+
+def stated_in(name: str, folder: Path) -> tuple[Path, MappingNode] | None:
+    """The map of a name in a folder, and its file: one of its own, or a family's, of which it is a part."""
+    if (own := folder / f"{name}.yaml").is_file():
+        return own, map_of(own)
+    for file in sorted(folder.glob("*.yaml")):
+        text = file.read_bytes()
+        if PARTS.encode() in text and name.encode() in text and name in (parts := parts_of(family := map_of(file))):
+            return file, merged(_withoutparts_of(family), _as_map(parts[name]))
+    return None
+
+
+def _withoutparts_of(family: MappingNode) -> MappingNode:
+    from yaml.nodes import MappingNode
+
+    rest = [(key, value) for key, value in family.value if key.value != PARTS]
+    return MappingNode(family.tag, rest, family.start_mark, family.end_mark)
+
+
+def _as_map(node: Node) -> MappingNode:
+    from yaml.nodes import MappingNode
+
+    if not isinstance(node, MappingNode):
+        raise wrong(node, "a part is a map of keys, such as 'description:' and 'memories:'")
+    return node
+
+
+def merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNode:
+    """The keys of both maps, those of `over` before those of `base`; maps in them are merged, too."""
+    from yaml.nodes import MappingNode
+
+    keys = {key.value: key for key, _ in base.value + over.value}
+    below, above = entries(base), entries(over)
+    if top:  # a board is no parent because its family is one
+        below.pop("abstract", None)
+    values = []
+    for name in {**below, **above}:
+        old, new = below.get(name), above.get(name)
+        if isinstance(old, MappingNode) and isinstance(new, MappingNode):
+            new = merged(old, new, top=False)
+        values.append((keys[name], new if new is not None else old))
+    return MappingNode(over.tag, values, over.start_mark, over.end_mark)

@@ -17,15 +17,19 @@ from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import (
     NAMED,
+    PARTS,
     Count,
     Rate,
     Size,
-    compose,
     entries,
+    map_of,
+    merged,
     one_of,
+    parts_of,
     read_flag,
     read_node,
     read_text,
+    stated_in,
     wrong,
 )
 from edgebuild.base.installation import hal_dir as hal_dir
@@ -43,7 +47,6 @@ FEATURES = ("dsp", DUAL_ISSUE, "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f"
 SLOW_FLASH = "slow flash"  # among the words of a target: its core waits for flash at the highest clock
 WEIGHTS = ("asm", "c")
 BUSES = ("words", "bytes")
-PARTS = "parts"  # the key of a family
 
 
 @dataclass(frozen=True)
@@ -201,19 +204,22 @@ class Target:
         return next(m for m in self.memories if m.name == name)
 
 
-def clock_tree_file(name_or_path: str) -> Path:
-    """Where a clock tree stands; whether or not there is such a file."""
+def clock_tree_file(name_or_path: str) -> Path | None:
+    """The file of a clock tree, its own or that of its family; None if there is none."""
     is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
-    return Path(name_or_path) if is_path else hal_dir() / "clocks" / f"{name_or_path}.yaml"
+    if is_path:
+        return Path(name_or_path) if Path(name_or_path).is_file() else None
+    stated = stated_in(name_or_path, hal_dir() / "clocks")
+    return stated[0] if stated else None
 
 
 def target_names() -> list[str]:
     """The targets that ship, without those that only serve as parents, sorted."""
     names = list[str]()
     for file in sorted((hal_dir() / "targets").glob("*.yaml")):
-        node = _map(file)
+        node = map_of(file)
         names += [file.stem] if not _abstract(node) and PARTS not in entries(node) else []
-        names += _parts(node)
+        names += parts_of(node)
     return sorted(names)
 
 
@@ -226,7 +232,7 @@ def load_target(name_or_path: str) -> Target:
     file = Path(name_or_path)
     if is_path and not file.is_file():
         raise fail("no such target file", file=name_or_path)
-    stated = (file, _map(file)) if is_path else _stated(name_or_path, hal_dir() / "targets")
+    stated = (file, map_of(file)) if is_path else stated_in(name_or_path, hal_dir() / "targets")
     if stated is None:
         names = target_names()
         raise fail(
@@ -234,14 +240,14 @@ def load_target(name_or_path: str) -> Target:
             hints=[f"`edgebuild targets` lists {len(names)} of them", "or the path of a target's .yaml file"],
         )
     if PARTS in entries(stated[1]):
-        parts = "parts: " + ", ".join(_parts(stated[1]))
+        parts = "parts: " + ", ".join(parts_of(stated[1]))
         raise wrong(entries(stated[1])[PARTS], f"'{stated[0].stem}' is a family, of which one part can be named", parts)
     name = visible(file.stem if is_path else name_or_path)
     files: list[str] = []
     node = _inherited(*stated, (name,), files)
     target = _target(name, tuple(files), node)
     _check_memories(target, node)
-    if target.clocks and (tree := clock_tree_file(target.clocks)).is_file():
+    if target.clocks and (tree := clock_tree_file(target.clocks)):
         target = replace(target, files=(*target.files, str(tree)))
     return target
 
@@ -326,46 +332,6 @@ def _check_engines(target: Target, node: MappingNode) -> None:
 # ---- inheritance
 
 
-def _map(file: Path) -> MappingNode:
-    from yaml.nodes import MappingNode
-
-    node = compose(file)
-    if not isinstance(node, MappingNode):
-        raise fail("a target is a map of keys, such as 'core:' and 'memories:'", file=str(file), line=1)
-    return node
-
-
-def _parts(node: MappingNode) -> dict[str, Node]:
-    """The maps of a family's parts, by name; none if the map is no family's."""
-    return entries(entries(node)[PARTS]) if PARTS in entries(node) else {}
-
-
-def _stated(name: str, folder: Path) -> tuple[Path, MappingNode] | None:
-    """The map of a name in a folder, and its file: one of its own, or a family's, of which it is a part."""
-    if (own := folder / f"{name}.yaml").is_file():
-        return own, _map(own)
-    for file in sorted(folder.glob("*.yaml")):
-        text = file.read_bytes()
-        if PARTS.encode() in text and name.encode() in text and name in (parts := _parts(family := _map(file))):
-            return file, _merged(_without_parts(family), _as_map(parts[name]))
-    return None
-
-
-def _without_parts(family: MappingNode) -> MappingNode:
-    from yaml.nodes import MappingNode
-
-    rest = [(key, value) for key, value in family.value if key.value != PARTS]
-    return MappingNode(family.tag, rest, family.start_mark, family.end_mark)
-
-
-def _as_map(node: Node) -> MappingNode:
-    from yaml.nodes import MappingNode
-
-    if not isinstance(node, MappingNode):
-        raise wrong(node, "a part is a map of keys, such as 'description:' and 'memories:'")
-    return node
-
-
 def _inherited(file: Path, node: MappingNode, names: tuple[str, ...], files: list[str]) -> MappingNode:
     """The node merged over those of its parents; appends every file read to `files`. `names`: the path to the node."""
     if str(file) not in files:
@@ -377,25 +343,9 @@ def _inherited(file: Path, node: MappingNode, names: tuple[str, ...], files: lis
     for folder in (file.parent, hal_dir() / "targets"):
         if name in names:
             raise wrong(parent, f"'{name}' inherits from itself", " <- ".join(names))
-        if (stated := _stated(name, folder)) is not None:
+        if (stated := stated_in(name, folder)) is not None:
             if PARTS in entries(stated[1]):
-                raise wrong(parent, f"'{name}' is a family", "one of its parts: " + ", ".join(_parts(stated[1])))
-            return _merged(_inherited(*stated, (*names, name), files), node)
+                raise wrong(parent, f"'{name}' is a family", "one of its parts: " + ", ".join(parts_of(stated[1])))
+            return merged(_inherited(*stated, (*names, name), files), node)
     parents = sorted({f.stem for f in (hal_dir() / "targets").glob("*.yaml")} | {*target_names()})
     raise wrong(parent, f"unknown parent '{name}'{did_you_mean(name, parents)}")
-
-
-def _merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNode:
-    from yaml.nodes import MappingNode
-
-    keys = {key.value: key for key, _ in base.value + over.value}
-    below, above = entries(base), entries(over)
-    if top:  # a board is no parent because its family is one
-        below.pop("abstract", None)
-    values = []
-    for name in {**below, **above}:
-        old, new = below.get(name), above.get(name)
-        if isinstance(old, MappingNode) and isinstance(new, MappingNode):
-            new = _merged(old, new, top=False)
-        values.append((keys[name], new if new is not None else old))
-    return MappingNode(over.tag, values, over.start_mark, over.end_mark)

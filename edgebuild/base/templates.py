@@ -68,8 +68,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "clock/families",
-           "build/forms")  # fmt: skip
+FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "build/forms")
 
 
 # Of gcc, clang and armclang; of TI's compilers; of IAR's.

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.options import given
     from edgebuild.base.request import ClockRequest, clock_request
     from edgebuild.base.target import load_target
-    from edgebuild.clock.configs import check_hse, explain, parse_setting
+    from edgebuild.clock.configs import base_of, explain, parse_setting
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
     from edgebuild.clock.power import figures, table
     from edgebuild.model.energy.fit import calibrated, read_calibration
@@ -37,9 +37,8 @@ def run(args: argparse.Namespace) -> int:
     request = clock_request("clocks", args.target, given(args, ClockRequest))
     if args.explain is not None:
         tree = target_tree(load_target(args.target))
-        setting, hse = parse_setting(args.explain), request.hse or tree.hse.default_hz
-        check_hse(tree, hse)
-        print(explain(tree, hse, *setting))
+        base, _ = base_of(tree, request.hse, request.source)
+        print(explain(tree, base, *parse_setting(args.explain)))
         return 0
     plan = requested_plan(request)
     known = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None

@@ -63,13 +63,15 @@ class PllSetting:
 
 @dataclass(frozen=True)
 class Config:
-    """One way to clock the core. `pll` None: SYSCLK is the HSE itself, with the PLL off."""
+    """One way to clock the core. `pll` None: SYSCLK is the oscillator itself, with the PLL off."""
 
     sysclk_hz: int
     pll: PllSetting | None
     scale: Scale
     overdrive: bool
-    wait_states: int | None  # enough for SYSCLK and for the HSE, so that the quick mux needs no change; None: unknown
+    wait_states: (
+        int | None
+    )  # enough for SYSCLK and the oscillator, so that the quick mux needs no change; None: unknown
 
     @property
     def name(self) -> str:
@@ -80,21 +82,29 @@ class Config:
 
 @dataclass(frozen=True)
 class ClockPlan:
-    """All that a firmware may switch between. `configs[0]` is the HSE itself, the others rise in SYSCLK.
+    """All that a firmware may switch between. `configs[0]` is the oscillator itself, the others rise in SYSCLK.
 
+    `oscillator`: HSE or HSI, which feeds the PLL at `base_hz`. `bypass`: the HSE is a ready clock that is fed in.
     The bus dividers are the same for all of them: the largest that any needs. So no bus is over its limit at any
     moment of a switch, and a peripheral's clock is a fixed fraction of SYSCLK.
     """
 
     tree: ClockTree
-    hse_hz: int
-    hse_bypass: bool
+    oscillator: str
+    base_hz: int
+    bypass: bool
     configs: tuple[Config, ...]
     apb1: int | None  # None: limits unknown
     apb2: int | None
 
     def config(self, name: str) -> Config:
         return next(c for c in self.configs if c.name == name)
+
+    @property
+    def feed(self) -> str:
+        """Where the clock of the PLL comes from, in words."""
+        kind = "" if self.oscillator == "HSI" else ", fed in" if self.bypass else ", crystal"
+        return f"{self.oscillator} {mhz(self.base_hz)}{kind}"
 
 
 def mhz(hz: float) -> str:
@@ -124,7 +134,7 @@ def check_hse(tree: ClockTree, hz: int) -> bool:
     )
 
 
-def violation(tree: ClockTree, hse_hz: int, m: int, n: int, p: int) -> str | None:
+def violation(tree: ClockTree, base_hz: int, m: int, n: int, p: int) -> str | None:
     """Why this PLL setting is illegal, in one line; None if it is legal."""
     pll = tree.pll
     if not pll.m[0] <= m <= pll.m[1]:
@@ -133,7 +143,7 @@ def violation(tree: ClockTree, hse_hz: int, m: int, n: int, p: int) -> str | Non
         return f"N is {n}, outside of {pll.n[0]} to {pll.n[1]}"
     if p not in pll.p:
         return f"P is {p}, not one of {', '.join(map(str, pll.p))}"
-    reference, vco, out = hse_hz / m, hse_hz * n / m, hse_hz * n / (m * p)
+    reference, vco, out = base_hz / m, base_hz * n / m, base_hz * n / (m * p)
     ranges = [r for r in pll.vco if r.in_hz[0] <= reference <= r.in_hz[1]]
     if not ranges:
         spans = " or ".join(f"{mhz(r.in_hz[0])} to {mhz(r.in_hz[1])}" for r in pll.vco)
@@ -144,7 +154,12 @@ def violation(tree: ClockTree, hse_hz: int, m: int, n: int, p: int) -> str | Non
         return f"VCO would be {mhz(vco)}, {side}"
     if out < pll.out_hz[0]:
         return f"the PLL's output would be {mhz(out)}, below {pll.out_hz[0] / 1e6:g}"
-    return _sysclk_violation(tree, out)
+    if reason := _sysclk_violation(tree, out):
+        return reason
+    scale, _ = _supply(tree, out if tree.regulator.with_pll else max(out, base_hz))
+    if scale.max_vco_hz and vco > scale.max_vco_hz:
+        return f"VCO would be {mhz(vco)}, above {scale.max_vco_hz / 1e6:g} at scale {scale.name}"
+    return None
 
 
 def _sysclk_violation(tree: ClockTree, hz: float) -> str | None:
@@ -159,39 +174,39 @@ def _sysclk_violation(tree: ClockTree, hz: float) -> str | None:
     return None
 
 
-def explain(tree: ClockTree, hse_hz: int, m: int, n: int, p: int) -> str:
+def explain(tree: ClockTree, base_hz: int, m: int, n: int, p: int) -> str:
     """One line: what the setting gives, or why it is illegal."""
-    head = f"M={m} N={n} P={p} at HSE {mhz(hse_hz)}: "
-    reason = violation(tree, hse_hz, m, n, p)
+    head = f"M={m} N={n} P={p} at {mhz(base_hz)}: "
+    reason = violation(tree, base_hz, m, n, p)
     if reason:
         return head + "illegal: " + reason
-    c = _config(tree, hse_hz, _setting(tree, hse_hz, m, n, p))
+    c = _config(tree, base_hz, _setting(tree, base_hz, m, n, p))
     parts = [
-        f"SYSCLK {mhz(hse_hz * n / (m * p))}",
-        f"VCO {mhz(hse_hz * n / m)}",
-        f"reference {mhz(hse_hz / m)}",
+        f"SYSCLK {mhz(base_hz * n / (m * p))}",
+        f"VCO {mhz(base_hz * n / m)}",
+        f"reference {mhz(base_hz / m)}",
         f"scale {c.scale.name}" + (" with over-drive" if c.overdrive else ""),
         "wait states unknown" if c.wait_states is None else f"{c.wait_states} wait states",
     ]
     return head + "legal: " + ", ".join(parts)
 
 
-def settings(tree: ClockTree, hse_hz: int) -> Iterator[PllSetting]:
+def settings(tree: ClockTree, base_hz: int) -> Iterator[PllSetting]:
     """All legal PLL settings."""
     for m in range(tree.pll.m[0], tree.pll.m[1] + 1):
-        if not any(r.in_hz[0] <= hse_hz / m <= r.in_hz[1] for r in tree.pll.vco):
+        if not any(r.in_hz[0] <= base_hz / m <= r.in_hz[1] for r in tree.pll.vco):
             continue
         for n in range(tree.pll.n[0], tree.pll.n[1] + 1):
             for p in tree.pll.p:
-                if violation(tree, hse_hz, m, n, p) is None:
-                    yield _setting(tree, hse_hz, m, n, p)
+                if violation(tree, base_hz, m, n, p) is None:
+                    yield _setting(tree, base_hz, m, n, p)
 
 
-def preferred(tree: ClockTree, hse_hz: int, candidates: Iterable[PllSetting]) -> dict[int, PllSetting]:
+def preferred(tree: ClockTree, base_hz: int, candidates: Iterable[PllSetting]) -> dict[int, PllSetting]:
     """For every SYSCLK the setting with the least power and lock time, in rising order."""
 
     def rank(s: PllSetting) -> tuple[float, float, int]:
-        return s.vco_hz, abs(hse_hz / s.m - tree.pll.reference_hz), s.m
+        return s.vco_hz, abs(base_hz / s.m - tree.pll.reference_hz), s.m
 
     best: dict[int, PllSetting] = {}
     for s in candidates:
@@ -200,37 +215,63 @@ def preferred(tree: ClockTree, hse_hz: int, candidates: Iterable[PllSetting]) ->
     return dict(sorted(best.items()))
 
 
-def clock_plan(tree: ClockTree, hse_hz: int | None = None, offer_hz: tuple[int, ...] = ()) -> ClockPlan:
+def clock_plan(
+    tree: ClockTree,
+    hse_hz: int | None = None,
+    offer_hz: tuple[int, ...] = (),
+    source: str = "hse",
+    usb: bool = False,
+) -> ClockPlan:
     """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
 
+    `source`: hse or hsi, the oscillator behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
     Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK that cannot be made.
     """
-    hse = tree.hse.default_hz if hse_hz is None else hse_hz
-    bypass = check_hse(tree, hse)
-    best = preferred(tree, hse, settings(tree, hse))
-    chosen: dict[int, Config] = {hse: _config(tree, hse, None)}
+    base, bypass = base_of(tree, hse_hz, source)
+    legal = settings(tree, base)
+    if usb:
+        if tree.pll.q is None:
+            raise tree.unknown("the PLL's output Q is", "48 MHz for USB cannot be promised")
+        legal = (s for s in legal if base * s.n == USB_HZ * s.q * s.m)
+    best = preferred(tree, base, legal)
+    chosen: dict[int, Config] = {base: _config(tree, base, None)}
     for wanted in offer_hz or tree.offer_hz:
-        near = max((f for f in best if NEAR * wanted <= f <= wanted), default=0)
-        if offer_hz and not near and wanted != hse:
-            raise _unreachable(tree, hse, wanted, list(best))
+        least = 0 if usb and not offer_hz else NEAR * wanted
+        near = max((f for f in best if least <= f <= wanted), default=0)
+        if offer_hz and not near and wanted != base:
+            text = " with 48 MHz for USB" * usb + f" from the {source.upper()} at {mhz(base)}"
+            raise _unreachable(tree, wanted, text, list(best))
         if near and near not in chosen:
-            chosen[near] = _config(tree, hse, best[near])
-    configs = (chosen.pop(hse), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
+            chosen[near] = _config(tree, base, best[near])
+    configs = (chosen.pop(base), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
     apb1, apb2 = _bus_dividers(tree, configs)
-    return ClockPlan(tree, hse, bypass, configs, apb1, apb2)
+    return ClockPlan(tree, source.upper(), base, bypass, configs, apb1, apb2)
 
 
-def _unreachable(tree: ClockTree, hse: int, wanted: int, possible: list[int]) -> Exception:
+def base_of(tree: ClockTree, hse_hz: int | None, source: str) -> tuple[int, bool]:
+    """The clock in front of the PLL, Hz, and whether it is fed in. Raises EdgebuildError where it is not possible."""
+    if source == "hse":
+        hz = tree.hse.default_hz if hse_hz is None else hse_hz
+        return hz, check_hse(tree, hz)
+    if hse_hz is not None:
+        raise fail("option 'hse': the PLL runs from the HSI", hints=["leave out hse, or source"])
+    if tree.hsi_hz is None:
+        raise tree.unknown("the frequency of the HSI is", "the PLL cannot run from it")
+    return tree.hsi_hz, False
+
+
+def _unreachable(tree: ClockTree, wanted: int, how: str, possible: list[int]) -> Exception:
     reason = _sysclk_violation(tree, wanted)
     near = sorted(possible, key=lambda f: abs(f - wanted))[:2]
-    text = f"{tree.device}: no PLL setting gives {mhz(wanted)} from an HSE of {mhz(hse)}"
-    return fail(text + (f": {reason}" if reason else ""), hints=["nearest: " + ", ".join(map(mhz, sorted(near)))])
+    text = f"{tree.device}: no PLL setting gives {mhz(wanted)}{how}"
+    nearest = "nearest: " + ", ".join(map(mhz, sorted(near))) if near else "no PLL setting does that at any clock"
+    return fail(text + (f": {reason}" if reason else ""), hints=[nearest])
 
 
-def _setting(tree: ClockTree, hse: int, m: int, n: int, p: int) -> PllSetting:
-    low, high = tree.pll.q or (0, 0)
-    q = min(max(-(-hse * n // (m * USB_HZ)), low), high)
-    return PllSetting(m, n, p, q, hse * n // m, hse * n // (m * p))
+def _setting(tree: ClockTree, base: int, m: int, n: int, p: int) -> PllSetting:
+    dividers = tree.pll.q or (0,)
+    q = next((q for q in dividers if base * n <= USB_HZ * q * m), dividers[-1])
+    return PllSetting(m, n, p, q, base * n // m, base * n // (m * p))
 
 
 def _supply(tree: ClockTree, hz: float) -> tuple[Scale, bool]:
@@ -242,10 +283,12 @@ def _supply(tree: ClockTree, hz: float) -> tuple[Scale, bool]:
     return next(s for s in scales if s.max_hz_overdrive and hz <= s.max_hz_overdrive), True
 
 
-def _config(tree: ClockTree, hse: int, pll: PllSetting | None) -> Config:
-    sysclk = pll.sysclk_hz if pll else hse
-    scale, overdrive = _supply(tree, sysclk)
-    return Config(sysclk, pll, scale, overdrive, wait_states(tree, scale, max(sysclk, hse)))
+def _config(tree: ClockTree, base: int, pll: PllSetting | None) -> Config:
+    """The configuration of a setting. Its voltage must also feed the oscillator, unless it waits for the PLL."""
+    sysclk = pll.sysclk_hz if pll else base
+    scale, overdrive = _supply(tree, sysclk if tree.regulator.with_pll else max(sysclk, base))
+    fastest = max(sysclk, base, tree.hsi_hz or 0)  # that runs with these: after Stop mode it may be the HSI
+    return Config(sysclk, pll, scale, overdrive, wait_states(tree, scale, fastest))
 
 
 def wait_states(tree: ClockTree, scale: Scale, hclk_hz: float) -> int | None:
@@ -256,10 +299,10 @@ def wait_states(tree: ClockTree, scale: Scale, hclk_hz: float) -> int | None:
     return next((n for n, limit in enumerate(table) if hclk_hz <= limit), len(table) - 1)
 
 
-def vco_range(tree: ClockTree, hse_hz: int, s: PllSetting) -> VcoRange:
+def vco_range(tree: ClockTree, base_hz: int, s: PllSetting) -> VcoRange:
     """The range of the oscillator that a legal setting uses."""
     return next(
-        r for r in tree.pll.vco if r.in_hz[0] <= hse_hz / s.m <= r.in_hz[1] and r.out_hz[0] <= s.vco_hz <= r.out_hz[1]
+        r for r in tree.pll.vco if r.in_hz[0] <= base_hz / s.m <= r.in_hz[1] and r.out_hz[0] <= s.vco_hz <= r.out_hz[1]
     )
 
 

@@ -26,8 +26,8 @@ from edgebuild.clock.tree import ClockTree, Power, Scale
 
 # Cycles of the emitted code besides its waits, at the clock of the HSE: of a whole switch, and of one quick mux.
 # Counted are instructions, in a simulator (tests/clocks/test_clock_sequences.py); two cycles for each are assumed.
-SWITCH_CYCLES = 600
-MUX_CYCLES = 70
+SWITCH_CYCLES = 620
+MUX_CYCLES = 104
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PowerModel:
     def _pll_ma(self, config: Config) -> float:
         if config.pll is None:
             return 0.0
-        spread = vco_range(self.plan.tree, self.plan.hse_hz, config.pll).current_ma
+        spread = vco_range(self.plan.tree, self.plan.base_hz, config.pll).current_ma
         if spread is None:
             return 1.0  # no figure for this chip; 0.45 to 1.6 mA on those where there is one
         return _between({f: (a + b) / 2 for f, (a, b) in spread.items()}, config.pll.vco_hz)
@@ -86,7 +86,7 @@ class PowerModel:
         """The longest lock time of the PLL at this setting; 0 with the PLL off."""
         if config.pll is None:
             return 0.0
-        lock = vco_range(self.plan.tree, self.plan.hse_hz, config.pll).lock_us
+        lock = vco_range(self.plan.tree, self.plan.base_hz, config.pll).lock_us
         if lock is None:
             raise self.plan.tree.unknown("the lock time of the PLL is", "the cost of a switch is not known")
         return _between({f: most for f, (_, most) in lock.items()}, config.pll.vco_hz)
@@ -95,18 +95,19 @@ class PowerModel:
         """`eb_clock_switch` between two configurations; the longest times of the sheet, so that a deadline holds."""
         if start == end:
             return FREE
-        time = SWITCH_CYCLES / self.plan.hse_hz * 1e6 + self.lock_us(end)
+        time = SWITCH_CYCLES / self.plan.base_hz * 1e6 + self.lock_us(end)
         if over := self.plan.tree.overdrive:
             time += over.disable_us[1] * start.overdrive + over.enable_us[1] * end.overdrive
         return self._at_hse(time)
 
     def mux(self) -> SwitchCost:
         """One quick change between PLL and HSE, with the PLL left running."""
-        return self._at_hse(MUX_CYCLES / self.plan.hse_hz * 1e6)
+        return self._at_hse(MUX_CYCLES / self.plan.base_hz * 1e6)
 
     def wake(self, end: Config, wake_us: float) -> SwitchCost:
         """From Stop back to `end`: the chip's own wake-up, the HSE's start, and the switch."""
-        start = 0.0 if self.plan.hse_bypass else float(self.plan.tree.hse.crystal_start_us)
+        crystal = self.plan.oscillator == "HSE" and not self.plan.bypass
+        start = float(self.plan.tree.hse.crystal_start_us) if crystal else 0.0
         relock = self.switch(self.plan.configs[0], end)
         first = self._at_hse(wake_us + start)
         return SwitchCost(first.time_us + relock.time_us, first.energy_uj + relock.energy_uj)
@@ -195,10 +196,9 @@ def table(plan: ClockPlan, placement: str | None = None) -> str:
     rows = [HEADINGS, *(_row(plan, c, model) for c in plan.configs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
     lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    legal = list(settings(tree, plan.hse_hz))
-    feed = "fed in" if plan.hse_bypass else "crystal"
-    lines.insert(0, f"{tree.description}; HSE {plan.hse_hz / 1e6:g} MHz, {feed}")
-    lines.append(f"{len(legal)} PLL settings are legal and give {len(preferred(tree, plan.hse_hz, legal))} SYSCLKs.")
+    legal = list(settings(tree, plan.base_hz))
+    lines.insert(0, f"{tree.description}; {plan.feed}")
+    lines.append(f"{len(legal)} PLL settings are legal and give {len(preferred(tree, plan.base_hz, legal))} SYSCLKs.")
     if tree.power and model:
         lines.append(f"Currents: modelled, {tree.power.of}, code in {model.placement}, {tree.power.vdd_v:g} V.")
     return "\n".join(lines) + "\n"
@@ -230,13 +230,12 @@ def _row(plan: ClockPlan, c: Config, model: PowerModel | None) -> tuple[str, ...
         cost = [f"{mw / _vdd(plan):.1f}", f"{mw / c.sysclk_hz * 1e6:.3f}"]
     lock = "-"
     if s:
-        stated_us = vco_range(plan.tree, plan.hse_hz, s).lock_us
+        stated_us = vco_range(plan.tree, plan.base_hz, s).lock_us
         lock = f"{PowerModel.lock_us(model, c):.0f}" if model and stated_us else "?"
-    return (
-        c.name, f"{c.sysclk_hz / 1e6:g}", "PLL" if s else "HSE", *dividers, f"{s.vco_hz / 1e6:g}" if s else "-",
-        c.scale.name, "yes" if c.overdrive else "-", "?" if c.wait_states is None else str(c.wait_states),
-        *buses, lock, *cost,
-    )  # fmt: skip
+    source, vco = ("PLL", f"{s.vco_hz / 1e6:g}") if s else (plan.oscillator, "-")
+    waits = "?" if c.wait_states is None else str(c.wait_states)
+    over = "yes" if c.overdrive else "-"
+    return (c.name, f"{c.sysclk_hz / 1e6:g}", source, *dividers, vco, c.scale.name, over, waits, *buses, lock, *cost)
 
 
 def _vdd(plan: ClockPlan) -> float:

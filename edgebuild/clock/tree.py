@@ -8,16 +8,17 @@ Units: Hz, microseconds, mA, volts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
-from edgebuild.base.facts import read_facts
+from edgebuild.base.facts import map_of, parts_of, read_facts, read_node, stated_in
+from edgebuild.base.formula import parse_formula
 from edgebuild.base.target import clock_tree_file, hal_dir
 from edgebuild.base.text import WORD
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
+LETTERS = ("m", "n", "p", "q", "hse")  # of the formulas of `Registers.pll`
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,15 @@ class VcoRange:
 
 @dataclass(frozen=True)
 class Pll:
-    """reference = HSE / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q."""
+    """reference = oscillator / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q.
+
+    P is R in the manuals of newer families.
+    """
 
     m: Span
     n: Span
     p: tuple[int, ...]
-    q: Span | None
+    q: tuple[int, ...] | None
     vco: tuple[VcoRange, ...]
     reference_hz: int  # the reference to be preferred: the higher it is, the less jitter
     out_hz: Span
@@ -67,15 +71,19 @@ class Scale:
     max_hz_overdrive: int | None
     core_v: float | None
     flash: str  # the table of wait states that holds here
+    boost: bool = False  # R1MODE is cleared
+    max_vco_hz: int | None = None  # of the PLL at this voltage
 
 
 @dataclass(frozen=True)
 class Regulator:
-    """`scales` from the lowest voltage to the highest. Where registers are known, the first one holds while the PLL is
-    off, whatever VOS says."""
+    """`scales` from the lowest voltage to the highest. `with_pll`: while the PLL is off the first one holds, whatever
+    VOS says. `step_hz`: to and from a faster SYSCLK the AHB runs at half of it for a microsecond."""
 
     scales: tuple[Scale, ...]
     source: str
+    with_pll: bool = False
+    step_hz: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,11 +173,13 @@ class Gpio:
 class Registers:
     """Registers that the emitted C writes to.
 
-    `family`: whose sequence switches the clocks, a folder of `families`. `accelerator`: fields of FLASH_ACR that are
-    set once, for speed.
+    `select`: what SW of RCC_CFGR is for hsi, hse and pll; SWS is two bits above. `pll`: what the fields of RCC_PLLCFGR
+    are, as formulas of m, n, p, q, and of hse, which is 1 where the PLL runs from the HSE, else 0. `accelerator`:
+    fields of FLASH_ACR that are set once, for speed.
     """
 
-    family: str
+    select: Mapping[str, int]
+    pll: Mapping[str, str]
     map: Mapping[str, Register]
     accelerator: tuple[str, ...]
     source: str
@@ -179,6 +189,8 @@ class Registers:
         for name in (*self.map, *(f"{register}_{f}" for register, r in self.map.items() for f in r.fields)):
             if not WORD.issuperset(name) or name[:1].isdigit():
                 raise ValueError(f"registers: '{name}' becomes a macro of C; letters, digits and _ are right")
+        for text in self.pll.values():
+            parse_formula(text, LETTERS)
 
     def field(self, register: str, name: str) -> Span:
         return self.map[register].fields[name]
@@ -210,20 +222,22 @@ class ClockTree:
 
 def clock_names() -> list[str]:
     """The clock trees that ship, sorted."""
-    return sorted(f.stem for f in (hal_dir() / "clocks").glob("*.yaml"))
+    trees = [(f.stem, parts_of(map_of(f))) for f in (hal_dir() / "clocks").glob("*.yaml")]
+    return sorted(name for stem, parts in trees for name in parts or [stem])
 
 
 def load_clock_tree(name_or_path: str) -> ClockTree:
     """Read a tree by its name, or from a file (anything with a slash or ending in .yaml)."""
     file = clock_tree_file(name_or_path)
-    if not file.is_file():
+    if file is None:
         known = clock_names()
         near = did_you_mean(name_or_path, known)
         raise fail(
             f"unknown clock tree '{name_or_path}'{near}",
             hints=["known: " + ", ".join(known), "targets name it: `clocks:`"],
         )
-    tree = read_facts(ClockTree, file)
+    stated = stated_in(name_or_path, hal_dir() / "clocks")
+    tree = read_node(ClockTree, stated[1]) if stated else read_facts(ClockTree, file)
     _check(tree, str(file))
     return tree
 
@@ -243,10 +257,11 @@ def _check(tree: ClockTree, file: str) -> None:
         if scale.max_hz_overdrive and tree.overdrive is None:
             raise fail(f"scale {scale.name} has a limit with over-drive, which this chip does not have", file=file)
     if tree.registers:
-        families = sorted(f.parent.name for f in Path(__file__).parent.glob("families/*/clock_config.c.j2"))
-        if (own := tree.registers.family) not in families:
-            text = f"registers.family: unknown clock family '{own}'{did_you_mean(own, families)}"
-            raise fail(text, file=file, hints=["known: " + ", ".join(families)])
+        if sorted(tree.registers.select) != ["hse", "hsi", "pll"]:
+            raise fail("registers.select: the values for hsi, hse and pll are right", file=file)
+        for name in tree.registers.pll:
+            if name not in tree.registers.map["RCC_PLLCFGR"].fields:
+                raise fail(f"registers.pll: RCC_PLLCFGR has no field '{name}'", file=file)
         for name in tree.registers.accelerator:
             if name not in tree.registers.map["FLASH_ACR"].fields:
                 raise fail(f"registers.accelerator: FLASH_ACR has no field '{name}'", file=file)

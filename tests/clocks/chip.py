@@ -11,7 +11,7 @@ from unicorn import arm_const as arm
 
 from edgebuild.base.target import Target
 from edgebuild.clock.configs import ClockPlan
-from tests.clocks.register_model import RegisterModel, Violation
+from tests.clocks.register_model import Violation, model_of
 from tests.emulator import cortex_m7
 
 CYCCNT = 0x1004  # of the private peripheral bus
@@ -24,7 +24,7 @@ class Chip:
 
     def __init__(self, target: Target, plan: ClockPlan, elf: Path, cycles_per_halfword: float) -> None:
         assert plan.tree.registers and plan.tree.registers.gpio
-        self.model = RegisterModel(plan.tree, plan.hse_hz, plan.hse_bypass, 30.0)
+        self.model = model_of(plan, 30.0)
         self.gpio = plan.tree.registers.gpio
         self.pace, self.cycles, self.counting = cycles_per_halfword, 0.0, False
         self.written, self.pins, self.ended = b"", list[tuple[int, int]](), False

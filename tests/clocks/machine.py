@@ -15,7 +15,7 @@ from unicorn import arm_const as arm
 from edgebuild.base.request import CLOCK_OUTPUTS
 from edgebuild.clock.configs import ClockPlan
 from edgebuild.clock.emit import clock_files
-from tests.clocks.register_model import RegisterModel, Violation
+from tests.clocks.register_model import RegisterModel, Violation, model_of
 from tests.emulator import cortex_m7
 
 SOURCE, HEADER = CLOCK_OUTPUTS
@@ -36,8 +36,11 @@ void eb_clock_error(eb_clock_fault fault) { probe_fault = 1u + (uint32_t)fault; 
 """
 
 
-def build(plan: ClockPlan, folder: Path, change: Any = None, flags: tuple[str, ...] = ()) -> Path:
-    """An ELF of the plan's C; `change` edits the source's text first. No warnings under the strict flags."""
+def build(plan: ClockPlan, folder: Path, change: Any = None, flags: tuple[str, ...] = (), probe: str = "") -> Path:
+    """An ELF of the plan's C, with `probe` in C beside it; `change` edits the source's text first.
+
+    No warnings under the strict flags.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for artifact in clock_files(plan):
         text = artifact.data.decode()
@@ -46,7 +49,7 @@ def build(plan: ClockPlan, folder: Path, change: Any = None, flags: tuple[str, .
             assert changed != text, "the mutation changes nothing"
             text = changed
         (folder / artifact.name).write_text(text)
-    (folder / "probe.c").write_text(PROBE)
+    (folder / "probe.c").write_text(PROBE + probe)
     assert (folder / HEADER).is_file()
     strict = [f for f in STRICT if not (change and f == "-Werror")]
     link = ["-nostdlib", f"-Wl,-Ttext={FLASH:#x},-Tdata={RAM:#x},-e,eb_clock_init"]
@@ -70,7 +73,7 @@ class Machine:
     ) -> None:
         assert plan.tree.registers
         self.plan = plan
-        self.model = RegisterModel(plan.tree, plan.hse_hz, plan.hse_bypass, regulator_us)
+        self.model = model_of(plan, regulator_us)
         self.violation: Exception | None = None
         self.ram_size, self.instructions = ram_size, instructions
         self.uc = cortex_m7()
@@ -133,6 +136,11 @@ class Machine:
     def fault(self) -> int:
         return int.from_bytes(self.uc.mem_read(self.symbols["probe_fault"], 4), "little")
 
+    def words(self, symbol: str, count: int) -> list[int]:
+        """Words of the program's memory."""
+        data = self.uc.mem_read(self.symbols[symbol], 4 * count)
+        return [int.from_bytes(data[i : i + 4], "little") for i in range(0, 4 * count, 4)]
+
     def returned(self) -> int:
         return int(self.uc.reg_read(arm.UC_ARM_REG_R0))
 
@@ -175,7 +183,7 @@ def exercise(machine: Machine) -> int:
     pairs = 0
     for start in machine.plan.configs:
         machine.switch(start.name)
-        for function, hz in (("eb_clock_lfo", machine.plan.hse_hz), ("eb_clock_hfo", start.sysclk_hz)):
+        for function, hz in (("eb_clock_lfo", machine.plan.base_hz), ("eb_clock_hfo", start.sysclk_hz)):
             machine.call(function)
             machine.call("eb_clock_hz")
             if machine.returned() != hz:

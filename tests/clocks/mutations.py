@@ -91,6 +91,21 @@ def internal_source(seed: random.Random, row: Row) -> bool:
     return True
 
 
+def slow_range(seed: random.Random, row: Row) -> bool:
+    had, row[3] = row[3], "0x400u"
+    return had == "0x200u"
+
+
+def no_boost(seed: random.Random, row: Row) -> bool:
+    had, row[4] = row[4], "false"
+    return had == "true"
+
+
+def other_r(seed: random.Random, row: Row) -> bool:
+    row[2] = f"{int(row[2][:-1], 16) ^ (1 << 25):#x}u"
+    return True
+
+
 RAISE_OVERDRIVE = "    if (s->overdrive && !overdrive_on()) {\n        return false;\n    }\n"
 RAISE_WAIT_STATES = "    if (!set_wait_states(s->wait_states)) {\n        return false;\n    }\n"
 WRITE_PLLCFGR = "    set(&RCC_PLLCFGR, PLL_FIELDS, s->pllcfgr);\n"
@@ -102,8 +117,10 @@ def published_order(text: str, seed: random.Random) -> str:
     """PLL to PLL as the literature lists it: voltage and wait states after the switch, over-drive never back on."""
     for step in (RAISE_OVERDRIVE, RAISE_WAIT_STATES, WRITE_VOS):
         text = text.replace(step, "")
-    late = "    if (!run_from(FROM_PLL)) {\n        return false;\n    }\n" + WRITE_VOS
-    return text.replace("    return run_from(FROM_PLL);\n", late + "    return set_wait_states(s->wait_states);\n", 1)
+    late = "    if (!run_from(FROM_PLL, s->hz)) {\n        return false;\n    }\n" + WRITE_VOS
+    return text.replace(
+        "    return run_from(FROM_PLL, s->hz);\n", late + "    return set_wait_states(s->wait_states);\n", 1
+    )
 
 
 MUTATIONS = {
@@ -128,7 +145,7 @@ MUTATIONS = {
         "    if (!wait_for(&PWR_CSR, PWR_CSR_VOSRDY, PWR_CSR_VOSRDY, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
     ),
     "mux not waited for": edit(
-        "return wait_for(&RCC_CFGR, RCC_CFGR_SWS, source << 2, EB_CLOCK_FAULT_MUX);", "return true;"
+        "done = wait_for(&RCC_CFGR, RCC_CFGR_SWS, source << 2, EB_CLOCK_FAULT_MUX);", "done = true;"
     ),
     "HSE not waited for": edit(
         "return wait_for(&RCC_CR, RCC_CR_HSERDY, RCC_CR_HSERDY, EB_CLOCK_FAULT_OSCILLATOR);", "return true;"
@@ -143,12 +160,14 @@ MUTATIONS = {
         "    if (!wait_for(&PWR_CSR, PWR_CSR_ODSWRDY, 0u, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
     ),
     "wait states after the switch": lambda text, seed: text.replace(RAISE_WAIT_STATES, "").replace(
-        "    return run_from(FROM_PLL);\n", "    return run_from(FROM_PLL) && set_wait_states(s->wait_states);\n", 1
+        "    return run_from(FROM_PLL, s->hz);\n",
+        "    return run_from(FROM_PLL, s->hz) && set_wait_states(s->wait_states);\n",
+        1,
     ),
     "wait states not read back": edit(
         "return wait_for(&FLASH_ACR, FLASH_ACR_LATENCY, count, EB_CLOCK_FAULT_FLASH);", "return true;"
     ),
-    "wait states left high": edit(": set_wait_states(HSE_WAIT_STATES)", ": true"),
+    "wait states left high": edit(": set_wait_states(OSCILLATOR_WAIT_STATES)", ": true"),
     "voltage left to the reset value": edit(WRITE_VOS, ""),
     "APB1 over its limit": edit("#define BUS_DIVIDERS 0x9400u", "#define BUS_DIVIDERS 0x9000u"),
     "APB2 over its limit": edit("#define BUS_DIVIDERS 0x9400u", "#define BUS_DIVIDERS 0x1400u"),
@@ -159,25 +178,44 @@ MUTATIONS = {
         "current < EB_CLOCK_COUNT && SETTINGS[current].pll) {", "current < EB_CLOCK_COUNT) {"
     ),
     "PLL stopped by the quick mux": edit(
-        "    (void)run_from(FROM_HSE);", "    (void)(run_from(FROM_HSE) && pll_off());"
+        "    (void)run_from(FROM_OSCILLATOR, OSCILLATOR_HZ);",
+        "    (void)(run_from(FROM_OSCILLATOR, OSCILLATOR_HZ) && pll_off());",
     ),
     "the published order": published_order,
     "HSE not started after Stop": edit(
         "if (start_hse()) {\n        eb_clock_switch(to);", "{\n        eb_clock_switch(to);"
     ),
 }
+RAISED_LATE = "wait states raised after the range"
+RANGED = {  # of the G474, whose voltage holds with the PLL off and whose AHB takes a step
+    "too few wait states at a range": rows(fewer_wait_states),
+    "range 2 too fast": rows(slow_range),
+    "boost missing": rows(no_boost),
+    "another R": rows(other_r),
+    "range changed under the PLL": edit("    done = park(FROM_OSCILLATOR, OSCILLATOR_HZ);", "    done = true;"),
+    "range not waited for": edit("    if (!wait_for(&PWR_SR2, PWR_SR2_VOSF, 0u, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"),
+    RAISED_LATE: edit("set_wait_states(OSCILLATOR_WAIT_STATES) && set_voltage", "set_voltage"),
+    "range left as it was": edit("    set(&PWR_CR, PWR_CR_VOS, s->vos);\n", ""),
+    "no step": edit("    if (step) {\n        set(&RCC_CFGR, RCC_CFGR_HPRE, AHB_HALVED);", "    if (0) {"),
+    "step too short": edit("i < STEP_READS", "i < 2u"),
+    "step only up": edit(" || (RCC_CFGR & RCC_CFGR_SWS) == FROM_PLL << 2;", ";"),
+}
 # Kinds that change a row of the table are tried on three rows.
 SEEDED = [(kind, seed) for k, kind in enumerate(MUTATIONS) for seed in range(3 if k < 8 else 1)]
+SEEDED += [(kind, 0) for kind in RANGED]
 
 
 def caught(kind: str, seed: int) -> Violation | None:
-    """The register model's complaint about the F767's C with this mistake in it; None if it has none."""
-    plan = clock_plan(load_clock_tree("stm32f767"), 8_000_000)
+    """The register model's complaint about the C of its chip with this mistake in it; None if it has none."""
+    chip, mutate = ("stm32g474", RANGED[kind]) if kind in RANGED else ("stm32f767", MUTATIONS[kind])
+    plan = clock_plan(load_clock_tree(chip), 8_000_000)
+    if kind == RAISED_LATE:  # range 2 of the G474 needs no more wait states at its oscillators
+        plan = clock_plan(load_clock_tree("stm32l4x6"), source="hsi")
     with tempfile.TemporaryDirectory() as folder:
         elf = build(
             plan,
             Path(folder),
-            change=lambda text: MUTATIONS[kind](text, random.Random(seed)),
+            change=lambda text: mutate(text, random.Random(seed)),
             flags=("-DEB_CLOCK_TIMEOUT=3000u",),
         )
         try:

@@ -1,4 +1,4 @@
-"""RCC, PWR and FLASH of the STM32F4 and F7 as a model that raises on whatever the manuals forbid.
+"""RCC, PWR and FLASH of the STM32F4, F7, L4 and G4 as models that raise on whatever the manuals forbid.
 
 It knows the facts of a clock tree and nothing of how configurations are chosen or switched. Time passes with every
 register access, so that flags come up late, as they do in the chip: a program that does not wait is caught.
@@ -6,16 +6,19 @@ register access, so that flags come up late, as they do in the chip: a program t
 
 from __future__ import annotations
 
-from edgebuild.clock.tree import ClockTree, Scale
+from collections.abc import Mapping
+
+from edgebuild.clock.configs import ClockPlan
+from edgebuild.clock.tree import Scale
 
 ACCESS_CYCLES = 8  # of SYSCLK, from one register access to the next: a poll loop
 MUX_US = 0.3  # until SWS follows SW, longer than one access at any clock
 PLL_STOP_US = 5.0
 HSE_START_US = 20.0
-RESET = {"RCC_CR": 0x83, "RCC_PLLCFGR": 0x24003010, "PWR_CR": 0xC000}
 FLAGS = {"RCC_CR": ("HSIRDY", "HSERDY", "PLLRDY"), "RCC_CFGR": ("SWS",)}
-HSI, HSE, PLL = 0, 1, 2
-NAMES = ("HSI", "HSE", "PLL")
+HSI, HSE, PLL, MSI = 0, 1, 2, 3
+MSI_HZ = 4e6  # of the STM32L4, after reset
+STEP_US = 1.0  # that the AHB runs at half of a fast clock (RM0440, 7.2.7)
 
 
 class Violation(Exception):
@@ -23,12 +26,19 @@ class Violation(Exception):
 
 
 class RegisterModel:
-    def __init__(self, tree: ClockTree, hse_hz: int, bypass: bool, regulator_us: float) -> None:
+    RESET: Mapping[str, int] = {"RCC_CR": 0x83, "RCC_PLLCFGR": 0x24003010, "PWR_CR": 0xC000}
+    SELECTED = (HSI, HSE, PLL)  # by the value of SW
+
+    def __init__(self, plan: ClockPlan, regulator_us: float) -> None:
+        tree = plan.tree
         assert tree.registers and tree.flash and tree.buses
-        self.tree, self.hse_hz, self.bypass = tree, hse_hz, bypass
+        self.tree, self.bypass = tree, plan.bypass
+        self.hse_hz = plan.base_hz if plan.oscillator == "HSE" else 8_000_000  # that is not to be used
         self.registers, self.flash, self.buses = tree.registers, tree.flash, tree.buses
         self.names = {r.address: name for name, r in self.registers.map.items()}
-        self.values = {name: RESET.get(name, 0) for name in self.registers.map}
+        reset = {name: self.RESET.get(name, 0) for name in self.registers.map}
+        fitting = {n: sum(((1 << w) - 1) << low for low, w in r.fields.values()) for n, r in self.registers.map.items()}
+        self.values = {n: v & fitting[n] if n == "PWR_CR" else v for n, v in reset.items()}
         self.regulator_us = regulator_us  # may take longer than the PLL or not: no sheet says
         self.now = 0.0
         self.accesses = 0
@@ -51,8 +61,8 @@ class RegisterModel:
     def write(self, address: int, value: int) -> None:
         name = self._name(address)
         self._pass_time()
-        if name == "PWR_CSR":
-            raise Violation("PWR_CSR has nothing to write")
+        if name in ("PWR_CSR", "PWR_SR2"):
+            raise Violation(f"{name} has nothing to write")
         old = self.values[name]
         fields = self.registers.map[name].fields
         writable = sum(((1 << w) - 1) << low for f, (low, w) in fields.items() if f not in FLAGS.get(name, ()))
@@ -68,6 +78,7 @@ class RegisterModel:
         self.source, self.pending = HSI, (self.now, HSI)
         for register, field in (("RCC_CR", "HSEON"), ("RCC_CR", "PLLON"), ("RCC_CFGR", "SW")):
             self._clear(register, field)
+        self.values["RCC_CFGR"] |= self.SELECTED.index(HSI)
         if self.tree.overdrive:
             self._clear("PWR_CR", "ODEN")
             self._clear("PWR_CR", "ODSWEN")
@@ -105,10 +116,10 @@ class RegisterModel:
     def _start_pll(self) -> None:
         if self.now < self.pll_stopped:
             raise Violation("PLL switched on before it had stopped")
-        if not self._get("RCC_PLLCFGR", "PLLSRC"):
-            raise Violation("the PLL's source is the HSI")
-        if self.now < self.hse_ready:
+        if self._pll_from() == HSE and self.now < self.hse_ready:
             raise Violation("PLL switched on before its source was ready")
+        if self._pll_from() == HSI and not self._get("RCC_CR", "HSION"):
+            raise Violation("PLL switched on with its source off")
         reference, vco, out = self._pll()
         r = self.tree.pll.vco[0]
         if not r.in_hz[0] <= reference <= r.in_hz[1]:
@@ -117,10 +128,9 @@ class RegisterModel:
             raise Violation(f"the VCO is at {vco / 1e6} MHz")
         if not self.tree.pll.out_hz[0] <= out <= self.tree.pll.out_hz[1]:
             raise Violation(f"the PLL's output is {out / 1e6} MHz")
-        if vco / max(self._get("RCC_PLLCFGR", "PLLQ"), 1) > 48e6 or self._get("RCC_PLLCFGR", "PLLQ") < 2:
+        if vco / self._pll_q() > 48e6 + 1:  # a hertz for floating point
             raise Violation("the 48 MHz output is over its limit")
-        assert r.lock_us is not None
-        lock = max(most for _, most in r.lock_us.values())
+        lock = max(most for _, most in r.lock_us.values()) if r.lock_us else 40.0  # where no sheet was at hand
         self.pll_ready = float("inf") if self.pll_never_locks else self.now + lock
         self.regulator_ready = self.now + self.regulator_us
 
@@ -129,9 +139,11 @@ class RegisterModel:
             raise Violation("PLLCFGR written while the PLL is on")
 
     def _wrote_rcc_cfgr(self, old: int, new: int) -> None:
-        wanted = self._get("RCC_CFGR", "SW")
+        wanted = self.SELECTED[self._get("RCC_CFGR", "SW")]
         if wanted == self.pending[1]:
             return
+        if wanted == HSI and not self._get("RCC_CR", "HSION"):
+            raise Violation("switched to the HSI while it is off")
         if wanted == HSE and self.now < self.hse_ready:
             raise Violation("switched to the HSE before it was ready")
         if wanted == PLL and self.now < self.pll_ready:
@@ -180,22 +192,24 @@ class RegisterModel:
         for source in {self.source, self.pending[1]}:
             hz = self._hz(source)
             overdrive = self._overdriven()
-            scale = self._vos_scale() if self._get("RCC_CR", "PLLON") else self.tree.regulator.scales[0]
+            scale = self._scale()
             limit = (scale.max_hz_overdrive or scale.max_hz) if overdrive else scale.max_hz
             hclk = hz / self._divider("HPRE", 8, (2, 4, 8, 16, 64, 128, 256, 512))
-            if hclk > limit:
+            if hclk > limit + 1:  # a hertz for floating point
                 over = "with" if overdrive else "without"
                 raise Violation(f"{hclk / 1e6} MHz at scale {scale.name} {over} over-drive, limit {limit / 1e6}")
             table = self.flash.max_hz[scale.flash]
             latency = self._get("FLASH_ACR", "LATENCY")
-            if latency >= len(table) or hclk > table[latency]:
+            if latency >= max(map(len, self.flash.max_hz.values())):
+                raise Violation(f"{latency} wait states are reserved")
+            if hclk > table[min(latency, len(table) - 1)] + 1:
                 raise Violation(f"flash at {hclk / 1e6} MHz with {latency} wait states")
             for field, plain, more in (
                 ("PPRE1", self.buses.apb1_hz, self.buses.overdrive_apb1_hz),
                 ("PPRE2", self.buses.apb2_hz, self.buses.overdrive_apb2_hz),
             ):
                 bus = hclk / self._divider(field, 4, (2, 4, 8, 16))
-                if bus > ((more or plain) if overdrive else plain):
+                if bus > ((more or plain) if overdrive else plain) + 1:
                     raise Violation(f"the bus of {field} at {bus / 1e6} MHz")
 
     def settled(self) -> tuple[int, str, bool, int, bool]:
@@ -227,7 +241,7 @@ class RegisterModel:
             pll = self.now >= self.pll_ready if self._get("RCC_CR", "PLLON") else self.now < self.pll_stopped
             flags = {"HSIRDY": self._get("RCC_CR", "HSION"), "HSERDY": self.now >= self.hse_ready, "PLLRDY": pll}
         elif name == "RCC_CFGR":
-            flags = {"SWS": self.source}
+            flags = {"SWS": self.SELECTED.index(self.source)}
         elif name == "PWR_CSR":
             flags = {"VOSRDY": self.now >= self.regulator_ready}
             if self.tree.overdrive:
@@ -274,10 +288,118 @@ class RegisterModel:
         code = self._get("RCC_CFGR", field)
         return dividers[code - flag] if code & flag else 1
 
+    def _scale(self) -> Scale:
+        """The voltage that is there now: with the PLL off the lowest, whatever VOS says."""
+        return self._vos_scale() if self._get("RCC_CR", "PLLON") else self.tree.regulator.scales[0]
+
+    def _pll_from(self) -> int:
+        return HSE if self._get("RCC_PLLCFGR", "PLLSRC") else HSI
+
+    def _pll_q(self) -> float:
+        q = self._get("RCC_PLLCFGR", "PLLQ")
+        if q < 2:
+            raise Violation("the PLL's Q is reserved")
+        return q
+
     def _pll(self) -> tuple[float, float, float]:
-        reference = self.hse_hz / max(self._get("RCC_PLLCFGR", "PLLM"), 1)
+        """Hz of the reference, the VCO and the output."""
+        reference = self._hz(self._pll_from()) / max(self._get("RCC_PLLCFGR", "PLLM"), 1)
         vco = reference * self._get("RCC_PLLCFGR", "PLLN")
         return reference, vco, vco / (2 * self._get("RCC_PLLCFGR", "PLLP") + 2)
 
     def _hz(self, source: int) -> float:
-        return float(self.tree.hsi_hz or 0) if source == HSI else self.hse_hz if source == HSE else self._pll()[2]
+        if source == PLL:
+            return self._pll()[2]
+        return {HSI: float(self.tree.hsi_hz or 0), HSE: float(self.hse_hz), MSI: MSI_HZ}[source]
+
+
+class RangeModel(RegisterModel):
+    """The STM32L4 and G4: voltage ranges that hold with the PLL off, too; on the G4 a boost, and a step over 80 MHz."""
+
+    RESET = {"RCC_CR": 0x63, "RCC_PLLCFGR": 0x1000, "PWR_CR": 0x200, "PWR_CR5": 0x100}  # noqa: RUF012
+    SELECTED = (MSI, HSI, HSE, PLL)
+
+    def __init__(self, plan: ClockPlan, regulator_us: float) -> None:
+        super().__init__(plan, regulator_us)
+        self.boosts = "PWR_CR5" in self.registers.map
+        self.source, self.pending = (HSI, (0.0, HSI)) if self.boosts else (MSI, (0.0, MSI))
+        if self.boosts:
+            self.values |= {"RCC_CR": 0x500, "RCC_CFGR": 1}
+        self.raised, self.lower = 0.0, self._range()  # until then the range before holds
+        self.stepped = 0.0
+
+    def _wrote_pwr_cr(self, old: int, new: int) -> None:
+        if not self._get("RCC_APB1ENR", "PWREN"):
+            raise Violation("PWR_CR written while PWR has no clock")
+        rose, fell = self._edges("PWR_CR", old, new)
+        if "VOS" in rose | fell:
+            if self.now < self.raised:
+                raise Violation("voltage range changed before the last change was done")
+            before = next(s for s in self.tree.regulator.scales if s.vos == (old >> 9) & 3)
+            self.lower = min(before, self._range(), key=lambda s: s.max_hz)
+            self.raised = self.now + self.regulator_us
+
+    def _wrote_pwr_cr5(self, old: int, new: int) -> None:
+        if not self._get("RCC_APB1ENR", "PWREN"):
+            raise Violation("PWR_CR5 written while PWR has no clock")
+
+    def _wrote_rcc_pllcfgr(self, old: int, new: int) -> None:
+        super()._wrote_rcc_pllcfgr(old, new)
+        if not self._get("RCC_PLLCFGR", "PLLREN"):
+            raise Violation("the output R is off")
+
+    def _wrote_rcc_cfgr(self, old: int, new: int) -> None:
+        halved = self._get("RCC_CFGR", "HPRE") == 8
+        before, changing = self.source, self.SELECTED[new & 3] != self.pending[1]
+        if self.tree.regulator.step_hz and (old >> 4 & 15) == 8 and not halved and self.now < self.stepped:
+            raise Violation("the AHB at its full clock before the step was over")
+        super()._wrote_rcc_cfgr(old, new)
+        if changing and self.tree.regulator.step_hz:
+            if max(self._hz(before), self._hz(self.pending[1])) > self.tree.regulator.step_hz and not halved:
+                raise Violation("a fast clock without a step at half of it")
+            self.stepped = self.pending[0] + STEP_US
+
+    def _start_pll(self) -> None:
+        super()._start_pll()
+        self.regulator_ready = self.now  # the range does not wait for the PLL
+        most = self._scale().max_vco_hz
+        if most and self._pll()[1] > most:
+            raise Violation(f"the VCO is at {self._pll()[1] / 1e6} MHz at range 2")
+
+    def _flags(self, name: str) -> int:
+        if name == "PWR_SR2":
+            return int(self.now < self.raised) << self.registers.field(name, "VOSF")[0]
+        return super()._flags(name)
+
+    def _range(self) -> Scale:
+        boost = self.boosts and not self._get("PWR_CR5", "R1MODE")
+        vos = self._get("PWR_CR", "VOS")
+        fitting = [s for s in self.tree.regulator.scales if s.vos == vos]
+        if not fitting:
+            raise Violation(f"VOS {vos} is reserved")
+        return next((s for s in fitting if s.boost == boost), fitting[0])
+
+    def _vos_scale(self) -> Scale:
+        return self._range()
+
+    def _scale(self) -> Scale:
+        return self.lower if self.now < self.raised else self._range()
+
+    def _pll_from(self) -> int:
+        source = self._get("RCC_PLLCFGR", "PLLSRC")
+        if source not in (2, 3):
+            raise Violation(f"the PLL's source is {source}")
+        return HSI if source == 2 else HSE
+
+    def _pll_q(self) -> float:
+        return 2.0 * self._get("RCC_PLLCFGR", "PLLQ") + 2 if self._get("RCC_PLLCFGR", "PLLQEN") else float("inf")
+
+    def _pll(self) -> tuple[float, float, float]:
+        reference = self._hz(self._pll_from()) / (self._get("RCC_PLLCFGR", "PLLM") + 1)
+        vco = reference * self._get("RCC_PLLCFGR", "PLLN")
+        return reference, vco, vco / (2 * self._get("RCC_PLLCFGR", "PLLR") + 2)
+
+
+def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel:
+    """The model of the plan's chip after reset. `regulator_us`: until a new voltage is there."""
+    return (RegisterModel if plan.tree.regulator.with_pll else RangeModel)(plan, regulator_us)

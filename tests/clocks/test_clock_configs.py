@@ -102,7 +102,7 @@ def test_illegal_hse() -> None:
 
 
 def test_a_wanted_clock_that_cannot_be_made() -> None:
-    with pytest.raises(EdgebuildError, match=r"no PLL setting gives 240 MHz from an HSE of 8 MHz: .*above 216"):
+    with pytest.raises(EdgebuildError, match=r"no PLL setting gives 240 MHz from the HSE at 8 MHz: .*above 216"):
         clock_plan(F767, 8_000_000, (240_000_000,))
 
 

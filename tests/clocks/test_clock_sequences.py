@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from edgebuild.clock.configs import ClockPlan, clock_plan
 from edgebuild.clock.power import MUX_CYCLES, SWITCH_CYCLES, PowerModel
-from edgebuild.clock.tree import load_clock_tree
+from edgebuild.clock.tree import ClockTree, clock_names, load_clock_tree
 
 pytest.importorskip("unicorn", reason="the register model runs under unicorn")
 from tests.clocks import register_model
@@ -17,21 +18,70 @@ from tests.clocks.machine import REGULATORS_US, Machine, build, exercise
 from tests.clocks.mutations import SEEDED, caught
 
 pytestmark = pytest.mark.needs("arm-none-eabi-gcc")
-CHIPS = ("stm32f767", "stm32f429", "stm32f411")
+CHIPS = ("stm32f767", "stm32f429", "stm32f411")  # of which currents are known
+SWITCHED = [name for name in clock_names() if load_clock_tree(name).registers]
+PLANS: dict[str, Callable[[ClockTree], ClockPlan]] = {
+    "slow HSE": lambda tree: clock_plan(tree, 8_000_000),
+    "fast HSE": lambda tree: clock_plan(tree, (tree.hse.bypass_hz or tree.hse.crystal_hz)[1]),
+    "HSI": lambda tree: clock_plan(tree, source="hsi"),
+    "USB": lambda tree: clock_plan(tree, usb=True),
+}
 
 
 def plan_of(chip: str, hse_hz: int) -> ClockPlan:
     return clock_plan(load_clock_tree(chip), hse_hz)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("hse_hz", [8_000_000, 50_000_000])
-@pytest.mark.parametrize("chip", CHIPS)
-def test_no_pair_violates_anything(chip: str, hse_hz: int, tmp_path: Path) -> None:
-    plan = plan_of(chip, hse_hz)
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("chip", SWITCHED)
+def test_no_pair_violates_anything(chip: str, kind: str, tmp_path: Path) -> None:
+    plan = PLANS[kind](load_clock_tree(chip))
+    assert len(plan.configs) > 2
     elf = build(plan, tmp_path)
     for regulator_us in REGULATORS_US:
         assert exercise(Machine(plan, elf, regulator_us)) == len(plan.configs) ** 2
+
+
+@pytest.mark.parametrize("chip", SWITCHED)
+def test_usb_has_48_mhz_at_each_setting(chip: str) -> None:
+    plan = clock_plan(load_clock_tree(chip), usb=True)
+    pll = [c.pll for c in plan.configs if c.pll]
+    assert pll and all(plan.base_hz * s.n == 48_000_000 * s.q * s.m for s in pll)
+
+
+@pytest.mark.parametrize("chip", ["stm32f429", "stm32g474"])
+def test_hooks_hear_of_every_change(chip: str, tmp_path: Path) -> None:
+    """Before each change of SYSCLK and after it; the buses' clocks are fractions of it at any time."""
+    plan = plan_of(chip, 8_000_000)
+    probe = """
+        extern volatile uint32_t calls[64], count, buses[4];
+        volatile uint32_t calls[64], count, buses[4];
+        void eb_clock_before(uint32_t hz) { calls[count++ % 64u] = hz + 1u; }
+        void eb_clock_after(uint32_t hz) { calls[count++ % 64u] = hz; }
+        void read_buses(void);
+        void read_buses(void)
+        {
+            buses[0] = eb_clock_apb1_hz();
+            buses[1] = eb_clock_apb2_hz();
+            buses[2] = eb_clock_apb1_timers_hz();
+            buses[3] = eb_clock_apb2_timers_hz();
+        }
+    """
+    machine = Machine(plan, build(plan, tmp_path, probe=probe))
+    machine.call("eb_clock_init")
+    fast, slow = plan.configs[-1], plan.configs[1]
+    assert machine.words("count", 1) == [(len({16_000_000, 8_000_000}) + 1 - 1) * 2]
+    before = machine.words("count", 1)[0]
+    machine.switch(slow.name)
+    assert machine.words("count", 1)[0] == before + 4
+    hz = [plan.base_hz + 1, plan.base_hz, slow.sysclk_hz + 1, slow.sysclk_hz]
+    assert machine.words("calls", 64)[before : before + 4] == hz
+    machine.switch(fast.name)
+    machine.call("read_buses")
+    apb = [fast.sysclk_hz // d for d in (plan.apb1 or 0, plan.apb2 or 0)]
+    timers = [f * (1 if d == 1 else 2) for f, d in zip(apb, (plan.apb1, plan.apb2), strict=True)]
+    assert machine.words("buses", 4) == apb + timers
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -85,7 +135,7 @@ def test_a_pll_that_never_locks_ends_in_the_error_hook(tmp_path: Path) -> None:
     machine.call("eb_clock_init")
     machine.call("eb_clock_hz")
     assert machine.fault() == 4  # 1 + EB_CLOCK_FAULT_PLL
-    assert machine.returned() == plan.hse_hz, "it goes on with the HSE"
+    assert machine.returned() == plan.base_hz, "it goes on with the HSE"
     machine.model.pll_never_locks = False
     machine.call("eb_clock_switch", 9)
     machine.call("eb_clock_hz")
@@ -102,7 +152,7 @@ def test_a_configuration_that_does_not_exist_changes_nothing(tmp_path: Path) -> 
 
 
 def test_a_crystal_after_a_boot_loader_that_took_it_for_a_fed_in_clock(tmp_path: Path) -> None:
-    plan = replace(plan_of("stm32f767", 8_000_000), hse_bypass=False)
+    plan = replace(plan_of("stm32f767", 8_000_000), bypass=False)
     machine = Machine(plan, build(plan, tmp_path))
     machine.model.values["RCC_CR"] |= 0x50000  # HSEON, HSEBYP
     assert exercise(machine) == len(plan.configs) ** 2

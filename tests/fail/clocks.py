@@ -40,7 +40,7 @@ def clock_illegal_hse(folder: Path) -> tuple[str, str]:
 
 @case
 def clock_unknown_sysclk(folder: Path) -> tuple[str, str]:
-    expected = r"no PLL setting gives 300 MHz from an HSE of 8 MHz: SYSCLK would be 300 MHz, above 216\n.*nearest: "
+    expected = r"no PLL setting gives 300 MHz from the HSE at 8 MHz: SYSCLK would be 300 MHz, above 216\n.*nearest: "
     return f"{CLOCK} --sysclk 216MHz,300MHz", expected
 
 

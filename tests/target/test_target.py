@@ -143,8 +143,8 @@ def test_a_mistake_in_a_part_is_told_in_its_line(tmp_path: Path) -> None:
 
 
 def test_what_is_no_map_or_no_yaml_is_told(tmp_path: Path) -> None:
-    assert "a target is a map of keys" in problem(tmp_path, "- a\n- b\n")
-    assert "a target is a map of keys" in problem(tmp_path, "")
+    assert "expected a map of keys" in problem(tmp_path, "- a\n- b\n")
+    assert "expected a map of keys" in problem(tmp_path, "")
     assert problem(tmp_path, "a: [1\n").startswith("board.yaml:2:1: error: not YAML")
 
 

@@ -65,7 +65,7 @@ def _panel(title: str, most: float, base: float, high: float) -> Iterator[Shape]
 
 def stretches(schedule: ClockSchedule) -> Iterator[Stretch]:
     """Layers, switches and idling one after the other, up to the deadline."""
-    problem, chosen, hse = schedule.problem, schedule.selection, schedule.clocks.hse_hz
+    problem, chosen, hse = schedule.problem, schedule.selection, schedule.clocks.base_hz
     at = 0.0
 
     def stretch(time: float, energy: float, hz: float, colour: str, title: str) -> Stretch:

@@ -20,7 +20,7 @@ def header_view(plan: Plan) -> dict[str, Any] | None:
     return {
         "budgets": budget_views(plan),
         "hse": schedule.hse,
-        "hse_hz": schedule.clocks.hse_hz,
+        "hse_hz": schedule.clocks.base_hz,
         "budget": f"{schedule.problem.budget_us / 1000:g}",
         "budget_us": round(schedule.problem.budget_us),
         "time_us": round(selection.time_us),

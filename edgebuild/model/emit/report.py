@@ -180,7 +180,7 @@ def _energy(clocks: ClockSchedule) -> dict[str, Any]:
 
     data: dict[str, Any] = {
         **section(clocks.problem, clocks.selection),
-        "hse_hz": clocks.clocks.hse_hz,
+        "hse_hz": clocks.clocks.base_hz,
         "sources": clocks.sources,
         "iso_latency": [iso_latency(c) for c in clocks.comparisons],
     }

@@ -71,7 +71,7 @@ def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> O
     time, energy = execute_us, execute_us * model.run_mw(config)
     if work.access and lfo:
         mux = model.mux()
-        access_us = _us(work.access, timing, config, model.plan.hse_hz) + 2 * work.rounds * mux.time_us
+        access_us = _us(work.access, timing, config, model.plan.base_hz) + 2 * work.rounds * mux.time_us
         time, energy = time + access_us, energy + access_us * model.lfo_mw(config)
     elif work.access:
         access_us = _us(work.access, timing, config, config.sysclk_hz)

@@ -553,7 +553,7 @@ class ClockSchedule:
     @property
     def hse(self) -> str:
         """Frequency of the board's crystal, in words."""
-        return mhz(self.clocks.hse_hz)
+        return mhz(self.clocks.base_hz)
 
     @property
     def sources(self) -> dict[str, str]:
