@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan.storage import storages
+from edgebuild.model.plan.rolling import RollingGraph
 
 TFLM_ALIGN = 16  # kBufferAlignment
 TVM_RANGE = 16  # a free block serves requests of its size divided, or multiplied, by this
@@ -16,7 +16,7 @@ TVM_RANGE = 16  # a free block serves requests of its size divided, or multiplie
 
 def lifetimes(graph: Graph) -> dict[str, tuple[int, int, int]]:
     """Of every storage bytes, and the first and the last op in the model's order that need it."""
-    root = storages(graph)
+    root = RollingGraph(graph).storage
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     uses: dict[str, list[int]] = {root[n]: [0] for n in graph.inputs}
     for at, op in enumerate(running):

@@ -26,7 +26,7 @@ from edgebuild.base.request import Value, model_request
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
-from edgebuild.model.plan.section import ALIGN
+from edgebuild.model.plan.memory.problem import ALIGN
 from edgebuild.model.verify.harness import NAME, SANITIZERS, run_harness, write_sources
 from edgebuild.model.verify.harness import sources as sources_of
 

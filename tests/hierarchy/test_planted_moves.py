@@ -26,7 +26,9 @@ from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.check import CheckFailed
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.printed import CLEAN, Copy, Share, Start, Wait
+from edgebuild.model.plan.rolling import RollingGraph
 from edgebuild.model.plan.search import Plan, Planner
+from edgebuild.model.plan.tiling import paths
 from tests.hierarchy import test_caches, test_run_mutations, test_shares, test_staging
 from tests.hierarchy.test_mutations import convolution, four_tiles
 
@@ -121,6 +123,12 @@ def before(owner: Any, name: str, change: Callable[..., Any]) -> Plant:
     return plant
 
 
+def without_starts(patch: Patch) -> None:
+    """Let every view begin where its storage does."""
+    right = RollingGraph.views.func
+    patch.setattr(RollingGraph, "views", property(lambda of: {n: (root, 0) for n, (root, _) in right(of).items()}))
+
+
 def of_copies(change: Callable[[list[Copy]], list[Copy]]) -> Plant:
     """Change the copies that are made for a tile of activations."""
 
@@ -138,7 +146,7 @@ def of_turns(**change: Any) -> Plant:
 
 def of_the_run(change: Callable[[Any], Any]) -> Plant:
     """Change the order of a run, its counts and its rings."""
-    return before(streamed, "row_by_row", lambda right, *a: change(right(*a)))
+    return before(streamed, "batched", lambda right, *a: change(right(*a)))
 
 
 def of_runs(change: Callable[[Any], Any]) -> Plant:
@@ -225,10 +233,10 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
         of_copies(lambda made: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in made]), rows),
     "tiles: the kernel of another tile": (before(tiles._Tiles, "number", lambda right, *a: right(*a) and 0), rows),
     "tiles: constants of another tile": (before(tiles, "tile_of", of_the_neighbour), channels),
-    "tiles: a part that needs a row less": (before(tiles, "needed", lambda right, nest, i, *a: (
+    "tiles: a part that needs a row less": (before(paths, "needed", lambda right, nest, i, *a: (
         tuple((f, p - 1) if d == 1 and i == 0 else (f, p) for d, (f, p) in enumerate(right(nest, i, *a))))), rows),
     "tiles: buffers that overlap": (before(tiles, "_bytes", lambda right, *a: right(*a) - 64), rows),
-    "tiles: a view taken for its storage": (before(search, "view_starts", lambda right, graph: {}), of_a_slice),
+    "tiles: a view taken for its storage": (without_starts, of_a_slice),
     "run: a row used before it is brought": (of_the_run(swapped), run),
     "run: the calls in another order": (of_the_run(lambda f: replace(f, order=f.order[::-1])), run),
     "run: a call left out": (of_the_run(lambda f: replace(f, order=f.order[:-1])), run),

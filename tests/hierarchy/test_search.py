@@ -30,10 +30,10 @@ from edgebuild.model.plan.hierarchy.nest import (
     OperandCost,
     ShapeRow,
     TiledLayer,
-    aligned,
     cost,
     layer_of,
 )
+from edgebuild.model.plan.memory.problem import aligned
 from tests.hierarchy.layers27 import FILE, KNOWN, layers
 
 

@@ -21,8 +21,9 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan import choose, search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import KNEE, plan
+from edgebuild.model.plan.memory.problem import ALIGN
 from edgebuild.model.plan.search import NEAR, Plan, Planner
-from edgebuild.model.plan.section import ALIGN, instructions
+from edgebuild.model.plan.section import instructions
 from edgebuild.model.plan.storage import live_set
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs

@@ -21,7 +21,6 @@ from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.rolling import RollingGraph
 from edgebuild.model.plan.search import STRIPS
-from edgebuild.model.plan.storage import storages
 from edgebuild.model.plan.tiling.paths import Tiling, part_ranges, paths
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
@@ -208,7 +207,7 @@ def test_transposed_readers_that_need_few_rows_or_none(kinds: tuple[str, ...]) -
     unread = 0
     for seed in range(60):
         graph = network(seed, *kinds, channels=(1, 3, 4, 5, 8, 9), together=(1, 2, 4, 5, 7))
-        rolling = RollingGraph(graph, storages(graph))
+        rolling = RollingGraph(graph)
         ranges = rolling.needs[graph.ops[1].outputs[0]][0][2]
         unread += all(first >= past for first, past in ranges)
         found = planned(graph, tile="rolling")

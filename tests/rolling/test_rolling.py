@@ -224,7 +224,8 @@ def test_a_sum_over_rows_needs_rows_of_its_own(shape: tuple[int, ...], starts: l
     )
     shapes = {"x": (1, 1, 8, 6), "r": (1, 1, 8, 6), "v": shape, "y": (1, 1, 1, 1)}
     tensors = {name: Tensor(name, size, "float32") for name, size in shapes.items()}
-    rolling = RollingGraph(Graph("view", made, tensors, ("x",), ("y",)), {"x": "x", "r": "r", "v": "r", "y": "y"})
+    rolling = RollingGraph(Graph("view", made, tensors, ("x",), ("y",)))
+    assert rolling.storage == {"x": "x", "r": "r", "v": "r", "y": "y"}
     assert possible_starts(rolling, (made[0], made[2])) == starts
 
 

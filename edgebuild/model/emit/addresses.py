@@ -19,11 +19,11 @@ from .weights_file import Weights
 
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
-    root = plan.rolling.storage[t.name]
+    root, start = plan.rolling.views[t.name]
     home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
     place = plan.places[home]
     text = f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {{}}){behind}"
-    return Arg(text, plan.view_starts.get(t.name, 0), plan.offset_names[root], place.offset)
+    return Arg(text, start, plan.offset_names[root], place.offset)
 
 
 def row_offset(plan: Plan, rolled: RolledCalls, t: Tensor, sums: bool = False) -> str:
@@ -228,9 +228,8 @@ def stage_at(plan: Plan, step: int, offset: int) -> str:
 
 def level1_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
-    root = plan.rolling.storage[t.name]
+    root, start = plan.rolling.views[t.name]
     at = run_places(plan, step, run).get((root, "")) or Named(plan.offset_names[root], plan.places[root].offset)
-    start = plan.view_starts.get(t.name, 0)
     return Arg(f"{level1_macro(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
 
 

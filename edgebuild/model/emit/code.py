@@ -8,12 +8,10 @@ from typing import Any
 from ...base.artifacts import Artifact
 from ...base.templates import render
 from ...base.text import identifier
-from .. import ops
 from ..interface_of import interface_of
 from ..ir import Op
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
-from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
 from ..surface import interface
@@ -50,16 +48,13 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "target": comment(plan.target.name),
         "caller": caller,
         "argument": "void *arena" if caller else "void",
-        "arena_bytes": plan.arena_bytes,
         "inputs": _ports(plan, plan.graph.ports_in),
         "outputs": _ports(plan, plan.graph.ports_out),
-        "macs": ops.macs(plan.graph),
         "clocks": header_view(plan),
         "budgets": budget_views(plan),
         "states": _states(plan),
         "stream": plan.rolling.streamed is not None,
         "link": plan.graph.link,
-        "stream_rows": rows_of(plan.graph, plan.graph.inputs[0]) if plan.rolling.streamed else 0,
     }
 
 

@@ -420,7 +420,6 @@ def _copies(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
-    starts = plan.view_starts
     stored = {c.block for c in moved.copies if not c.tensor and (c.into or not c.stage)}
     offsets = {block: weights.offset(moved.blocks[block]) for block in stored}
     fixed, first = min(offsets.values(), default=0), block_of(plan, step, moved, weights) if stored else None
@@ -431,7 +430,7 @@ def _copies(
             far, more, what = stage_at(plan, step, c.far), 0, "constants"
         elif c.tensor:
             far = far_address(plan, plan.rolling.storage[c.tensor])
-            more, what = c.far + starts.get(c.tensor, 0), comment(c.tensor)
+            more, what = c.far + plan.rolling.views[c.tensor][1], comment(c.tensor)
         else:
             far, what = f"WEIGHTS(uint8_t, {first.at(fixed) if first else fixed})", "constants"
             more = offsets[c.block] + c.far - fixed

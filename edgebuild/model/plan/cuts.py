@@ -24,15 +24,14 @@ from ...base.errors import fail
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..ops.base import SAME, Form
+from .memory.problem import ALIGN, aligned
 from .rolling import RollingGraph, Trace, possible_starts, simulate
 from .section import (
-    ALIGN,
     Choice,
     Choices,
     Decoupled,
     Overlap,
     Section,
-    aligned,
     best_overlap,
     cost,
     distance,
@@ -287,7 +286,7 @@ class Cutter:
     def _one(self, at: int, overlap: Overlap | None, kernel: Choice) -> Section:
         op, storage = self.order[at], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        return with_kernels(Section((op,), None, reads, (op.outputs[0],), (), {}, {}, overlap), [kernel])
+        return with_kernels(Section((op,), None, (op.outputs[0],), (), {}, reads=reads, overlap=overlap), [kernel])
 
     def without_overlap(self, section: Section, start: int, bound: int) -> Section:
         """A step with no result over an operand, and the fastest kernels within a bound of the live bytes."""
@@ -302,7 +301,8 @@ class Cutter:
         rings = {name: aligned(n * self.rolling.row_bytes[name]) for name, n in rolled.rings.items()}
         dying = [n for n in rolled.operands if self._dies(n, start, stop)]
         overlap = best_overlap(trace, rolled, dying, self.sizes, self.grain)
-        joined = Section(rolled.ops, rolled, rolled.operands, rolled.results, (), rings, rolled.spans, overlap)
+        reads, spans = rolled.operands, rolled.spans
+        joined = Section(rolled.ops, rolled, rolled.results, (), rings, reads=reads, spans=spans, overlap=overlap)
         joined = self._least_scratch(joined)
         separate = with_separate_rows(joined, self.graph, self.rolling.row_bytes)
         sections = [joined] if separate is None else [self._least_scratch(separate), joined]

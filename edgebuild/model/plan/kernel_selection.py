@@ -17,7 +17,8 @@ from ..ir import Graph, Op
 from ..kernels import kernel_of
 from ..kernels.code_bytes import OF_CALL, code_bytes
 from ..ops.base import Form, Kernel
-from .section import Section, aligned, cost
+from .memory.problem import aligned
+from .section import Section, cost
 
 # Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
 WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}

@@ -130,14 +130,28 @@ def with_copies(events: Sequence[Event], rings: Mapping[str, int], first: int) -
 
 @dataclass(frozen=True)
 class RollingGraph:
-    """A graph with what rolling asks of it again and again. `storage` maps tensors to what they are views of.
+    """A graph with what planning asks of it again and again.
 
     `streamed`: the storage of an input that the application brings row by row, in order.
     """
 
     graph: Graph
-    storage: Mapping[str, str]
     streamed: str | None = None
+
+    @cached_property
+    def views(self) -> dict[str, tuple[str, int]]:
+        """Of every activation the storage whose bytes it is, and how many of them are before it."""
+        views = {t.name: (t.name, 0) for t in self.graph.tensors.values() if not t.constant}
+        for op in self.graph.ops:
+            if (spec := ops.SPECS[op.kind]).view:
+                storage, start = views[op.inputs[0]]
+                views[op.outputs[0]] = storage, start + spec.start(op, self.graph)
+        return views
+
+    @cached_property
+    def storage(self) -> dict[str, str]:
+        """The storage of every activation."""
+        return {name: storage for name, (storage, _) in self.views.items()}
 
     @cached_property
     def readers(self) -> dict[str, list[Op]]:
@@ -398,11 +412,18 @@ def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
     return starts
 
 
-def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | None = None) -> Trace:
+def simulate(
+    rolling: RollingGraph,
+    run: Sequence[Op],
+    fed: tuple[str, ...] | None = None,
+    together: int = 1,
+    of: Sequence[int] = (),
+) -> Trace:
     """Execute the run of ops by rows, on demand of its results.
 
     Rows of storages that are `fed` are brought from outside when they are first wanted: numbers behind those of the
-    ops are those of such calls. Not given: those of the streamed input, if all its readers are here.
+    ops are those of such calls. Not given: those of the streamed input, if all its readers are here. Calls make and
+    bring so many rows `together`, the last one those that are left `of` all; a reduction takes up one.
     """
     index = {op.outputs[0]: i for i, op in enumerate(run)}
 
@@ -420,25 +441,29 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
     events: list[Event] = []
 
     def bring(number: int, rows: int) -> None:
-        for row in range(rows_done[number], rows):
-            events.append(Event(number, row, (), (fed[number - len(run)], row, row + 1)))
-        rows_done[number] = max(rows_done[number], rows)
+        for row in range(rows_done[number], rows, together):
+            end = row + 1 if together == 1 else min(row + together, of[number])
+            events.append(Event(number, row, (), (fed[number - len(run)], row, end)))
+            rows_done[number] = end
 
     def pull(number: int, rows: int) -> None:
         y, mine, each = run[number].outputs[0], sources[number], reads[number]
+        alone = together == 1 or rolling.modes[y] == "reduce"
         while (row := rows_done[number]) < rows:
-            for (_, _, past), source in zip(each[row], mine, strict=True):
+            end = row + 1 if alone else min(row + together, of[number])
+            for (_, _, past), source in zip(each[end - 1], mine, strict=True):
                 if source is not None and rows_done[source] < past:
                     (pull if source < len(run) else bring)(source, past)
             for (_, first, _), source in zip(each[row], mine, strict=True):
                 # only now: a call for one operand may have made more rows of another
                 if source is not None and rows_done[source] - first > ring_rows[source]:
                     ring_rows[source] = rows_done[source] - first
-            rows_done[number] = row + 1
-            writes: tuple[str, int, int] | None = (y, row, row + 1)
+            rows_done[number] = end
+            writes: tuple[str, int, int] | None = (y, row, end)
             if rolling.modes[y] == "reduce":
-                writes = (y, 0, rows_of(rolling.graph, y)) if row + 1 == len(each) else None
-            events.append(Event(number, row, each[row], writes))
+                writes = (y, 0, rows_of(rolling.graph, y)) if end == len(each) else None
+            rows_read = each[row] if end == row + 1 else _joined(each[row], each[end - 1])
+            events.append(Event(number, row, rows_read, writes))
 
     for name in sorted(results, key=lambda name: -index[name]):
         pull(index[name], calls(rolling, run[index[name]]))
@@ -446,6 +471,11 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
         bring(index[rolling.streamed], rows_of(rolling.graph, rolling.streamed))
     rings, kept = ({n: ring_rows[i] for n, i in index.items() if (n in results) == end} for end in (False, True))
     return Trace(rolling, tuple(run), tuple(events), rings, results, kept)
+
+
+def _joined(first: Reads, last: Reads) -> Reads:
+    """The reads of several rows by those of the first and of the last of them."""
+    return tuple((name, low, past) for (name, low, _), (_, _, past) in zip(first, last, strict=True))
 
 
 def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Reads]:

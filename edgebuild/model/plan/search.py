@@ -40,9 +40,7 @@ from .storage import (
     live_set,
     loosened,
     placed_buffers,
-    storages,
     task_graph,
-    view_starts,
 )
 from .tiling.explore import Evaluated, Limits, Rectangle, TilingChoice, TilingOutcome, explore
 from .tiling.paths import Estimate, Tiling, part_ranges, paths, tiled
@@ -131,11 +129,6 @@ class Plan:
         return self.layout.height
 
     @cached_property
-    def view_starts(self) -> dict[str, int]:
-        """Of every view that does not begin where its storage does: the bytes before it."""
-        return view_starts(self.graph)
-
-    @cached_property
     def offset_names(self) -> dict[str, str]:
         """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
         prefix, graph = self.name.upper(), self.graph
@@ -197,12 +190,6 @@ class Plan:
         """Instructions and cycles, estimated, as multiples of those of `--tile off`."""
         mine, off = self.cut or self.steps, self.untiled or self.steps
         return instructions(mine) / max(instructions(off), 1), cost(mine) / max(cost(off), 1)
-
-
-def views_of(rolling: RollingGraph) -> dict[str, tuple[str, int]]:
-    """Of every activation the storage whose bytes it is, and how many of them are before it."""
-    starts = view_starts(rolling.graph)
-    return {name: (storage, starts.get(name, 0)) for name, storage in rolling.storage.items()}
 
 
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
@@ -347,7 +334,7 @@ class Planner:
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
-        replay(cutter.graph, steps, places, streamed=cutter.rolling.streamed, views=views_of(cutter.rolling))
+        replay(cutter.graph, steps, places, streamed=cutter.rolling.streamed, views=cutter.rolling.views)
         return Plan(
             name=self.request.name,
             graph=cutter.graph,
@@ -410,7 +397,7 @@ def _scheduled(
     graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, effort: int | None = EFFORT
 ) -> tuple[Cutter, Schedule]:
     """The ops of a graph in an order of least memory; no effort: as they are."""
-    rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
+    rolling = RollingGraph(graph, streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
     order = as_given(tasks) if effort is None else schedule(tasks, effort)
@@ -440,7 +427,7 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
     if request.arena == "caller" or request.tile in ("off", *METHODS):
         hint = "leave out --arena, and --tile or give --tile rolling or auto"
         raise fail("--stream-input needs --arena static and tiling", file=graph.file, hints=[hint])
-    storage = storages(graph)
+    storage = RollingGraph(graph).storage
     if any(storage.get(name) == storage[graph.inputs[0]] for name in graph.outputs):
         text = "cannot stream: an output is the input itself, so it has to be there whole"
         raise fail(text, file=graph.file, hints=["leave --stream-input out"])
@@ -583,7 +570,7 @@ class Alternatives:
             return None
         same = {op.outputs[0]: op for op in graph.ops}
         order = tuple(same[op.outputs[0]] for op in self.cutter.order)
-        streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, self.cutter.form)
+        streamed = Cutter(RollingGraph(graph, graph.inputs[0]), order, self.cutter.form)
         try:
             return max(streamed.profile(streamed.cuts.tight()), default=None)
         except EdgebuildError:

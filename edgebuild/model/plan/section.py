@@ -21,14 +21,14 @@ from ..ir import Array, Graph, Op
 from ..kernels import kernel_of
 from ..kernels.unstated import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN
 from ..ops.base import PIXELS, Form
-from .printed import Moves, ReachedOp, Transfer, newest_name
+from .memory.problem import aligned
+from .printed import Step, newest_name
 from .printed import scratch_name as scratch_name
 from .rolling import Rolled, RollingGraph, Trace, calls, row_bytes
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
-ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 MOST_STATES = 16  # of the operands of an op together; one with more may cost nothing
 ALL_FREE = 2**40  # more bytes than any operand has
 LINE = 32  # bytes: between what is overlaid and a result there is a whole line of any cache
@@ -54,27 +54,16 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Section:
-    """One step of the schedule: an op that runs whole (`rolled` None), or a rolled run."""
+class Section(Step):
+    """A step as the planner has it: with all that its choice depends on."""
 
-    ops: tuple[Op, ...]
     rolled: Rolled | None
-    reads: tuple[str, ...]  # storages
-    results: tuple[str, ...]
-    forms: tuple[Form, ...]  # of the ops' kernels
-    inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
-    spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
+    reads: tuple[str, ...] = ()  # storages
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # first and last op whose calls use `inner`
     overlap: Overlap | None = None
     overlaid: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # of `inner`: operand it lies in, offset
     instructions: float = 0.0  # estimated
     cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
-    moves: Moves | ReachedOp | None = None  # how it runs between memory levels
-    before: tuple[Transfer, ...] = ()
-    after: tuple[Transfer, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.ops[-1].name
 
     @property
     def in_place(self) -> bool:
@@ -109,10 +98,6 @@ class Section:
             changes[first] += self.inner[name]
             changes[last + 1] -= self.inner[name]
         return list(accumulate(changes[:-1]))
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
 
 
 def instructions(sections: Sequence[Section]) -> float:

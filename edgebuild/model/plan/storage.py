@@ -13,13 +13,13 @@ from itertools import accumulate, pairwise
 
 from ...base.dataclass import dataclass
 from .. import ops
-from ..ir import ITEM_BYTES, Graph, Op
+from ..ir import ITEM_BYTES, Op
 from .cuts import Cutter
 from .memory.layout import layout
-from .memory.problem import Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph
+from .memory.problem import ALIGN, Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph, aligned
 from .printed import newest_name
 from .rolling import RollingGraph
-from .section import ALIGN, Overlap, Section, aligned, scratch_name
+from .section import Overlap, Section, scratch_name
 
 LAID_OUT = 24_000  # buffers in all trial layouts that loosen a plan: some seconds
 LINKS = 32  # of a chain that are tried, one after the other
@@ -40,25 +40,6 @@ class Placed:
     calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that find it in use
     scratch: bool = False  # bytes that the kernel which makes the tensor works on
     newest: bool = False  # the place of the newest row of a ring, if it is separate
-
-
-def storages(graph: Graph) -> dict[str, str]:
-    """The storage of every activation: the tensor itself, or what it is a view of."""
-    root = {t.name: t.name for t in graph.tensors.values() if not t.constant}
-    for op in graph.ops:
-        if ops.SPECS[op.kind].view:
-            root[op.outputs[0]] = root[op.inputs[0]]
-    return root
-
-
-def view_starts(graph: Graph) -> dict[str, int]:
-    """Of every view that does not begin where its storage does: the bytes before it."""
-    starts: dict[str, int] = {}
-    for op in graph.ops:
-        spec = ops.SPECS[op.kind]
-        if spec.view and (start := starts.get(op.inputs[0], 0) + spec.start(op, graph)):
-            starts[op.outputs[0]] = start
-    return starts
 
 
 def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
@@ -189,7 +170,7 @@ def greedy_height(problem: MemoryProblem) -> int:
 
 def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:
     """Every activation and all scratch with its place and life, in the order of first use."""
-    graph, storage, starts = cutter.graph, cutter.rolling.storage, view_starts(cutter.graph)
+    graph = cutter.graph
     life, placed = cutter.steps_of(steps), list[Placed]()
     operands = {s.overlap.result: s.overlap.operand for s in steps if s.overlap is not None}
     for step, section in enumerate(steps):
@@ -203,10 +184,10 @@ def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str
         outputs = (op.outputs[0] for op in section.ops)
         placed += [inner(y, scratch_name(y), scratch=True) for y in outputs if scratch_name(y) in section.inner]
     rolled = {b.tensor for b in placed if not b.scratch and not b.newest}
-    for name, root in storage.items():
+    for name, (root, start) in cutter.rolling.views.items():
         if root not in rolled and root in places:
             view, place = root if root != name else None, places[root]
-            place = replace(place, offset=place.offset + starts.get(name, 0))
+            place = replace(place, offset=place.offset + start)
             size = graph.tensors[name].bytes
             placed.append(Placed(name, size, place, *life[root], view, operands.get(name)))
     return tuple(sorted(placed, key=lambda b: (b.first, b.last)))

@@ -27,7 +27,7 @@ from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
 from ..printed import Copy, ReachedOp, Start
-from ..search import Plan, Planner, form_of, views_of
+from ..search import Plan, Planner, form_of
 from ..section import Section
 from ..storage import layout_problem, placed_buffers
 from .levels import (
@@ -205,7 +205,7 @@ class _Assembly:
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
         timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early)
-        replay(cutter.graph, timed, places, planner.target, level.height, views=views_of(cutter.rolling))
+        replay(cutter.graph, timed, places, planner.target, level.height, views=cutter.rolling.views)
         profile = self._profile(made)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
                             "memory levels", ())  # fmt: skip
@@ -321,7 +321,7 @@ class _Assembly:
         self, made: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
     ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
         """The steps with their bytes at their places, and the copies of constants that come early."""
-        moved, found, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), views_of(self.planner.cutter.rolling)
+        moved, found, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), self.planner.cutter.rolling.views
         held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
         first, hidden = ({e.step: e.first for e in self.found.early}, {e.step: e.hidden for e in self.found.early})
         for i, step in enumerate(made):

@@ -23,8 +23,8 @@ from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Channel, Compute, Hardware, Operand, TiledLayer, compute_cycles
 from ..memory.problem import Place
 from ..printed import Region
+from ..rolling import RollingGraph
 from ..search import Plan, form_of
-from ..storage import view_starts
 from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, busiest, tiles_of
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
@@ -178,7 +178,7 @@ def layer_of_op(
     that are `held` lie in the first level whole; those of `homes` lie other_homes than the other activations.
     """
     near, home, store = spaces
-    nest, y, starts = ops.nest(op, graph), graph.result(op), view_starts(graph)
+    nest, y, views = ops.nest(op, graph), graph.result(op), RollingGraph(graph).views
     axes = cut_axes(nest)
     kernel = kernel_of(op, graph, form)
     activations = [i for i, n in enumerate(op.inputs) if not graph.tensors[n].constant]
@@ -187,7 +187,7 @@ def layer_of_op(
         x = graph.tensors[op.inputs[i]]
         way = channel_to(target, near, homes.get(x.name, home))
         operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way)
-        operands.append(replace(operand, held=x.name in held, start=starts.get(x.name, 0)))
+        operands.append(replace(operand, held=x.name in held, start=views[x.name][1]))
     if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
         dims, sizes, item, extra, extra_dim = weights
         way = channel_between(target, near, store) or constants_channel(target, near, home)

@@ -65,57 +65,15 @@ class Batches:
         return replace(self, order=order, counts=counts, rings=rings)
 
 
-def row_by_row(rolling: RollingGraph, run: Sequence[Op], inputs: tuple[str, ...]) -> Batches:
-    """The run by one row at a time."""
-    trace = simulate(rolling, run, inputs)
+def batched(
+    rolling: RollingGraph, run: Sequence[Op], inputs: tuple[str, ...], together: int = 1, counts: Sequence[int] = ()
+) -> Batches:
+    """The run by `together` rows at once; `counts`: of its calls by one row, which are only then not needed."""
+    trace = simulate(rolling, run, inputs, together, counts)
     order = tuple(event.op for event in trace.events)
     counted = Counter(order)
-    counts = tuple(counted[i] for i in range(len(run) + len(inputs)))
+    counts = tuple(counts) or tuple(counted[i] for i in range(len(run) + len(inputs)))
     return Batches(trace.run, order, counts, dict(trace.rings), dict(trace.kept), trace.results)
-
-
-def batched(rolling: RollingGraph, single: Batches, inputs: tuple[str, ...], together: int) -> Batches:
-    """Execute a run by `together` rows at once, on demand of its results; reductions take up row after row.
-
-    `single`: the run row by row.
-    """
-    if together == 1:
-        return single
-    run, counts = single.run, single.counts
-    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(inputs)}
-    made, rings, kept = [0] * len(index), dict.fromkeys(single.rings, 0), dict.fromkeys(single.kept, 1)
-    found: list[int] = []
-
-    def more(number: int, together: int) -> None:
-        made[number] = min(made[number] + together, counts[number])
-        found.append(number)
-
-    def pull(name: str, rows: int) -> None:
-        number = index[name]
-        while made[number] < rows:
-            if number >= len(run):
-                more(number, together)
-                continue
-            reduces = rolling.modes[name] == "reduce"
-            first = made[number]
-            past = first + 1 if reduces else min(first + together, counts[number])
-            reads = []
-            for _, root, ranges in rolling.needs[name]:
-                low, high = ranges[first][0] if not reduces else first, ranges[past - 1][1] if not reduces else past
-                if reduces and root not in rings:
-                    low, high = 0, rows_of(rolling.graph, root)
-                if root in index:
-                    pull(root, high)
-                reads.append((root, low))
-            for root, low in reads:
-                if root in index:
-                    wanted = rings if root in rings else kept
-                    wanted[root] = max(wanted[root], made[index[root]] - low)
-            more(number, past - first)
-
-    for name in sorted(single.results, key=lambda name: -index[name]):
-        pull(name, counts[index[name]])
-    return Batches(run, tuple(found), counts, rings, kept, single.results)
 
 
 COLUMNS = 2  # the dimension of N x H x W x C
@@ -333,7 +291,7 @@ class Streamer:
         spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
-        section = Section(trace.run, within, operands, results, forms, within_bytes, spans)
+        section = Section(trace.run, within, results, forms, within_bytes, reads=operands, spans=spans)
         absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
         calls_ = [trace.calls(number) for number in range(len(trace.run))]
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
@@ -351,9 +309,10 @@ class Streamer:
         """The run with all of its operands copied."""
         key, rolling, inputs = (start, stop, together), self.cutter.rolling, self.operands(start, stop)
         if (start, stop, 1) not in self._runs:
-            self._runs[start, stop, 1] = row_by_row(rolling, self.cutter.order[start:stop], inputs)
+            self._runs[start, stop, 1] = batched(rolling, self.cutter.order[start:stop], inputs)
         if key not in self._runs:
-            self._runs[key] = batched(rolling, self._runs[start, stop, 1], inputs, together)
+            single = self._runs[start, stop, 1]
+            self._runs[key] = batched(rolling, single.run, inputs, together, single.counts)
         return self._runs[key]
 
     @cached_property

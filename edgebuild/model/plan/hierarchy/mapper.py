@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ....base.dataclass import dataclass
 from ...ir.axes import Same, range_through
+from ..memory.problem import ALIGN
 from .nest import Mapped, MappingCost, Move, Operand, TiledLayer, cost, parts_of, ranges_of
 
 # Costs of all tile sizes at once: arrays with one dimension for each axis that may be cut.
@@ -209,7 +210,7 @@ class Costs:
         return Copies(
             np.broadcast_to(each * times, np.broadcast_shapes(np.shape(each * times), flat * 2)).sum(axis=inner),
             times.sum(axis=inner),
-            np.broadcast_to(aligned_all(np.asarray(tile)), np.broadcast_shapes(np.shape(tile), flat)),
+            np.broadcast_to(-(-np.asarray(tile) // ALIGN) * ALIGN, np.broadcast_shapes(np.shape(tile), flat)),
             allowed,
         )
 
@@ -220,10 +221,6 @@ def costs_of(layer: TiledLayer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
         layer.costs[sizes] = Costs(layer, sizes)
     found: Costs = layer.costs[sizes]
     return found
-
-
-def aligned_all(size: Grid) -> Grid:
-    return -(-size // 4) * 4
 
 
 def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tuple[Any, Any]:

@@ -318,10 +318,6 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
     return MappingCost(tuple(found), len(turns), compute, exposed, beside, ends)
 
 
-def aligned(size: int) -> int:
-    return -(-size // 4) * 4
-
-
 # Layers from a YAML file: `layers: [{name, K, C, FY, FX, OY, OX, pad_y, pad_x, stride, groups}]`.
 
 LARGEST = 16384  # extent of an axis: tiles are searched by their sizes, in time and memory that grow with it

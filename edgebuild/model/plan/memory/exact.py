@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgebuild.base.cache import remember, remembered
-from edgebuild.model.plan.memory.problem import Buffer
+from edgebuild.model.plan.memory.problem import Buffer, aligned
 
 from ....base.dataclass import dataclass
 
@@ -190,7 +190,7 @@ def _first_fit(sections: Sections, order: Sequence[int], best: bool = False) -> 
                 gaps.append((start - at, at))
                 if not best:
                     break
-            at = max(at, _aligned(end, b.align))
+            at = max(at, aligned(end, b.align))
         offsets[i] = min(gaps, default=(0, at))[1]
     return offsets
 
@@ -204,12 +204,8 @@ def _lowest_first(sections: Sections, order: Sequence[int]) -> list[int]:
         left.remove(i)
         for j in sections.conflicts[i].intersection(left):
             end = max((end for _, end in sections.blocked(j, i, lowest[i])), default=0)
-            lowest[j] = max(lowest[j], _aligned(end, sections.buffers[j].align))
+            lowest[j] = max(lowest[j], aligned(end, sections.buffers[j].align))
     return lowest
-
-
-def _aligned(offset: int, align: int) -> int:
-    return -(-offset // align) * align
 
 
 if TYPE_CHECKING:

@@ -6,6 +6,13 @@ from collections.abc import Mapping
 
 from ....base.dataclass import dataclass
 
+ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
+
+
+def aligned(size: int, align: int = ALIGN) -> int:
+    """The least multiple of `align` that is not below a size, in bytes."""
+    return -(-size // align) * align
+
 
 @dataclass(frozen=True)
 class Phase:

@@ -1,7 +1,7 @@
 """Values of a plan: what its C is printed from, and all that its checks take of it. Nothing here plans or checks.
 
-The planner makes them, and its own classes may hold more; `Step` and `RolledCalls` name the part of two such classes
-that is printed. Checks are given no algorithm of the planner by them: orders, places, sizes and counts are numbers.
+The planner makes them, and its own classes hold more than `Step` and `RolledCalls`. Checks get no algorithm of the
+planner by them: orders, places, sizes and counts are numbers.
 """
 
 from __future__ import annotations
@@ -49,39 +49,26 @@ class RolledCalls(Protocol):
     def numbers(self) -> tuple[int, ...]: ...
 
 
-class Step(Protocol):
+@dataclass(frozen=True)
+class Step:
     """A step of the schedule: an op that runs whole (`rolled` None), or a run. `inner`: bytes of rings and scratch.
 
     `forms`: of the ops' kernels. `results`: storages that are wanted behind it. `moves`: how it runs in a plan for
     memory levels. `before`, `after`: copies of constants, and cleaning of caches.
     """
 
-    @property
-    def ops(self) -> tuple[Op, ...]: ...
+    ops: tuple[Op, ...]
+    rolled: RolledCalls | None
+    results: tuple[str, ...]
+    forms: tuple[Form, ...]
+    inner: Mapping[str, int]
+    moves: TiledOp | StreamedRun | ReachedOp | None = None
+    before: tuple[Transfer, ...] = ()
+    after: tuple[Transfer, ...] = ()
 
     @property
-    def forms(self) -> tuple[Form, ...]: ...
-
-    @property
-    def rolled(self) -> RolledCalls | None: ...
-
-    @property
-    def results(self) -> tuple[str, ...]: ...
-
-    @property
-    def inner(self) -> Mapping[str, int]: ...
-
-    @property
-    def moves(self) -> TiledOp | StreamedRun | ReachedOp | None: ...
-
-    @property
-    def before(self) -> tuple[Transfer, ...]: ...
-
-    @property
-    def after(self) -> tuple[Transfer, ...]: ...
-
-    @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return self.ops[-1].name
 
 
 @dataclass(frozen=True)

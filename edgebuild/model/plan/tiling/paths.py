@@ -32,10 +32,10 @@ from ...kernels import code_bytes
 from ...ops.base import Ranges, is_float, unchanged
 from ...ops.moves import neighbours
 from ...ops.spatial import bias_quant
+from ..memory.problem import ALIGN, aligned
 
 MOST_PARTS = 25
 GRIDS = (2, 3, 4, 5)
-ALIGN = 4  # bytes of every buffer
 Range = tuple[int, int]
 
 
@@ -437,10 +437,6 @@ def free(shape: tuple[int, ...], ranges: Ranges, item: int) -> bool:
     """A part that needs no copy: all of the tensor, or a run of elements that starts where kernels can read words."""
     start = sum(first * prod(shape[d + 1 :]) for d, (first, _) in enumerate(ranges)) * item
     return neighbours(shape, ranges) and start % ALIGN == 0
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
 
 
 # ---- The graph in which every part of a path is an op of its own (Stahl 2024, section 4.3.4)
