@@ -187,15 +187,15 @@ class _Assembly:
         """Raises DoesNotFit where a level has no layout."""
         planner, cutter = self.planner, self.planner.cutter
         near = nearest(planner.target)[0].name
-        made = [self._made(i) for i in range(len(self.found.steps))]
+        unplaced = [self._made(i) for i in range(len(self.found.steps))]
         sections = [self._section(step) for step in self.found.steps]
         far, places, stages = self._far(sections)
-        problem = self._near(made)
+        problem = self._near(unplaced)
         level = layout(problem, self.room, EFFORT)
         check_layout(problem, level)
         at = {name: place.offset for name, place in level.places.items()}
         places |= {n: Place(near, at[n]) for n in self._held()}
-        moved, early = self._placed(made, at, places)
+        moved, early = self._placed(unplaced, at, places)
         moved, early, staged = self._staged(moved, early, stages, far.places)
         for run in moved.values():
             if isinstance(run, PlannedRun):
@@ -206,7 +206,7 @@ class _Assembly:
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
         timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early)
         replay(cutter.graph, timed, places, planner.target, level.height, views=cutter.rolling.views)
-        profile = self._profile(made)
+        profile = self._profile(unplaced)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
                             "memory levels", ())  # fmt: skip
         return Plan(
@@ -240,11 +240,11 @@ class _Assembly:
 
     def _held(self) -> dict[str, tuple[int, int]]:
         """First and last step of every tensor that stays in the first level."""
-        found: dict[str, tuple[int, int]] = {}
+        lives: dict[str, tuple[int, int]] = {}
         for i, step in enumerate(self.found.steps):
             for name in sorted(step.held):
-                found[name] = (found.get(name, (i, i))[0], i)
-        return found
+                lives[name] = (lives.get(name, (i, i))[0], i)
+        return lives
 
     def _far(self, sections: Sequence[Section]) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
         """Layout of what is behind the first level, places of the tensors there, and how constants come there."""
@@ -258,16 +258,16 @@ class _Assembly:
             stages = stage_plan(self.search, self.found.steps, self.found.early, self.earlier, room)
             together = replace(problem, buffers=(*fixed, *self._stage_buffers(sections, stages)))
             try:
-                found = layout(together)
+                placed = layout(together)
                 break
             except DoesNotFit:
                 if not stages or tried == TRIES - 1:
                     raise
-        check_layout(together, found)
-        strays = other_homes(self.planner.target, self.search.spaces[1].name, found, inside)
+        check_layout(together, placed)
+        strays = other_homes(self.planner.target, self.search.spaces[1].name, placed, inside)
         if more := {n: m for n, m in strays.items() if n not in homes}:
             raise OtherHomes(more)
-        return found, {n: found.places[group] for n, (group, _) in inside.items() if group not in held}, stages
+        return placed, {n: placed.places[group] for n, (group, _) in inside.items() if group not in held}, stages
 
     def _stage_buffers(self, sections: Sequence[Section], stages: Sequence[Staging]) -> tuple[Buffer, ...]:
         begins = list(accumulate((section.callers for section in sections), initial=0))
@@ -284,16 +284,17 @@ class _Assembly:
         places: Mapping[str, Place],
     ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch], list[Fetch]]:
         """The steps with their constants fetched from the second level, and the copies that bring them there."""
-        result, starts, found = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
+        result, starts, fetches = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
         for s in stages:
             place, way, step = places[_stage(s.step)], self._way(), result[s.step]
-            found += first_copies(s, step.blocks, place, way, len(found))
+            fetches += first_copies(s, step.blocks, place, way, len(fetches))
             change = staged_run(step, s, place) if isinstance(step, PlannedRun) else staged_tiles(step, s, place, way)
             result[s.step] = change
             for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
                 starts[s.step, id(block)] = place.memory, place.offset + at
         keys = ((f.start.step, id(f.start.block)) for f in early)
-        return result, [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)], found
+        out_of_stage = [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)]
+        return result, out_of_stage, fetches
 
     def _way(self) -> Channel:
         way = staging_channel(self.planner.target, *self.search.spaces)
@@ -321,7 +322,7 @@ class _Assembly:
         self, made: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
     ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
         """The steps with their bytes at their places, and the copies of constants that come early."""
-        moved, found, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), self.planner.cutter.rolling.views
+        moved, fetches, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), self.planner.cutter.rolling.views
         held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
         first, hidden = ({e.step: e.first for e in self.found.early}, {e.step: e.hidden for e in self.found.early})
         for i, step in enumerate(made):
@@ -332,15 +333,15 @@ class _Assembly:
             moved[i], waited = step, self.found.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
             for block, near in step.blocks_at(constants) if i in first else ():
                 if block.data.nbytes:
-                    channel = AHEAD + len(found) % AHEAD_CHANNELS
+                    channel = AHEAD + len(fetches) % AHEAD_CHANNELS
                     copy = Copy(channel, True, "", 0, 0, near, block.data.nbytes)
-                    found.append(Fetch(first[i], i, Start(copy, block, i, waited)))
+                    fetches.append(Fetch(first[i], i, Start(copy, block, i, waited)))
                     waited = 0.0
-        return moved, found
+        return moved, fetches
 
     def _profile(self, made: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""
-        cutter, found, held = self.planner.cutter, list[int](), self._held()
+        cutter, profile, held = self.planner.cutter, list[int](), self._held()
         begins = accumulate((s.stop - s.start for s in self.found.steps), initial=0)
         for at, (step, moved, begin) in enumerate(zip(self.found.steps, made, begins, strict=False)):
             live = {n for n, (first, last) in cutter.life.items() if first < begin <= last}
@@ -348,8 +349,8 @@ class _Assembly:
             size = sum(cutter.sizes[n] for n in live - set(held)) + sum(self.search.sizes[n] for n in step.held)
             size += self._work(at, moved) if moved is not None else 0
             size += sum(self._constant_bytes(e.step) for e in self.found.early if e.first <= at <= e.step)
-            found.append(size)
-        return tuple(found)
+            profile.append(size)
+        return tuple(profile)
 
 
 def _work(at: int) -> str:
@@ -388,8 +389,8 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     for _ in range(TRIES):
         search = search_of(planner, room, memories, homes)
         search.check_tiles()
-        found = chosen(search)
-        for kept in (found, replace(found, early=())):
+        path = chosen(search)
+        for kept in (path, replace(path, early=())):
             try:
                 return assembled(planner, search, kept)
             except (DoesNotFit, NoMapping) as reason:
@@ -410,10 +411,10 @@ def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, Tar
     steps = tuple(replace(cutter.whole(at), overlap=None) for at in range(len(cutter.order)))
     problem, inside = layout_problem(cutter, steps, memories)
     try:
-        found = layout(problem, effort=EFFORT)
+        placed = layout(problem, effort=EFFORT)
     except DoesNotFit:
         return {}
-    return other_homes(planner.target, memories[0].name, found, inside)
+    return other_homes(planner.target, memories[0].name, placed, inside)
 
 
 def search_of(
@@ -518,10 +519,10 @@ def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = N
     decided = [_decided(plan, op, choose) for section in plan.steps for op in section.ops]
     if staging_channel(target, near, second, target.memory("weights")) is not None:
         return _through_second_level(plan, decided)
-    made = _sound(plan, decided)
-    heights = _heights(plan, near.name, [m for m in made.moves.values() if isinstance(m, MappedOp)])
-    made = replace(made, layout=replace(plan.layout, heights=heights))
-    return made if plan.request.map != "auto" else _checked(with_residents(made))
+    mapped = _sound(plan, decided)
+    heights = _heights(plan, near.name, [m for m in mapped.moves.values() if isinstance(m, MappedOp)])
+    mapped = replace(mapped, layout=replace(plan.layout, heights=heights))
+    return mapped if plan.request.map != "auto" else _checked(with_residents(mapped))
 
 
 def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) -> _Decided:
@@ -530,22 +531,22 @@ def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) 
     homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
     spaces = near, homes[y], store
     layer = layer_of_op(op, plan.graph, target, form, spaces, homes=homes)
-    found = _by_core(plan, op, form, layer, spaces, choose)
-    whole, why = layer.alone if found is None else whole_cycles(layer), ""
+    tiles = _by_core(plan, op, form, layer, spaces, choose)
+    whole, why = layer.alone if tiles is None else whole_cycles(layer), ""
     if engines_of(target):
-        cpu = layer.alone if found is None else found.cost.total
+        cpu = layer.alone if tiles is None else tiles.cost.total
         offer = best_offer(op, plan.graph, target, form, spaces[1:], cpu)
-        found, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (found, whole, offer.why)
-    return _Decided(op, layer, found and replace(found, whole=(whole,), why=why or found.why), ReachedOp(why, (whole,)))
+        tiles, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (tiles, whole, offer.why)
+    return _Decided(op, layer, tiles and replace(tiles, whole=(whole,), why=why or tiles.why), ReachedOp(why, (whole,)))
 
 
 def _through_second_level(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
     planner = Planner(plan.graph, plan.target, plan.request)
     search = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name])
-    made = {d.op.outputs[0]: d.tiles or BareOp.of(d.layer, d.reached.whole) for d in decided}
+    runs = {d.op.outputs[0]: d.tiles or BareOp.of(d.layer, d.reached.whole) for d in decided}
     order = enumerate(planner.cutter.order)
-    steps = tuple(Step(at, at + 1, frozenset(), made[op.outputs[0]]) for at, op in order)
+    steps = tuple(Step(at, at + 1, frozenset(), runs[op.outputs[0]]) for at, op in order)
     try:
         return assembled(planner, search, SearchPath(steps, ()), 1 if plan.request.map == "dory" else 0)
     except DoesNotFit as reason:
@@ -585,15 +586,15 @@ def _by_core(
         if plan.request.map == "dory":
             mapped = dory(layer, {near.name: max(1, free)}, True)[0]
         if mapped is not None:
-            found = fitting_tiles(op, plan.graph, layer, form, room, mapped)
+            tiles = fitting_tiles(op, plan.graph, layer, form, room, mapped)
         else:
-            found = cheapest_tiles(op, plan.graph, layer, form, room)
+            tiles = cheapest_tiles(op, plan.graph, layer, form, room)
     except NoMapping as reason:
         roots = {plan.home(o.name) for o in layer.operands if not o.packed}
         if any(memory.access == "dma" for memory in (*roots, store)):
             raise no_tile(op, plan.graph.file, near, room, layer, reason) from None
         return None
-    return found if len(found.copies) <= MOST_COPIES else None
+    return tiles if len(tiles.copies) <= MOST_COPIES else None
 
 
 def _sound(plan: Plan, decided: Sequence[_Decided]) -> Plan:

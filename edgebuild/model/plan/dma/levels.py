@@ -88,12 +88,12 @@ def nearest(target: Target) -> tuple[Memory, Memory]:
 
 def channel_to(target: Target, near: Memory, far: Memory) -> Channel:
     """The channel between two levels. Raises EdgebuildError if no DMA reaches both."""
-    found = channel_between(target, near, far)
-    if found is None and (stages := [m for m in target.levels if near.level < m.level < far.level]):
-        found = channel_through(target, near, stages[0], far)
-    if found is None:
+    channel = channel_between(target, near, far)
+    if channel is None and (stages := [m for m in target.levels if near.level < m.level < far.level]):
+        channel = channel_through(target, near, stages[0], far)
+    if channel is None:
         raise fail(f"no DMA of target {target.name} reaches both {near.name} and {far.name}", file=target.files[0])
-    return found
+    return channel
 
 
 def constants_channel(target: Target, near: Memory, home: Memory) -> Channel:
@@ -151,16 +151,16 @@ def rooms(target: Target, engine: Engine | None) -> dict[str, int]:
 
 def cut_axes(nest: Nest) -> tuple[str, ...]:
     """Axes of the result along which an op can be made in parts, the innermost of the result's dimensions last."""
-    found = []
+    axes = []
     for axis in nest.out:
         relations = [d for dims in nest.operands for d in dims if d.axis == axis]
         fits = all(isinstance(d, Same | Window) or (isinstance(d, Grouped) and d.group == 1) for d in relations)
         if fits and relations and nest.extents[axis] > 1 and nest.out.count(axis) == 1:
-            found.append(axis)
-    found = [axis for axis in found if separable(nest, axis)]
-    if all({d.axis for d in dims} >= set(found) for dims in nest.operands):
-        found = found[:2]  # element by element: cutting inner dimensions only makes more pieces
-    return tuple(found)
+            axes.append(axis)
+    axes = [axis for axis in axes if separable(nest, axis)]
+    if all({d.axis for d in dims} >= set(axes) for dims in nest.operands):
+        axes = axes[:2]  # element by element: cutting inner dimensions only makes more pieces
+    return tuple(axes)
 
 
 def layer_of_op(
@@ -336,10 +336,10 @@ def offer(op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spac
         return Offer(None, why)
     form = replace(form, engine=engine)
     layer = engine_layer(op, graph, target, engine, form, spaces)
-    found = _fitted(op, graph, layer, form, {r.memory: r.bytes for r in regions_of(engine)})
-    if isinstance(found, str):
-        return Offer(None, found)
-    return Offer(found, "", compute_cycles(layer, {}) + layer.compute.call)
+    tiles = _fitted(op, graph, layer, form, {r.memory: r.bytes for r in regions_of(engine)})
+    if isinstance(tiles, str):
+        return Offer(None, tiles)
+    return Offer(tiles, "", compute_cycles(layer, {}) + layer.compute.call)
 
 
 def in_tiles(
@@ -349,8 +349,8 @@ def in_tiles(
     assert form.engine is not None
     layer = engine_layer(op, graph, target, form.engine, form, spaces, held)
     activations, weights = regions_of(form.engine)
-    found = _fitted(op, graph, layer, form, {activations.memory: room, weights.memory: weights.bytes})
-    return None if isinstance(found, str) else found
+    tiles = _fitted(op, graph, layer, form, {activations.memory: room, weights.memory: weights.bytes})
+    return None if isinstance(tiles, str) else tiles
 
 
 def _fitted(op: Op, graph: Graph, layer: TiledLayer, form: Form, most: Mapping[str, int]) -> MappedOp | str:

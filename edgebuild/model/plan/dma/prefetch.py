@@ -124,15 +124,15 @@ def step_constants(blocks: Sequence[Constant], until: int, cycles: float) -> Ste
 
 def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
     """Blocks one after the other, equal ones once, and where each of them begins."""
-    data, known, found = bytearray(), dict[bytes, int](), list[int]()
+    data, begins, starts = bytearray(), dict[bytes, int](), list[int]()
     for block in blocks:
         content = block.data.tobytes()
-        if content not in known:
+        if content not in begins:
             data += bytes(-len(data) % ALIGN)
-            known[content] = len(data)
+            begins[content] = len(data)
             data += content
-        found.append(known[content])
-    return Constant("stage", np.frombuffer(bytes(data), np.uint8), "constants of a step"), tuple(found)
+        starts.append(begins[content])
+    return Constant("stage", np.frombuffer(bytes(data), np.uint8), "constants of a step"), tuple(starts)
 
 
 def copied(way: Channel, size: int) -> float:
@@ -156,7 +156,7 @@ def schedule_stagings(
 
     Raises DoesNotFit where a step's constants find no room even block by block.
     """
-    load, slack, found = list(live), list(busy), list[Staging]()
+    load, slack, stagings = list(live), list(busy), list[Staging]()
     for at, step in enumerate(steps):
         if step is None:
             continue
@@ -174,8 +174,8 @@ def schedule_stagings(
         first, hidden = hidden_before(step.until, cycles, need, slack, load, room, least)
         for i in range(first, at + 1):
             load[i] += need
-        found.append(Staging(at, first, step.until, slots, need, cycles - hidden + inside))
-    return tuple(found)
+        stagings.append(Staging(at, first, step.until, slots, need, cycles - hidden + inside))
+    return tuple(stagings)
 
 
 @dataclass(frozen=True)
@@ -199,13 +199,13 @@ def first_copies(
         parts = [(block, place.offset + i * each) for i, block in enumerate(blocks[: staging.slots])]
     else:
         parts = [(joined(blocks)[0], place.offset)]
-    found = list[Fetch]()
+    fetches = list[Fetch]()
     for block, at in parts:
         for offset, size in way.cut(block.data.nbytes):
-            channel, waited = STORE + (started + len(found)) % STORE_CHANNELS, 0.0 if found else staging.waited
+            channel, waited = STORE + (started + len(fetches)) % STORE_CHANNELS, 0.0 if fetches else staging.waited
             copy = Copy(channel, True, "", 0, offset, at + offset, size, stage=place.memory, into=True)
-            found.append(Fetch(staging.first, staging.until, Start(copy, block, staging.step, waited)))
-    return tuple(found)
+            fetches.append(Fetch(staging.first, staging.until, Start(copy, block, staging.step, waited)))
+    return tuple(fetches)
 
 
 def staged_run(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
@@ -272,12 +272,12 @@ def coherence(
 ) -> dict[int, list[CacheOp]]:
     """Operations that keep core and DMA unit in agreement, by the step that they stand before."""
     cached = {m.name for m in target.memories if m.cached}
-    found, by_dma = dict[int, list[CacheOp]](), set[str]()
+    operations, by_dma = dict[int, list[CacheOp]](), set[str]()
     if not any(isinstance(section.moves, Moves) for section in steps):
-        return found
+        return operations
 
     def add(step: int, kind: str, name: str, size: int) -> None:
-        found.setdefault(step, []).append(CacheOp(kind, name, places[name], size))
+        operations.setdefault(step, []).append(CacheOp(kind, name, places[name], size))
 
     def bytes_of(names: Sequence[str]) -> dict[str, int]:
         here = [n for n in dict.fromkeys(names) if n in places and places[n].memory in cached]
@@ -304,7 +304,7 @@ def coherence(
     for name, size in bytes_of([rolling.storage[n] for n in rolling.graph.outputs]).items():
         if name in by_dma:
             add(len(steps), INVALIDATE, name, size)
-    return found
+    return operations
 
 
 def with_transfers(
@@ -317,14 +317,14 @@ def with_transfers(
 
     `staged`: copies to the second level; `early`: those to the first, which may be out of the second.
     """
-    found: list[list[Transfer]] = [list(caches.get(step, ())) for step in range(len(steps) + 1)]
+    between: list[list[Transfer]] = [list(caches.get(step, ())) for step in range(len(steps) + 1)]
 
     def start(fetch: Fetch) -> None:
-        found[fetch.first].append(fetch.start)
+        between[fetch.first].append(fetch.start)
 
     def wait(fetch: Fetch) -> None:
         """Once for all copies of a channel."""
-        channel, before = fetch.start.copy.channel, found[fetch.until]
+        channel, before = fetch.start.copy.channel, between[fetch.until]
         last = next((t for t in reversed(before) if channel_of(t) == channel), None)
         if not isinstance(last, Wait):
             before.append(Wait(channel))
@@ -339,7 +339,7 @@ def with_transfers(
         start(fetch)
     for fetch in early:
         wait(fetch)
-    *before, end = map(tuple, found)
+    *before, end = map(tuple, between)
     return tuple(
         replace(s, before=b, after=end if i + 1 == len(steps) else ())
         for i, (s, b) in enumerate(zip(steps, before, strict=True))

@@ -109,11 +109,11 @@ class Residency:
     @cached_property
     def whole(self) -> dict[str, float]:
         """Cycles of every op in one call with nothing to wait for; of those that no tile fits, on one core."""
-        found, nothing = dict[str, float](), frozenset[str]()
+        cycles, nothing = dict[str, float](), frozenset[str]()
         for at, op in enumerate(self.cutter.order):
             tiles, layer = self.tiled(at, nothing, self.room), self.layer(at, nothing)
-            found[op.outputs[0]] = layer.alone if isinstance(tiles, BareOp) else whole_cycles(layer)
-        return found
+            cycles[op.outputs[0]] = layer.alone if isinstance(tiles, BareOp) else whole_cycles(layer)
+        return cycles
 
     @property
     def open(self) -> bool:
@@ -127,9 +127,9 @@ class Residency:
 
     def on_the_way(self, step: Step) -> int:
         """Bytes of the second level that constants of a step take at least where they come by way of it."""
-        if not self.staged or (found := step_constants(step.by.blocks, 0, 0.0)) is None:
+        if not self.staged or (constants := step_constants(step.by.blocks, 0, 0.0)) is None:
             return 0
-        return found.least
+        return constants.least
 
     @cached_property
     def staged(self) -> bool:
@@ -227,13 +227,13 @@ class Residency:
     def _stops(self) -> list[list[int]]:
         from ..rolling import possible_starts
 
-        found: list[list[int]] = [[] for _ in self.cutter.order]
+        stops: list[list[int]] = [[] for _ in self.cutter.order]
         for stop in range(2, len(self.cutter.order) + 1):
             low = max(0, stop - LONGEST)
             for start in possible_starts(self.cutter.rolling, self.cutter.order[low:stop]):
                 if low + start <= stop - 2:
-                    found[low + start].append(stop)
-        return found
+                    stops[low + start].append(stop)
+        return stops
 
     def run(self, start: int, stop: int, held: frozenset[str], room: int) -> PlannedRun | None:
         """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
@@ -280,12 +280,12 @@ class Residency:
                 return tiles
             if room > had and tiles.cycles.total <= ALIKE * self.least(known, room):
                 return tiles
-        layer, found = self.layer(at, held), None
+        layer, cheapest = self.layer(at, held), None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
-                found = cheapest_tiles(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
-        fits = found is not None and len(found.copies) <= MOST_COPIES
-        known.append((room, found if found is not None and fits else BareOp.of(layer)))
+                cheapest = cheapest_tiles(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
+        fits = cheapest is not None and len(cheapest.copies) <= MOST_COPIES
+        known.append((room, cheapest if cheapest is not None and fits else BareOp.of(layer)))
         return known[-1][1]
 
     def homes_of(self, op: Op) -> dict[str, Memory]:

@@ -54,13 +54,13 @@ def shared(layer: TiledLayer, turn: Mapping[str, Range], buffers: Sequence[Range
 
 
 def _cut(layer: TiledLayer, parts: Parts, axis: str, count: int, buffers: Sequence[Ranges]) -> Parts:
-    found = list[Mapping[str, Range]]()
+    pieces = list[Mapping[str, Range]]()
     for part in parts:
         first, past = part[axis]
         cuts = [{**part, axis: (first + a, first + b)} for a, b in even(past - first, min(count, past - first))]
         sound = all(_contiguous(layer, cut, buffers) for cut in cuts)
-        found += cuts if sound else [part]
-    return tuple(found)
+        pieces += cuts if sound else [part]
+    return tuple(pieces)
 
 
 def _contiguous(layer: TiledLayer, part: Mapping[str, Range], buffers: Sequence[Ranges]) -> bool:
@@ -96,19 +96,19 @@ def busiest(layer: TiledLayer, cores: int) -> Callable[[Mapping[str, Any]], Any]
 
 def _outermost(layer: TiledLayer, operand: Operand, axis: str, lengths: Mapping[str, Any]) -> Any:
     """1.0 where all dimensions around an axis have one index, so that a cut leaves pieces contiguous; else 0.0."""
-    found: Any = 1.0
+    outermost: Any = 1.0
     if axis not in operand.axes:
-        return found
+        return outermost
     for dim, size in zip(operand.dims, operand.sizes, strict=True):
         if dim.axis == axis:
-            return found
+            return outermost
         if isinstance(dim, Same):
-            found = found * (lengths[dim.axis] == 1)
+            outermost = outermost * (lengths[dim.axis] == 1)
         elif isinstance(dim, Window):
-            found = found * ((lengths[dim.axis] == 1) * (layer.nest.extents[dim.tap] == 1))
+            outermost = outermost * ((lengths[dim.axis] == 1) * (layer.nest.extents[dim.tap] == 1))
         else:
-            found = found * (size == 1)
-    return found
+            outermost = outermost * (size == 1)
+    return outermost
 
 
 ALIGN = 8  # bytes, of buffers in the first level
@@ -217,13 +217,13 @@ def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
 
 def instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) -> list[int]:
     """How many tiles came before the one that is in use, for each turn."""
-    found, last, number = [], None, -1
+    numbers, last, number = [], None, -1
     for turn in turns:
         now = tuple(turn[a] for a in mapped.order[:depth])
         number += now != last
         last = now
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
@@ -259,18 +259,18 @@ def _fitting(
     more than their part of the op, not less.
     """
     space = layer.operands[-1].space
-    allowed, found = room, None
+    allowed, tiles = room, None
     for _ in range(TRIES):
         chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed}, unit)
         if any(promised >= ALIKE * other.figures.total or _alike(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
-        found = _Tiles(op, graph, layer, chosen, form)
-        if found.level1_bytes <= room:
-            return found
-        allowed -= min(max(found.level1_bytes - room, room // 16), allowed // 2)
+        tiles = _Tiles(op, graph, layer, chosen, form)
+        if tiles.level1_bytes <= room:
+            return tiles
+        allowed -= min(max(tiles.level1_bytes - room, room // 16), allowed // 2)
         mapped = None
-    assert found is not None
-    raise NoMapping(layer.name, {space: found.level1_bytes})
+    assert tiles is not None
+    raise NoMapping(layer.name, {space: tiles.level1_bytes})
 
 
 def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> tuple[Mapped, float]:
@@ -296,21 +296,21 @@ def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
     than their part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest
     copies is taken, for their tables are flash; but none that takes more than DORY's.
     """
-    found, rule = [_fitting(op, graph, layer, form, room)], None
+    tried, rule = [_fitting(op, graph, layer, form, room)], None
     if layer.estimated and layer.axes:
         with suppress(NoMapping):
             near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
             rule = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
-            found += [_fitting(op, graph, layer, form, room, rule, found)] if rule else []
+            tried += [_fitting(op, graph, layer, form, room, rule, tried)] if rule else []
         for fewer in (f for n in range(1, len(layer.axes)) for f in combinations(layer.axes, n)):
             with suppress(NoMapping):
-                found.append(_fitting(op, graph, layer.along(*fewer), form, room, None, found))
+                tried.append(_fitting(op, graph, layer.along(*fewer), form, room, None, tried))
         for unit in UNITS:
-            if all(m.figures.compute > POOR * m.promised for m in found):
+            if all(m.figures.compute > POOR * m.promised for m in tried):
                 with suppress(NoMapping):
-                    found.append(_fitting(op, graph, layer, form, room, None, found, unit))
-    most = min([ALIKE * min(m.figures.total for m in found), *(m.figures.total for m in found if m.mapped is rule)])
-    alike = [m for m in found if m.figures.total <= most]
+                    tried.append(_fitting(op, graph, layer, form, room, None, tried, unit))
+    most = min([ALIKE * min(m.figures.total for m in tried), *(m.figures.total for m in tried if m.mapped is rule)])
+    alike = [m for m in tried if m.figures.total <= most]
     return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.total)).build()
 
 
