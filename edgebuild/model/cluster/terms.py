@@ -446,19 +446,15 @@ def counted(section: Section, graph: Graph) -> float:
     return total
 
 
-def _family(form: Form) -> str:
-    return _family_of(form.core)
-
-
-def _family_of(core: frozenset[str]) -> str:
+def _family(core: frozenset[str]) -> str:
     return next((f for f in PER_MAC_SOFT if f and any(word.startswith(f) for word in core)), "")
 
 
 def _factor(op: Op, graph: Graph, form: Form) -> float:
     """Ratio of counted instructions to those that a kernel states."""
     if is_float(graph.result(op)):
-        return (OVER_FPU if form.core & HARDWARE else OVER_SOFT[_family(form)]).get(op.kind, 1.0)
-    return REQUANTIZED if op.kind == "requantize" and _family(form) != "armv6-m" else 1.0
+        return (OVER_FPU if form.core & HARDWARE else OVER_SOFT[_family(form.core)]).get(op.kind, 1.0)
+    return REQUANTIZED if op.kind == "requantize" and _family(form.core) != "armv6-m" else 1.0
 
 
 def _per_turn(op: Op, graph: Graph, form: Form) -> float:
@@ -466,10 +462,10 @@ def _per_turn(op: Op, graph: Graph, form: Form) -> float:
     if is_float(graph.result(op)) and ops.nest(op, graph).macs:
         kind = op.kind if op.kind != "partial_sum" else "conv2d" if len(x.shape) == 4 else "dense"
         if not form.core & HARDWARE:
-            costs = PER_MAC_SOFT[_family(form)]
+            costs = PER_MAC_SOFT[_family(form.core)]
             return costs.get(kind, costs["dense"])
         return NARROW_FPU if kind == "conv2d" and x.shape[-1] < WIDE else PER_MAC_FPU.get(kind, PER_TURN)
-    moved = PER_ELEMENT_RV32 if _family(form) == "rv32" else PER_ELEMENT
+    moved = PER_ELEMENT_RV32 if _family(form.core) == "rv32" else PER_ELEMENT
     return moved.get(op.kind, PER_TURN)
 
 
@@ -477,14 +473,14 @@ def per_mac_of_floats(core: frozenset[str]) -> float:
     """Instructions of a multiply-accumulate in float, before kernels are known."""
     if core & HARDWARE:
         return float(PER_TURN)
-    return PER_MAC_SOFT[_family_of(core)]["conv2d"]
+    return PER_MAC_SOFT[_family(core)]["conv2d"]
 
 
 # Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks
 # (`./sconsw bench-kernels`); PLAIN: of other cores.
 PER_MAC = {"mve": 0.3, "dsp": 1.3, "rv32": 2.6, "armv6-m": 4.5}
 PLAIN = 3.0
-BYTE, MESSAGE = 24.0, 1200.0  # instructions for each byte and message of both sides; see predict.py
+BYTE, MESSAGE = 24.0, 1200.0  # instructions for each byte and message of both sides; see products.py
 BIG = frozenset(["-mbig-endian", "-EB", "-mbe32", "-mbe8"])  # of gcc and clang
 
 

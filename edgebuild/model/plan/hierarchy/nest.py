@@ -113,7 +113,7 @@ class TiledLayer:
 
     @cached_property
     def costs(self) -> dict[Any, Any]:
-        """Costs of its tile sizes: see `grid.costs_of`."""
+        """Costs of its tile sizes: see `mapper.costs_of`."""
         return {}
 
     def along(self, *axes: str) -> TiledLayer:

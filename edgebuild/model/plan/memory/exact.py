@@ -436,7 +436,7 @@ class Walks:
 
     sections: Sections
     height: int
-    orders: tuple[str, ...]  # letters of greedy.py
+    orders: tuple[str, ...]  # letters of `_KEYS`
     offsets: list[int] | None = None  # the layout, once it is found
     refuted: bool = False
     _done: int = 0

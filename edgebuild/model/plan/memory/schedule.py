@@ -634,7 +634,7 @@ def _path(came_from: dict[int, tuple[int, tuple[int, ...]]], start: int, goal: i
 
 # ---- Lower bounds of the peak by minimum cuts
 #
-# The live bytes of a step are the value of a cut through the graph (`flow.py`), with what is done on one side. So the
+# The live bytes of a step are the value of a cut through the graph, with what is done on one side. So the
 # least that can be live while a task runs is a minimum cut.
 #
 # A storage that several tasks read is freed by one of them, and when that one runs, all others have run and have left
