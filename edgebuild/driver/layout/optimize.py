@@ -39,7 +39,6 @@ from edgebuild.driver.layout.problem import (
     packed,
     register,
     register_bits,
-    settled,
     singles,
     slot,
 )
@@ -166,23 +165,10 @@ def solve(problem: Problem, exact: bool) -> Solution:
     if len(problem.leaves) == 1:
         return Solution(start, problem.accesses(start), True)
     if exact:
-        found = settled(problem)
-        if found:
-            return _with(found, problem)
         start = min(start, singles(problem), key=problem.rank)
         if len(problem.leaves) <= EXACT:
-            from edgebuild.driver.layout.exact import solve_exactly  # late: loads the solver
-
             return solve_exactly(problem, [start]) or Solution(start, least_bound(problem), False)
     return Solution(start, least_bound(problem), False)
-
-
-def _with(found: Bins, problem: Problem) -> Solution:
-    """The best layout that has these registers."""
-    taken = {leaf.name for b in found for leaf in b}
-    rest = [leaf for leaf in problem.leaves if leaf.name not in taken]
-    inner = solve(_problem(rest, problem.uses, problem.bus), exact=True) if rest else Solution((), 0, True)
-    return Solution(found + inner.bins, problem.accesses(found) + inner.bound, inner.optimal)
 
 
 # ---- from bins to places
