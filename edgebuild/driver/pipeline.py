@@ -23,6 +23,7 @@ from edgebuild.driver.merge.hazards import hazards, misfits, races, refused
 from edgebuild.driver.merge.merging import Merged, merge
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.sources import Source, read_sources
 from edgebuild.driver.stages import Driver
 
@@ -38,6 +39,7 @@ def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver
 def template(request: DriverRequest) -> str:
     """An overlay to begin with, for a driver on a fixed layout."""
     from edgebuild.driver.registers import fixed
+    from edgebuild.driver.registers.overlay import overlay_template
 
     way, _, file = request.layout.partition(":")
     if way != "fixed" or not file:
@@ -48,7 +50,7 @@ def template(request: DriverRequest) -> str:
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
     found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
-    return fixed.overlay_template(found.open, cdfg)
+    return overlay_template(found.layout, cdfg)
 
 
 def triple_of(target: str) -> str:
@@ -74,13 +76,13 @@ def _check_names(source: Source, cdfg: Cdfg, known: frozenset[str], file: str) -
 
 
 def _merged(
-    dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, conflicts: Conflicts
+    dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, conflicts: Conflicts, program: Program
 ) -> tuple[Merged, tuple[Diagnostic, ...]]:
     """The merged accesses, checked, and warnings. Raises EdgebuildError for hazards and races."""
     merged = merge(dialect, cdfg, shapes, layout, conflicts)
     errors, warnings = hazards(cdfg, merged)
     more_errors, more_warnings = races(dialect, cdfg, merged)
-    if wrong := [*errors, *more_errors, *misfits(dialect, cdfg)]:
+    if wrong := [*errors, *more_errors, *misfits(dialect, cdfg, program)]:
         raise EdgebuildError(*wrong)
     check(dialect, cdfg, merged)
     return merged, (*warnings, *more_warnings, *refused(cdfg, merged))
@@ -100,7 +102,7 @@ def analyse(request: DriverRequest) -> Driver:
         from edgebuild.driver.registers import fixed  # late: brings readers that other drivers do without
 
         found = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
-        dialect, layout = found.dialect, found.layout
+        dialect, layout, shapes = found.dialect, found.layout, found.shapes
         files += found.files
         absent = found.absent
         conflicts = find_conflicts(dialect, cdfg, shapes)
@@ -128,7 +130,7 @@ def analyse(request: DriverRequest) -> Driver:
         raise fail(
             f"layout '{request.layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE, extend:FILE"]
         )
-    merged, warnings = _merged(dialect, cdfg, shapes, layout, conflicts)
+    merged, warnings = _merged(dialect, cdfg, shapes, layout, conflicts, source.program)
     return Driver(
         request,
         target.name,

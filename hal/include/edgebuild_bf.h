@@ -23,6 +23,7 @@
 #ifndef EDGEBUILD_BF_H
 #define EDGEBUILD_BF_H
 
+#include "edgebuild_types.h"
 #include "edgebuild_words.h"
 
 /* The short forms. The generator knows them inside of groups, and leaves them alone elsewhere; other compilers and

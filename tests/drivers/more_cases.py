@@ -216,7 +216,7 @@ CASES = [
         (("t", None),),
         ("r en busy", "w en=1 busy=1"),
         registers="R@0: en:0:1 busy:1:1\nS@4: irq:0:1 irq0:2:1 mode:4:4 rx:8:8 key:16:8 any:24:1 cfg:25:1 start:26:1",
-        overlay=PLAIN,
+        overlay=PLAIN[:-1] + ', "C.*.busy": {volatile: true}}',
         values={"busy": 1},
         warning="would be lost",
     ),

@@ -53,14 +53,13 @@ def test_overlay_template(tmp_path: Path) -> None:
     (tmp_path / "d.bf.c").write_text(DRIVER)
     words = ("d.bf.c", "--target", "pulpino", "--layout", "fixed:chip.svd")
     first = driver(tmp_path, *words)
-    assert first.returncode == 0 and "the overlay says 'C.CR.MODE: {plain: true}'" in first.stderr
+    assert first.returncode == 0 and not first.stderr, "settings give no warning"
     made = driver(tmp_path, *words, "--overlay-template")
     lines = made.stdout.splitlines()
     assert (
-        "  C.CR.EN: {volatile: true}  # read-write, bit 0; written at line 3; the name suggests a setting"
-        in made.stdout
+        "  # C.CR.EN: {plain: true}  # read-write, bit 0; written at line 3; the name suggests a setting" in made.stdout
     )
-    assert sum(line.startswith("  C.") for line in lines) == 2, "only what is used"
+    assert sum(line.startswith("  # C.") for line in lines) == 2, "only what is used"
     (tmp_path / "chip.overlay.yaml").write_text(made.stdout)
     before = (tmp_path / "out" / "n.c").read_bytes()
     assert driver(tmp_path, *words).returncode == 0

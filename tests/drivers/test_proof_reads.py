@@ -53,3 +53,28 @@ void back(void) { int a = d->CFG.A; d->CFG.B = a; }
 def test_reads_that_are_one_are_proved(overlay: str, tmp_path: Path) -> None:
     made = compiled(Case(0, "reads", HEAD + RIGHT, registers=REGISTERS, overlay=overlay), tmp_path)
     assert [v for v in verdicts(made) if v.what != "proved"] == []
+
+
+NUMBERS = """bfGroup R { uint8 DATA; bit OE; bit FE; }; bfGroup N { bfGroup R DR; uint2 MODE[8]; uint16 SR; };
+make_device(N, n, 0x40000000);
+int element(int i) { n->MODE[2] = 1; n->MODE[3] = 2; n->MODE[i] = 3; return n->MODE[i]; }
+int data(void) { bfGroup R r = n->DR; return r.OE || r.FE ? -1 : r.DATA; }
+unsigned number(void) { return bf_raw(n->DR) & 0x3FF; }
+void store(unsigned x) { bf_raw(n->DR) = x & ~1u; n->SR = ~x; }
+void zeros(void) { n->DR = (bfGroup R){0}; (void)n->DR; }
+"""
+CHIP = (
+    "DR@0: OE:9:1 FE:8:1 DATA:0:8\nMODE@4: " + " ".join(f"MODE{i}:{2 * i}:2" for i in range(8)) + "\nSR@8: A:0:1 B:9:1"
+)
+
+
+def test_registers_as_numbers_are_proved(tmp_path: Path) -> None:
+    overlay = "fields: {'C.DR.DATA': {read: modify, write: modify}}"
+    driver, artifacts = compiled(Case(0, "numbers", NUMBERS, registers=CHIP, overlay=overlay), tmp_path)
+    assert [v for v in verdicts((driver, artifacts)) if v.what != "proved"] == []
+    text = next(a for a in artifacts if a.name == "case.c").data.decode()
+    for right, wrong in ((" & ~1U)", ")"), ("& 1023", "& 1022"), ("HAL_READ_N_MODE(n, i)", "HAL_READ_N_MODE(n, 3)"),
+                         ("(void)HAL_LOAD", "(void)sizeof HAL_LOAD")):  # fmt: skip
+        assert right in text, text
+        new = (Artifact(a.name, text.replace(right, wrong).encode()) if a.name == "case.c" else a for a in artifacts)
+        assert [v.what for v in verdicts((driver, tuple(new))) if v.what != "proved"] == ["refuted"], wrong

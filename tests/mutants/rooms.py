@@ -67,6 +67,7 @@ IMPORTED = (NODE_TESTS, *_in(
     "svm", "types", "dynamic", "spreads", "opsets", "quantised", "channels_last", "state", "int4", "loops", "attention",
     "lstm", "signal", "infinities", "grid", "onnx", "stored", "disagree", "normalise", "forms", "fuzz"))  # fmt: skip
 DRIVERS = _in("drivers", "layout", "small_merges", "cases", "random", "registers", "svd", "macros", "places", "ordered",
+              "numbers", "stm32",
               "interrupts", "cpp", "whole", "cfg", "products", "header", "wide", "extend", "command", "sample",
               "held_exact", "held_out", "vendor", "rebuilds", "silicon", "peakrdl")  # fmt: skip
 PROOFS = _in("drivers", "proof", "proof_writes", "proof_reads", "proof_classes", "proof_jumps", "proof_objects",

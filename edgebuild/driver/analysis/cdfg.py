@@ -120,6 +120,7 @@ class Site:
     key: str = ""  # the variable's name, which no other has
     source: str = ""  # in a copy, that of the other one
     field: Chain | None = None  # of a variable that is read or changed
+    is_number: bool = False  # whether a whole register is read or written as a number
 
 
 @dataclass(eq=False)
@@ -181,13 +182,15 @@ def link(before: Node, after: Node) -> None:
         after.pred.append(before)
 
 
-def reach(starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: Node | None = None) -> set[Node]:
-    """The nodes that can be reached from `starts` (these included) without going through `avoid`."""
-    seen = {n for n in starts if n is not avoid}
+def reach(
+    starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: AbstractSet[Node] = frozenset()
+) -> set[Node]:
+    """The nodes that can be reached from `starts` (these included) without going through one of `avoid`."""
+    seen = {n for n in starts if n not in avoid}
     todo = list(seen)
     while todo:
         for node in step(todo.pop()):
-            if node not in seen and node is not avoid:
+            if node not in seen and node not in avoid:
                 seen.add(node)
                 todo.append(node)
     return seen
@@ -222,7 +225,7 @@ def reachable(f: Function) -> set[Node]:
 @remembered
 def _before(f: Function, a: Node) -> set[Node]:
     """The nodes that are reached without `a`."""
-    return reach([f.entry], forward, a)
+    return reach([f.entry], forward, {a})
 
 
 @remembered
@@ -234,14 +237,14 @@ def dominates(f: Function, a: Node, b: Node) -> bool:
 @remembered
 def postdominates(f: Function, b: Node, a: Node) -> bool:
     """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
-    around = reach(a.succ, forward, b)
+    around = reach(a.succ, forward, {b})
     return f.exit not in around and not has_cycle(around)
 
 
 @remembered
 def between(a: Node, b: Node) -> frozenset[Node]:
     """The nodes on paths from `a` to `b`, without both."""
-    return frozenset((reach(a.succ, forward, a) & reach(b.pred, backward, a)) - {a, b})
+    return frozenset((reach(a.succ, forward, {a}) & reach(b.pred, backward, {a})) - {a, b})
 
 
 @remembered
@@ -257,7 +260,7 @@ def follows(a: Node, b: Node) -> bool:
 @remembered
 def on_cycle_without(b: Node, a: Node) -> bool:
     """Whether `b` can follow itself without `a` in between."""
-    return b in reach(b.succ, forward, a)
+    return b in reach(b.succ, forward, {a})
 
 
 def has_cycle(nodes: AbstractSet[Node]) -> bool:

@@ -30,6 +30,22 @@ class Chains:
             self._chains[bare] = self._read(bare)
         return self._chains[bare]
 
+    def number(self, c: Expression) -> Expression | None:
+        """The group of which an expression is the register as a number: `*(unsigned int *)&x->R`."""
+        cast = c.operand.bare if isinstance(c, ir.Unary) and c.operator == "*" else None
+        address = cast.inside.bare if isinstance(cast, ir.Cast) else None
+        if not isinstance(address, ir.Unary) or address.operator != "&" or c.type.kind != "number":
+            return None
+        chain = self.read(address.operand)
+        return address.operand if chain and not chain.is_field else None
+
+    def discarded(self, c: Expression) -> Expression | None:
+        """The group that is read for what the read does: `(void)x->R`."""
+        if not isinstance(c, ir.Cast) or c.type.kind != "void":
+            return None
+        chain = self.read(c.inside)
+        return c.inside.bare if chain and not (chain.is_field or chain.missing or chain.local) else None
+
     def effect(self, right: Expression) -> str:
         """Whether the right side "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
         return ir.effect(right, self.read)
@@ -361,6 +377,27 @@ class WholeRegisters:
         site.parts = tuple((graph.access("w", x, site), v) for x, v in zip(elements, values, strict=True))
         return True
 
+    def read_number(self, group: Expression, at: Expression) -> None:
+        """One load of a register whose value is a number; `at` is what is replaced."""
+        self._load(group, "", at).is_number = True
+
+    def write_number(self, c: Expression, left: Expression, group: Expression, right: Expression, used: bool) -> None:
+        """One store of a number to a register."""
+        if used:
+            raise c.error("an assignment of a whole register has no value")
+        chain, site = self._group(group), self.graph.site("store", c, left, right=right)
+        site.is_number, site.does = True, self.graph.chains.effect(right)
+        outer = self.graph.path
+        for right_side in (True, False) if self.cpp else (False, True):
+            self.graph.path = (*outer, ("u", int(right_side)))
+            if right_side:
+                self.evaluate(right)
+            else:
+                self.evaluate_chain(chain)
+        self.graph.path = outer
+        elements = self.graph.chains.elements(chain, group)
+        site.parts = tuple((self.graph.access("w", x, site), None) for x in elements)
+
     def _variable(self, c: Expression) -> ir.Variable | None:
         """The variable that an expression is, if it holds a register."""
         variable = c.variable if isinstance(c, ir.Name) else None
@@ -510,11 +547,20 @@ def literal_items(literal: Expression) -> tuple[Expression, ...]:
     return next((x.items for x in literal.all() if isinstance(x, ir.ListValue)), ())  # `G{}` of C++ has none
 
 
+def is_zero(literal: Expression) -> bool:
+    """Whether it is `{0}`, which C has for zeros."""
+    items = literal_items(literal)
+    return len(items) == 1 and not isinstance(items[0], ir.Designated) and items[0].constant == 0
+
+
 def _values(literal: Expression, chains: Sequence[Chain]) -> list[Expression | None]:
     """The value of each field that the literal names."""
     values: list[Expression | None] = [None] * len(chains)
     names = [(x.end.name, tuple(s.constant for s in x.steps if not s.member)) for x in chains if x.end]
-    for item in literal_items(literal):
+    items = literal_items(literal)
+    if is_zero(literal):
+        return [items[0] for _ in chains]
+    for item in items:
         if not isinstance(item, ir.Designated) or len(item.members) != 1 or isinstance(item.value.bare, ir.ListValue):
             raise item.error("name each field: { .field = value }, and each element: { .array[1] = value }")
         name, index = item.members[0].name, tuple(x.constant for x in item.indices)

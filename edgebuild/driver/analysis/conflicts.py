@@ -12,8 +12,8 @@ A read joins a region at its first read, a write at its last one. What is in bet
 * a write with a side effect stays alone, and so does a second read of a field whose reads have one.
 
 Fields of silicon are *ordered*. Besides, no store of such a field stands for another, and no access of one crosses
-another that is not of its region. A field that is stored more than once on a way is a sequence, such as an enable
-around a change. Each of its stores stays alone. *Independent* fields keep their stores, but not their order.
+another that is not of its region. A field that is stored more than once, and no wait in between, is a sequence, such as
+an enable around a change. Each of its stores stays alone. *Independent* fields keep their stores, but not their order.
 
 Where interrupts are declared, accesses that one of them may see (`contexts.Visible`) keep their order, too.
 """
@@ -21,6 +21,7 @@ Where interrupts are declared, accesses that one of them may see (`contexts.Visi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import combinations
 
 from edgebuild.base.dataclass import dataclass
@@ -34,9 +35,11 @@ from edgebuild.driver.analysis.cdfg import (
     between,
     dominates,
     follows,
+    forward,
     has_cycle,
     on_cycle_without,
     postdominates,
+    reach,
     visible,
 )
 from edgebuild.driver.analysis.simplify import Facts, Ref, Shapes, resolve
@@ -274,10 +277,25 @@ class Graph:
             self.repeated = {
                 x
                 for a, b in combinations(writes, 2)
-                if self.refs[a].leaf == self.refs[b].leaf and self.may_alias(a, b) and follows(a.node, b.node)
+                if self.refs[a].array == self.refs[b].array and self.may_alias(a, b) and self.at_once(a.node, b.node)
                 for x in (a, b)
             }
         return w in self.repeated
+
+    def at_once(self, a: Node, b: Node) -> bool:
+        """Whether one of the two follows the other on a way on which nothing waits for what the first one did."""
+        return follows(a, b) and any(y in reach(x.succ, forward, self.waits - {x, y}) for x, y in ((a, b), (b, a)))
+
+    @cached_property
+    def waits(self) -> frozenset[Node]:
+        """Reads in loops that store nothing, barriers, and calls of what may wait."""
+        nodes = self.function.nodes
+        stores = [n for n in nodes if n.access and n.access.kind == "w"]
+        quick = {name: s for name, s in self.summaries.items() if not (s.unknown or s.acts)}
+        waiting = {n for n in nodes if n.kind == "barrier" or (n.kind == "call" and n.text not in quick)}
+        for n in (n for n in nodes if n.access and n.access.kind == "r"):
+            waiting |= {n} if n in reach(n.succ, forward, frozenset(stores)) else set()
+        return frozenset(waiting)
 
     def in_order(self, a: Access, b: Access) -> bool:
         """Whether the two must stay in the order of the source although neither has a known side effect."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Prefix
@@ -32,7 +33,7 @@ class Leaf:
 
     @property
     def count(self) -> int:
-        return _size(self.dims)
+        return prod(self.dims)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Part:
 
     @property
     def count(self) -> int:
-        return _size(self.dims)
+        return prod(self.dims)
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Ref:
     indices: tuple[Expression, ...]
     index_dims: tuple[int, ...]
     index_key: str | None
+    array: str  # the leaf, or the array of which that is one element
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Shapes:
     groups: dict[str, Shape]  # inner groups first
     arrays: frozenset[FieldId]
     idle: frozenset[str] = frozenset()  # those that only hold others, and that nothing uses
+    packed: frozenset[tuple[str, str]] = frozenset()  # (group, leaf) of arrays that silicon has in one register
 
     def leaf(self, group: str, name: str) -> Leaf:
         return next(leaf for leaf in self.groups[group].leaves if leaf.name == name)
@@ -152,18 +155,23 @@ def resolve(access: Access, shapes: Shapes) -> Ref:
     tail = len(chain.steps) - len(end.dims)  # from here on the steps are subscripts of the field
     words = [s.member or str(s.constant) for s in chain.steps[depth:tail]]
     indices: list[Expression] = []
-    if access.field in shapes.arrays:
+    group, leaf = chain.prefixes[at].group, "_".join(words)
+    constant = len(end.dims) == 1 and chain.steps[-1].constant is not None
+    alone = constant and not access.whole and (group, leaf) in shapes.packed  # an element as a field of its own
+    if access.field in shapes.arrays and not alone:
         indices = [s.index for s in chain.steps[tail:] if s.index is not None]
     else:
         words += [str(s.constant) for s in chain.steps[tail:]]
+    whole = "_".join(words)
     return Ref(
         chain.prefixes[at].group,
-        "_".join(words),
+        whole,
         chain.prefixes[at],
         _joined_key(access.key[: depth + 1]),
         tuple(indices),
         end.dims if indices else (),
         _joined_key(access.key[tail + 1 :] if indices else ()),
+        leaf if alone else whole,
     )
 
 
@@ -211,10 +219,3 @@ def _inner_first(dialect: Dialect) -> Iterator[str]:
 
     for name in dialect.groups:
         yield from visit(name)
-
-
-def _size(dims: tuple[int, ...]) -> int:
-    size = 1
-    for n in dims:
-        size *= n
-    return size

@@ -212,9 +212,12 @@ class Walker:
     def expression(self, c: Expression, used: bool = True) -> None:
         """Evaluate it by its handler; without one, its operands in order."""
         chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript | ir.Unary) else None
+        register = self.chains.number(c)
         handler: Callable[[Walker, Any, bool], None] | None = EXPRESSIONS.get(type(c))
         if chain:
             self.read_chain(c, chain)
+        elif register:
+            self.whole.read_number(register, c)
         elif handler:
             handler(self, c, used)
         else:
@@ -376,8 +379,10 @@ class Walker:
             self.assign(c, c.left, c.right, used)
 
     def assign(self, c: Expression, left: Expression, right: Expression, used: bool) -> None:
-        chain = self.chains.read(left)
-        if chain and chain.local:
+        chain, register = self.chains.read(left), self.chains.number(left.bare)
+        if register:
+            self.whole.write_number(c, left, register, right, used)
+        elif chain and chain.local:
             self.whole.use("set", c, chain, "=", right, used)
         elif self.whole.write(c, left, right, used):
             pass
@@ -395,6 +400,9 @@ class Walker:
 
     def compound(self, c: ir.Assignment, used: bool) -> None:
         chain = self.chains.read(c.left)
+        if self.chains.number(c.left.bare):
+            text = f"  write: place = place {c.operator} value, which is a load and a store"
+            raise c.error("the number of a register is assigned, and not changed", text)
         if chain is None:
             self.lvalue(c.left)
             self.expression(c.right)
@@ -499,6 +507,9 @@ class Walker:
     def cast(self, c: ir.Cast, used: bool) -> None:
         if c.form != "c" and self.dialect.group_of(c.type) == (c.type.text, False):
             raise c.error(*NO_VALUE)
+        if (group := self.chains.discarded(c)) is not None:
+            self.whole.read_number(group, c.inside)
+            return
         name, pointer = self.dialect.group_of(c.inside.bare.type)
         plain = c.type.kind == "void" or (c.type.kind == "pointer" and c.type.to.kind == "void")  # `(void)p;` of a
         if pointer and not plain and self.dialect.group_of(c.type)[0] != name:  # parameter says that it is not used

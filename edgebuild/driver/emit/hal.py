@@ -179,15 +179,17 @@ class Hal:
         parameters = [f"{wide_type(s.width)} value_{n}" for n, (s, _) in zip(names, rows, strict=True)]
         return names, body, parameters, " | ".join(terms)
 
-    def store(self, group: str, register: Register, window: Window) -> str:
+    def store(self, group: str, register: Register, window: Window, is_number: bool = False) -> str:
         """`HAL_STORE_Group_register(group[, index], r)`: a whole register as it is. Flags and triggers that the source
         does not name get the value that does nothing: what was read of them would clear or start what nobody meant."""
         ones, zeros = (
             sum(s.cover for s in register.slots if not s.field and "w" in s.access and s.back == back) for back in "10"
         )
+        if is_number:
+            ones = zeros = 0
         value = f"(r & {number(((1 << register.bits) - 1) & ~(ones | zeros), register.bits)})" if ones | zeros else "r"
         body = self._stores(register, window, f"{value} | {number(ones, register.bits)}" if ones else value)
-        name = named("HAL_STORE", group, register.name)
+        name = named("HAL_STORE_NUMBER" if is_number else "HAL_STORE", group, register.name)
         return self._add(name, "void", group, register, [f"{wide_type(window.bits)} r"], body, const="")
 
     def changed(self, group: str, register: Register, leaf: str, element: int) -> str:

@@ -15,6 +15,7 @@ from edgebuild.driver.emit.rewrite import rewrite
 from edgebuild.driver.layout.registers import GroupLayout, Register, Slot
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, write_rdl
 from edgebuild.driver.registers.svd import write_svd
+from edgebuild.driver.source import clang
 from edgebuild.driver.source.sources import file_names
 from edgebuild.driver.stages import Driver
 
@@ -224,7 +225,8 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source, driver.dialect, driver.cdfg, driver.merged, hal)
     said = report.as_dict(name, driver)
-    text = f'{LICENCE}#include "{name}_hal.h"\n{file_names(driver.source.lines)}{body}'
+    head = clang.types_in(body, driver.source.unit.own_types) + file_names(driver.source.lines)
+    text = f'{LICENCE}#include "{name}_hal.h"\n{head}{body}'
     files = {
         ".cpp" if driver.source.unit.cpp else ".c": text,
         "_hal.h": _hal_header(name, hal),

@@ -264,7 +264,8 @@ class _Rewriter:
                 before, value = [f"{name} = {value}"], name
         if self.merged.translated(site):
             return chained(before, self._translated(site, value))
-        return chained(before, f"{self.hal.store(ref.group, register, window)}({', '.join([*address, value])})")
+        store = self.hal.store(ref.group, register, window, site.is_number)
+        return chained(before, f"{store}({', '.join([*address, value])})")
 
     def _values(self, site: Site) -> tuple[list[str], dict[tuple[str, int], str]]:
         """The values that a literal names, and what C++ does in front, since arguments of a call have no order."""

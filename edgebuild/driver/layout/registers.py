@@ -40,6 +40,8 @@ class Slot:
         default="", compare=False
     )  # PERIPHERAL.REGISTER.FIELD, where silicon has it: what an overlay calls it
     action: str = ""  # what a read does besides, in the words of SVD
+    open: bool = dataclasses.field(default=False, compare=False)  # whether nobody says that it changes by itself
+    assumed: str = dataclasses.field(default="", compare=False)  # why something of it is assumed
     stride: int = 0  # bits from one element of an array to the next, where all lie in one register
     count: int = 1  # elements of such an array
     values: tuple[tuple[str, int], ...] = dataclasses.field(default=(), compare=False)  # an enumeration of silicon
@@ -54,6 +56,11 @@ class Slot:
     def cover(self) -> int:
         """Bits of all elements."""
         return _either(self.element(i) for i in range(self.count))
+
+    def at_element(self, index: int) -> Slot:
+        """An element of an array as a field of its own."""
+        name, lsb = f"{self.name}_{index}", self.lsb + index * self.stride
+        return dataclasses.replace(self, name=name, lsb=lsb, stride=0, count=1)
 
     def element(self, index: int) -> int:
         """Bits of one element."""
@@ -72,9 +79,16 @@ class Register:
     stride: int = 0
     reset: int = 0
     dims: tuple[int, ...] = ()
+    bytes: bool = False  # whether a part of it may be accessed alone, whatever the bus takes elsewhere
 
     def slot(self, name: str) -> Slot:
         return next(s for s in self.slots if s.name == name)
+
+    @cached_property
+    def by_elements(self) -> Register:
+        """The register with each element of its arrays as a field of its own."""
+        slots = (s.at_element(i) if s.count > 1 else s for s in self.slots for i in range(s.count))
+        return dataclasses.replace(self, slots=tuple(slots))
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,9 @@ class GroupLayout:
 
     @cached_property
     def _places(self) -> Mapping[str, Register]:
-        return {s.name: r for r in reversed(self.registers) for s in r.slots if s.field}
+        elements = {s.name: r for r in reversed(self.registers) for s in r.by_elements.slots if s.field}
+        whole = {s.name: r for r in reversed(self.registers) for s in r.slots if s.field}
+        return {name: r if name in whole else r.by_elements for name, r in (elements | whole).items()}
 
     def register_of(self, leaf: str) -> Register:
         return self._places[leaf]
@@ -141,10 +157,11 @@ class Window:
 
 
 def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
+    leaves = set(leaves)
     mask = leaf_mask(register, leaves)
     for offset, bits in _windows(register, mask, bus):
         others = [s for s in register.slots if s.cover & _span(offset, bits)]
-        if bits >= bus.width or bits == register.bits or not any(s.sensitive for s in others):
+        if bits >= bus.width or bits == register.bits or not any(s.sensitive and s.name not in leaves for s in others):
             return Window(offset, bits, True)
     return Window(0, register.bits, True)
 
@@ -197,12 +214,12 @@ def _either(masks: Iterable[int]) -> int:
 def words(register: Register, mask: int, bus: Bus) -> tuple[int, int]:
     """(byte offset, bits) of what holds the mask: a register, or of one that is wider than the bus the least of it."""
     least = min(register.bits, bus.width)
-    return next((at, bits) for at, bits in _windows(register, mask, bus) if bits >= least)
+    return next((at, bits) for at, bits in _windows(register, mask, bus) if bits >= least or register.bytes)
 
 
 def _windows(register: Register, mask: int, bus: Bus) -> Iterable[tuple[int, int]]:
     """Aligned parts of the register that hold the mask, the smallest first; of a wide register, words of the bus."""
-    parts = (bus.width,) if register.bits > bus.width else (8, 16, 32) if bus.bytes else ()
+    parts = (bus.width,) if register.bits > bus.width else (8, 16, 32) if bus.bytes or register.bytes else ()
     for bits in parts:
         if bits < register.bits:
             for offset in range(0, register.bits // 8, bits // 8):

@@ -11,14 +11,21 @@ from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import Register, Slot, Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import ir
-from edgebuild.driver.source.dialect import Dialect
-from edgebuild.driver.source.ir import Expression
+from edgebuild.driver.source.dialect import Dialect, Field, type_width
+from edgebuild.driver.source.ir import CType, Expression
+from edgebuild.driver.source.lowering import Program
+
+MOST = 6  # fields that one warning names
 
 
 def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """(errors, warnings): accesses that this register does not allow, and those that may lose an update."""
+    """(errors, warnings): accesses that this register does not allow, and those that may lose an update.
+
+    A register has one warning, and one tells of all that is assumed.
+    """
     errors: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
+    warned, guessed = set[tuple[str, str]](), dict[str, Access]()
     in_handlers = _written_in_handlers(cdfg, merged)
     for name, region in merged.all():
         at, register, leaves = region.place.where, merged.register(region.place), merged.leaves(region)
@@ -28,7 +35,7 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
             wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
             error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
         elif region.place.whole:
-            error, warning = _popped(register, leaves), ""
+            error, warning = "" if region.place.site.is_number else _popped(register, leaves), ""
         else:
             error, warning = _illegal(register, leaves, region.kind, window)
             error = error or _read_back(merged, region)
@@ -36,10 +43,29 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
             others = in_handlers.get((merged.ref(region.place).group, register.name), ())
             if any(merged.keeps(region, other) or _shared(region, other) for other in others):
                 warning = f"the interrupt handler also writes register '{register.name}': an update may be lost here"
+        if region.kind == "w" and not error:
+            guessed = {s.key: region.place for s in _assumed(register, leaves, window)} | guessed
+        place = merged.ref(region.place).group, register.name
+        if warning and place in warned:
+            warning = ""
+        warned |= {place} if warning else set()
         for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
             if text:
                 list_.append(Diagnostic(text, at.file, at.line, at.column, severity=severity))
+    if guessed:
+        at, names = next(iter(guessed.values())).where, sorted(guessed)
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        text = f"what a write does to its neighbours is assumed of {', '.join(names[:MOST])}{more}; "
+        text += "--overlay-template says what, and why"
+        warnings.append(Diagnostic(text, at.file, at.line, at.column, severity="warning"))
     return errors, warnings
+
+
+def _assumed(register: Register, leaves: tuple[str, ...], window: Window) -> list[Slot]:
+    """The neighbours that a write gives a value which only a guess says does nothing."""
+    span = ((1 << window.bits) - 1) << 8 * window.offset
+    others = (s for s in register.slots if s.name not in leaves and s.cover & span and "w" in s.access)
+    return [s for s in others if s.assumed and (s.modified or window.read)]
 
 
 def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> dict[tuple[str, str], list[Region]]:
@@ -89,6 +115,9 @@ def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Win
     if wrong:
         return f"'{wrong.name}' cannot be written", ""
     bad = next((s for s in others if s.back == "never"), None)
+    if bad and bad.assumed:
+        text = f"a write of '{what}' also writes '{bad.name}', and may destroy it: {bad.assumed}"
+        return f"{text}; the overlay says what a write does, as '{bad.key}: {{write: oneToClear}}'", ""
     if bad:
         text = f"a write of '{what}' also writes '{bad.name}', and no value is harmless there"
         return text + _overlay(bad, 'back: "0"'), ""
@@ -102,11 +131,12 @@ def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Win
     if blind:
         text = f"a write of '{what}' must keep '{blind.name}', which cannot be read"
         return text + _overlay(blind, 'back: "0"'), ""
-    racing = next((s for s in others if s.back == "keep" and s.volatile), None)
+    racing = [s for s in others if s.back == "keep" and s.volatile and not s.open]
     if not racing:
         return "", ""
-    text = f"'{racing.name}' may change by itself while '{what}' is written: the change would be lost"
-    return "", text + _overlay(racing, "plain: true")
+    names = "', '".join(s.name for s in racing)
+    text = f"'{names}' may change while '{register.name}' is read, changed and written: the change would be lost"
+    return "", text + _overlay(racing[0], "plain: true")
 
 
 def _overlay(slot: Slot, words: str) -> str:
@@ -194,26 +224,70 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     return found
 
 
-def misfits(dialect: Dialect, cdfg: Cdfg) -> Iterator[Diagnostic]:
+def misfits(dialect: Dialect, cdfg: Cdfg, program: Program) -> Iterator[Diagnostic]:
     """An error for each constant that has more bits than its field, or that another enumeration than the field's has.
 
-    A negative number fits if the field holds all of its bits but copies of the sign: `-1` fits each field.
+    A negative number fits if the field holds all of its bits but copies of the sign: `-1` fits each field. That holds
+    for variables of a bit field's type, too. A field is never equal to what does not fit, nor to a negative number.
     """
-    for a, value in (w for f in cdfg.functions.values() for s in f.sites for w in _writes(s)):
-        field = dialect.field(a.field)
+    written = (
+        (dialect.field(a.field), v, True) for f in cdfg.functions.values() for s in f.sites for a, v in _writes(s)
+    )
+    functions = [*program.functions, *(f for f, _ in program.lambdas.values())]
+    others = (x for f in functions if f.body for node in f.body.all() for x in _expected(dialect, f, node))
+    for field, value, stored in (*written, *others):
         for c in _constants(value):
-            number = c.constant
-            assert number is not None
-            most, enumerators = (1 << field.width) - 1, [n for n, _ in field.values]
-            if isinstance(c, ir.Name) and enumerators and c.name not in enumerators:
-                text = f"'{c.name}' is no value of '{field.name}', which takes {', '.join(enumerators)}"
-            elif not -(most + 1) // 2 <= number <= most:
-                one = f"the bit '{field.name}', which takes 0 and 1"
-                more = f"the {field.width} bits of '{field.name}', which take 0 to {most}"
-                text = f"{number} does not fit into {one if field.width == 1 else more}"
-            else:
-                continue
-            yield from c.error(text).diagnostics
+            if text := _misfit(field, c, stored):
+                yield from c.error(text).diagnostics
+
+
+def _misfit(field: Field, c: Expression, stored: bool) -> str:
+    """Why a constant is none of a field's; empty if it is one."""
+    number, most, names = c.constant or 0, (1 << field.width) - 1, [n for n, _ in field.values]
+    if isinstance(c, ir.Name) and names and c.name not in names:
+        return f"'{c.name}' is no value of '{field.name}', which takes {', '.join(names)}"
+    if (-(most + 1) // 2 if stored else 0) <= number <= most:
+        return ""
+    one = f"the bit '{field.name}', which takes 0 and 1"
+    more = f"the {field.width} bits of '{field.name}', which take 0 to {most}"
+    return f"{number} does not fit into {one if field.width == 1 else more}"
+
+
+def _expected(dialect: Dialect, f: ir.Function, x: ir.Node) -> Iterator[tuple[Field, Expression, bool]]:
+    """(field, value, whether it is stored there) of a comparison, a case, and variables of a bit field's type."""
+
+    def variable(name: str, type_: CType, value: Expression | None) -> Iterator[tuple[Field, Expression, bool]]:
+        while type_.written == "array":
+            type_ = type_.element
+        width, bare = type_width(type_.origin), value.bare if value else None
+        for v in bare.items if isinstance(bare, ir.ListValue) else (bare,):
+            if width and v is not None:
+                yield Field("", name, width), v.value if isinstance(v, ir.Designated) else v, True
+
+    match x:
+        case ir.Binary(left=a, right=b, operator="==" | "!="):
+            yield from ((field, v, False) for c, v in ((a, b), (b, a)) if (field := _field_of(dialect, c)))
+        case ir.Switch() if field := _field_of(dialect, x.value):
+            yield from ((field, v, False) for case in ir.labels(x.body) for v in case.values)
+        case ir.Declared():
+            yield from variable(x.variable.name, x.variable.type, x.value)
+        case ir.Assignment(left=ir.Name(to=ir.Variable() as to), operator="" | "|" | "^"):
+            yield from variable(to.name, to.type, x.right)
+        case ir.Return():
+            yield from variable(f.name, f.result, x.value)
+        case ir.Call(to=ir.Function() as to):
+            for p, value in zip(to.expected, x.arguments, strict=False):
+                yield from variable(p.name, p.type, value)
+
+
+def _field_of(dialect: Dialect, c: Expression) -> Field | None:
+    """The field that an expression reads."""
+    bare = c.bare
+    while isinstance(bare, ir.Subscript):
+        bare = bare.base.bare
+    member = bare.value_member if isinstance(bare, ir.MemberOf) else None
+    owned = dialect.groups[member.owner].member(member.name) if member and member.owner in dialect.groups else None
+    return owned if isinstance(owned, Field) else None
 
 
 def _constants(value: Expression) -> Iterator[Expression]:

@@ -144,7 +144,9 @@ def _check_whole(merged: Merged, region: Region) -> None:
     registers = {merged.register(a).name for a in region.accesses}
     at, register = region.place.where, merged.register(region.place)
     text = ""
-    if register.dims:
+    if region.place.site.is_number and merged.layout.method != "fixed":
+        text = f"'{region.place.field[0]}' has no number: only a fixed layout says where its bits lie"
+    elif register.dims:
         text = f"the elements of '{region.place.field[1]}' lie in several registers"
     elif len(registers) > 1:
         text = f"the fields of '{region.place.field[0]}' lie in several registers: {', '.join(sorted(registers))}"

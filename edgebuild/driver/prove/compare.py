@@ -298,10 +298,13 @@ def _loads(
     left, found = list(generated[j:behind]), [(i, behind)]
     while i < len(source) and source[i].kind == "load":
         x = source[i]
-        y = next((e for e in left if e.key == x.key and _holds(solver, e.values[0] == x.values[0])), None)
-        if y is None:
+        same = [e for e in left if e.key == x.key]
+        read = [e for e in same if _holds(solver, e.values[0] == x.values[0])][:1]
+        if not read and same and _holds(solver, z3.Or([e.values[0] == x.values[0] for e in same])):
+            read = same  # an element of an array in one register, and nobody knows which
+        if not read:
             break
-        left.remove(y)
+        left = [e for e in left if not any(e is y for y in read)]
         i += 1
         found.append((i, behind))
     return found

@@ -514,7 +514,9 @@ class Hardware:
         turn = self.turn(view) if asked else ""
         self._on_bus("r", at, size, view)
         value = value | self._beside_fields(at, size, view)
-        for key, slot, place, low in self._window(at, size, view):
+        for key, slot, place, low in sorted(
+            self._window(at, size, view), key=lambda w: bool(self.effects(w[0], w[1], "r"))
+        ):
             if "r" not in slot.access:
                 continue
             got = self.read(key, slot, place, None, turn if key in asked else "")

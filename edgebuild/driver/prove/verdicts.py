@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import z3
@@ -19,7 +19,7 @@ import z3
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Chain
-from edgebuild.driver.analysis.chains import Chains, group_value, holds_register, literal_items
+from edgebuild.driver.analysis.chains import Chains, group_value, holds_register, is_zero, literal_items
 from edgebuild.driver.layout.registers import Register, Slot
 from edgebuild.driver.prove import objects
 from edgebuild.driver.prove.compare import Path, Tree, all_paths, compare, covered, each_path, together
@@ -155,6 +155,9 @@ class SourceSide(Side):
 
     def _value(self, c: Expression) -> Any:
         chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript | ir.Unary) else None
+        group = self.chains.number(c) or self.chains.discarded(c)
+        if group is not None:
+            return self._number(group)
         if chain is None:
             return super().value(c)
         if chain.local:
@@ -301,6 +304,8 @@ class SourceSide(Side):
         name, pointer = self.run.dialect.group_of(left.type)
         if name and not pointer:
             return self._whole(left, right.bare)
+        if (group := self.chains.number(left.bare)) is not None:
+            return self._write_number(left, group, sized(integer(self.run.value(right)), 64))
         return self.store(left, self.run.value(right))
 
     def store(self, left: Expression, value: Any) -> Any:
@@ -341,7 +346,10 @@ class SourceSide(Side):
         if self.chains.read(c) is not None:
             return self.loaded(c)
         values: Held = {}
-        for item in literal_items(c):
+        zeros = self.run.dialect.groups[self.run.dialect.group_of(c.type)[0]].fields if is_zero(c) else ()
+        for f, index in ((z, i) for z in zeros for i in product(*(range(n) for n in z.dims))):
+            values[f.name, index] = _wide(z3.BitVecVal(0, f.width), f)
+        for item in literal_items(c) if not zeros else ():
             assert isinstance(item, ir.Designated)
             owner, name = item.members[0].owner, item.members[0].name
             field = self.run.dialect.field((owner, name))
@@ -349,16 +357,45 @@ class SourceSide(Side):
             values[name, tuple(i.constant for i in item.indices)] = _wide(narrow, field)
         return values
 
-    def loaded(self, c: Expression) -> Held:
-        """One load of a whole register."""
+    def _number(self, group: Expression) -> Int:
+        """One load of a register, as a number."""
+        places = self._places(self._elements(group))
+        held, word = self.loaded(group, places), z3.BitVecVal(0, 64)
+        for name, low, width in self._pieces(places):
+            word |= _at_bit(z3.Extract(width - 1, 0, held[name]), low, 64)
+        return Int(z3.simplify(z3.Extract(31, 0, word)), False)
+
+    def _write_number(self, left: Expression, group: Expression, word: Any) -> None:
+        """One store of a number to a register, of which each field gets its bits."""
+        chains = self._elements(group)
+        places = self._places(chains)
+        held = {name: z3.Extract(low + width - 1, low, word) for name, low, width in self._pieces(places)}
+        values = {_name(x): Int(held[_name(x)], False) for x in chains}
+        self._on_bus("w", left, self._put(chains, values, held, places), held)
+
+    def _pieces(
+        self, places: list[tuple[Chain, tuple[Any, Key, Register, Slot, Any]]]
+    ) -> Iterator[tuple[Any, int, int]]:
+        """(name, lowest bit, width) of all that a register is made of."""
+        for x, (_, _, _, slot, at) in places:
+            element = z3.simplify(z3.Extract(INDEX - 1, 0, at)).as_long() if slot.count > 1 else 0
+            yield _name(x), slot.lsb + element * slot.stride, slot.width
+        _, (_, (group, _), register, _, _) = places[-1]
+        yield from ((key, s.lsb, s.width) for key, s in _besides(register, {p[1] for _, p in places}))
+        yield from (((group, leaf_of(register, s)), s.lsb, s.width) for s in unowned(self.run.layout, register))
+
+    def loaded(self, c: Expression, places: Any = None) -> Held:
+        """One load of a whole register, whose fields lie at `places`."""
         held: Held = {}
         named: set[Key] = set()
-        places, turn = self._places(self._elements(c)), self._turn_of(c)
+        places, turn = places or self._places(self._elements(c)), self._turn_of(c)
         _, (_, group_leaf, register, _, place) = places[-1]
         beside = self._on_bus("r", c, place)
         if beside is None:
             raise Unknown("a load of a whole register that is not planned at its place")
-        for x, (_, key, _, slot, at) in places:
+        for x, (_, key, _, slot, at) in sorted(
+            places, key=lambda p: bool(self.run.hardware.effects(p[1][1], p[1][3], "r"))
+        ):
             if "r" in slot.access:
                 self.run.hardware.batch += 1
                 held[_name(x)] = self._read_at(x, key, slot, at, turn)
@@ -406,18 +443,22 @@ class SourceSide(Side):
         place = self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains if _name(x) in held}, held)
         self._on_bus("w", left, place, held)
 
-    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held) -> Any:
-        """One store of a register; its place. `held`: what was loaded, of what silicon has besides."""
+    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held, places: Any = None) -> Any:
+        """One store of a register; its place. `held`: what was loaded, of what silicon has besides.
+
+        With `places`, which are those of the chains, all of it is stored.
+        """
+        is_number = places is not None
         hardware = self.run.hardware
         hardware.batch += 1
         stores: list[tuple[Key, Slot, Any, Any]] = []
-        for x, (_, key, register, slot, place) in self._places(chains):
+        for x, (_, key, register, slot, place) in places or self._places(chains):
             element = z3.Extract(INDEX - 1, 0, place) if slot.count > 1 else z3.BitVecVal(0, INDEX)
             default = Int(z3.BitVecVal(_at_rest(register, slot, z3.simplify(element).as_long()), 64), False)
             narrow = z3.Extract(slot.width - 1, 0, sized(values.get(_name(x), default), 64))
             stores.append((key, slot, place, z3.simplify(narrow)))
         for key, other in _besides(register, {key for key, *_ in stores}):
-            rests = key not in held or neutral_of(other) is not None
+            rests = key not in held or (neutral_of(other) is not None and not is_number)
             value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]
             stores.append((key, other, place, value))
         for key, slot, place, value in sorted(stores, key=self._turn):
@@ -435,6 +476,12 @@ def _wide(value: Any, f: Field) -> Any:
     """The value of a field in the type that it has in C."""
     wide = next(w for w in (8, 16, 32, 64) if f.width <= w)
     return z3.ZeroExt(wide - f.width, value) if wide > f.width else value
+
+
+def _at_bit(value: Any, low: int, width: int) -> Any:
+    """A value at a place in a word of zeros."""
+    high = z3.ZeroExt(width - low - value.size(), value)
+    return z3.Concat(high, z3.BitVecVal(0, low)) if low else high
 
 
 def _bits(word: Any, slot: Slot, element: int = 0) -> Any:

@@ -5,9 +5,8 @@ keep their order. SVD does not say which fields are plain; without an overlay no
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise, product, takewhile
 from math import prod
@@ -17,12 +16,20 @@ from typing import Any
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
-from edgebuild.base.inputs import read_text
-from edgebuild.base.text import comment, yaml_key
-from edgebuild.driver.analysis.cdfg import Cdfg
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
 from edgebuild.driver.registers.beside import overlay_of
+from edgebuild.driver.registers.overlay import (
+    Facts,
+    Overlay,
+    Words,
+    check_devices,
+    check_keys,
+    field_name,
+    field_names,
+    overlays_of,
+    with_aliases,
+)
 from edgebuild.driver.registers.regmap import (
     Block,
     FieldInfo,
@@ -35,198 +42,7 @@ from edgebuild.driver.registers.regmap import (
 )
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import NEUTRAL, Child, Device, Dialect, Field, FieldId
-
-# Overlays: what a register description does not say, in a file beside it (`chip.overlay.yaml` for `chip.svd`).
-#
-# fields:
-#   GPIO.CTRL.EN: {plain: true}            # stored, and nothing else changes it
-#   GPIO.SCRATCH.*: {memory: true}         # as memory: stores that are overwritten may be left out, in any order
-#   "GPIO.*.DONE": {rse: [self], back: "0"}  # patterns of PERIPHERAL.REGISTER.FIELD
-
-
-@dataclass(frozen=True)
-class Words:
-    """Facts of an overlay about fields; None: nothing. `rse` and `wse` hold `self` and patterns of other fields."""
-
-    plain: bool | None = None  # nothing but a write changes it
-    memory: bool | None = None  # plain, and stores may be left out or change their order
-    independent: bool | None = None  # its accesses need not keep their order with those of other fields
-    shared: bool | None = None  # a race between its writers is meant
-    volatile: bool | None = None  # it may change by itself
-    rse: tuple[str, ...] | None = None
-    wse: tuple[str, ...] | None = None
-    access: str | None = None
-    back: str | None = None
-
-    def __post_init__(self) -> None:
-        for key, words, known in (
-            ("access", (self.access,), ("r", "w", "rw", None)),
-            ("back", (self.back,), ("keep", "0", "1", "never", None)),
-        ):
-            for word in words:
-                if word not in known:
-                    raise ValueError(f"{key}: '{word}' is none of " + ", ".join(k for k in known if k))
-
-
-ACTING = tuple(word for word, neutral in NEUTRAL.items() if neutral in ("0", "1"))
-
-
-@dataclass(frozen=True)
-class Alias:
-    """The registers of peripheral `of` at another address, where each bit that is written acts, as `write` says."""
-
-    of: str
-    address: int
-    write: str
-
-    def __post_init__(self) -> None:
-        if self.write not in ACTING:
-            raise ValueError(f"write: '{self.write}' is none of {', '.join(ACTING)}")
-
-
-@dataclass(frozen=True)
-class Overlay:
-    """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
-
-    `aliases`: other views of peripherals, which a description has once. `devices`: the peripherals whose registers
-    devices of the source have although they lie elsewhere. `bytes`: the bus takes accesses to a part of a register,
-    which no description says.
-    """
-
-    fields: Mapping[str, Words] = field(default_factory=dict)
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
-    devices: Mapping[str, str] = field(default_factory=dict)
-    bytes: bool = False
-
-    def of(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
-        """Facts of all entries that fit the field; of two with the same key, the later one counts."""
-        name = field_name(block, register, info)
-        found = Words()
-        for pattern, words in self.fields.items():
-            if fnmatchcase(name, pattern):
-                found = replace(found, **{k: v for k, v in vars(words).items() if v is not None})
-        return found
-
-
-def with_aliases(map_: RegisterMap, overlay: Overlay, file: Path) -> RegisterMap:
-    """The map with the views that the overlay in `file` adds. Raises EdgebuildError for one of nothing."""
-    known = {b.name: b for b in map_.blocks}
-    blocks, mistakes = list(map_.blocks), list(map_.mistakes)
-    for name, alias in overlay.aliases.items():
-        if alias.of not in known or name in known:
-            text = f"there is no peripheral '{alias.of}'{did_you_mean(alias.of, known)}"
-            raise fail(
-                f"alias '{name}': {text if alias.of not in known else 'a peripheral has this name'}", file=str(file)
-            )
-        blocks.append(replace(known[alias.of], name=name, base=alias.address, group="",
-                              registers=tuple(_acting(r, alias.write) for r in known[alias.of].registers)))  # fmt: skip
-        start = f"{alias.of}."
-        mistakes += [(f"{name}.{at.removeprefix(start)}", e) for at, e in map_.mistakes if at.startswith(start)]
-    return replace(map_, blocks=tuple(blocks), mistakes=tuple(mistakes))
-
-
-def _acting(register: RegisterInfo, write: str) -> RegisterInfo:
-    fields = register.fields or (whole_field(register),)
-    return replace(register, fields=tuple(replace(f, modified=write) if "w" in f.access else f for f in fields))
-
-
-def field_name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
-    return f"{block.name}.{register.full_name}.{info.name}"
-
-
-def whole_field(register: RegisterInfo) -> FieldInfo:
-    """The field that a register without fields is."""
-    return FieldInfo(register.name, 0, register.bits, register.access)
-
-
-def field_names(map_: RegisterMap) -> set[str]:
-    """All names that an overlay may speak of."""
-    return {field_name(b, r, f) for b in map_.blocks for r in b.registers for f in r.fields or (whole_field(r),)}
-
-
-def check_devices(overlay: Overlay, file: Path, map_: RegisterMap, devices: Collection[str]) -> None:
-    """Raise EdgebuildError where the overlay in `file` names a device or a peripheral that does not exist."""
-    blocks = [b.name for b in map_.blocks]
-    for name, block in overlay.devices.items():
-        if name not in devices:
-            raise fail(f"devices: the source has no device '{name}'{did_you_mean(name, devices)}", file=str(file))
-        if block not in blocks:
-            raise fail(f"devices: there is no peripheral '{block}'{did_you_mean(block, blocks)}", file=str(file))
-
-
-def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path) -> None:
-    """Every key of the overlay in `file` is about something that the map, read from `described`, has."""
-    silicon = field_names(map_)
-    for pattern, words in overlay.fields.items():
-        text = ""
-        if not any(fnmatchcase(name, pattern) for name in silicon):
-            text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {described.name}{did_you_mean(pattern, silicon)}"
-        elif words.volatile and (words.plain or words.memory):
-            text = f"'{pattern}': what only writes change (plain, memory) does not change by itself (volatile)"
-        if text:
-            lines = read_text(file).splitlines()
-            line = next((i for i, said in enumerate(lines, 1) if pattern in said), 0)
-            raise fail(text, file=str(file), line=line)
-
-
-# ---- template of an overlay: fields that a driver uses and a description leaves open
-
-
-# (words in a field's name, what they suggest, why)
-SUGGESTIONS = (
-    (r"BUSY|IDLE|READY|RDY|FULL|EMPTY|LEVEL|LVL|COUNT|DONE|ABRT|STATUS|STATE|ERR|TXFE|RXFE|TXFF|RXFF", "", "a state"),
-    (r"CLR|CLEAR|SET$|TOGGLE|XOR|TRIG|START|STOP|TASK|SOFT|RST|RESET|KEY", "", "an action: see the datasheet"),
-    (r"INT|IRQ|FLAG|EVENT|_IF$|RIS|MIS", "", "a flag: see how it is cleared"),
-    (r"DATA|^DR$|FIFO|RXD|TXD", "", "data: a read may take it out"),
-    (
-        r"EN|ENABLE|MODE|DIV|BAUD|PARITY|LEN|SEL|PIN|PORT|CFG|CONF|PRESC|SPEED|MASK|DIR|POL|PHA",
-        "plain: true",
-        "a setting",
-    ),
-)
-
-
-def overlay_template(open_: Mapping[str, tuple[FieldId, FieldInfo]], cdfg: Cdfg) -> str:
-    """An overlay that says what holds without one; whoever knows the silicon changes the lines that can say more."""
-    accesses = [a for f in cdfg.functions.values() for a in f.accesses]
-    lines = ["# Fields that the driver uses and the register description leaves open.", "fields:"]
-    for name, (id, info) in sorted(open_.items()):
-        places = [(a.kind, a.where.line) for a in accesses if a.field == id]
-        if not places:
-            continue
-        words, why = suggestion(name, info)
-        bits = f"bit {info.lsb}" if info.width == 1 else f"bits {info.lsb + info.width - 1}:{info.lsb}"
-        access = {"r": "read-only", "w": "write-only", "rw": "read-write"}[info.access]
-        uses = ", ".join(
-            f"{word} at {_lines(places, kind)}"
-            for kind, word in (("w", "written"), ("r", "read"))
-            if _lines(places, kind)
-        )
-        lines.append(
-            f"  {yaml_key(name)}: {{volatile: true}}  # "
-            + comment(f"{access}, {bits}; {uses}; {why}" + (f": {words}" if words else ""))
-        )
-    if len(lines) == 2:
-        return "# The register description says all that the driver needs.\nfields: {}\n"
-    return "\n".join([*lines, ""])
-
-
-def suggestion(name: str, info: FieldInfo) -> tuple[str, str]:
-    """(words of an overlay, why) by what is known of a field; no words where nothing but the datasheet helps."""
-    if info.access == "r":
-        return "", "only silicon changes it"
-    if info.modified:
-        return f'back: "{info.back}"', f"the description says {info.modified}"
-    for words, said, why in SUGGESTIONS:
-        if re.search(words, name.rpartition(".")[2].upper()):
-            return said, f"the name suggests {why}"
-    return "", "nothing suggests more"
-
-
-def _lines(places: Iterable[tuple[str, int]], kind: str) -> str:
-    found = sorted({str(line) for k, line in places if k == kind}, key=int)
-    return ("line " if len(found) == 1 else "lines ") + ", ".join(found) if found else ""
+from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId
 
 
 @dataclass(frozen=True)
@@ -236,16 +52,7 @@ class Fixed:
     files: tuple[str, ...]
     absent: tuple[str, ...]  # files that would have been read
     interrupts: frozenset[str]
-    open: Mapping[str, tuple[FieldId, FieldInfo]]  # BLOCK.REGISTER.FIELD of which nobody says whether it is plain
-
-
-@dataclass(frozen=True)
-class Spot:
-    """Where one element of a leaf lies: bytes from the device's base."""
-
-    offset: int
-    found: Found
-    block: Block
+    shapes: Shapes  # of which the arrays that silicon has in one register are known
 
 
 def read_map(path: Path) -> RegisterMap:
@@ -263,7 +70,8 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
     map_ = with_aliases(read_map(path), overlay, overlay_file)
     check_devices(overlay, overlay_file, map_, dialect.devices)
-    fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
+    layers = overlays_of(map_, overlay, overlay_file)
+    fixer = _Fixer(path, text, map_, Facts(map_, layers), dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items() if name not in shapes.idle}
     fixer.order_views()
     fixer.add_targets(overlay_file)
@@ -276,9 +84,10 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     }
     files = [str(path), *map_.files, *([str(overlay_file)] if overlay_file.is_file() else [])]
     absent = () if overlay_file.is_file() else (str(overlay_file),)
-    layout = Layout(groups, replace(bus, bytes=overlay.bytes), "fixed", True, 0, 0, size)
+    layout = Layout(groups, replace(bus, bytes=any(o.bytes for o in layers)), "fixed", True, 0, 0, size)
+    packed = {(g.group, s.name) for g in groups.values() for r in g.registers for s in r.slots if s.count > 1}
     known = Dialect(new, dialect.devices, dialect.cursors, fixer.places)
-    return Fixed(known, layout, tuple(files), absent, map_.interrupts, fixer.open)
+    return Fixed(known, layout, tuple(files), absent, map_.interrupts, replace(shapes, packed=frozenset(packed)))
 
 
 class _Fixer:
@@ -287,18 +96,17 @@ class _Fixer:
         path: Path,
         text: bytes,
         map_: RegisterMap,
-        overlay: Overlay,
+        facts: Facts,
         dialect: Dialect,
         shapes: Shapes,
     ) -> None:
-        self.path, self.text, self.map, self.overlay = path, text, map_, overlay
+        self.path, self.text, self.map, self.facts = path, text, map_, facts
         self.dialect, self.shapes = dialect, shapes
         self.fields: dict[FieldId, Field] = {}
-        self.open: dict[str, tuple[FieldId, FieldInfo]] = {}
         self.names: dict[FieldId, set[str]] = {}  # BLOCK.REGISTER.FIELD of all instances
         self.places: dict[tuple[str, str], Field] = {}  # facts of each leaf of a group
         self.targets: dict[tuple[tuple[str, str], FieldId, str, str], None] = {}  # (..., rse or wse, pattern)
-        self.blocks = {d.name: block_of(d, map_, overlay, path, text) for d in dialect.devices.values()}
+        self.blocks = {d.name: block_of(d, map_, facts.layers[-1], path, text) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
         self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
         self.groups: dict[str, GroupLayout] = {}  # those that are done, inner ones first
@@ -323,8 +131,10 @@ class _Fixer:
             for index in product(*(range(n) for n in part.dims)):
                 yield from self._ways(part.group, group, (*words, *_words(part.name, index)))
 
-    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Spot:
+    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Found:
         found = self.finders[device.name].find(words)
+        if len(found) != 1 or found[0].field.width != leaf.width:
+            found = [f for f in [self._number(device, words, leaf)] if f] or found
         if len(found) != 1:
             self._check_mistakes(device, words)
             name = ".".join((self.blocks[device.name].name, *words))
@@ -333,9 +143,24 @@ class _Fixer:
             known = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
             near = "" if found else did_you_mean("_".join(words), known)
             raise self._wrong_field(leaf, text + near, *sorted(registers))
-        spot = Spot(found[0].register.offset, found[0], self.blocks[device.name])
-        self._check(spot, leaf)
-        return spot
+        self._check(device, found[0], leaf)
+        return found[0]
+
+    def _number(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Found | None:
+        """A register, or its lowest part, as one field; None where the source's field has another width."""
+        register = self.finders[device.name].whole(words)
+        if register is None:
+            return None
+        info = register.number(leaf.width)
+        top = max(p.lsb + p.width for p in info.parts)
+        facts = [self.facts.of(self.blocks[device.name], register, p)[0] for p in info.parts]
+        in_parts = any(w.bytes for w in facts) or self.facts.layers[-1].bytes
+        fits = leaf.width == register.bits or top <= leaf.width < register.bits
+        if not fits and not (in_parts and leaf.width in (8, 16, 32) and leaf.width < register.bits):
+            return None
+        if leaf.width < top:
+            info = replace(info, parts=tuple(replace(p, lsb=0, width=leaf.width) for p in info.parts if not p.lsb))
+        return Found(replace(register, fields=(info,), marks=register.marks), info)
 
     def _check_mistakes(self, device: Device, words: tuple[str, ...]) -> None:
         """Raise what is wrong with a register in the file, where that is why nothing is found there."""
@@ -345,14 +170,17 @@ class _Fixer:
             if at == block and normal(words).startswith(normal((name,))):
                 raise error
 
-    def _check(self, spot: Spot, leaf: Leaf) -> None:
-        info = spot.found.field
+    def _check(self, device: Device, found: Found, leaf: Leaf) -> None:
+        info, block = found.field, self.blocks[device.name]
         for register, error in self.map.mistakes:
-            if register == f"{spot.block.name}.{spot.found.register.name}":
+            if register == f"{block.name}.{found.register.name}":
                 raise error
         if info.width != leaf.width:
             text = f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}"
-            raise self._wrong_field(leaf, text, f"use {'bit' if info.width == 1 else f'uint{info.width}'}")
+            hints = [f"use {'bit' if info.width == 1 else f'uint{info.width}'}"]
+            key = field_name(block, found.register, info)
+            hints += [f"if the bus takes that, the overlay says '{key}: {{bytes: true}}'"] * (leaf.width in (8, 16, 32))
+            raise self._wrong_field(leaf, text, *hints)
 
     # ---- layouts
 
@@ -363,7 +191,7 @@ class _Fixer:
         layouts = {way: self._instance(shape, *way) for way in ways}
         first = layouts[ways[0]]
         for way, other in layouts.items():
-            if [(r.offset, r.slots) for r in other] != [(r.offset, r.slots) for r in first]:
+            if [(r.offset, _counting(r)) for r in other] != [(r.offset, _counting(r)) for r in first]:
                 mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
                 hints = (f"a pointer to '{shape.group}' needs one layout for all", *unlike(other, first))
                 raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", *hints)
@@ -374,29 +202,29 @@ class _Fixer:
 
     def _instance(self, shape: Shape, device: Device, words: tuple[str, ...]) -> list[Register]:
         """The registers of one instance, with offsets from the instance's own base."""
-        spots: list[tuple[Leaf, list[Spot]]] = []
+        spots: list[tuple[Leaf, list[Found]]] = []
         for leaf in shape.leaves:
             path = tuple(w for name, index in leaf.path for w in _words(name, index))
             indices = product(*(range(n) for n in leaf.dims))
             spots.append((leaf, [self.spot(device, (*words, *path, *map(str, i)), leaf) for i in indices]))
         inner = [self.bases[(device.name, (*words, *_words(p.name, (0,) * len(p.dims))))] for p in shape.parts]
-        base = min([s[0].offset for _, s in spots] + inner, default=0) if words else 0
+        base = min([s[0].register.offset for _, s in spots] + inner, default=0) if words else 0
         self.bases[(device.name, words)] = base
         registers: dict[str, Register] = {}
-        scopes = [s[0].found.register.scope for _, s in spots] if words else []
+        scopes = [s[0].register.scope for _, s in spots] if words else []
         around = sum(1 for _ in takewhile(lambda clusters: len(set(clusters)) == 1, zip(*scopes, strict=False)))
         for leaf, places in spots:
             self._add(registers, shape.group, leaf, places, base, device, around)
         return sorted(registers.values(), key=lambda r: (r.offset, r.name))
 
     def _add(
-        self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Spot], base: int, device: Device,
+        self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Found], base: int, device: Device,
         around: int,
     ) -> None:  # fmt: skip
         """`around`: clusters around all registers of the group, which go unnamed."""
-        info = spots[0].found.register
-        steps = {b.offset - a.offset for a, b in pairwise(spots)}
-        shifts = {b.found.field.lsb - a.found.field.lsb for a, b in pairwise(spots)}
+        info, block = spots[0].register, self.blocks[device.name]
+        steps = {b.register.offset - a.register.offset for a, b in pairwise(spots)}
+        shifts = {b.field.lsb - a.field.lsb for a, b in pairwise(spots)}
         if len(steps) > 1 or len(shifts) > 1 or (steps and shifts and 0 not in (*steps, *shifts)):
             raise self._wrong_field(leaf, f"the elements of '{leaf.name}' are not at equal distances")
         packed = shifts.pop() if shifts else 0
@@ -404,7 +232,7 @@ class _Fixer:
         name = "_".join((*info.scope[around:], info.name))
         name = name if not leaf.dims or packed else f"{name}_array"
         if name not in registers:
-            slots = [self._slot(f, info, spots[0].block) for f in info.fields or (whole_field(info),)]
+            slots = [self._slot(f, info, block) for f in info.fields or (info.whole,)]
             registers[name] = Register(
                 name,
                 info.offset - base,
@@ -414,10 +242,14 @@ class _Fixer:
                 stride,
                 info.reset,
                 () if packed else leaf.dims,
+                any(self.facts.of(block, info, f)[0].bytes for f in info.fields or (info.whole,)),
             )
         register = registers[name]
-        elements = {s.found.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
-        mine = spots[0].found.field.name
+        if all(s.name not in (spots[0].field.name, leaf.name) for s in register.slots):
+            text = f"register '{name}' is used as a number and by fields"
+            raise self._wrong_field(leaf, text, "  make its fields a group, and its number bf_raw(device->GROUP)")
+        elements = {s.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
+        mine = spots[0].field.name
         slots = [
             replace(
                 self._agreed(s, leaf),
@@ -460,15 +292,18 @@ class _Fixer:
         )
 
     def _slot(self, info: FieldInfo, register: RegisterInfo, block: Block) -> Slot:
-        over = self.overlay.of(block, register, info)
-        plain = over.plain or over.memory or False
+        if info.parts:
+            return self._slot_of_number(info, [self._slot(p, register, block) for p in info.parts])
+        over, why = self.facts.of(block, register, info)
+        plain = over.stored
         access = over.access or info.access
         volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
-        default = "never" if block.acts(register, info) else replace(info, access=access).back
+        modified = "" if plain else over.write or info.modified
+        action = "" if plain else over.read or info.read_action
+        acts = block.acts(register, info) and not over.write
+        default = "never" if acts else replace(info, access=access, modified=modified, once=info.once).back
         back = over.back or ("keep" if plain and "w" in access else default)
-        sensitive = bool(over.rse) or (bool(info.read_action) and not plain)
-        modified = "" if plain else info.modified
-        action = "" if plain else info.read_action
+        sensitive = bool(over.rse) or bool(action)
         return Slot(
             info.name,
             info.lsb,
@@ -483,14 +318,26 @@ class _Fixer:
             key=field_name(block, register, info),
             values=info.values,
             accepts=info.accepts,
+            open=not info.known and not plain and not info.volatile and (bool(why) or over.volatile is None),
+            assumed=why,
         )
 
-    def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
+    @staticmethod
+    def _slot_of_number(info: FieldInfo, parts: list[Slot]) -> Slot:
+        """A register as a number: it does what one of its fields does."""
+        written = {s.modified for s in parts if "w" in s.access}
+        modified = written.pop() if len(written) == 1 else "modify" if written else ""
+        action = next((s.action for s in parts if s.action), "")
+        sensitive, volatile = any(s.sensitive for s in parts), any(s.volatile for s in parts)
+        back = "never" if modified or any(s.back == "never" for s in parts) else parts[0].back
+        return Slot(info.name, 0, info.width, None, info.access, back, sensitive, volatile, modified=modified,
+                    action=action, key=parts[0].key.rpartition(".")[0], open=any(s.open for s in parts))  # fmt: skip
+
+    def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, found: Found, device: Device) -> None:
         """Facts of the file about the field, added to those of the source: in general, and for its group and leaf."""
-        info, over = spot.found.field, self.overlay.of(spot.block, spot.found.register, spot.found.field)
-        self.names.setdefault(id, set()).add(field_name(spot.block, spot.found.register, info))
-        if not info.known and over == Words():
-            self.open[field_name(spot.block, spot.found.register, info)] = (id, info)
+        info, block = found.field, self.blocks[device.name]
+        over, _ = self.facts.of(block, found.register, info)
+        self.names.setdefault(id, set()).add(field_name(block, found.register, info))
         for kind, words in (("rse", over.rse), ("wse", over.wse)):
             self.targets.update({(place, id, kind, word): None for word in words or () if word != "self"})
         self.fields[id] = self._told(self.fields.get(id), id, slot, info, over, device)
@@ -501,8 +348,9 @@ class _Fixer:
     ) -> Field:
         old = before or self.dialect.field(id)
         rse, wse = set(old.rse), set(old.wse)
-        if (slot.sensitive and not over.rse) or "self" in (over.rse or ()):
-            rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
+        guessed = slot.assumed and slot.action  # each read of it counts anyway, and those of neighbours are refused
+        if (slot.sensitive and not over.rse and not guessed) or "self" in (over.rse or ()):
+            rse |= self._all(device.group) if slot.action == "modifyExternal" else {id}
         if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
             wse |= {id}
         order = "memory" if over.memory else "independent" if over.independent else "ordered"
@@ -575,6 +423,11 @@ class _Fixer:
             return strides.pop()
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
         return max([*ends, *inner], default=4)
+
+
+def _counting(register: Register) -> list[Slot]:
+    """The slots that make a difference between registers: others are kept, as bits of no field are."""
+    return [s for s in register.slots if s.field or s.back != "keep" or s.sensitive]
 
 
 def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
+from functools import cached_property
 from itertools import islice, product
 from math import prod
 from pathlib import Path
@@ -36,6 +37,8 @@ class FieldInfo:
     once: bool = False  # only the first write after a reset counts
     accepts: tuple[tuple[int, int], ...] = ()  # ranges of values that may be written; nothing: all
     mark: str = field(default="", compare=False)  # of an element of an array: NAME#POSITION, counted from 0
+    description: str = field(default="", compare=False)
+    parts: tuple[FieldInfo, ...] = field(default=(), compare=False)  # fields of a register that is used as a number
 
     @property
     def back(self) -> str:
@@ -58,10 +61,22 @@ class RegisterInfo:
     reset: int = 0
     alternate: bool = False  # another view of an address that has one already
     marks: tuple[str, ...] = field(default=(), compare=False)  # scope and name, elements of arrays as in a field's mark
+    description: str = field(default="", compare=False)
 
     @property
     def full_name(self) -> str:
         return "_".join((*self.scope, self.name))
+
+    @property
+    def whole(self) -> FieldInfo:
+        """The field that a register without fields is."""
+        return FieldInfo(self.name, 0, self.bits, self.access)
+
+    def number(self, width: int) -> FieldInfo:
+        """The register as one field of its lowest bits."""
+        access = "".join(c for c in "rw" if any(c in f.access for f in self.fields)) or self.access
+        complete = bool(self.fields) and all(f.known for f in self.fields)
+        return FieldInfo(self.name, 0, width, access, known=complete, parts=self.fields or (self.whole,))
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,11 @@ class RegisterMap:
     interrupts: frozenset[str] = field(default=frozenset(), compare=False)  # names, where the file has them
     mistakes: tuple[tuple[str, EdgebuildError], ...] = field(default=(), compare=False)
     files: tuple[str, ...] = field(default=(), compare=False)  # that the description includes
+
+    @cached_property
+    def says_effects(self) -> bool:
+        """Whether it states for any field what a write or a read does besides."""
+        return any(f.modified or f.read_action for b in self.blocks for r in b.registers for f in r.fields)
 
 
 def by_cluster(
@@ -257,9 +277,15 @@ class Finder:
         self.bare: dict[str, list[Found]] = {}
         self.places: dict[str, list[Found]] = {}  # by subscripts, where the file has arrays
         self.behind: dict[str, list[Found]] = {}  # those inside of names
+        self.wholes: dict[str, list[RegisterInfo]] = {}  # by names and by subscripts
         self.names = {normal(w) for r in block.registers for w in ((r.name,), (*r.scope, r.name))}
         for register in block.registers:
-            fields = register.fields or (FieldInfo(register.name, 0, register.bits, register.access),)
+            fields = register.fields or (register.whole,)
+            alone = replace(register.whole, mark="")
+            for key in dict.fromkeys((normal((*register.scope, register.name)), *Found(register, alone).places(True))):
+                self.wholes.setdefault(key, []).append(register)
+            stems = {f.name.rstrip("0123456789") for f in fields}
+            stem = re.escape(stems.pop()) if len(stems) == 1 and len(fields) > 1 else ""
             for f in fields:
                 found = Found(register, f)
                 self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(found)
@@ -269,8 +295,23 @@ class Finder:
                     for key in dict.fromkeys(found.places(len(fields) == 1, behind)):
                         if "#" in key:
                             table.setdefault(key, []).append(found)
+                number = re.fullmatch(rf"{stem}(\d+)", f.name) if stem else None
+                if number:  # `OTYPER[3]` for OTYPER.OT3
+                    key = f"{marked((*register.scope, register.name))}#{int(number[1])}"
+                    self.places.setdefault(key, []).append(found)
                 if len(fields) == 1:
                     self.register.setdefault(normal((*register.scope, register.name)), []).append(found)
+
+    def whole(self, words: tuple[str, ...]) -> RegisterInfo | None:
+        """The register of this name, as a number."""
+        place = marked(words)
+        for key in (place, normal(words)):
+            fitting = dict.fromkeys(self.wholes.get(key, ()))
+            if key != place and "#" in place:
+                fitting = {r: None for r in fitting if not Found(r, r.whole).renumbered}
+            if len(fitting) == 1:
+                return next(iter(fitting))
+        return None
 
     def find(self, words: tuple[str, ...]) -> list[Found]:
         """All fields of this name; one if the name is good."""

@@ -124,7 +124,8 @@ class _Reader:
             fields = (FieldInfo(name, 0, bits, access, *self.effects(r, r, access)),)
         reset = self.as_number(r, "resetValue", properties["resetValue"]) & ((1 << bits) - 1)
         alternate = r.value("alternateRegister") is not None or r.value("alternateGroup") is not None
-        return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate)
+        said = r.value("description") or ""
+        return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate, description=said)
 
     def size(self, r: Element, name: str, offset: int, said: str) -> int:
         """Bits of the access that a register takes; vendors write 12 or 24 of registers in 16 or 32."""
@@ -157,6 +158,7 @@ class _Reader:
                     accepts=self.accepts(element, self.values(element, around, width)),
                     once="once" in (element.value("access") or access).lower(),
                     mark=mark,
+                    description=element.value("description") or "",
                 )
                 if (new.modified and "w" not in word) or (new.read_action and "r" not in word):
                     said = f"modifiedWriteValues {new.modified}" if "w" not in word else f"readAction {new.read_action}"
@@ -276,6 +278,7 @@ class _Reader:
         words = origin.split(".")
         parent = self.at_path(words, element.tag) if len(words) > 1 else None
         parent = parent or next((s for s in siblings if s.value("name") == words[-1]), None)
+        parent = parent or next((s for s in siblings if self.has_element(s, words[-1])), None)
         if parent is element or depth > DEEP:
             raise self.wrong(element, f"derivedFrom '{origin}': it is derived from itself")
         if parent is None:
@@ -298,6 +301,13 @@ class _Reader:
             both = [*holder.children, *(c for c in other.children if c.value("name") not in redone)]
             merged.children = [replace(c, children=both) if c is holder else c for c in merged.children]
         return merged
+
+    def has_element(self, element: Element, name: str) -> bool:
+        """Whether an element is an array with an element of this name."""
+        pattern = re.escape(element.value("name") or "").replace("%s", ".+").replace(r"\[.+\]", ".+")
+        return (
+            ".+" in pattern and bool(re.fullmatch(pattern, name)) and name in (n for n, *_ in self.instances(element))
+        )
 
     def at_path(self, words: list[str], tag: str) -> Element | None:
         """Find the element at PERIPHERAL.CLUSTER.REGISTER.FIELD; the peripheral is this one where none is named."""
@@ -362,7 +372,9 @@ def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
     for (_, before, behind), found in series.items():
         mine = [registers[found[n]] for n in sorted(found)]
         steps = {b.offset - a.offset for a, b in pairwise(mine)}
-        alike = len({(r.bits, tuple((f.lsb, f.width) for f in r.fields)) for r in mine}) == 1
+        places = {(f.lsb, f.width) for r in mine for f in r.fields}  # an element may lack some that others have
+        apart = all(a + w <= b for (a, w), (b, _) in pairwise(sorted(places)))
+        alike = len({r.bits for r in mine}) == 1 and apart and len({not r.fields for r in mine}) == 1
         first = min(found)
         counted = sorted(found) == list(range(first, first + len(found))) and (first == 1 or (first == 0 and behind))
         if counted and len(steps) == 1 and alike:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.base.target import hal_dir
 
-SUPPORT = "edgebuild_bf.h"
+SUPPORT, TYPES = "edgebuild_bf.h", "edgebuild_types.h"
 LANGUAGES = {False: ("-x", "c", "-std=gnu11"), True: ("-x", "c++", "-std=gnu++17", "-Wno-c++11-narrowing")}
 FLAGS = (
     "-DEDGEBUILD_ANALYSIS",
@@ -38,6 +38,9 @@ BINARY = (
     "&&", "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
 )  # fmt: skip
 UNARY = ("", "post++", "post--", "++", "--", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
+
+
+TYPE = re.compile(r"bit|uint([1-9]|[1-5][0-9]|6[0-4])")  # of a bit field
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Unit:
     tu: TranslationUnit
     files: tuple[str, ...]
     cpp: bool = False
+    own_types: frozenset[str] = frozenset()  # names of types of bit fields that it declares itself
 
     @property
     def errors(self) -> list[cindex.Diagnostic]:
@@ -189,9 +193,11 @@ def parse(
     cpp: bool = False,
     unsaved: tuple[Artifact, ...] = (),
     wrong: bool = False,
+    own_types: frozenset[str] = frozenset(),
 ) -> Unit:
     """Parse `text` as the file `name`, with headers that need not be files beside it (if it has no folder).
 
+    `own_types`: names of types of bit fields that it declares itself; a name with another meaning is seen by an error.
     Raises EdgebuildError with clang's errors, unless it may be `wrong`."""
     library()
     support = hal_dir() / "include" / SUPPORT
@@ -211,16 +217,33 @@ def parse(
         *library_headers(triple),
         *flags,
     ]
+    types = str(support.parent / TYPES)
     files = [(name, text.decode("utf-8", "surrogateescape")), *((f"./{a.name}", a.data.decode()) for a in unsaved)]
+    files += [(types, field_types(lambda n: n not in own_types))] if own_types else []
     try:
         tu = cindex.Index.create().parse(name, args=args, unsaved_files=files)
     except cindex.TranslationUnitLoadError as error:
         raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
     read = dict.fromkeys(str(i.include) for i in tu.get_includes())
-    unit = Unit(text, tu, tuple(f for f in read if f), cpp)
+    unit = Unit(text, tu, tuple(f for f in read if f), cpp, own_types)
+    declared = frozenset(c.spelling for c in unit.top if TYPE.fullmatch(c.spelling) and not _is_in(c, types))
+    if unit.errors and declared - own_types:
+        return parse(name, text, triple, flags, cpp, unsaved, wrong, own_types | declared)
     if unit.errors and not wrong:
         raise EdgebuildError(*(_diagnostic(d, text, _is_in(d, name)) for d in unit.errors))
     return unit
+
+
+def types_in(text: str, own: frozenset[str]) -> str:
+    """The typedefs of bit fields that a text names, but those that it has itself."""
+    used = set(re.findall(r"\b(?:bit|uint\d+)\b", text)) - own
+    return field_types(used.__contains__)
+
+
+def field_types(wanted: Callable[[str], bool]) -> str:
+    """The typedefs of bit fields of which the names are wanted."""
+    text = (hal_dir() / "include" / TYPES).read_text()
+    return "".join(f"{m[0]}\n" for m in re.finditer(r"typedef [a-z ]+ (\w+);", text) if wanted(m[1]))
 
 
 def _is_in(d: Any, name: str) -> bool:

@@ -155,9 +155,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 
 def type_width(type_: object) -> int | None:
     """The width of a field type of the support header; None for any other type."""
-    match = re.fullmatch(
-        r"(?:const |volatile )*(?:bit|uint([1-9]|[1-5][0-9]|6[0-4]))", str(getattr(type_, "spelling", ""))
-    )
+    match = re.fullmatch(rf"(?:const |volatile )*(?:{clang.TYPE.pattern})", str(getattr(type_, "spelling", "")))
     return int(match[1] or 1) if match else None
 
 

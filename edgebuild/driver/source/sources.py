@@ -374,7 +374,8 @@ def _hidden(c: Cursor, text: bytes, dialect: Dialect) -> bool:
     if c.kind in VALUES:
         return bool(group_of(c.type, dialect)[0]) and any(map(_begins_in_macro, (c, *clang.children(c))))
     if c.kind in (*ASSIGNMENTS, K.UNARY_OPERATOR) and _begins_in_macro(c):
-        return not _plain_operator(c, text) and any(_of_group(x, dialect) for x in clang.preorder(c))
+        parts = clang.preorder(c)
+        return not _plain_operator(c, text) and any(_of_group(x, dialect) or _is_group(x, dialect) for x in parts)
     return False
 
 
@@ -383,6 +384,11 @@ def _of_group(c: Cursor, dialect: Dialect) -> bool:
     decl = c.referenced if c.kind == K.MEMBER_REF_EXPR else None
     parent = decl.semantic_parent if decl is not None else None
     return parent is not None and parent.spelling in dialect.groups
+
+
+def _is_group(c: Cursor, dialect: Dialect) -> bool:
+    name, pointer = group_of(c.type, dialect)
+    return bool(name) and not pointer
 
 
 def _hidden_member(c: Cursor, text: bytes) -> bool:
@@ -428,7 +434,7 @@ DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
 Parse = Callable[[str, bytes], clang.Unit]
 ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.M)
 DEEPEST, MOST = 200, 10_000  # headers in one another, as compilers have it, and in all
-MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_write\b", re.M)
+MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_(?:write|raw)\b", re.M)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,275 @@
+"""Overlays: what a register description does not say, in a file beside it (`chip.overlay.yaml` for `chip.svd`).
+
+    fields:
+      GPIO.CTRL.EN: {plain: true}            # stored, and nothing else changes it
+      GPIO.SCRATCH.*: {memory: true}         # as memory: stores that are overwritten may be left out, in any order
+      "GPIO.*.DONE": {rse: [self], back: "0"}  # patterns of PERIPHERAL.REGISTER.FIELD
+
+`hal/overlays` has ready ones. One whose `parts` fit the name of the device lies below the user's own, whose words count
+more. Below both is what names and descriptions suggest (`assumed.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from edgebuild.base.dataclass import dataclass
+from edgebuild.base.errors import did_you_mean, fail
+from edgebuild.base.facts import read_facts
+from edgebuild.base.inputs import read_text
+from edgebuild.base.target import hal_dir
+from edgebuild.base.text import comment, yaml_key
+from edgebuild.driver.analysis.cdfg import Cdfg
+from edgebuild.driver.layout.registers import Layout, Slot
+from edgebuild.driver.registers.assumed import assumed
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
+from edgebuild.driver.source.dialect import NEUTRAL
+
+READS = ("clear", "set", "modify")  # what a read may do, in the words of SVD's readAction
+
+
+@dataclass(frozen=True)
+class Words:
+    """Facts of an overlay about fields; None: nothing. `rse` and `wse` hold `self` and patterns of other fields."""
+
+    plain: bool | None = None  # nothing but a write changes it
+    memory: bool | None = None  # plain, and stores may be left out or change their order
+    independent: bool | None = None  # its accesses need not keep their order with those of other fields
+    shared: bool | None = None  # a race between its writers is meant
+    volatile: bool | None = None  # it may change by itself
+    bytes: bool | None = None  # the bus takes accesses to a part of it, which then are as wide as the source's field
+    rse: tuple[str, ...] | None = None
+    wse: tuple[str, ...] | None = None
+    access: str | None = None
+    back: str | None = None
+    write: str | None = None  # what a write does, in the words of SVD's modifiedWriteValues
+    read: str | None = None
+
+    def __post_init__(self) -> None:
+        for key, word, allowed in (
+            ("access", self.access, ("r", "w", "rw")),
+            ("back", self.back, ("keep", "0", "1", "never")),
+            ("write", self.write, tuple(NEUTRAL)),
+            ("read", self.read, READS),
+        ):
+            if word not in (*allowed, None):
+                raise ValueError(f"{key}: '{word}' is none of {', '.join(allowed)}")
+
+    @property
+    def stored(self) -> bool:
+        """Whether only writes change it."""
+        return bool(self.plain or self.memory)
+
+    def over(self, below: Words) -> Words:
+        """These words, and those below that they leave open."""
+        mine = {k: v for k, v in vars(self).items() if v is not None}
+        if self.stored:
+            below = replace(below, write=None, read=None, back=None, volatile=None, rse=None, wse=None)
+        if self.write or self.back:
+            below = replace(below, write=None, back=None, plain=None, memory=None)
+        return replace(below, **mine)
+
+
+ACTING = tuple(word for word, neutral in NEUTRAL.items() if neutral in ("0", "1"))
+
+
+@dataclass(frozen=True)
+class Alias:
+    """The registers of peripheral `of` at another address, where each bit that is written acts, as `write` says."""
+
+    of: str
+    address: int
+    write: str
+
+    def __post_init__(self) -> None:
+        if self.write not in ACTING:
+            raise ValueError(f"write: '{self.write}' is none of {', '.join(ACTING)}")
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """One file. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
+
+    `aliases`: other views of peripherals, which a description has once. `devices`: the peripherals whose registers
+    devices of the source have although they lie elsewhere. `bytes`: the bus takes accesses to a part of a register,
+    which no description says. `inherits`: ready overlays below this one. `parts`: names of devices, as patterns, whose
+    descriptions a ready one is for, and `source` the document that states its facts.
+    """
+
+    fields: Mapping[str, Words] = field(default_factory=dict)
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+    bytes: bool = False
+    inherits: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    source: str = ""
+
+    def of(self, name: str) -> Words:
+        """Facts of all entries that fit PERIPHERAL.REGISTER.FIELD; of two with the same key, the later one counts."""
+        all_ = Words()
+        for pattern, words in self.fields.items():
+            if fnmatchcase(name, pattern):
+                all_ = words.over(all_)
+        return all_
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is known of the fields of a map: by the user's overlay, ready ones, and by what names suggest."""
+
+    map: RegisterMap
+    layers: tuple[Overlay, ...]  # the lowest first
+
+    def of(self, block: Block, register: RegisterInfo, info: FieldInfo) -> tuple[Words, str]:
+        """(facts of a field, why something of it is assumed only)."""
+        words, name = Words(), field_name(block, register, info)
+        for layer in self.layers:
+            words = layer.of(name).over(words)
+        guess, why = ("", "") if info.known or words.stored else assumed(register, info, self.map.says_effects)
+        if (
+            not guess
+            or block.acts(register, info)
+            or (words.write or words.back or (info.modified and guess != "read"))
+        ):
+            return words, ""
+        if guess == "read":
+            below = Words(read="modify") if not info.read_action else Words()
+        else:
+            below = Words(volatile=True) if guess == "changes" else Words(write=guess)
+        return words.over(below), why
+
+
+def ready_overlays(names: Iterable[str], file: Path) -> list[Overlay]:
+    """The ready overlays of these names, each with those that it inherits below it.
+
+    Raises EdgebuildError for an unknown one.
+    """
+    folder, layers = hal_dir() / "overlays", list[Overlay]()
+    for name in names:
+        path = folder / f"{name}.yaml"
+        if not path.is_file():
+            names_ = [p.stem for p in folder.glob("*.yaml")]
+            raise fail(f"inherits: there is no ready overlay '{name}'{did_you_mean(name, names_)}", file=str(file))
+        overlay = read_facts(Overlay, path)
+        layers += [*ready_overlays(overlay.inherits, path), overlay]
+    return layers
+
+
+def overlays_of(map_: RegisterMap, own: Overlay, file: Path) -> tuple[Overlay, ...]:
+    """The ready overlays for the device of a description, those that its own overlay in `file` names, and that one."""
+    fitting = [p for p in sorted((hal_dir() / "overlays").glob("*.yaml")) if _is_for(p, map_.name)]
+    return (*ready_overlays([*(p.stem for p in fitting), *own.inherits], file), own)
+
+
+def _is_for(path: Path, device: str) -> bool:
+    head = re.search(r"^parts: *\[([^\]]*)\]", read_text(path), re.M)  # the rest is read of one that fits
+    return head is not None and any(fnmatchcase(device.upper(), p.strip(' "').upper()) for p in head[1].split(","))
+
+
+def with_aliases(map_: RegisterMap, overlay: Overlay, file: Path) -> RegisterMap:
+    """The map with the views that the overlay in `file` adds. Raises EdgebuildError for one of nothing."""
+    named = {b.name: b for b in map_.blocks}
+    blocks, mistakes = list(map_.blocks), list(map_.mistakes)
+    for name, alias in overlay.aliases.items():
+        if alias.of not in named or name in named:
+            text = f"there is no peripheral '{alias.of}'{did_you_mean(alias.of, named)}"
+            raise fail(
+                f"alias '{name}': {text if alias.of not in named else 'a peripheral has this name'}",
+                file=str(file),
+            )
+        blocks.append(replace(named[alias.of], name=name, base=alias.address, group="",
+                              registers=tuple(_acting(r, alias.write) for r in named[alias.of].registers)))  # fmt: skip
+        start = f"{alias.of}."
+        mistakes += [(f"{name}.{at.removeprefix(start)}", e) for at, e in map_.mistakes if at.startswith(start)]
+    return replace(map_, blocks=tuple(blocks), mistakes=tuple(mistakes))
+
+
+def _acting(register: RegisterInfo, write: str) -> RegisterInfo:
+    fields = register.fields or (register.whole,)
+    return replace(register, fields=tuple(replace(f, modified=write) if "w" in f.access else f for f in fields))
+
+
+def field_name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
+    return f"{block.name}.{register.full_name}.{info.name}"
+
+
+def field_names(map_: RegisterMap) -> set[str]:
+    """All names that an overlay may speak of."""
+    return {field_name(b, r, f) for b in map_.blocks for r in b.registers for f in r.fields or (r.whole,)}
+
+
+def check_devices(overlay: Overlay, file: Path, map_: RegisterMap, devices: Collection[str]) -> None:
+    """Raise EdgebuildError where the overlay in `file` names a device or a peripheral that does not exist."""
+    blocks = [b.name for b in map_.blocks]
+    for name, block in overlay.devices.items():
+        if name not in devices:
+            raise fail(f"devices: the source has no device '{name}'{did_you_mean(name, devices)}", file=str(file))
+        if block not in blocks:
+            raise fail(f"devices: there is no peripheral '{block}'{did_you_mean(block, blocks)}", file=str(file))
+
+
+def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path) -> None:
+    """Every key of the overlay in `file` is about something that the map, read from `described`, has."""
+    silicon = field_names(map_)
+    for pattern, words in overlay.fields.items():
+        text = ""
+        if not any(fnmatchcase(name, pattern) for name in silicon):
+            text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {described.name}{did_you_mean(pattern, silicon)}"
+        elif words.volatile and words.stored:
+            text = f"'{pattern}': what only writes change (plain, memory) does not change by itself (volatile)"
+        elif words.write and words.stored:
+            text = f"'{pattern}': what is stored as it is written (plain, memory) has no 'write'"
+        if text:
+            lines = read_text(file).splitlines()
+            line = next((i for i, said in enumerate(lines, 1) if pattern in said), 0)
+            raise fail(text, file=str(file), line=line)
+
+
+# ---- template of an overlay: what is assumed, and fields that a driver uses and a description leaves open
+
+SETTING = re.compile("EN|MODE|DIV|BAUD|PARITY|LEN|SEL|PIN|PORT|CFG|CONF|PRESC|SPEED|MASK|DIR|POL|PHA")
+
+
+def overlay_template(layout: Layout, cdfg: Cdfg) -> str:
+    """An overlay that says what holds without one; whoever knows the silicon changes the lines that can say more.
+
+    It has the fields that the driver uses, and those beside them of which something is assumed.
+    """
+    accesses = [a for f in cdfg.functions.values() for a in f.accesses]
+    slots = {s.key: s for g in layout.groups.values() for r in g.registers for s in r.slots}
+    lines = list[str]()
+    for name, slot in sorted(slots.items()):
+        places = [(a.kind, a.where.line) for a in accesses if a.field == slot.field]
+        if not slot.assumed and not (slot.open and places):
+            continue
+        bits = f"bit {slot.lsb}" if slot.width == 1 else f"bits {slot.lsb + slot.width - 1}:{slot.lsb}"
+        access = {"r": "read-only", "w": "write-only", "rw": "read-write"}[slot.access]
+        uses = [f"{w} at {_lines(places, k)}" for k, w in (("w", "written"), ("r", "read")) if _lines(places, k)]
+        words, why = _stated(slot)
+        about = comment("; ".join([f"{access}, {bits}", ", ".join(uses) or "not used", why]))
+        lines.append(f"  {'' if slot.assumed else '# '}{yaml_key(name)}: {{{words}}}  # {about}")
+    if not lines:
+        return "# The register description says all that the driver needs.\nfields: {}\n"
+    head = "# Lines without a sign in front are assumed, and hold without this file. Others say more than is known."
+    return "\n".join([head, "fields:" if any(s.assumed for s in slots.values()) else "fields: {}", *lines, ""])
+
+
+def _stated(slot: Slot) -> tuple[str, str]:
+    """(words of an overlay, why)."""
+    if slot.assumed:
+        words = f"write: {slot.modified}" if slot.modified else "read: modify" if slot.action else "volatile: true"
+        return words, f"assumed: {slot.assumed}"
+    if slot.access == "r":
+        return "volatile: true", "only silicon changes it"
+    if SETTING.search(slot.name.upper()):
+        return "plain: true", "the name suggests a setting"
+    return "plain: true", "if only writes change it"
+
+
+def _lines(places: Iterable[tuple[str, int]], kind: str) -> str:
+    numbers = sorted({str(line) for k, line in places if k == kind}, key=int)
+    return ("line " if len(numbers) == 1 else "lines ") + ", ".join(numbers) if numbers else ""
