@@ -65,8 +65,10 @@ def option(default: Any, kind: Kind, text: str, metavar: str = "") -> Any:
 
 
 def options_of(request: type) -> Mapping[str, Option]:
-    """The options of a request class by name, in the order of its fields."""
-    return {f.name: f.metadata["option"] for f in dataclasses.fields(request) if "option" in f.metadata}
+    """The options of a request class by name, in the order of its fields, and those of what it has several of."""
+    own = {f.name: f.metadata["option"] for f in dataclasses.fields(request) if "option" in f.metadata}
+    each, but = getattr(request, "EACH", (None, ()))
+    return own if each is None else own | {name: o for name, o in options_of(each).items() if name not in but}
 
 
 def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
@@ -227,6 +229,52 @@ def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class SharedBuffer:
+    """Bytes of the application in the arena of a group of models.
+
+    `alive`: when they hold something: with a model (`kws`), in a part of its work (`kws.input`: while the input is
+    written, `kws.run`, `kws.output`), or `idle`. Empty: always. `memory`: a name; empty: any that arenas may lie in.
+    """
+
+    name: str
+    bytes: int
+    alive: tuple[str, ...] = ()
+    memory: str = ""
+    align: int = 16
+
+
+BUFFER_WORDS = ("bytes", "alive", "memory", "align")
+
+
+def shared_buffer(name: str, given: Mapping[str, str]) -> SharedBuffer:
+    """The buffer of words: `bytes`, and `alive` (with + between them), `memory` and `align` where they are given."""
+    for key in given:
+        if key not in BUFFER_WORDS:
+            hints = ["known: " + ", ".join(BUFFER_WORDS)]
+            raise fail(f"buffer '{name}': unknown '{key}'{did_you_mean(key, BUFFER_WORDS)}", hints=hints)
+    sizes = {key: parse_size(f"buffers: {key} of {name}", given.get(key, "16")) for key in ("bytes", "align")}
+    if "bytes" not in given or not 0 < sizes["bytes"] <= LARGEST:
+        raise fail(f"buffer '{name}' has no bytes", hints=["as audio=4K"])
+    if sizes["align"] not in [1 << n for n in range(17)]:
+        raise fail(f"buffer '{name}': alignment {sizes['align']}", hints=["a power of two up to 65536"])
+    alive = tuple(word for word in given.get("alive", "").split("+") if word)
+    return SharedBuffer(name, sizes["bytes"], alive, given.get("memory", ""), sizes["align"])
+
+
+def _buffers(option: str, value: Value) -> tuple[SharedBuffer, ...]:
+    """Buffers from `audio=4K,alive=kws.input+vww,memory=RAM,align=32`; several with a blank between them."""
+    buffers = []
+    for word in str(value).split():
+        pairs = [pair.partition("=") for pair in word.split(",")]
+        if not all(key and sign and text for key, sign, text in pairs):
+            hints = ["write NAME=BYTES,alive=MODEL+MODEL,memory=NAME,align=BYTES; all but the first may be left out"]
+            raise fail(f"option '{option}': '{word}' is no buffer", hints=hints)
+        buffers.append(shared_buffer(pairs[0][0], {"bytes": pairs[0][2], **{key: text for key, _, text in pairs[1:]}}))
+    return tuple(buffers)
+
+
+BUFFERS = Kind(_buffers, "NAME=BYTES...", separator=" ")
 SIZES = Kind(_sizes, "NAME=BYTES,...", separator=",")
 SHAPES = Kind(_shapes, "X=1,3,96,96", separator=" ")
 BINDINGS = Kind(_bindings, "X=1", separator=" ")

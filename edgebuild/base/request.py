@@ -10,6 +10,7 @@
       "options": {"objective": "ram", "ram": "16K"}
     }
 
+Of a group of models, "kind" is "group", "source" is a list and its options are `share`, `buffers` and those of models.
 Of a driver, "kind" is "driver" and "source" is a list; its options are `layout`, `profile` and `register_width`. Of a
 clock configuration, "kind" is "clock" and "source" is an empty list, since the target says it all; its options are
 `hse` and `sysclk`.
@@ -23,8 +24,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from edgebuild.base.errors import did_you_mean, fail, visible
 from edgebuild.base.inputs import read_json, read_text
 from edgebuild.base.options import (
     BINDINGS,
+    BUFFERS,
     FILE,
     FILES,
     HZ,
@@ -46,6 +48,7 @@ from edgebuild.base.options import (
     SWITCH,
     TEXT,
     WORDS,
+    SharedBuffer,
     Value,
     checked,
     option,
@@ -53,9 +56,12 @@ from edgebuild.base.options import (
     words,
     words_or_file,
 )
+from edgebuild.base.text import identifier
 
 SCHEMA = 1
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; what is generated from them is C++, too
+PLACE = "_place.h"  # of a model in a group
+IDLE = "idle"  # when no model of a group is at work
 HSE = "the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
 
 
@@ -92,7 +98,11 @@ class ModelRequest:
     stream_input: str | None = option(
         None, words("rows"), "the application pushes rows; the input is never whole in memory"
     )
-    arena: str = option("static", words("static", "caller"), "caller: every function takes the arena as argument")
+    arena: str = option(
+        "static",
+        words("static", "caller", "shared"),
+        "caller: every function takes the arena as argument; shared: NAME_place.h says where it is, as in a group",
+    )
     time_limit: float | None = option(None, NUMBER, "of the solvers; without it results are reproducible", metavar="S")
     weights: str = option("auto", words("auto", "asm", "c"), "asm: .incbin; c: string literals; default: the target's")
     optimize: str = option(
@@ -158,6 +168,32 @@ class ModelRequest:
 
 
 @dataclass(frozen=True)
+class GroupRequest:
+    """Models whose arenas are one, with buffers of the application in it. Options of models are those of each."""
+
+    SUFFIXES: ClassVar = (".h", "_arena.c", "_memory.ld", "_check.ld", "_report.json")
+    EACH: ClassVar = (ModelRequest, ("arena", "cluster", "device"))
+
+    models: tuple[ModelRequest, ...]
+    name: str
+    target: str
+    share: str | None = option(
+        None,
+        words("exclusive", "pipeline", "concurrent"),
+        "exclusive: one at a time; pipeline: each hands its output to the next, in place; concurrent: all at once",
+    )
+    buffers: tuple[SharedBuffer, ...] = option(
+        (), BUFFERS, "of the application, as audio=4K,alive=kws.input+vww,memory=RAM,align=32 with blanks between them"
+    )
+    file: Path | None = None  # that describes it
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The files that it becomes, those of its models among them."""
+        return group_outputs(self.name, [m.name for m in self.models])
+
+
+@dataclass(frozen=True)
 class DriverRequest:
     """Sources to be made into a driver."""
 
@@ -202,8 +238,13 @@ class ClockRequest:
     usb: bool = option(False, SWITCH, "only PLL settings with 48 MHz at the output Q, for USB, SDIO and RNG")
 
 
-Request = ModelRequest | DriverRequest | ClockRequest
-KINDS: Mapping[str, type[Request]] = {"model": ModelRequest, "driver": DriverRequest, "clock": ClockRequest}
+Request = ModelRequest | GroupRequest | DriverRequest | ClockRequest
+KINDS: Mapping[str, type[Request]] = {
+    "model": ModelRequest,
+    "group": GroupRequest,
+    "driver": DriverRequest,
+    "clock": ClockRequest,
+}
 CLOCK_OUTPUTS = ("clock_config.c", "clock_config.h")
 
 
@@ -226,6 +267,12 @@ def model_outputs(name: str) -> tuple[str, ...]:
     return tuple(name + suffix for suffix in ModelRequest.SUFFIXES)
 
 
+def group_outputs(name: str, models: Iterable[str]) -> tuple[str, ...]:
+    """The files that a group of this name with these models becomes, the models' own among them."""
+    each = (model + suffix for model in models for suffix in (*ModelRequest.SUFFIXES, PLACE))
+    return (*(name + suffix for suffix in GroupRequest.SUFFIXES), *each)
+
+
 def driver_outputs(name: str, cpp: bool = False) -> tuple[str, ...]:
     """The files that a driver of this name becomes. `cpp`: its sources are C++."""
     return tuple(name + (".cpp" if cpp and suffix == ".c" else suffix) for suffix in DriverRequest.SUFFIXES)
@@ -236,10 +283,44 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
 
     Options that are None keep their default. Raises EdgebuildError for an unknown option or a value of the wrong form.
     """
-    _check_name(name, "it becomes the prefix of functions and files")
-    if name.lower() in C_HEADERS:  # in lower case: some file systems know no other
-        raise fail(f"name: {name}.h would hide the C library's <{name.lower()}.h>", hints=["choose another name"])
+    _check_prefix(name)
     return ModelRequest(source, name, target, **checked(ModelRequest, options))
+
+
+def group_request(
+    sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value], file: Path | None = None
+) -> GroupRequest:
+    """A group of models that are named after their files; options of models go to each. See `grouped`."""
+    of_models = options_of(ModelRequest)
+    own = {o: value for o, value in options.items() if o not in of_models or o in GroupRequest.EACH[1]}
+    each = {o: value for o, value in options.items() if o not in own}
+    models = tuple(model_request(source, identifier(source.stem), target, each) for source in sources)
+    return grouped(GroupRequest(models, name, target, **checked(GroupRequest, own), file=file))
+
+
+def grouped(group: GroupRequest) -> GroupRequest:
+    """The group with models that leave their arenas to it. Raises EdgebuildError for names that are taken."""
+    _check_prefix(group.name)
+    if not group.share:
+        raise fail("option 'share' is missing", hints=["one of: exclusive, pipeline, concurrent"])
+    names = [m.name for m in group.models]
+    for what, all_names in (("models", names), ("buffers", [b.name for b in group.buffers]), ("files", group.outputs)):
+        upper = [n.upper() for n in all_names]
+        if twice := next((n for i, n in enumerate(all_names) if n.upper() in upper[:i]), None):
+            raise fail(f"two {what} of the name '{twice}'", hints=["letters differ by more than their case"])
+    moments = [IDLE, *names, *(f"{n}.{part}" for n in names for part in ("input", "run", "output"))]
+    for b in group.buffers:
+        _check_name(b.name, "it becomes part of a function")
+        function = f"{group.name}_{b.name}".upper()
+        if (
+            any(function.startswith(f"{n}_".upper()) for n in (f"{group.name}_arena", *names))
+            or function[-6:] == "_ARENA"
+        ):
+            raise fail(f"buffer '{b.name}': '{function.lower()}' may be a name of ours", hints=["choose another name"])
+        if wrong := next((word for word in b.alive if word not in moments), None):
+            text = f"buffer '{b.name}': alive with '{wrong}', which is no model{did_you_mean(wrong, moments)}"
+            raise fail(text, hints=[f"known: {', '.join(moments)}"])
+    return replace(group, models=tuple(replace(m, arena="shared") for m in group.models))
 
 
 def driver_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> DriverRequest:
@@ -258,6 +339,12 @@ def clock_request(name: str, target: str, options: Mapping[str, Value]) -> Clock
     """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
     _check_name(name, "it becomes the name of a folder")
     return ClockRequest(name, target, **checked(ClockRequest, options))
+
+
+def _check_prefix(name: str) -> None:
+    _check_name(name, "it becomes the prefix of functions and files")
+    if name.lower() in C_HEADERS:  # in lower case: some file systems know no other
+        raise fail(f"name: {name}.h would hide the C library's <{name.lower()}.h>", hints=["choose another name"])
 
 
 def _check_name(name: str, why: str) -> None:
@@ -302,6 +389,8 @@ def _request(data: dict[str, Any], name: str, target: str, place: Callable[[str]
     options = {o: known[o].moved(value, place) if o in known else value for o, value in data["options"].items()}
     if data["kind"] == "clock":
         return clock_request(name, target, options)
+    if data["kind"] == "group":
+        return group_request(tuple(Path(place(s)) for s in data["source"]), name, target, options)
     if data["kind"] == "driver":
         return driver_request(tuple(Path(place(s)) for s in data["source"]), name, target, options)
     return model_request(Path(place(data["source"])), name, target, options)
@@ -328,7 +417,7 @@ def _check_shape(data: Any, file: str) -> None:
         if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
             raise fail(f"member '{key}' must be there and of type {kind.__name__}", file=file)
     if data["kind"] not in KINDS:
-        raise fail(f"kind '{data['kind']}' is not known; use 'model', 'driver' or 'clock'", file=file)
+        raise fail(f"kind '{data['kind']}' is not known; use 'model', 'group', 'driver' or 'clock'", file=file)
     _check_source(data["kind"], data.get("source"), file)
     if data["schema"] != SCHEMA:
         raise fail(f"schema {data['schema']} is not known here", file=file, hints=[f"this version reads {SCHEMA}"])
@@ -337,7 +426,7 @@ def _check_shape(data: Any, file: str) -> None:
 def _check_source(kind: str, source: Any, file: str) -> None:
     if kind == "model":
         fits, what = isinstance(source, str), "a file"
-    elif kind == "driver":
+    elif kind in ("driver", "group"):
         fits = isinstance(source, list) and bool(source) and all(isinstance(s, str) for s in source)
         what = "a list of files"
     else:

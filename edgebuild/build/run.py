@@ -21,7 +21,7 @@ from edgebuild.base.errors import fail, from_os
 from edgebuild.base.inputs import check_file, check_replaced, read_text
 from edgebuild.base.own_code import code_inputs, with_code
 from edgebuild.base.progress import follow, warn
-from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
+from edgebuild.base.request import ClockRequest, DriverRequest, GroupRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
 from edgebuild.build import stamp as stamps
 from edgebuild.build.header import finish, is_header
@@ -44,7 +44,10 @@ def run(path: Path, makefiles: bool = False) -> int:
     # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
     read = [os.path.abspath(path), *inputs]
     before, lines = states(read), _fingerprints(read, began)
-    artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else _model(request)
+    if isinstance(request, GroupRequest):
+        artifacts, text = compiled_group(request)
+    else:
+        artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else _model(request)
     lines = _settled(read, before, lines)
     _finish(path, began, file.output, artifacts, inputs, lines, makefiles)
     print(text)
@@ -90,10 +93,13 @@ def _settled(paths: list[str], before: list[tuple[int, int, int] | None], lines:
     return [line if then == now else stamps.never(path) for path, then, now, line in rows]
 
 
-def files_read(request: ModelRequest | ClockRequest) -> list[str]:
+def files_read(request: ModelRequest | GroupRequest | ClockRequest) -> list[str]:
     """The files that the work will read, besides those of this package."""
-    target = load_target(request.target).files
-    return [*target] if isinstance(request, ClockRequest) else [*model_files(request), *target]
+    files = list(load_target(request.target).files)
+    if isinstance(request, GroupRequest):
+        own = [str(request.file)] if request.file else []
+        return [*own, *dict.fromkeys(file for m in request.models for file in model_files(m)), *files]
+    return files if isinstance(request, ClockRequest) else [*model_files(request), *files]
 
 
 def model_files(request: ModelRequest) -> list[str]:
@@ -219,6 +225,15 @@ def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
     follow()
     artifacts = kept_or_compiled(choices.with_choices(request))
     return artifacts, summary(artifacts)
+
+
+def compiled_group(request: GroupRequest) -> tuple[tuple[Artifact, ...], str]:
+    """The files of a group, with those of its models, and its summary."""
+    from edgebuild.model.group.group_files import group_files, group_summary  # late: few requests are groups
+
+    models = {m.name: kept_or_compiled(choices.with_choices(m)) for m in request.models}
+    artifacts = group_files(request, models)
+    return artifacts, "\n".join([*map(summary, models.values()), group_summary(artifacts)])
 
 
 def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:

@@ -20,8 +20,10 @@ from edgebuild.base.errors import fail, from_os
 from edgebuild.base.request import (
     CLOCK_OUTPUTS,
     CPP_SUFFIXES,
+    KINDS,
     ClockRequest,
     DriverRequest,
+    GroupRequest,
     ModelRequest,
     RequestFile,
     driver_outputs,
@@ -87,7 +89,7 @@ class _Document:
         rows = [self._file(f"{reference}-{i}", p, f"./{request.name}/{p.name}") for i, p in enumerate(products, 1)]
         digests = sorted(row["checksums"][0]["checksumValue"] for row in rows)
         licences = sorted({licence for row in rows for licence in row["licenseInfoInFiles"]})
-        kind = "driver" if isinstance(request, DriverRequest) else "model" if _is_model(file) else "clocks"
+        kind = next(kind for kind, its in KINDS.items() if isinstance(request, its)).replace("clock", "clocks")
         self.package(
             reference,
             request.name,
@@ -103,7 +105,8 @@ class _Document:
             origin = self.package(f"{reference}-source-{i}", source.name, checksums=_checksums(_read(source))[1:],
                                   primaryPackagePurpose="FILE")  # fmt: skip
             self.relate(reference, "GENERATED_FROM", origin)
-        if isinstance(request, ModelRequest) and request.called_library is not None:
+        models = request.models if isinstance(request, GroupRequest) else (request,)
+        if any(isinstance(m, ModelRequest) and m.called_library is not None for m in models):
             self._library = self._library or self.package("SPDXRef-CMSIS-NN", "CMSIS-NN", licenseDeclared="Apache-2.0")
             self.relate(reference, "DEPENDS_ON", self._library)
         return reference
@@ -141,16 +144,14 @@ class _Document:
         return (json.dumps({**head, **parts}, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _is_model(file: RequestFile) -> bool:
-    return isinstance(file.request, ModelRequest)
-
-
 def _products(file: RequestFile) -> tuple[str, ...]:
     request = file.request
     if isinstance(request, ClockRequest):
         return CLOCK_OUTPUTS
     if isinstance(request, DriverRequest):
         return driver_outputs(request.name, any(str(s).endswith(CPP_SUFFIXES) for s in request.sources))
+    if isinstance(request, GroupRequest):
+        return request.outputs
     return model_outputs(request.name)
 
 
@@ -161,7 +162,8 @@ def _sources(file: RequestFile) -> list[Path]:
         return []
     if isinstance(request, DriverRequest):
         return list(request.sources)
-    return [request.source, *map(Path, files_beside(request.source))]
+    models = request.models if isinstance(request, GroupRequest) else [request]
+    return [file for m in models for file in (m.source, *map(Path, files_beside(m.source)))]
 
 
 def _read(path: Path) -> bytes:

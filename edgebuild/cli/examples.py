@@ -43,6 +43,10 @@ EXAMPLES = {
   edgebuild inspect kws.tflite --target stm32f411 --picture memory.svg
   edgebuild inspect kws.onnx --stages
 """,
+    "group": """
+  edgebuild group sense.yaml --target stm32f411 -o build/sense    an arena for all models of the file
+  edgebuild group sense.yaml --target stm32f411 --json -          its report; nothing is written
+""",
     "fit": """
   edgebuild fit kws.tflite                              all chips, the best three first
   edgebuild fit kws.tflite --smallest --qos 50          the smallest chip that runs it in 50 ms

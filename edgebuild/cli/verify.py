@@ -137,7 +137,8 @@ def _request(args: argparse.Namespace) -> ModelRequest:
     if not args.model.name.endswith(".req.json"):
         if args.target is None:
             args.wrong_usage("--target or --cluster is required")
-        return model_request_of(args, "model")
+        asked = model_request_of(args, "model")
+        return replace(asked, arena="static") if asked.arena == "shared" else asked  # the harness has no group
     from edgebuild.model.choices import with_choices
 
     _refuse(args, "the request has the options, so there is no", options_of(ModelRequest))

@@ -124,6 +124,10 @@ ROOMS: dict[str, Room] = {
         (*_in("rolling", "planted"), *LEVELS, *WHOLE),
     ),
     "clusters": Room(("edgebuild/model/plan/distribute/*.py", "edgebuild/model/cluster/*.py"), CLUSTERS),
+    "groups": Room(
+        ("edgebuild/model/group/*.py",),
+        (*_in("groups", "shared_arena"), *_in("doors", "group_door")),
+    ),
     "merge": Room(("edgebuild/driver/merge/*.py",), (*DRIVERS, *PROOFS)),
     "drivers": Room(
         ("edgebuild/driver/**/*.py",), (*DRIVERS, *PROOFS), without=("*/merge/*", "*/prove/*"), c=True

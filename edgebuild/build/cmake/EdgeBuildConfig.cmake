@@ -6,8 +6,10 @@
 #     A static library with the model; whoever links it finds <name>.h. NAME is <target> where it is not given, and
 #     TARGET is what EDGEBUILD_TARGET says (the toolchain files set it), or host. Options are written in upper case and
 #     with _ for -, such as RAM 16K, TILE auto or MAX_MAC_OVERHEAD 10; `edgebuild model --help` lists them.
-#   edgebuild_add_models(<target> MODELS <file>... [the same options])
-#     One library for many models, each named like its file.
+#   edgebuild_add_models(<target> MODELS <file>... [SHARE exclusive|pipeline|concurrent] [BUFFERS <buffer>...]
+#       [the same options])
+#     One library for many models, each named like its file. With SHARE they have one arena, in which there are buffers
+#     of the application, too, each as audio=4K,alive=kws.input: see <target>.h.
 #   edgebuild_add_cluster(<target> MODEL <file> CLUSTER <yaml> DEVICES <name>... [TARGET <name or yaml>]
 #       [EXCLUDE_FROM_ALL])
 #     A library <target>_<name> for each of these devices of a cluster, with its part of the model. Programs need a
@@ -68,10 +70,18 @@ function(edgebuild_add_model target)
 endfunction()
 
 function(edgebuild_add_models target)
-  _edgebuild_options(MODEL)
+  set(kind MODEL)
+  if("SHARE" IN_LIST ARGN OR "BUFFERS" IN_LIST ARGN)
+    set(kind GROUP)
+  endif()
+  _edgebuild_options(${kind})
   cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "TARGET;${single}" "MODELS;${lists}")
   _edgebuild_check_arguments("edgebuild_add_models(${target})" MODELS)
   _edgebuild_add_library("${target}")
+  if(kind STREQUAL "GROUP")
+    _edgebuild_add_group_rule("${target}")
+    return()
+  endif()
   foreach(model IN LISTS arg_MODELS)
     cmake_path(GET model STEM LAST_ONLY stem)
     string(MAKE_C_IDENTIFIER "${stem}" name)
@@ -344,10 +354,8 @@ function(_edgebuild_linked_by result program)
   set(${result} "${linked}" PARENT_SCOPE)
 endfunction()
 
-# The rule that makes the files of one model, as sources of the library.
-function(_edgebuild_add_model_rule target name model)
-  set(where "edgebuild model '${name}' of ${target}")
-  _edgebuild_check_name("${target}" "${where}" "${name}")
+# Sets `result` to the path of a model's file.
+function(_edgebuild_find_model result target where model)
   cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" NORMALIZE OUTPUT_VARIABLE made)
   cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
   if(NOT EXISTS "${model}")
@@ -360,6 +368,45 @@ function(_edgebuild_add_model_rule target name model)
         "set_source_files_properties(<file> PROPERTIES GENERATED ON) before, and add_dependencies(${target} <its target>)")
     endif()
   endif()
+  set(${result} "${model}" PARENT_SCOPE)
+endfunction()
+
+# The rule that makes the files of models in one arena, as sources of the library.
+function(_edgebuild_add_group_rule target)
+  set(where "edgebuild models '${target}'")
+  _edgebuild_check_name("${target}" "${where}" "${target}")
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${target}")
+  set(base "${folder}/${target}")
+  get_property(products GLOBAL PROPERTY EDGEBUILD_GROUP_SUFFIXES)
+  list(TRANSFORM products PREPEND "${base}")
+  get_property(suffixes GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES)
+  set(models "")
+  set(bases "")
+  foreach(model IN LISTS arg_MODELS)
+    _edgebuild_find_model(model "${target}" "${where}" "${model}")
+    cmake_path(GET model STEM LAST_ONLY stem)
+    string(MAKE_C_IDENTIFIER "${stem}" name)
+    _edgebuild_check_name("${target}" "${where}" "${name}")
+    list(APPEND models "${model}")
+    list(APPEND bases "${folder}/${name}")
+    list(TRANSFORM suffixes PREPEND "${folder}/${name}" OUTPUT_VARIABLE files)
+    list(APPEND products ${files} "${folder}/${name}_place.h")
+  endforeach()
+  _edgebuild_write_request("${folder}" group "${target}" ${models})
+  set(header "")
+  _edgebuild_add_command("${target}" "${base}" "${models}" "" ${products})
+  _edgebuild_link_support("${target}")
+  foreach(base IN LISTS bases base)
+    _edgebuild_link_places("${target}" "${base}")
+    set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
+  endforeach()
+endfunction()
+
+# The rule that makes the files of one model, as sources of the library.
+function(_edgebuild_add_model_rule target name model)
+  set(where "edgebuild model '${name}' of ${target}")
+  _edgebuild_check_name("${target}" "${where}" "${name}")
+  _edgebuild_find_model(model "${target}" "${where}" "${model}")
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
   set(base "${folder}/${name}")
   _edgebuild_write_request("${folder}" model "${name}" "${model}")
@@ -371,7 +418,32 @@ function(_edgebuild_add_model_rule target name model)
     _edgebuild_add_header("${target}" "${base}" "${model}")
   endif()
   _edgebuild_add_command("${target}" "${base}" "${model}" "" ${products})
+  _edgebuild_link_places("${target}" "${base}")
+  _edgebuild_link_support("${target}")
+  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h" "${base}_arena.h")
+  set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_MODELS "${chip}=${base}.req.json") # for edgebuild_add_test
+  if(arg_CLUSTER)
+    _edgebuild_describe_target(host) # for the C that ships
+    target_sources("${target}" PRIVATE "${EDGEBUILD_INCLUDE}/../src/cluster.c")
+    target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${EDGEBUILD_INCLUDE}>")
+  endif()
+endfunction()
 
+# What the options of models ask for besides their own files.
+function(_edgebuild_link_support target)
+  if(arg_MAP AND NOT "${arg_MAP}" STREQUAL "off")
+    _edgebuild_describe_target(host) # for eb_dma.h
+    target_include_directories("${target}" PRIVATE ${EDGEBUILD_INCLUDE})
+  endif()
+  if("${arg_BACKEND}" STREQUAL "cmsis-nn" AND arg_CMSIS_NN)
+    _edgebuild_link_cmsis_nn("${target}" "${arg_CMSIS_NN}")
+  endif()
+endfunction()
+
+# Programs that link the library put the weights and arena of ${base} into the memories that its plan chose. `chip` is
+# that of the caller.
+function(_edgebuild_link_places target base)
+  cmake_path(GET base PARENT_PATH folder)
   # Not preprocessed: a project's `-include config.h` for C would bring declarations.
   _edgebuild_compile_as_assembler("${base}_weights.S" assembler)
   set_source_files_properties("${base}_weights.S" PROPERTIES OBJECT_DEPENDS "${base}_weights.bin")
@@ -389,20 +461,6 @@ function(_edgebuild_add_model_rule target name model)
     target_link_libraries("${target}" INTERFACE
       "$<BUILD_INTERFACE:$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:EDGEBUILD_LINK_CHECK>,OFF>>:${base}_check.ld>>")
     set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_check.ld>")
-  endif()
-  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h" "${base}_arena.h")
-  set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_MODELS "${chip}=${base}.req.json") # for edgebuild_add_test
-  if(arg_CLUSTER)
-    _edgebuild_describe_target(host) # for the C that ships
-    target_sources("${target}" PRIVATE "${EDGEBUILD_INCLUDE}/../src/cluster.c")
-    target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${EDGEBUILD_INCLUDE}>")
-  endif()
-  if(arg_MAP AND NOT "${arg_MAP}" STREQUAL "off")
-    _edgebuild_describe_target(host) # for eb_dma.h
-    target_include_directories("${target}" PRIVATE ${EDGEBUILD_INCLUDE})
-  endif()
-  if("${arg_BACKEND}" STREQUAL "cmsis-nn" AND arg_CMSIS_NN)
-    _edgebuild_link_cmsis_nn("${target}" "${arg_CMSIS_NN}")
   endif()
 endfunction()
 
@@ -743,7 +801,7 @@ function(_edgebuild_write_request folder kind name)
     _edgebuild_json_string(source "${source}")
     list(APPEND sources "${source}")
   endforeach()
-  if(kind STREQUAL "driver")
+  if(kind MATCHES "^(driver|group)$")
     list(JOIN sources ",\n    " sources)
     set(sources "[\n    ${sources}\n  ]")
   elseif(kind STREQUAL "clock")

@@ -35,10 +35,10 @@ def options_text() -> str:
             lines.append(f"set_property(GLOBAL PROPERTY EDGEBUILD_{kind.upper()}_SUFFIXES {suffixes})")
     lines.append(f"set_property(GLOBAL PROPERTY EDGEBUILD_CLOCK_OUTPUTS {' '.join(CLOCK_OUTPUTS)})")
     lines.append("# OPTION=separator of an option that has a list of values.")
-    quoted = " ".join(f'"{item}"' for item in lists)
+    quoted = " ".join(f'"{item}"' for item in dict.fromkeys(lists))
     lines.append(f"set_property(GLOBAL PROPERTY EDGEBUILD_LIST_OPTIONS {quoted})")
     lines.append("# OPTION=prefix of a value that goes on with the path of a file.")
-    lines.append(f'set_property(GLOBAL PROPERTY EDGEBUILD_FILE_OPTIONS "{"|".join(files)}")')
+    lines.append(f'set_property(GLOBAL PROPERTY EDGEBUILD_FILE_OPTIONS "{"|".join(dict.fromkeys(files))}")')
     return "\n".join([*lines, ""])
 
 

@@ -6,7 +6,8 @@
     env.Program("app.elf", ["main.c", kws])
 
 `env.EdgeBuildReport("app.elf", FLASH_BUDGET="64K")` says what the program takes, `env.EdgeBuildTest(kws)` is a test.
-Parts of a model for several devices are `env.Cluster`, drivers `env.BfDriver`, clock configurations `env.ClockConfig`.
+Several models in one arena are `env.Models`, parts of a model for several devices `env.Cluster`. Drivers are
+`env.BfDriver`, clock configurations `env.ClockConfig`.
 
 An installed package is not on SCons' search path. Either of these finds it:
 
@@ -40,8 +41,17 @@ from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.installation import cmsis_nn_sources
 from edgebuild.base.options import Option, options_of
 from edgebuild.base.own_code import code_digest, with_code
-from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
+from edgebuild.base.request import (
+    CLOCK_OUTPUTS,
+    CPP_SUFFIXES,
+    KINDS,
+    SCHEMA,
+    driver_outputs,
+    group_outputs,
+    model_outputs,
+)
 from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.base.text import identifier
 from edgebuild.build.check import check_core, check_request
 from edgebuild.build.entry import HEADER_ALONE
 from edgebuild.build.scons.calls import write_value, wrong
@@ -67,6 +77,7 @@ def generate(env: Environment) -> None:
     )
     methods = {
         "Model": model,
+        "Models": models,
         "Cluster": cluster,
         "BfDriver": bf_driver,
         "ClockConfig": clock_config,
@@ -102,7 +113,48 @@ def model(env: Environment, name: str, source: Any = None, TARGET: str | None = 
         raise wrong(f"{where}: error: the model's file is missing; it is the second argument")
     source = env.arg2nodes(source, env.fs.File)[0]
     folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
-    file = dict(zip(model_outputs(name), products, strict=True))
+    objects = _objects(env, where, folder, name, products, TARGET)
+    if options.get("CLUSTER"):
+        env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
+        objects += env.Object(folder.File(env.subst(f"{name}_cluster$OBJSUFFIX")), str(hal_dir() / "src" / "cluster.c"))
+    return [*objects, *_library(env, options)]
+
+
+def models(env: Environment, name: str, sources: Any = None, TARGET: str | None = None, **options: Any) -> list[Node]:
+    """Objects of models that share one arena, named after their files; `NAME.h` has them and the buffers.
+
+    SHARE: "exclusive", "pipeline" or "concurrent". BUFFERS: a list of the application's, each as
+    "audio=4K,alive=kws.input". Other options are those of each model.
+    """
+    where = f"Models('{name}')"
+    if not sources:
+        raise wrong(f"{where}: error: the models' files are missing; they are the second argument")
+    sources = env.arg2nodes(sources, env.fs.File)
+    names = [identifier(Path(str(s)).stem) for s in sources]
+    outputs = group_outputs(name, names)
+    folder, products = _products(env, where, "group", name, sources, TARGET, options, outputs)
+    objects = [o for n in names for o in _objects(env, where, folder, n, products, TARGET)]
+    return [*objects, *_objects(env, where, folder, name, products, TARGET), *_library(env, options)]
+
+
+def _objects(
+    env: Environment, where: str, folder: Node, name: str, products: list[Node], given_target: str | None
+) -> list[Node]:
+    """Objects of what is generated for a model or, in its own files, for a group."""
+    file = {node.name: node for node in products}
+    if f"{name}.c" not in file:
+        objects = list(env.Object(file[f"{name}_arena.c"]))
+    else:
+        objects = _of_model(env, folder, name, file)
+    is_native = _load(where, _target_name(env, where, given_target)).core.isa == "native"
+    for o in objects:
+        o.attributes.edgebuild_memory = file[f"{name}_memory.ld"]
+        if not is_native:
+            o.attributes.edgebuild_check = file[f"{name}_check.ld"]
+    return objects
+
+
+def _of_model(env: Environment, folder: Node, name: str, file: dict[str, Node]) -> list[Node]:
     # .S files get the C flags, which say what the processor is, but are not preprocessed: an `-include config.h` of
     # these would bring declarations. Clang would warn of what an assembler has no use for.
     flags = ["$CCFLAGS", "$ASFLAGS", "-x", "assembler", "-Wno-unused-command-line-argument"]
@@ -110,18 +162,13 @@ def model(env: Environment, name: str, source: Any = None, TARGET: str | None = 
     # .incbin is a dependency that no scanner sees.
     env.Depends(assembled, file[f"{name}_weights.bin"])
     objects = [*env.Object(file[f"{name}.c"]), *assembled]
-    objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
-    is_native = _load(where, _target_name(env, where, TARGET)).core.isa == "native"
-    for o in objects:
-        o.attributes.edgebuild_memory = file[f"{name}_memory.ld"]
-        if not is_native:
-            o.attributes.edgebuild_check = file[f"{name}_check.ld"]
-    if options.get("CLUSTER"):
-        env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
-        objects += env.Object(folder.File(env.subst(f"{name}_cluster$OBJSUFFIX")), str(hal_dir() / "src" / "cluster.c"))
-    if options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN"):
-        objects += _cmsis_nn(env, env.Dir(options["CMSIS_NN"]))
-    return objects
+    return [*objects, *env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])]
+
+
+def _library(env: Environment, options: dict[str, Any]) -> list[Node]:
+    """The library of kernels that options name."""
+    named = options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN")
+    return _cmsis_nn(env, env.Dir(options["CMSIS_NN"])) if named else []
 
 
 def cluster(

@@ -47,6 +47,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "file": comment(plan.graph.file),
         "target": comment(plan.target.name),
         "caller": caller,
+        "shared": plan.request.arena == "shared",
         "argument": "void *arena" if caller else "void",
         "inputs": _ports(plan, plan.graph.ports_in),
         "outputs": _ports(plan, plan.graph.ports_out),

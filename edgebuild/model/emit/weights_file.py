@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -75,19 +75,29 @@ def arenas(plan: Plan) -> dict[str, tuple[str, int]]:
     if plan.request.arena == "caller":
         return {}
     used = [m for m, height in plan.layout.heights.items() if height]
-    symbols = [f"{plan.name}_arena" if i == 0 else f"{plan.name}_arena_{m.lower()}" for i, m in enumerate(used)]
-    return {m: (s, plan.layout.heights[m]) for m, s in zip(used, symbols, strict=True)}
+    return {m: (s, plan.layout.heights[m]) for m, s in zip(used, arena_symbols(plan.name, used), strict=True)}
+
+
+def arena_symbols(name: str, memories: Iterable[str]) -> list[str]:
+    """The arrays that are a model's arenas in these memories."""
+    return [f"{name}_arena_{m.lower()}" if i else f"{name}_arena" for i, m in enumerate(memories)]
 
 
 def sections(plan: Plan) -> list[tuple[str, str, int, str]]:
-    """Memory, symbol, bytes and input section of each arena.
+    """Memory, symbol, bytes and input section of each arena; none if it is part of another.
 
     The section is `.bss.edgebuild.N.arena`, or has the memory's name behind it. The prefix lets scripts that know
     nothing of edgebuild place it with `*(.bss.*)`, in front of their heap.
     """
-    first = f".bss.edgebuild.{plan.name}.arena"
-    found = enumerate(arenas(plan).items())
-    return [(m, symbol, size, f"{first}.{m.lower()}" if i else first) for i, (m, (symbol, size)) in found]
+    shared = plan.request.arena == "shared"
+    return sections_of(plan.name, {} if shared else {m: size for m, (_, size) in arenas(plan).items()})
+
+
+def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
+    """The same of arenas of these sizes by memory, the first of which has the plain name."""
+    first = f".bss.edgebuild.{name}.arena"
+    symbols = zip(heights.items(), arena_symbols(name, heights), strict=True)
+    return [(m, symbol, size, f"{first}.{m.lower()}" if i else first) for i, ((m, size), symbol) in enumerate(symbols)]
 
 
 def _view(plan: Plan) -> dict[str, object]:

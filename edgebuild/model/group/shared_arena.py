@@ -1,0 +1,260 @@
+"""The arena of a group: its models and buffers as one problem of `plan/memory`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ...base.dataclass import dataclass
+from ...base.errors import EdgebuildError, did_you_mean, fail
+from ...base.levels import CACHE_LINE
+from ...base.request import IDLE, GroupRequest, ModelRequest
+from ...base.target import Target
+from ..ir import ITEM_BYTES
+from ..plan.memory.check import check_layout
+from ..plan.memory.layout import layout
+from ..plan.memory.problem import Buffer, BufferMemory, DoesNotFit, MemoryProblem, Phase
+from .shared_values import Report, SharedArena, Spot
+
+PARTS = ("input", "run", "output")
+ANY = "any"  # part of a model that runs beside another
+ALIGN = 16  # of arenas and buffers
+WORD = 4  # of what lies in an arena
+EFFORT = 1.0  # deterministic time of the exact search, about 5 s of processor time
+Span = tuple[int, int]  # bytes that hold something, [first, end)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Bytes that get one place: an arena, arenas that hand over in place, or a buffer. `live`: by moment's number."""
+
+    members: tuple[Spot, ...]  # with their offsets from its start
+    live: Mapping[int, Span]
+    align: int
+    memories: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return " and ".join(m.owner for m in self.members)
+
+
+def shared_arena(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> SharedArena:
+    """The least arena that the layout finds. `reports`: of the models by name. Raises EdgebuildError."""
+    if group.share == "pipeline":
+        for before, after in pairwise(group.models):
+            _check_ends(group, reports[before.name], reports[after.name])
+    moments, memories = _moments(group), _memories(group, target, reports)
+    blocks = [*_arenas(group, target, reports, moments), *_buffers(group, moments, [m.name for m in memories])]
+    unit = (
+        ALIGN if group.share == "concurrent" else 1
+    )  # of what is stacked anyway: without gaps there is less to search
+    problem = MemoryProblem(tuple(_as_buffer(n, b, unit) for n, b in enumerate(blocks)), memories)
+    try:
+        result = layout(problem, effort=EFFORT)
+    except DoesNotFit as error:
+        raise _does_not_fit(group, error, blocks, moments, reports) from None
+    check_layout(problem, result)
+    spots, aligns = list[Spot](), dict[str, int]()
+    for n, block in enumerate(blocks):
+        place = result.places[str(n)]
+        aligns[place.memory] = max(block.align, aligns.get(place.memory, ALIGN))
+        spots += [Spot(m.owner, m.home, place.memory, place.offset + m.offset, m.bytes) for m in block.members]
+    live = {moment: _live(blocks, n) for n, moment in enumerate(moments)}
+    heights = {memory: height for memory, height in result.heights.items() if height}
+    return SharedArena(tuple(spots), heights, aligns, result.bound, result.optimal, result.method, live)
+
+
+def _live(blocks: Iterable[_Block], moment: int) -> int:
+    return sum(end - first for b in blocks for first, end in [b.live.get(moment, (0, 0))])
+
+
+def _moments(group: GroupRequest) -> tuple[str, ...]:
+    """All moments, in the order of a pipeline. There the output of a model is the input of the next."""
+    passed = [f"{m.name}.input" for m in group.models[1:]] if group.share == "pipeline" else []
+    names = [f"{m.name}.{part}" for m in group.models for part in PARTS]
+    return (*(n for n in names if n not in passed), IDLE)
+
+
+def _at_work(group: GroupRequest, moment: str) -> dict[str, str]:
+    """The models that hold something at a moment, and the parts of their work."""
+    owner, _, part = moment.partition(".")
+    names = [m.name for m in group.models]
+    parts = dict.fromkeys(names, ANY) if group.share == "concurrent" else {}
+    parts |= {owner: part} if moment != IDLE else {}
+    if group.share == "pipeline" and part == "output" and owner != names[-1]:
+        parts[names[names.index(owner) + 1]] = "input"
+    return parts
+
+
+def _arenas(group: GroupRequest, target: Target, reports: Mapping[str, Report], moments: Sequence[str]) -> list[_Block]:
+    """The arenas of the models, one in each memory; those of a pipeline are one block where they hand over."""
+    blocks = [
+        _arena(group, target, model, home, moments, reports[model.name])
+        for model in group.models
+        for home, size in reports[model.name]["ram"]["by_memory"].items()
+        if size
+    ]
+    for before, after in pairwise(group.models) if group.share == "pipeline" else ():
+        source, goal = _ports(reports[before.name], "outputs")[0], _ports(reports[after.name], "inputs")[0]
+        one, first = _holder(blocks, before.name, source["memory"])
+        other, then = _holder(blocks, after.name, goal["memory"])
+        shift = first + source["offset"] - then - goal["offset"]
+        if shift % (step := _step(target, after, reports[after.name])):
+            text = (
+                f"pipeline: '{after.name}' cannot begin where '{before.name}' leaves its output: its arena lies on a "
+            )
+            hints = [f"output at {source['offset']}, input at {goal['offset']}: use share: exclusive and copy"]
+            raise fail(f"{text}multiple of {step}", file=str(group.file or ""), hints=hints)
+        joined = _joined(one, other, shift)
+        blocks = [joined, *(b for b in blocks if b not in (one, other))]
+    return blocks
+
+
+def _step(target: Target, model: ModelRequest, report: Report) -> int:
+    """A multiple of which the address of a model's arena has to be for the offsets in it."""
+    if model.map != "off":
+        return max(ALIGN, CACHE_LINE if any(m.cached for m in target.memories) else 1, target.dma_align)
+    return max([WORD, *(ITEM_BYTES[b["dtype"]] for b in report["layout"]["buffers"] if "dtype" in b)])
+
+
+def _holder(blocks: Sequence[_Block], owner: str, home: str) -> tuple[_Block, int]:
+    """The block with an arena, and where that begins in it."""
+    return next((b, m.offset) for b in blocks for m in b.members if (m.owner, m.home) == (owner, home))
+
+
+def _arena(
+    group: GroupRequest, target: Target, model: ModelRequest, home: str, moments: Sequence[str], report: Report
+) -> _Block:
+    """A model's arena in one memory. One that DMA fills stays in it; others may go where there is room."""
+    size, live = report["ram"]["by_memory"][home], dict[int, Span]()
+    for number, moment in enumerate(moments):
+        part = _at_work(group, moment).get(model.name, "")
+        ports = _ports(report, f"{part}s") if part in ("input", "output") and not report["stream_rows"] else []
+        spans = [(p["offset"], p["offset"] + p["bytes"]) for p in ports if p["memory"] == home]
+        if part in ("run", ANY) or (part and report["stream_rows"]):
+            live[number] = (0, size)
+        elif spans:
+            live[number] = min(first for first, _ in spans), max(end for _, end in spans)
+    memories = (home,) if model.map != "off" else ()
+    return _Block((Spot(model.name, home, home, 0, size),), live, max(ALIGN, _step(target, model, report)), memories)
+
+
+def _ports(report: Report, side: str) -> list[Mapping[str, Any]]:
+    """The buffers of the inputs or outputs."""
+    rows = {b["name"]: b for b in report["layout"]["buffers"] if "scratch_of" not in b and "newest_of" not in b}
+    return [rows[port["name"]] for port in report[side]]
+
+
+def _joined(one: _Block, other: _Block, shift: int) -> _Block:
+    """Two blocks as one, the second `shift` bytes further up than the first."""
+    up, down = max(shift, 0), max(-shift, 0)
+    moves = [(one, down), (other, up)]
+    members = tuple(Spot(m.owner, m.home, m.memory, m.offset + by, m.bytes) for b, by in moves for m in b.members)
+    live = dict[int, Span]()
+    for block, by in moves:
+        for moment, (first, end) in block.live.items():
+            low, high = live.get(moment, (first + by, end + by))
+            live[moment] = min(low, first + by), max(high, end + by)
+    memories = one.memories or other.memories
+    return _Block(members, live, max(one.align, other.align), memories)
+
+
+def _buffers(group: GroupRequest, moments: Sequence[str], memories: Sequence[str]) -> list[_Block]:
+    blocks = []
+    for b in group.buffers:
+        if b.memory and b.memory not in memories:
+            text = f"buffer '{b.name}': no arena may lie in memory '{b.memory}'{did_you_mean(b.memory, memories)}"
+            raise fail(text, file=str(group.file or ""), hints=[f"memories of {group.target}: {', '.join(memories)}"])
+        live = dict[int, Span]()
+        for number, moment in enumerate(moments):
+            work = _at_work(group, moment)
+            words = {moment, *work, *(f"{model}.{part}" for model, part in work.items())}
+            words |= {w for w in b.alive if work.get(w.partition(".")[0]) == ANY}
+            if not b.alive or not words.isdisjoint(b.alive):
+                live[number] = 0, b.bytes
+        spot = Spot(b.name, "", b.memory, 0, b.bytes)
+        blocks.append(_Block((spot,), live, b.align, (b.memory,) if b.memory else ()))
+    return blocks
+
+
+def _as_buffer(number: int, block: _Block, unit: int) -> Buffer:
+    """In the terms of the layout, which wants phases without gaps: nothing is live in some of them.
+
+    What is live ends on a multiple of `unit`.
+    """
+    first, last = min(block.live), max(block.live)
+    size = -(-max(m.offset + m.bytes for m in block.members) // unit) * unit
+    spans = [(n, *block.live.get(n, (0, 0))) for n in range(first, last + 1)]
+    phases = tuple(Phase(n, n + 1, low, -(-high // unit) * unit - low) for n, low, high in spans)
+    whole = all((p.offset, p.size) == (0, size) for p in phases)
+    return Buffer(str(number), size, first, last + 1, block.align, block.memories, () if whole else phases)
+
+
+def _memories(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> tuple[BufferMemory, ...]:
+    """Where arenas may lie, best first, less the stack and what models keep between calls."""
+    stack = target.firmware.stack if target.firmware is not None else 0
+    takers = {"stack": stack, "data": sum(reports[m.name]["state_bytes"] for m in group.models)}
+    used = dict[str, int]()
+    for role, size in takers.items():
+        name = next((m.name for m in target.memories if role in m.roles), "")
+        used[name] = used.get(name, 0) + size
+    homes = {home for r in reports.values() for home, size in r["ram"]["by_memory"].items() if size}
+    return tuple(
+        BufferMemory(m.name, max(1, m.size - used.get(m.name, 0)))
+        for m in target.memories
+        if "arena" in m.roles and (m.access == "cpu" or m.name in homes)
+    )
+
+
+def _check_ends(group: GroupRequest, before: Report, after: Report) -> None:
+    """Refuse a pipeline whose output is not the next one's input."""
+    one, other = before["model"]["name"], after["model"]["name"]
+    where = str(group.file or "")
+    for report, side in ((before, "outputs"), (after, "inputs")):
+        if len(report[side]) != 1 or (side == "inputs" and report["stream_rows"]):
+            count = (
+                "its rows are pushed" if report["stream_rows"] and side == "inputs" else f"{len(report[side])} {side}"
+            )
+            name = report["model"]["name"]
+            text = f"pipeline: '{one}' hands over to '{other}': {name} must have one of its {side} whole, {count}"
+            raise fail(text, file=where, hints=["name one with the option outputs, or use share: exclusive and copy"])
+    source, goal = before["outputs"][0], after["inputs"][0]
+    different = [
+        f"{key} {_shown(source.get(key))} and {_shown(goal.get(key))}"
+        for key in ("dtype", "shape", "scale", "zero_point")
+        if source.get(key) != goal.get(key)
+    ]
+    if different:
+        text = f"pipeline: output '{source['name']}' of '{one}' is not input '{goal['name']}' of '{other}': "
+        hints = [f"make them equal, or use share: exclusive and convert between {one} and {other}"]
+        raise fail(text + "; ".join(different), file=where, hints=hints)
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _does_not_fit(
+    group: GroupRequest,
+    error: DoesNotFit,
+    blocks: Sequence[_Block],
+    moments: Sequence[str],
+    reports: Mapping[str, Report],
+) -> EdgebuildError:
+    """Which are live at once, at which moment and step, and by how much they are too large."""
+    placed = [blocks[int(name)] for name in error.buffers]
+    moment = max(range(len(moments)), key=lambda n: _live(placed, n))
+    there = [(b, b.live[moment][1] - b.live[moment][0]) for b in placed if moment in b.live]
+    owner, _, part = moments[moment].partition(".")
+    when = f"while {owner} runs" if part == "run" else f"at {moments[moment]}"
+    if part == "run":
+        steps = [step["live_bytes"] for step in reports[owner]["schedule"]["steps"]]
+        when += f" (it needs most at its step {steps.index(max(steps))})" if steps else ""
+    least = "at least " if error.proven else ""
+    text = f"does not fit: {least}{error.needed} B {when}, memory {error.memory} has {error.capacity} B: "
+    hints = [f"live: {', '.join(f'{b.name} ({size} B)' for b, size in there)}"]
+    room = (error.capacity or 0) - sum(size for b, size in there if b.name != owner)
+    if part == "run" and room > 0:
+        hints.append(f"try: the option ram of {owner}, {room} B, or buffers that live only in a part of its work")
+    return fail(f"{text}{error.needed - (error.capacity or 0)} B too much", file=str(group.file or ""), hints=hints)
