@@ -115,6 +115,13 @@ class ModelRequest:
         words("file", "power-of-two"),
         "power-of-two: other scales and weights, for engines that requantise by a shift; verify prints the loss",
     )
+    steps: bool = option(False, SWITCH, "a function that does one step of an inference at a time: NAME_step()")
+    max_slice: float | None = option(
+        None,
+        NUMBER,
+        "longest step, modelled: longer ones are cut at rows; implies --steps",
+        metavar="US",
+    )
     portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
     backend: str = option(
         "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"
@@ -150,6 +157,10 @@ class ModelRequest:
             for name in names
             if name in given and not there
         )
+
+    @property
+    def stepwise(self) -> bool:
+        return self.steps or self.max_slice is not None
 
     @property
     def called_library(self) -> Path | None:

@@ -27,6 +27,7 @@ def summary(artifacts: Sequence[Artifact]) -> str:
         for line in (
             f"{r['model']['file']} -> {r['target']}: {count} ops, {size} MACs",
             f"arena {saved}{ram['arena_bytes']} B ({how})",
+            *_slices(r),
             *_price(r),
             *_less(r),
             f"weights {rom['weights_bytes']} B in {rom['memory']}, code about {rom['estimated_code_bytes']} B",
@@ -42,6 +43,17 @@ def _tiling(r: dict[str, Any]) -> str:
     words = [f"{rolled} ops row by row"] if rolled else []
     words += [f"{parts} {'run' if parts == 1 else 'runs'} of ops in parts"] if parts else []
     return ", ".join([*words, f"{100 * macs / r['macs']['model']:.1f} % more MACs" if macs > 0 else "no extra MACs"])
+
+
+def _slices(r: dict[str, Any]) -> list[str]:
+    """The longest step of an inference in steps, where the clock is known, and why it is longer than it may be."""
+    if (s := r.get("slices")) is None:
+        return []
+    name, limit = r["schedule"]["order"][s["step"]], s.get("limit_us")
+    text = f"longest step {s['longest_us']:.0f} us, modelled: {s['step']} {name.split(';')[0]}"
+    if limit is None or s["longest_us"] <= limit:
+        return [text]
+    return [f"{text}; it is longer than {limit:g} us, for it cannot be cut further"]
 
 
 def _price(r: dict[str, Any]) -> list[str]:

@@ -38,4 +38,5 @@ def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
         stream_rows=rows_of(graph, graph.inputs[0]) if streamed else 0,
         budgets=tuple(f"{ms:g}" for ms in budgets),
         link=Link(link.entry, link.timeout_us, link.device == link.source) if link is not None else None,
+        steps=request.stepwise,
     )

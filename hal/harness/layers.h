@@ -20,10 +20,13 @@ void eb_row(void);
 #define EB_IS_ROWS(function) 0
 #endif
 
+#define EB_IS_SCHEDULE(function) \
+    (__builtin_strcmp(function, "model_invoke") == 0 || __builtin_strcmp(function, "model_step") == 0)
+
 #undef atomic_signal_fence
 #define atomic_signal_fence(order)                                \
     do {                                                          \
-        if (__builtin_strcmp(__func__, "model_invoke") == 0) {    \
+        if (EB_IS_SCHEDULE(__func__)) {                           \
             eb_layer(__LINE__);                                   \
         } else if (EB_IS_ROWS(__func__)) {                        \
             eb_row();                                             \

@@ -83,12 +83,13 @@ class Step:
     function: str = ""  # its head
     definition: str = ""
     tables: str = ""  # what its function has in common with others: `tiles` or `streams`
+    sliced: bool = False  # its function goes on where it stopped, and says whether it is done
 
-    def text(self, number: int) -> str:
+    def text(self, number: int, margin: str) -> str:
         """The statement in the schedule."""
         if not self.comment:
             return self.statement
-        return f"{remark('    ', f'{number}  {self.comment}')}\n{indent(self.statement, '    ')}"
+        return f"{remark(margin, f'{number}  {self.comment}')}\n{indent(self.statement, margin)}"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 from ...base.artifacts import Artifact
@@ -87,12 +88,15 @@ def source(p: Program) -> str:
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
     ahead, before = transfers(plan, p.weights)
     switches, after = switch_points(plan)
+    schedule = _schedule(p, before, switches)
     return render(
         "model.c.j2",
         functions=p.functions,
         steps=p.steps,
         entry=_entry(plan),
-        schedule=_schedule(p, before, switches),
+        schedule=schedule,
+        stepwise=plan.request.stepwise,
+        sliced=any(step.sliced for step in p.steps),
         definitions=p.definitions,
         dma=bool(plan.moves),
         ahead=ahead,
@@ -125,15 +129,17 @@ def _entry(plan: Plan) -> str:
     return f"int {link.entry}({argument})" if link else f"void {plan.name}_invoke({argument})"
 
 
-def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[str | None]) -> list[str]:
-    """Statements of the schedule: of each step, and what stands before it and behind the last."""
-    found = list[str]()
+def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[str | None]) -> list[list[str]]:
+    """Statements of each step with those before it, and of what stands behind the last."""
+    margin, steps = "        " if p.plan.request.stepwise else "    ", list[list[str]]()
     for number, step in enumerate(p.steps):
-        found += ["    EB_STEP();"] if step.comment else []
+        lines = [f"{margin}EB_STEP();"] if step.comment else []
+        if step.sliced:
+            lines = [f"{margin}if ({p.plan.name}_slice == 0) {{", f"{margin}    EB_STEP();", f"{margin}}}"]
         if switches and switches[number]:
-            found.append(f"    {p.plan.name.upper()}_CLOCK({switches[number]});")
-        found += [*before[number], step.text(number)]
-    return [*found, *before[len(p.steps)]]
+            lines.append(f"{margin}{p.plan.name.upper()}_CLOCK({switches[number]});")
+        steps.append([*lines, *(indent(line, margin[4:]) for line in before[number]), step.text(number, margin)])
+    return [*steps, [*before[len(p.steps)]]]
 
 
 def guard(plan: Plan) -> tuple[str, str] | None:

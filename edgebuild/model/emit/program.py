@@ -106,7 +106,8 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
         else:
             calls = [_call(plan, use, name, weights) for use, name in mine]
             steps.append(rolled_step(plan, step, section.rolled, calls) if section.rolled else calls[0])
-    return tuple(map(_as_step, looped(steps) if plan.fused is not None and plan.clocks is None else steps))
+    loops = plan.fused is not None and plan.clocks is None and not plan.request.stepwise
+    return tuple(map(_as_step, looped(steps) if loops else steps))
 
 
 def _as_step(step: Call | Loop | Step) -> Step:

@@ -20,6 +20,7 @@ from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp,
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import Section, scratch_name
+from ..plan.slices import slice_us
 from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
 from .addresses import fetched, starts
 from .names import access_functions, comment, shape_text
@@ -172,7 +173,17 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         data["engines"] = engine_rows(plan)
     if plan.clocks is not None:
         data["energy"] = _energy(plan.clocks)
+    if plan.request.stepwise and plan.target.clock_hz and plan.steps:
+        data["slices"] = _slices(plan)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def _slices(plan: Plan) -> dict[str, Any]:
+    """The longest call of NAME_step(), modelled."""
+    limit = plan.request.max_slice
+    times = [slice_us(plan.graph, section, plan.target, limit) for section in plan.steps]
+    row = {"longest_us": round(max(times), 3), "step": times.index(max(times))}
+    return row if limit is None else row | {"limit_us": limit}
 
 
 def _energy(clocks: ClockSchedule) -> dict[str, Any]:

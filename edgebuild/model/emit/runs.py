@@ -13,6 +13,7 @@ from ..ops.base import C_TYPES, Kernel
 from ..plan.printed import PARTS, Copy, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
+from ..plan.slices import calls_in_slice
 from .addresses import (
     Named,
     address,
@@ -155,6 +156,9 @@ def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) ->
     caller = plan.request.arena == "caller"
     name, argument = f"{plan.name}_rows_{step}", "void *arena" if caller else "void"
     function, statement = f"static void {name}({argument})", f"{name}({'arena' if caller else ''});"
+    sliced = calls_in_slice(plan.graph, plan.steps[step], plan.target, plan.request.max_slice)
+    if sliced:
+        function, statement = function.replace("void", "int32_t", 1), f"done = {name}();"
     if pushed:
         item = C_TYPES[plan.graph.tensors[plan.graph.inputs[0]].dtype]
         function = f"static int32_t {name}(const {item} *pushed, int32_t count)"
@@ -162,10 +166,11 @@ def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) ->
     printed = names if pushed else (*names[: len(calls)], *names[len(calls) + 1 :])
     definition = render(
         "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=printed,
-        pushed=bool(pushed), kept=bool(rolled.separate), alone=alone, call=calls[0], switch=switch("call", cases, 12),
+        pushed=bool(pushed), sliced=sliced, kept=bool(rolled.separate), alone=alone, call=calls[0],
+        switch=switch("call", cases, 12),
         others="the input" if pushed else "", streamed=None,
     )  # fmt: skip
-    return Step(text, statement, tuple(calls), function, definition)
+    return Step(text, statement, tuple(calls), function, definition, sliced=bool(sliced))
 
 
 def _pushed(plan: Plan, rolled: Rolled) -> str:
@@ -221,8 +226,8 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
     function = f"static void {plan.name}_fed_{step}(void)"
     definition = render(
         "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=names, pushed=False,
-        kept=False, alone=0, call=None, switch=switch("call", cases, 12), others="what comes from a farther memory",
-        streamed=streamed,
+        sliced=0, kept=False, alone=0, call=None, switch=switch("call", cases, 12),
+        others="what comes from a farther memory", streamed=streamed,
     )  # fmt: skip
     return Step(text, f"{plan.name}_fed_{step}();", (), function, definition, "streams")
 

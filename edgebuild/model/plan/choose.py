@@ -31,6 +31,7 @@ from .check import interpret
 from .rolling import with_rows
 from .search import METHODS, NEAR, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
+from .slices import check_steps
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
@@ -48,12 +49,15 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
 
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
     """
+    check_steps(request, target)
     graph = with_rows(graph) if request.stream_input else graph
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     chosen = choice.plan()
     if chosen is not None and request.map == "off":
         chosen = _with_less_code(replace(chosen, cut=chosen.steps), choice.most)
+    if chosen is not None and request.max_slice is not None:
+        chosen = planner.sliced(chosen, request.max_slice)
     if chosen is not None and (interpret.small(chosen.graph) or os.environ.get(CHECK) == "all"):
         chosen = choice.attempt("the plan that was chosen", partial(_interpreted, graph, chosen))
     if chosen is None and choice.bug is not None and request.stream_input is None:

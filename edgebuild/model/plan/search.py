@@ -30,6 +30,7 @@ from .memory.schedule import EFFORT, as_given, schedule
 from .printed import Moves
 from .rolling import RollingGraph, rows_of, with_rows
 from .section import COUPLED, Decoupled, Section, cost, instructions, with_kernels
+from .slices import sliced
 from .storage import (
     NEWEST,
     RING,
@@ -277,6 +278,11 @@ class Planner:
     def plan(self, steps: tuple[Section, ...]) -> Plan:
         """Of a cut of the order of ops into sections."""
         return self._plan(*self.scheduled, steps)
+
+    def sliced(self, plan: Plan, limit: float) -> Plan:
+        """The plan with steps that take longer than the limit, us, cut at rows."""
+        steps = sliced(plan.cutter, plan.steps, self.target, limit)
+        return plan if steps == plan.steps else self._plan(plan.cutter, plan.schedule, steps, plan.fused)
 
     def strips(self, budget: int, below: int | None = None, thorough: bool = True, fast: bool = False) -> Plan | None:
         """Rolled runs in strips of columns; None if these are of no use, or not `below` so many bytes.

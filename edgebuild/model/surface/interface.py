@@ -57,7 +57,7 @@ class Interface(NamedTuple):
 
     `file`, `target`: names. `caller`: every function takes the arena. `states`: something lasts from call to call.
     `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `budgets`: times in
-    ms among which the application chooses, or none.
+    ms among which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Interface(NamedTuple):
     stream_rows: int = 0
     budgets: tuple[str, ...] = ()
     link: Link | None = None
+    steps: bool = False
 
 
 def access_functions(name: str, ports: Ports) -> tuple[list[str], list[str]]:
@@ -201,6 +202,14 @@ def _called(i: Interface, argument: str) -> list[str]:
         lines += [f"int {i.link.entry}(void);"]
     elif not i.stream_rows:
         lines += [f"void {i.name}_invoke({argument});"]
+    if i.steps:
+        text = (
+            f"Do one step of an inference: 1 while there is more to do, 0 when the output stands. From the first call "
+            f"on until then inputs stay as they are. {i.name}_invoke() does all steps that are left. Compiled with "
+            f"-DEDGEBUILD_ON_STEP the model calls {i.name}_on_step() of yours after each call's work, with the step's "
+            "number."
+        )
+        lines += ["", remark("", text), f"int {i.name}_step(void);", f"void {i.name}_on_step(int32_t step);"]
     if i.budgets:
         first = "From the next inference on, clocks are those of one of these budgets; the first holds at start. Others"
         lines += ["", f"/* {first} change nothing.", *(f" * {n}: {ms} ms" for n, ms in enumerate(i.budgets)), " */"]

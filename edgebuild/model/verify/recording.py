@@ -24,7 +24,7 @@ from .harness import NAME, Builder, arenas, run_program, sources
 
 GO_ON, TAKE, PUT = range(3)  # commands of trace.c
 TABLE = r"_order_{step}\[\d+\] = \{{(.*?)\}};"
-ONE = r"model_rows_{step}\(\w*[ *]*\w*\)\n\{{\n    for \(int32_t row = 0; row < (\d+); \+\+row\)"
+ONE = r"model_rows_{step}\(\w*[ *]*\w*\)\n\{{\n(?:    static .*\n)?    for \([^;]*;.*\brow < (\d+);"
 
 Row = tuple[str, int]  # a tensor, and the number of its row
 Place = tuple[str, int, int]  # memory, offset and bytes
