@@ -122,6 +122,7 @@ class ModelRequest:
         "longest step, modelled: longer ones are cut at rows; implies --steps",
         metavar="US",
     )
+    selftest: bool = option(False, SWITCH, "a function that runs a vector and compares: NAME_selftest()")
     portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
     backend: str = option(
         "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"

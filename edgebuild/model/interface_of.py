@@ -39,4 +39,5 @@ def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
         budgets=tuple(f"{ms:g}" for ms in budgets),
         link=Link(link.entry, link.timeout_us, link.device == link.source) if link is not None else None,
         steps=request.stepwise,
+        selftest=request.selftest,
     )

@@ -140,7 +140,7 @@ def test_no_slice_is_longer_than_its_limit(target: str, options: dict[str, str],
 
 
 def test_a_row_is_the_shortest_slice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What stays longer is named."""
+    """The command names the step that stays longer."""
     (tmp_path / "board.yaml").write_text(BOARD.format(name="mps2-an386"))
     words = ["--target", str(tmp_path / "board.yaml"), "-o", str(tmp_path), "--name", "d"]
     assert main(["model", str(DIGITS), *words, "--max-slice", "100"]) == 0

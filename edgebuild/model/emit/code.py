@@ -30,6 +30,7 @@ from .names import (
     shape_text,
 )
 from .program import Program
+from .self_test import self_test
 from .weights_file import arenas
 
 
@@ -96,6 +97,7 @@ def source(p: Program) -> str:
         entry=_entry(plan),
         schedule=schedule,
         stepwise=plan.request.stepwise,
+        vectors=self_test(plan) if plan.request.selftest else None,
         sliced=any(step.sliced for step in p.steps),
         definitions=p.definitions,
         dma=bool(plan.moves),
@@ -109,7 +111,7 @@ def source(p: Program) -> str:
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
         engines=p.engines,
-        uses_memcpy=bool(plan.rolling.streamed or plan.graph.states)
+        uses_memcpy=bool(plan.rolling.streamed or plan.graph.states or plan.request.selftest)
         or any("memcpy" in f.uses for f in p.functions)
         or any(section.rolled and section.rolled.separate for section in plan.steps),
         uses_weights=bool(p.weights.offsets),

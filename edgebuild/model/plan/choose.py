@@ -31,7 +31,7 @@ from .check import interpret
 from .rolling import with_rows
 from .search import METHODS, NEAR, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
-from .slices import check_steps
+from .slices import check_self_test, check_steps
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
@@ -50,6 +50,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
     """
     check_steps(request, target)
+    check_self_test(request, graph)
     graph = with_rows(graph) if request.stream_input else graph
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))

@@ -34,6 +34,20 @@ def check_steps(request: ModelRequest, target: Target) -> None:
         raise fail("option 'max_slice': 0 us is no time for anything", hints=["write microseconds, as 2000"])
 
 
+def check_self_test(request: ModelRequest, graph: Graph) -> None:
+    """Refuse vectors where results may differ in the last place, and where nobody can write the input."""
+    if not request.selftest:
+        return
+    others = {"--arena caller": request.arena == "caller", "--stream-input": request.stream_input is not None,
+              "--cluster": request.device is not None}  # fmt: skip
+    if other := next((name for name, is_there in others.items() if is_there), ""):
+        raise fail(f"option 'selftest': not with {other}", file=graph.file, hints=["leave one of them out"])
+    ports = [graph.tensors[n] for n in (*graph.ports_in, *graph.ports_out)]
+    if wide := next((t for t in ports if t.dtype not in ("int8", "uint8", "int16", "bool")), None):
+        text = f"option 'selftest': '{wide.name}' is {wide.dtype}; vectors are for quantised models"
+        raise fail(text, file=graph.file, hints=["quantise it: `edgebuild quantize`"])
+
+
 def call_us(graph: Graph, section: Section, target: Target) -> list[float]:
     """Time of one call of each op of a section, modelled; an instruction a cycle where the core has no figure."""
     costs = [kernel_of(op, graph, form).cost for op, form in zip(section.ops, section.forms, strict=True)]

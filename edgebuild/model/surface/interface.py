@@ -58,6 +58,7 @@ class Interface(NamedTuple):
     `file`, `target`: names. `caller`: every function takes the arena. `states`: something lasts from call to call.
     `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `budgets`: times in
     ms among which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
+    `selftest`: a vector comes with the model.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Interface(NamedTuple):
     budgets: tuple[str, ...] = ()
     link: Link | None = None
     steps: bool = False
+    selftest: bool = False
 
 
 def access_functions(name: str, ports: Ports) -> tuple[list[str], list[str]]:
@@ -210,6 +212,9 @@ def _called(i: Interface, argument: str) -> list[str]:
             "number."
         )
         lines += ["", remark("", text), f"int {i.name}_step(void);", f"void {i.name}_on_step(int32_t step);"]
+    if i.selftest:
+        text = "Run a vector that comes with the model: 0, or how many bytes of the outputs are wrong. Inputs are lost."
+        lines += ["", remark("", text + (" States begin anew." if i.states else "")), f"int {i.name}_selftest(void);"]
     if i.budgets:
         first = "From the next inference on, clocks are those of one of these budgets; the first holds at start. Others"
         lines += ["", f"/* {first} change nothing.", *(f" * {n}: {ms} ms" for n, ms in enumerate(i.budgets)), " */"]
