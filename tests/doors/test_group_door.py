@@ -133,18 +133,17 @@ int main(void) {
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja", "gcc")
 def test_a_pipeline_is_the_whole_network_and_keeps_canaries(tmp_path: Path) -> None:
-    """On the microcontroller and on this machine, through both doors, which make the same bytes; nothing runs twice."""
+    """Through both doors, which make the same bytes; nothing runs twice."""
     made = []
-    for tool, target in (("scons", "mps2-an386"), ("Ninja", "mps2-an386"), ("Ninja", "host")):
+    for tool, target in (("scons", "mps2-an386"), ("Ninja", "mps2-an386")):
         buffers = ["camera=1K,alive=front.input,align=64", "radio=200,alive=back", "log=100"]
         models = ["front.onnx", "back.onnx"]
         project = Project(tmp_path / f"a {tool} {target}", tool, target, "PIPELINE", models, buffers, PIPELINE, True)
         assert "arena 1" in project.build()
-        project.run(*(QEMU if target != "host" else ()))
+        project.run(*QEMU)
         output = project.build()
         assert "Generating" not in output and "-c " not in output and "Building" not in output
-        if target != "host":
-            made.append(project.generated())
+        made.append(project.generated())
     assert made[0] == made[1]
 
 
@@ -152,10 +151,10 @@ def test_a_pipeline_is_the_whole_network_and_keeps_canaries(tmp_path: Path) -> N
 @pytest.mark.skipif(not MODELS.exists(), reason="the public models are not at hand")
 @pytest.mark.parametrize("tool", ["Ninja", pytest.param("scons", marks=pytest.mark.slow)])
 def test_two_public_models_and_buffers_take_the_largest(tool: str, tmp_path: Path) -> None:
-    """The arena is that of the larger model and what lives always: 8 KB of audio and 40 KB of frame cost nothing."""
+    """The arena is that of the larger model and what lives always: 8 KB of audio and 32 KB of frame cost nothing."""
     files = [os.path.relpath(MODELS / f"{name}.tflite", tmp_path / "a project") for name in
              ("mlperf_kws", "person_detect")]  # fmt: skip
-    buffers = ["audio=8K,alive=mlperf_kws", "frame=40K,alive=person_detect.input,align=32", "always=100"]
+    buffers = ["audio=8K,alive=mlperf_kws", "frame=32K,alive=person_detect.input,align=32", "always=100"]
     project = Project(tmp_path / "a project", tool, "mps2-an386", "EXCLUSIVE", files, buffers, EXCLUSIVE)
     project.build()
     project.run(*QEMU)
@@ -173,9 +172,7 @@ def test_two_public_models_and_buffers_take_the_largest(tool: str, tmp_path: Pat
         ("MODELS front.onnx SHARE EXCLUSIV", "is not known; did you mean"),
         ("MODELS front.onnx BUFFERS a=4K", "option SHARE is missing"),
         ("MODELS front.onnx SHARE EXCLUSIVE ARENA caller", "unknown argument 'ARENA'"),
-        ("MODELS front.onnx SHARE EXCLUSIVE BUFFERS a", "option BUFFERS: 'a' is no buffer"),
         ("MODELS front.onnx front.onnx SHARE EXCLUSIVE", "the name is taken in this directory"),
-        ("MODELS nothing.onnx SHARE EXCLUSIVE", "no such file"),
     ],
 )
 def test_wrong_calls(words: str, message: str, tmp_path: Path) -> None:
