@@ -154,7 +154,82 @@ def detected(w: Parts, x: Value, *_: Value) -> Value:
     return w.as_activation(w.several(DETECTION, given, shapes, None, packed, "float32", exact=True)[0])
 
 
+def landmarks(w: Parts, x: Value, count: int) -> Value:
+    """The elements of a value as landmarks of so many numbers."""
+    if prod(x.shape) % count or prod(x.shape) == count:
+        raise DoesNotFit
+    shape = (1, prod(x.shape) // count, count)
+    return w.emit("RESHAPE", [x, w.list_of(shape)], shape, x.quant)
+
+
+def moved_landmarks(w: Parts, x: Value, *_: Value) -> Value:
+    """For TFLM a dense layer over each landmark."""
+    x = landmarks(w, x, count := w.s.pick(2, 3))
+    matrix = w.s.rng.standard_normal((1, 4, 4)).astype(np.float32)
+    if not w.twin:
+        return w.emit("custom TransformLandmarks", [x, w.constant(matrix)], x.shape, None, b"", exact=False)
+    weights, bias = np.eye(count, dtype=np.float32), np.zeros(count, np.float32)
+    weights[:2, :2], bias[:2] = matrix[0, :2, :2], matrix[0, :2, 3]
+    options = schema.FullyConnectedOptionsT()
+    options.keepNumDims = True
+    return w.emit("FULLY_CONNECTED", [x, w.constant(weights), w.constant(bias)], x.shape, None, options, exact=False)
+
+
+def part_of_image(w: Parts, x: Value, *_: Value) -> Value:
+    """A part that begins at a whole pixel and may end outside of the image; for TFLM cut out of it and zeros."""
+    h, v, c = w.image(x)
+    if x.shape[0] != 1:
+        raise DoesNotFit
+    top, left = w.s.between(0, h - 1), w.s.between(0, v - 1)
+    size = [w.sizes.of("rows", w.s.between(1, h + 2)), w.sizes.of("columns", w.s.between(1, v + 2))]
+    shape = (1, *size, c)
+    matrix = np.eye(4, dtype=np.float32)[None]
+    matrix[0, :2, 3] = left, top
+    if not w.twin:
+        options = bytes(flexbuffers.Dumps({"output_height": size[0], "output_width": size[1]}))
+        operands = [x, w.constant(matrix)]
+        return w.emit("custom TransformTensorBilinear", operands, shape, None, options, exact=False)
+    whole = (1, h + top + size[0], v + left + size[1], c)
+    pads = w.constant(np.array([[0, 0], [0, top + size[0]], [0, left + size[1]], [0, 0]], np.int32))
+    wide = w.emit("PAD", [x, pads], whole, None, options_of("PAD"), exact=False)
+    begin = w.list_of([0, top, left, 0])
+    return w.emit("SLICE", [wide, begin, w.list_of(shape)], shape, None, options_of("SLICE"), exact=False)
+
+
+def box_of_landmarks(w: Parts, x: Value, *_: Value) -> Value:
+    """The box of all landmarks, not turned. For TFLM sums of their extremes times constants."""
+    x = landmarks(w, x, 3)
+    size, scale = [w.s.between(1, 9) for _ in range(2)], [float(w.s.pick(0.5, 1.0, 1.5)) for _ in range(2)]
+    if not w.twin:
+        told = {"subset_idxs": list(range(x.shape[1])), "left_rotation_idx": 0, "right_rotation_idx": 0}
+        told |= dict(zip(("output_width", "output_height", "scale_x", "scale_y"), (*size, *scale), strict=True))
+        options = bytes(flexbuffers.Dumps({**told, "target_rotation_radians": 0.0}))
+        return w.emit("custom Landmarks2TransformMatrix", [x], (1, 4, 4), None, options, exact=False)
+    axis, wide, ends = w.list_of([1]), (1, 3, 1), list[Value]()
+    for end in ("MAX", "MIN"):
+        options = schema.ReducerOptionsT()
+        options.keepDims = True
+        flat = w.emit(f"REDUCE_{end}", [x, axis], (1, 1, 3), None, options, exact=False)
+        ends.append(w.emit("RESHAPE", [flat, w.list_of(wide)], wide, None))
+    over, middles = np.zeros((2, 1, 3, 4), np.float32)
+    for k in range(2):
+        over[0, k, k], over[0, k, 3], middles[0, k, 3] = scale[k] / size[k], -scale[k] / 2, 0.5
+    rest = np.zeros((1, 4, 4), np.float32)
+    rest[0, 2, 2] = rest[0, 3, 3] = 1
+    parts = []
+    for name, factors in (("SUB", over), ("ADD", middles)):
+        both = w.emit(name, ends, wide, None, options_of(name), exact=False)
+        parts.append(w.emit("MUL", [both, w.constant(factors)], (1, 3, 4), None, options_of("MUL"), exact=False))
+    rows = w.emit("ADD", parts, (1, 3, 4), None, options_of("ADD"), exact=False)
+    pads = w.constant(np.array([[0, 0], [0, 1], [0, 0]], np.int32))
+    rows = w.emit("PAD", [rows, pads], (1, 4, 4), None, options_of("PAD"), exact=False)
+    return w.emit("ADD", [rows, w.constant(rest)], (1, 4, 4), None, options_of("ADD"), exact=False)
+
+
 NORMS = {
+    "custom Landmarks2TransformMatrix": Row(box_of_landmarks, (FLOAT,)),
+    "custom TransformLandmarks": Row(moved_landmarks, (FLOAT,)),
+    "custom TransformTensorBilinear": Row(part_of_image, (FLOAT,)),
     "ADD_N": Row(summed, (FLOAT,)),
     "ZEROS_LIKE": Row(zeros, BOTH),
     "BROADCAST_ARGS": Row(together, BOTH),

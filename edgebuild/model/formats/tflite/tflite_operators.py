@@ -11,6 +11,7 @@ from ...ops.pointwise import attributes
 from .. import compose
 from ..builder import Reader
 from ..compose import emits
+from . import tflite_landmarks as landmarks
 from . import tflite_layers as layers
 from . import tflite_layers as values
 from . import tflite_moves as moves
@@ -46,6 +47,9 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "custom SignalOverlapAdd": signals.read_overlap_add,
         "custom SignalStacker": signals.read_stacker,
         "custom CIRCULAR_BUFFER": signals.read_circular_buffer,
+        "custom Landmarks2TransformMatrix": landmarks.read_landmarks_matrix,
+        "custom TransformLandmarks": landmarks.read_transformed_landmarks,
+        "custom TransformTensorBilinear": landmarks.read_transformed_image,
     },
     "add": {"ADD": values.arithmetic_reader("add", "AddOptions"), "ADD_N": values.read_add_n},
     "arg": {"ARG_MAX": values.arg_reader(True), "ARG_MIN": values.arg_reader(False)},
