@@ -49,7 +49,7 @@ def read_landmarks_matrix(node: Any) -> None:
     most, least = (node.reshaped(node.inner(f"reduce_{end}", [turned], axes=(2,)), (1, 2, 1)) for end in ("max", "min"))
     scaled = _times(node, _pointwise(node, "difference", most, least), (scale / size).reshape(1, 2, 1))
     columns = _pointwise(node, "product", axes, scaled)
-    middle = _times(node, _pointwise(node, "sum", most, least), np.float32([[[0.5]]]))
+    middle = _times(node, _pointwise(node, "sum", most, least), np.array([[[0.5]]], np.float32))
     corner = _pointwise(node, "difference", middle, _times(node, scaled, (size / 2).reshape(1, 2, 1)))
     last = node.reshaped(_total(node, _pointwise(node, "product", axes, corner), 1), (1, 1, 2))
     rows = node.inner("concat", [columns, node.array(np.zeros((1, 1, 2), np.float32)), last], axis=1)
@@ -62,12 +62,12 @@ def _turned_axes(node: Any, line: str, angle: float) -> str:
     line = node.reshaped(line, (1, 2))
     length = node.inner("reduce_sum", [_pointwise(node, "square", line)], axes=(1,))
     length = _pointwise(node, "sqrt", node.reshaped(length, (1, 1)))
-    none = _pointwise(node, "equal", length, node.array(np.float32([[0]])))
+    none = _pointwise(node, "equal", length, node.array(np.array([[0]], np.float32)))
     along = _pointwise(node, "quotient", line, length)
-    unit = node.inner("pointwise", [none, node.array(np.float32([[1, 0]])), along],
+    unit = node.inner("pointwise", [none, node.array(np.array([[1, 0]], np.float32)), along],
                       **{**attributes("where"), "to": "float32"})  # fmt: skip
     c, s = cos(angle), sin(angle)
-    weights = np.float32([[c, s], [-s, c], [s, -c], [c, s]])
+    weights = np.array([[c, s], [-s, c], [s, -c], [c, s]], np.float32)
     parts = _pointwise(node, "product", node.reshaped(unit, (1, 1, 2)), node.array(weights[None]))
     return str(node.reshaped(_total(node, parts, 2), (1, 2, 2)))
 
@@ -105,15 +105,15 @@ def read_transformed_image(node: Any) -> None:
     middles = np.stack([across, down, np.ones(size)], axis=-1).astype(np.float32).reshape(1, *size, 1, 3)
     matrix = node.reshaped(_taken(node, node.inputs[1], [(0,), PLANE, (0, 1, 3)]), (1, 1, 1, 2, 3))
     place = node.reshaped(_total(node, _pointwise(node, "product", matrix, node.array(middles)), 4), (1, *size, 2))
-    place = _pointwise(node, "difference", place, node.array(np.float32([[[[0.5]]]])))
+    place = _pointwise(node, "difference", place, node.array(np.array([[[[0.5]]]], np.float32)))
     last = np.array([x.shape[2] - 1, x.shape[1] - 1], np.float32).reshape(1, 1, 1, 2)
-    near = _pointwise(node, "maximum", place, node.array(np.float32([[[[0]]]])))
+    near = _pointwise(node, "maximum", place, node.array(np.array([[[[0]]]], np.float32)))
     near = _pointwise(node, "minimum", near, node.array(last))
     inside = node.inner("reduce_min", [_pointwise(node, "equal", place, near)], axes=(3,))
     grid = _times(node, near, 2 / np.maximum(last, 1))
-    grid = _pointwise(node, "difference", grid, node.array(np.float32([[[[1]]]])))
+    grid = _pointwise(node, "difference", grid, node.array(np.array([[[[1]]]], np.float32)))
     found = node.inner("grid_sample", [node.inputs[0], grid], taps=2, corners=True, padding="border")
-    operands = [node.reshaped(inside, (1, *size, 1)), found, node.array(np.float32([[[[0]]]]))]
+    operands = [node.reshaped(inside, (1, *size, 1)), found, node.array(np.array([[[[0]]]], np.float32))]
     node.emit("pointwise", operands, **{**attributes("where"), "to": "float32"})
 
 
