@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from edgebuild.model import kernels, ops
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.code_bytes import printed
 from edgebuild.model.plan.search import form_of
 from edgebuild.model.verify import verify
 from tests.kernels.test_gathered import Wide
@@ -70,6 +72,23 @@ def test_any_window(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.
         windows = {s.window for g in graphs if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None}
         assert len(windows) > COUNT // 2
     check(target, graphs, tmp_path, tile=tile)
+
+
+@pytest.mark.parametrize("target, most", [("mps2-an386", 4095), ("mps2-an385", 4095), ("riscv-virt", 2047)])
+def test_offsets_are_within_reach(target: str, most: int, tmp_path: Path) -> None:
+    """Of loads from long lines, whose rows lie as far from one another as an instruction reaches."""
+    known, count = load_target(target), 0
+    for columns in (1019, 1362, 2041, 2044, 4090):
+        for window in ((2, 2), (3, 4), (4, 4)):
+            (file := tmp_path / "model.tflite").write_bytes(depthwise(4, columns, 1, window, 1)())
+            made = plan_model(model_request(file, "model", target, {"tile": "off"}), known)
+            kernel = kernel_of(made.steps[0].ops[0], made.graph, made.steps[0].forms[0])
+            for k in (k for k in (kernel, *kernel.others) if k.variant == VARIANTS[target]):
+                text, _ = printed(k, "void f(x)", "int8_t", "int8_t", "int32_t")
+                offsets = [int(n) for both in re.findall(r"#(-?\d+)\]|(-?\d+)\(", text) for n in both if n]
+                assert max(offsets) <= most, (columns, window, max(offsets))
+                count += 1
+    assert count > 9
 
 
 @pytest.mark.needs(*NEEDS)

@@ -417,7 +417,10 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
     if min(lines.used, run.used) < 1 or s.pad[0] < 0 or (upright and s.pad[1] < 0):
         return None
     most = max(1, MOST_PRODUCTS // (1 if form.small else together * -(-run.taps // core.width)))
-    far = core.far // (lines.dilation * core.item_of(run) * (run.reach + 1)) + 1
+    item, beside = core.item_of(run), (min(together, run.count) - 1) * run.stride + (run.taps - 1) * run.dilation
+    if beside * item > core.far:
+        return None
+    far = (core.far - beside * item) // (lines.dilation * item * (run.reach + 1)) + 1
     turn = max(n for n in range(1, lines.taps + 1) if lines.taps % n == 0 and n <= max(1, min(most, far)))
     padded = any(a.left or a.reach > a.left + a.used for a in (lines, run)) or (form.rolled and s.padded_rows)
     p = Plane(lines, run, c, k // c, form.rolled, padded, min(together, run.count), turn, finish)
