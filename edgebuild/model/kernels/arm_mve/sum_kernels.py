@@ -194,7 +194,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     clamped = how.endswith("_clamped")
     shape: dict[str, Any] = sums_shape(s, form) | {
         "clamped": clamped, "plane": plane, "used": used, "function": Columns(taps, plane, ow, advance, k, how),
-        "fours": fours, "M": k // c, "turned": tuple(map(tuple, turned)),
+        "fours": fours, "M": k // c, "row_by_itself": False, "turned": tuple(map(tuple, turned)),
         "places": (*(pixel * c for pixel in range(8)), *spread),
         "ends": -(-columns // 4) * 4,
     }  # fmt: skip
@@ -206,8 +206,8 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     fill = 25 + (12 if fours else 20) * -(-used // 8)
     fills = fh if form.rolled else min(s.stride[0], fh)
     rows = 1 if form.rolled else oh
-    made = shape["function"].function("").executed(outputs=ow)
-    cost = 30 + 0.7 * plane + -(-k // 4) * rows * (14 + fills * fill + made)
+    row = 14 + fills * fill + shape["function"].function("").executed(outputs=ow)
+    cost = 30 + 0.7 * plane + -(-k // 4) * rows * row
     constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
     return Kernel(
         "arm_mve/depthwise.c.j2", s.stem, shape, (constant,), scalars,
@@ -280,12 +280,10 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
         whole.taps, whole.plane, whole.outputs, whole.advance, whole.channels, whole.finish, fh, used, c, narrow,
         int(str(found.shape["step"])),
     )  # fmt: skip
-    made = function.function("").executed(fours=k // 4, rows=fh, eights=-(-used // 8), outputs=ow)
-    cost = 70 + 15 * fh + 0.7 * total * fh + made
-    shape: dict[str, Any] = {**found.shape, "function": function, "places": places}
-    return replace(
-        found, template="arm_mve/depthwise_row.c.j2", shape=shape, variant="mve row of columns", estimate=cost, pace=ROW
-    )
+    cost = 70 + 15 * fh + 0.7 * total * fh
+    cost += function.function("").executed(fours=k // 4, rows=fh, eights=-(-used // 8), outputs=ow)
+    shape: dict[str, Any] = {**found.shape, "function": function, "places": places, "row_by_itself": True}
+    return replace(found, shape=shape, variant="mve row of columns", estimate=cost, pace=ROW)
 
 
 def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
