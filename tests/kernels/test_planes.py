@@ -23,8 +23,8 @@ from tests.kernels.test_processors import NEEDS, check, preferring
 from tests.layer_models import depthwise
 
 VARIANTS = {
-    "microbit": "plane", "mps2-an385": "plane", "mps2-an386": "dsp plane", "mps3-an547": "mve plane",
-    "riscv-virt": "plane",
+    "microbit": "plane, 3 outputs", "mps2-an385": "plane, 4 outputs", "mps2-an386": "dsp plane",
+    "mps3-an547": "mve plane", "riscv-virt": "plane, 3 outputs",
 }  # fmt: skip
 COUNT = 10  # networks for each processor; more do not fit the smallest
 

@@ -194,8 +194,8 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-/* Channels through a plane with lines of 20 bytes, 4 outputs of a line at a time. taps: weights by channel; ends: the
- * start value and the factors. */
+/* Channels through a plane, 4 outputs of a line at a time. taps: weights by channel; ends: the start value and the
+ * factors. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_depthwise_3x3_s2_c4_channels(
     EB_REG const int8_t *x, EB_REG const int8_t *taps, EB_REG const int32_t *ends, EB_REG int8_t *y, EB_REG int8_t
     *plane, EB_REG int32_t pad, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low, EB_REG int32_t high)
@@ -216,7 +216,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_de
         EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
         "sub    sp, #36\n\t"
         EB_CFI(".cfi_adjust_cfa_offset 36\n\t")
-        /* sp: 0 channels, 4 channel, 8 times, 12 lines, 16 end, 20 out, 24 start, 28 factor, 32 second, 36 x, 40 taps, 44 ends, 48 y, 88 plane, 92 pad, 96 zero, 100 unit, 104 low, 108 high */
+        /* sp: 0 channels left, 4 channel, 8 times left, 12 lines left, 16 last, 20 out, 24 start, 28 factor, 32 second, 36 x, 40 taps, 44 ends, 48 y, 88 plane, 92 pad, 96 zero, 100 unit, 104 low, 108 high */
         "ldr    r0, [sp, #88]\n\t"
         "add    r6, r0, #176\n\t"
         "ldr    r2, [sp, #92]\n\t"

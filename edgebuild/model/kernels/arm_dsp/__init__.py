@@ -77,7 +77,10 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(window_registers.bytes_)),
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(taps.of_bytes)),
-    *(Row(kind, CORE, of_sums(partial(plane.depthwise, Words)), crops=True) for kind in (DEPTHWISE, CONVOLUTION)),
+    *(
+        Row(kind, CORE, of_sums(partial(plane.depthwise, Words, Words.blocks)), crops=True)
+        for kind in (DEPTHWISE, CONVOLUTION)
+    ),
     Row("conv2d", CORE, gathered.convolution),
     Row("conv2d", CORE, window_registers.halves),
     Row("transpose_conv2d", CORE, gathered.gathered),

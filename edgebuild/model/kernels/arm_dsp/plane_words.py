@@ -235,5 +235,5 @@ class Words(Thumb):
             code += [f"ssat {v}, #8, {v}" for v in sums]
         return [*code, *self.get("r11", "out"), *self.put_out(sums, "r11")]
 
-    def next_line(self, number: int) -> list[str]:
-        return [*self.add("r11", "r11", number), *self.put("r11", "out")] if number else []
+    def out_on(self, name: str) -> list[str]:
+        return [*self.move("r11", name), *self.put("r11", "out")] if self.numbers[name] else []

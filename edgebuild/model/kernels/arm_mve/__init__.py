@@ -19,7 +19,10 @@ ROWS = (
     ),
     Row(CONVOLUTION, CORE, of_sums(sum_kernels.strips)),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise)),
-    *(Row(kind, CORE, of_sums(partial(plane.depthwise, Vectors)), crops=True) for kind in (DEPTHWISE, CONVOLUTION)),
+    *(
+        Row(kind, CORE, of_sums(partial(plane.depthwise, Vectors, Vectors.blocks)), crops=True)
+        for kind in (DEPTHWISE, CONVOLUTION)
+    ),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, False))),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, True))),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),

@@ -97,7 +97,7 @@ class Vectors(Thumb):
         turn = ("0:", "vldrb.u16 q0, [r0, q1]", "add r0, r0, r9", "vstrb.16 q0, [r2], #8", "letp lr, 0b")
         return [*self.set("lr", self.p.run.used), "dlstp.16 lr, lr", Loop(-(-self.p.run.used // 8), turn)]
 
-    def few(self, count: int) -> list[str]:
+    def few(self, count: int) -> list[Part]:
         """Nothing: `copy` takes lines as a whole."""
         return []
 
@@ -154,5 +154,5 @@ class Vectors(Thumb):
         ]  # fmt: skip
         return [*code, *self.add("r3", "r3", count * self.p.run.step_y)]
 
-    def next_line(self, number: int) -> list[str]:
-        return list(self.add("r3", "r3", number))
+    def out_on(self, name: str) -> list[str]:
+        return self.move("r3", name)

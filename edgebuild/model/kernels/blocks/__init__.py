@@ -1,4 +1,4 @@
-"""Plain C in the shape of a core's registers: RV32, Cortex-M0 and M3, and whatever core is not known."""
+"""Plain C in the shape of a core's registers: RV32, Cortex-M0 and M3, and whatever other core there is."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ ROWS = (
         for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
     ),
     *(
-        Row(kind, core, of_sums(partial(plane.depthwise, isa)), crops=True)
+        Row(kind, core, of_sums(partial(plane.depthwise, isa, (together,))), crops=True)
         for core, isa in ((RV32, Rv32), (M3, Armv7m), (M33, Armv7m), (M0, Armv6m))
         for kind in (DEPTHWISE, CONVOLUTION)
+        for together in isa.blocks
     ),
     Row(DEPTHWISE, frozenset(), of_sums(sum_kernels.depthwise), crops=True),
     *(Row("conv2d", core, partial(gathered.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
@@ -84,6 +85,6 @@ ROWS = (
     *(Row(kind, M0, called) for kind in ("requantize", "clamp")),
     Row("transpose", frozenset(), transposed.along_cycles),
     Row("transpose", frozenset(), transposed.in_blocks),
-    *(Row(kind, frozenset(), made) for kind in ("clamp", "requantize") for made in (tables.rescaled, tables.own)),
-    *(Row("softmax", frozenset(), made) for made in (tables.own, tables.exponentials)),
+    *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (tables.rescaled, tables.own)),
+    *(Row("softmax", frozenset(), make) for make in (tables.own, tables.exponentials)),
 )

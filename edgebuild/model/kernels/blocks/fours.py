@@ -21,8 +21,8 @@ def grouped(m: TwoInOne, function: str, weights: Array, quickly: bool) -> Groups
     if m.loops is not ANY:
         return groups(weights, allowed, quickly)
     most = allowed[-1:] if quickly or weights.size >= SMALL else (12, 16, allowed[-1])
-    made = (groups(weights, allowed[:n], quickly=True) for n in most)
-    return min(made, key=lambda taps: micro(function).executed(blocks=1, runs=sizes(taps)))
+    choices = (groups(weights, allowed[:n], quickly=True) for n in most)
+    return min(choices, key=lambda taps: micro(function).executed(blocks=1, runs=sizes(taps)))
 
 
 def dense(stem: str, s: Sums, form: Form) -> Kernel | None:

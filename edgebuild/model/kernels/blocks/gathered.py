@@ -31,14 +31,14 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
     if plain or w.data is None or form.small:
         return None
     stated = [phases.weights(w.data, own) for own in taps]
-    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in stated]
-    if not all(s.fits for s in found):
+    sums = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in stated]
+    if not all(s.fits for s in sums):
         return None
-    weights = [each.weights[:, :, 0] for each in found]  # those of channels whose results are all zero are gone
-    s, own, (k, _, _, c) = found[0], phases.groups(op, len(w.data)), w.shape
+    weights = [each.weights[:, :, 0] for each in sums]  # those of channels whose results are all zero are gone
+    s, own, (k, _, _, c) = sums[0], phases.groups(op, len(w.data)), w.shape
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     block = next(b for b in (4, 2, 1) if b <= channels and kg % b == 0)
-    how = [finish(each) for each in found]
+    how = [finish(each) for each in sums]
     ends, rest = how[0] if len({e for e, _ in how}) == 1 else ("general", s.rescaling)
     heads, at = [], 0
     for n, part in enumerate(weights):
@@ -53,7 +53,7 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
     stream = [packed(part[group].reshape(kg, -1), block).ravel() for part in weights for group in own]
     constants = (
         Constant("w", np.concatenate(stream), "by phases, groups and blocks of channels"),
-        Constant("start", words(np.concatenate([each.start for each in found])), "bias with the zero point folded in"),
+        Constant("start", words(np.concatenate([each.start for each in sums])), "bias with the zero point folded in"),
         Constant("places", table.ravel(), "of each phase: its weights, start values, a group's weights, taps"),
         *rest,
     )

@@ -73,15 +73,15 @@ def _groups(
         keys += [keys[n % 2] * by for n, by in enumerate(shaken)]
     orders = [np.argsort(-key, kind="stable") for key in keys]
     limits = [n for n in allowed if n == max(allowed) or (n > 4 and amounts.size < SMALL and not quickly)]
-    found = [_split(_first_fit(amounts, order, most), allowed) for order in orders for most in limits]
-    fewest = min(found, key=lambda parts: len(parts))
+    tries = [_split(_first_fit(amounts, order, most), allowed) for order in orders for most in limits]
+    fewest = min(tries, key=lambda parts: len(parts))
     return tuple(sorted(fewest, key=lambda g: (-len(g), g)))
 
 
-def _split(made: list[list[int]], allowed: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _split(bins: list[list[int]], allowed: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Groups of allowed sizes; a part of a group weighs less than it."""
     parts: list[tuple[int, ...]] = []
-    for group in made:
+    for group in bins:
         while group:
             size = max(n for n in allowed if n <= len(group))
             parts.append(tuple(group[:size]))
@@ -96,7 +96,7 @@ def _first_fit(amounts: Array, order: Array, most: int) -> list[list[int]]:
     """
     weights = [int.from_bytes(row.tobytes(), "little") for row in amounts.astype("<u2")]
     full = int.from_bytes(np.full(amounts.shape[1], 0x100, "<u2").tobytes(), "little")
-    made: list[list[int]] = []
+    bins: list[list[int]] = []
     held: list[tuple[int, list[int]]] = []  # room and taps of each open group
     for tap in order.tolist():
         for row, (room, taps) in enumerate(held):  # noqa: B007
@@ -106,13 +106,13 @@ def _first_fit(amounts: Array, order: Array, most: int) -> list[list[int]]:
         else:
             row, taps = len(held), []
             left = full + full // 0x100 * MOST_WEIGHT - weights[tap]
-            made.append(taps)
+            bins.append(taps)
             held.append((left, taps))
         taps.append(tap)
         held[row] = left, taps
         if len(taps) == most or len(held) > OPEN_GROUPS:
             del held[row if len(taps) == most else 0]  # full; or the oldest is closed
-    return made
+    return bins
 
 
 def sizes(taps: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:

@@ -2,8 +2,11 @@
 
 A channel of the operand is copied into a plane with its padding around it. So no window needs a test of borders, and
 the result may lie over the operand. Outputs of a line of the plane come in blocks, which share what they read of
-the weights and of the plane. The whole layer is one function in assembly, printed for its shape, from which the
-estimate is counted. A `Core` has the instructions.
+the weights and of the plane; where blocks do not divide a line, the last one computes some outputs again. The whole
+layer is one function in assembly, from which the estimate is counted. A `Core` has the instructions.
+
+Sizes and steps are `numbers` of the layer. Cores that load them from a table share one function between all layers
+with the same window; others have them printed into a function of each layer.
 
 Lines of the plane are rows of the image, or columns where that takes fewer instructions. Row by row, the plane has the
 rows under the window alone. Where the result has several channels for each of the operand, one plane serves them all.
@@ -12,8 +15,9 @@ rows under the window alone. Where the result has several channels for each of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +29,7 @@ from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, kept, words
 from ..micro import Function, Loop, Part
 
+LABELS = {"piece": "0", "block": "6"}  # of loops along a line
 MOST_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
 CALL, LISTED = 20, 14  # instructions of compiled C: a call with its arguments, a row of a list
 Numbers = dict[str, int | float]
@@ -63,8 +68,8 @@ class Axis:
 class Plane:
     """A layer as its function sees it: `times` results for each of `channels`, `together` outputs of a line at a time.
 
-    `listed`: the operand is a list of rows. `clears`: there is padding. `turn`: rows of the window that are written
-    out. `finish`: how sums become results, as the core names it.
+    `listed`: the operand is a list of rows. `clears`: there is padding. `piece`: elements of a line that are copied at
+    a time. `turn`: rows of the window that are written out. `finish`: how sums become results, as the core names it.
     """
 
     lines: Axis
@@ -74,6 +79,7 @@ class Plane:
     listed: bool
     clears: bool
     together: int
+    piece: int
     turn: int
     finish: str
 
@@ -85,6 +91,13 @@ class Plane:
     def looped(self) -> bool:
         """A loop goes through the rows of the window."""
         return self.turn < self.lines.taps
+
+    @property
+    def window(self) -> Plane:
+        """The common part of layers whose functions differ in nothing but loaded numbers."""
+        run = replace(self.run, before=0, size=0, step=0, count=0, step_y=0)
+        lines = Axis(self.lines.taps, 0, 0, 0, 0, 0, 0, 0)
+        return replace(self, lines=lines, run=run, channels=0, times=min(2, self.times))
 
 
 @dataclass(frozen=True)
@@ -101,9 +114,11 @@ class Core(ABC):
     """An instruction set: its registers, and what the algorithm asks for, as lines of assembly."""
 
     variant: ClassVar[str] = "plane"
-    blocks: ClassVar[tuple[int, ...]] = (4, 3, 2)  # outputs at a time to try
+    loads: ClassVar[bool] = False  # numbers from a table; places move from row to row of the window
+    in_registers: ClassVar[dict[str, str]] = {}  # numbers in registers while the plane is filled
+    blocks: ClassVar[tuple[int, ...]] = (4, 3, 2, 1)  # outputs at a time to try
     width: ClassVar[int] = 1  # taps that a multiplication takes
-    each: ClassVar[int] = 8  # elements that a turn of a copying loop takes
+    each: ClassVar[int] = 8  # elements that a turn of a printed loop copies
     over: ClassVar[int] = 0  # bytes that are read behind the stream
     far: ClassVar[int]  # the largest offset of a load from the plane
     x: ClassVar[str]  # registers: the place in the plane, that of the weights, and where these end in a loop over rows
@@ -115,10 +130,12 @@ class Core(ABC):
     count: ClassVar[str]
     end: ClassVar[str]
     spare: ClassVar[str]
+    kept: ClassVar[str] = ""  # the spare register, where it stays as it is in the blocks of a line
     scalars: ClassVar[tuple[str, ...]]  # parameters of ends
 
     def __init__(self, p: Plane) -> None:
         self.p = p
+        self.numbers = {} if self.loads else numbers(self)
         self.begun = set[int]()  # outputs of a block that have a sum
 
     @classmethod
@@ -212,9 +229,34 @@ class Core(ABC):
     @abstractmethod
     def jump(self, label: str) -> list[str]: ...
 
+    @abstractmethod
+    def equal(self, a: str, b: str, label: str) -> list[str]:
+        """To the label, which is near, if both registers are equal."""
+
+    @abstractmethod
+    def within(self, place: str, last: str, label: str) -> list[str]:
+        """To the label unless the place is behind the last one."""
+
+    @abstractmethod
+    def temporary(self, place: str) -> str:
+        """A register for what is added to a place."""
+
+    def number(self, register: str, name: str) -> list[str]:
+        return self.get(register, name) if self.loads else self.set(register, self.numbers[name])
+
+    def move(self, place: str, name: str) -> list[str]:
+        """A place moves on by a number of the layer."""
+        if not self.loads:
+            return self.add(place, place, self.numbers[name])
+        if name in self.in_registers:
+            return self.add(place, place, self.in_registers[name])
+        by = self.temporary(place)
+        return [*self.add(place, place, 0), *self.get(by, name), *self.add(place, place, by)]
+
     def prepared(self) -> list[str]:
         """Before a plane is filled."""
-        return []
+        there = [name for name in self.in_registers if name in numbers(self)]
+        return [line for name in there for line in self.get(self.in_registers[name], name)]
 
     @abstractmethod
     def clear(self) -> list[Part]:
@@ -225,16 +267,12 @@ class Core(ABC):
         """The next address of the list becomes the source, from the channel on."""
 
     @abstractmethod
-    def few(self, count: int) -> list[str]:
+    def few(self, count: int) -> list[Part]:
         """So many elements from the source to the plane; both places move on."""
 
     def copy(self) -> list[Part]:
         """A line of them."""
-        each, used = self.each, self.p.run.used
-        turns, behind = divmod(used, each) if used > 2 * each else (0, used)
-        code: list[Part] = [*self.add(self.end, self.to, turns * each * self.item)] if turns else []
-        body = ("0:", *self.few(each), *self.until(self.to, self.end, "0b"))
-        return [*code, *([Loop(turns, body)] if turns else []), *self.few(behind)]
+        return _along(self, "piece", self.few, (self.to, self.end), self.p.run.used, self.p.piece, self.item)
 
     @abstractmethod
     def begin(self) -> list[str]:
@@ -253,66 +291,128 @@ class Core(ABC):
         """Sums become results; the place in the result moves on."""
 
     @abstractmethod
-    def next_line(self, number: int) -> list[str]:
-        """The place in the result moves on."""
+    def out_on(self, name: str) -> list[str]:
+        """The place in the result moves on by a number of the layer."""
+
+    def steps(self) -> list[str]:
+        """Before the rows of a window, where places move from row to row."""
+        return []
+
+    def next_row(self) -> list[str]:
+        """The place in the plane moves on to the next row of the window; none where offsets say it."""
+        return []
 
     def bump(self, name: str, number: int) -> list[str]:
         return [*self.get(self.spare, name), *self.add(self.spare, self.spare, number), *self.put(self.spare, name)]
 
+    def counter(self, name: str) -> list[str]:
+        """As many turns as a number of the layer says are left."""
+        return [*self.number(self.spare, name), *self.put(self.spare, f"{name} left")]
+
     def down(self, name: str, label: str) -> list[str]:
-        """One less of a number of the function; to the label unless it is 0."""
+        """One less of them; to the label unless none is left."""
         last = self.back(self.spare, label)
-        return [*self.get(self.spare, name), last[0], *self.put(self.spare, name), *last[1:]]
+        return [*self.get(self.spare, f"{name} left"), last[0], *self.put(self.spare, f"{name} left"), *last[1:]]
+
+
+def numbers(c: Core) -> dict[str, int]:
+    """Sizes and steps of a layer, in bytes: distances to places of the plane, the operand and the result.
+
+    `last_piece`, `last_block`: from the begin of a line to where the last ones begin; `piece_back`, `block_back`: what
+    the other place goes back by where these overlap those before them. `row`: to the next row under a window.
+    """
+    p, on, row = c.p, c.p.run.stride * c.item, c.p.lines.dilation * c.line
+    copied = c.copied(p.run.used)
+    behind = p.lines.taps if p.looped else p.lines.taps - 1  # rows by which a block has moved
+    image = {} if p.listed else {
+        "corner": c.corner, "filled": p.lines.used, "source_on": p.lines.step - copied * p.run.step,
+        "lines": p.lines.count, "line_next": p.lines.stride * c.line - p.run.count * on,
+        "out_next": p.lines.step_y - p.run.count * p.run.step_y,
+    }  # fmt: skip
+    return {
+        **image, "bytes": c.bytes // 16 * 16, "line_on": c.line - copied * c.item, "step": p.run.step,
+        "last_piece": (p.run.used - p.piece) * c.item, "piece_back": -(-p.run.used % p.piece) * p.run.step,
+        "channels": p.channels, "times": p.times,
+        "last_block": (p.run.count - p.together) * on, "block_back": -(-p.run.count % p.together) * p.run.step_y,
+        "step_y": p.run.step_y, "row": row,
+        "block_on": p.together * on - behind * row,
+    }  # fmt: skip
+
+
+def turns(c: Core) -> dict[str, float]:
+    """Of the loops of a layer."""
+    p = c.p
+    return {
+        "bytes": c.bytes // 16, "filled": p.lines.used, "channels": p.channels, "times": p.times,
+        "lines": p.lines.count, "pieces": -(-p.run.used // p.piece), "odd piece": p.run.used % p.piece > 0,
+        "blocks": -(-p.run.count // p.together), "odd block": p.run.count % p.together > 0,
+    }  # fmt: skip
+
+
+def _along(
+    c: Core, name: str, body: Callable[[int], list[Part]], places: tuple[str, str], count: int, each: int, step: int
+) -> list[Part]:
+    """A body for `each` elements along a line of `count`, the last ones alone or, if numbers are loaded, some again.
+
+    `places`: registers of the place, which the body moves on by `step` an element, and of where the last body begins.
+    """
+    (at, last), label = places, LABELS[name]
+    keep, load = (c.put(last, "last"), c.get(last, "last")) if last == c.spare != c.kept else ([], [])
+    if not c.loads:
+        whole, rest = divmod(count, each)
+        loop = [f"{label}:", *body(each), *load, *c.until(at, last, f"{label}b")] if whole > 1 else body(each)
+        begin = [*c.add(last, at, whole * each * step), *keep] if whole > 1 else []
+        return [*begin, Loop(whole, tuple(loop)), *(body(rest) if rest else [])]
+    code: list[Part] = [*c.add(last, at, 0), *c.move(last, f"last_{name}"), *keep]
+    code.append(Loop(f"{name}s", (f"{label}:", *body(each), *load, *c.within(at, last, f"{label}b"))))
+    back = c.move(c.source, "piece_back") if name == "piece" else c.out_on("block_back")
+    again = [*c.add(last, last, -each * step), *c.add(at, last, 0), *back, *c.jump(f"{label}b")]
+    return [*code, *c.add(last, last, each * step), *c.equal(at, last, "10f"), Loop(f"odd {name}", tuple(again)), "10:"]
 
 
 def _filled(c: Core) -> list[Part]:
     """A channel comes to its plane."""
-    p, moved = c.p, c.copied(c.p.run.used)
-    on = c.add(c.to, c.to, c.line - moved * c.item)
-    if p.listed:
+    on = c.move(c.to, "line_on")
+    if c.p.listed:
         head = [*c.get(c.rows, "x"), *c.get(c.to, "to"), *c.get(c.spare, "rows_end"), *c.until(c.rows, c.spare, "2f")]
         line = ["2:", *c.listed(), *c.copy(), *on, *c.get(c.spare, "rows_end"), *c.until(c.rows, c.spare, "2b")]
         return [*c.prepared(), *head, *c.jump("3f"), Loop("rows", tuple(line)), "3:", *c.bump("channel", 1)]
-    line = ["2:", *c.copy(), *on, *c.add(c.source, c.source, p.lines.step - moved * p.run.step), *c.back(c.count, "2b")]
-    head = [*c.get(c.source, "x"), *c.get(c.to, "plane"), *c.add(c.to, c.to, c.corner), *c.set(c.count, p.lines.used)]
-    return [*c.prepared(), *head, Loop(p.lines.used, tuple(line)), *c.bump("x", 1)]
+    line = ["2:", *c.copy(), *on, *c.move(c.source, "source_on"), *c.back(c.count, "2b")]
+    head = [*c.get(c.source, "x"), *c.get(c.to, "plane"), *c.move(c.to, "corner"), *c.number(c.count, "filled")]
+    return [*c.prepared(), *head, Loop("filled", tuple(line)), *c.bump("x", 1)]
 
 
 def _block(c: Core, count: int) -> list[Part]:
     """`count` neighbouring outputs."""
-    p, code, on = c.p, list[Part](), count * c.p.run.stride * c.item
-    row = p.lines.dilation * c.line
+    p, code = c.p, list[Part]()
     c.begun.clear()
     if p.looped:
         code += c.starts(count)
         c.begun |= set(range(count))
-    rows = [line for row in range(p.turn) for line in c.row(count, row)]
+    code += c.steps()
+    rows = list[str]()
+    for row in range(p.turn):
+        rows += [*c.row(count, row), *(c.next_row() if p.looped or row + 1 < p.turn else [])]
+    printed = 0 if c.loads else c.numbers["row"]
     if p.looped:
-        turn = ["7:", *rows, *c.add(c.x, c.x, p.turn * row), *c.add(c.w, c.w, p.turn * c.row_bytes)]
+        turn = ["7:", *rows, *c.add(c.x, c.x, p.turn * printed), *c.add(c.w, c.w, p.turn * c.row_bytes)]
         code.append(Loop(p.lines.taps // p.turn, (*turn, *c.until(c.w, c.past, "7b"))))
         code += c.add(c.w, c.w, -p.lines.taps * c.row_bytes)
     else:
         code += [*rows, *c.add(c.w, c.w, 0)]
-    return [*code, *c.add(c.x, c.x, on - p.looped * p.lines.taps * row), *c.results(count)]
+    on = count * p.run.stride * c.item - p.looped * p.lines.taps * printed
+    return [*code, *(c.move(c.x, "block_on") if c.loads else c.add(c.x, c.x, on)), *c.results(count)]
 
 
 def _lines(c: Core) -> list[Part]:
     """All outputs of a channel, line by line."""
-    p, on = c.p, c.p.run.stride * c.item
-    whole, rest = divmod(p.run.count, p.together)
-    line: list[Part] = ["5:"]
-    if whole > 1:
-        line += [*c.add(c.spare, c.x, whole * p.together * on), *c.put(c.spare, "end")]
-        blocks = ["6:", *_block(c, p.together), *c.get(c.spare, "end"), *c.until(c.x, c.spare, "6b")]
-        line.append(Loop(whole, tuple(blocks)))
-    elif whole:
-        line += _block(c, p.together)
-    line += _block(c, rest) if rest else []
-    if p.lines.count > 1:
-        line += c.add(c.x, c.x, p.lines.stride * c.line - p.run.count * on)
-        line += [*c.next_line(p.lines.step_y - p.run.count * p.run.step_y), *c.down("lines", "5b")]
-        return [*c.set(c.spare, p.lines.count), *c.put(c.spare, "lines"), Loop(p.lines.count, tuple(line))]
-    return line
+    p = c.p
+    places = c.x, c.spare
+    line = _along(c, "block", partial(_block, c), places, p.run.count, p.together, p.run.stride * c.item)
+    if p.listed or (p.lines.count == 1 and not c.loads):
+        return line
+    line = ["5:", *line, *c.move(c.x, "line_next"), *c.out_on("out_next"), *c.down("lines", "5b")]
+    return [*c.counter("lines"), Loop("lines", tuple(line))]
 
 
 @lru_cache(maxsize=1 << 10)
@@ -323,17 +423,18 @@ def function(core: type[Core], p: Plane, name: str) -> Function:
     entered = c.enter(names)
     kinds = {"x": "const int8_t *const *" if p.listed else "const int8_t *", "taps": "const int8_t *",
              "ends": "const int32_t *", "y": "int8_t *", "plane": "int8_t *", "to": "int8_t *",
-             "rows_end": "const int8_t *const *"}  # fmt: skip
+             "rows_end": "const int8_t *const *", "numbers": "const int32_t *"}  # fmt: skip
     result = ["8:", *c.begin(), *_lines(c)]
     if p.times > 1:
-        result = [*c.set(c.spare, p.times), *c.put(c.spare, "times"), Loop(p.times, (*result, *c.down("times", "8b")))]
-    channel = Loop(p.channels, ("1:", *_filled(c), *result, *c.down("channels", "1b")))
-    begin = [*c.set(c.spare, p.channels), *c.put(c.spare, "channels")]
+        result = [*c.counter("times"), Loop("times", (*result, *c.down("times", "8b")))]
+    channel = Loop("channels", ("1:", *_filled(c), *result, *c.down("channels", "1b")))
+    begin = c.counter("channels")
     begin += [*c.set(c.spare, 0), *c.put(c.spare, "channel")] if p.listed else []
     remark = (
-        f"Channels through a plane with lines of {c.line} bytes, {p.together} outputs of a line at a time. "
+        f"Channels through a plane, {p.together} outputs of a line at a time. "
         f"{'x: the rows that are there; to: where the first of them goes. ' if p.listed else ''}"
         "taps: weights by channel; ends: the start value and the factors."
+        f"{' numbers: ' + ', '.join(numbers(c)) + '.' if c.loads else ''}"
     )
     return Function(
         name, tuple(f"EB_REG {kinds.get(n, 'int32_t ')}{n}" for n in names), remark,
@@ -345,7 +446,8 @@ def arguments(core: type[Core], p: Plane) -> tuple[str, ...]:
     """Names of the function's parameters."""
     scalars = [n for n in core.scalars if n not in ("low", "high") or p.finish.endswith("_clamped")]
     scalars = [n for n in scalars if n != "unit" or "2" not in p.finish]
-    return ("x", "taps", "ends", "y", "plane", "pad", *(("to", "rows_end") if p.listed else ()), *scalars)
+    loaded = ("numbers",) if core.loads else ()
+    return ("x", "taps", "ends", "y", "plane", "pad", *loaded, *(("to", "rows_end") if p.listed else ()), *scalars)
 
 
 @dataclass(frozen=True)
@@ -367,8 +469,11 @@ class Printed:
         return ", ".join(given.get(n, n) for n in arguments(self.core, self.plane)[1:])
 
 
-def depthwise(core: type[Core], s: Sums, form: Form) -> Kernel | None:
-    """Sums over one channel each. The image has one, or the result as many for each of the image."""
+def depthwise(core: type[Core], together: tuple[int, ...], s: Sums, form: Form) -> Kernel | None:
+    """Sums over one channel each, of the numbers of outputs `together` that of least cost.
+
+    The image has one channel, or the result as many for each of the image.
+    """
     if s.weights.shape[3] != 1 or s.out[2] % s.size[2] or not s.fits:
         return None
     if form.small and s.size[2] == 1:
@@ -377,28 +482,43 @@ def depthwise(core: type[Core], s: Sums, form: Form) -> Kernel | None:
     if ends is None:
         return None
     uprights = (False,) if form.rolled else (False, True)
-    blocks = (1,) if form.small else core.blocks
-    planes = [(p, up) for up in uprights for n in blocks if (p := _plane(core, s, form, up, n, ends.name)) is not None]
+    ways = [(up, n) for up in uprights for n in together if n == 1 or not form.small]
+    planes = [(p, up) for up, n in ways if (p := _plane(core, s, form, up, n, ends.name)) is not None]
     rows = s.window[0] - _missing(s)
-    code = [(function(core, p, "").executed(rows=rows), p, upright) for p, upright in planes]
-    if not code:
+    costs = [(_function(core, p).executed(rows=rows, **turns(core(p))), p, upright) for p, upright in planes]
+    if not costs:
         return None
-    count, p, upright = min(code, key=lambda one: one[0])
+    count, p, upright = min(costs, key=lambda one: one[0])
     c, shape = core(p), {"H": s.size[0], "W": s.size[1], "C": s.size[2], "SY": s.stride[0], "PY": s.pad[0],
                          "FH": s.window[0], "DY": s.dilation[0], **spatial.rolled(form)}  # fmt: skip
-    if not form.rolled:
-        shape = spatial.rolled(form)
-    shape |= {"function": Printed(core, p), "skip": max(0, -s.pad[1]) * s.size[2], "corner": c.corner, "line": c.line}
+    shape = {**shape, "corner": c.corner, "line": c.line} if form.rolled else spatial.rolled(form)
+    shape |= {"function": Printed(core, _of_text(core, p)), "skip": max(0, -s.pad[1]) * s.size[2]}
     constants = (
         Constant("w", _taps(s, core, upright, ends.bytes.astype(np.int8).tobytes()), "by channel"),
         Constant("ends", words(ends.words).ravel(), "start values and factors by channel"),
+        *((Constant("numbers", words(table(c)), "sizes and steps"),) if core.loads else ()),
     )
+    outputs = f", {p.together} outputs" if len(together) == 1 else ""
     return Kernel(
         "blocks/plane.c.j2", s.stem, shape, constants, {"x_zero": s.x_zero, **ends.scalars}, scratch=c.bytes,
-        variant=core.variant,
+        variant=f"{core.variant}{outputs}",
         estimate=count + CALL + (LISTED * s.window[0] if form.rolled else 0), in_place=in_place(s, form),
         pace=c.pace(form), traffic=Traffic(channels_in=1, channels_out=p.times),
     )  # fmt: skip
+
+
+def table(c: Core) -> Array:
+    """The numbers of a layer, as many as `Core.enter` copies at a time."""
+    values = np.array(list(numbers(c).values()))
+    return np.pad(values, (0, -len(values) % 4))
+
+
+def _of_text(core: type[Core], p: Plane) -> Plane:
+    return p.window if core.loads else p
+
+
+def _function(core: type[Core], p: Plane) -> Function:
+    return function(core, _of_text(core, p), "")
 
 
 def _missing(s: Sums) -> float:
@@ -414,16 +534,19 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
         down = Axis(fh, 1, 1, 0, fh, 0, 1, 0)
     across = Axis(fw, s.dilation[1], s.stride[1], s.pad[1], w, c, ow, k)
     lines, run = (across, down) if upright else (down, across)
-    if min(lines.used, run.used) < 1 or s.pad[0] < 0 or (upright and s.pad[1] < 0):
+    if min(lines.used, run.used) < 1 or together > run.count or s.pad[0] < 0 or (upright and s.pad[1] < 0):
         return None
     most = max(1, MOST_PRODUCTS // (1 if form.small else together * -(-run.taps // core.width)))
-    item, beside = core.item_of(run), (min(together, run.count) - 1) * run.stride + (run.taps - 1) * run.dilation
-    if beside * item > core.far:
+    item, beside = core.item_of(run), (together - 1) * run.stride + (run.taps - 1) * run.dilation
+    if beside * item > core.far and not core.loads:
         return None
     far = (core.far - beside * item) // (lines.dilation * item * (run.reach + 1)) + 1
-    turn = max(n for n in range(1, lines.taps + 1) if lines.taps % n == 0 and n <= max(1, min(most, far)))
+    most = most if core.loads else max(1, min(most, far))
+    turn = max(n for n in range(1, lines.taps + 1) if lines.taps % n == 0 and n <= most)
     padded = any(a.left or a.reach > a.left + a.used for a in (lines, run)) or (form.rolled and s.padded_rows)
-    p = Plane(lines, run, c, k // c, form.rolled, padded, min(together, run.count), turn, finish)
+    printed = run.used if run.used <= 2 * core.each else core.each
+    piece = min(max(3, together), run.used) if core.loads else printed
+    p = Plane(lines, run, c, k // c, form.rolled, padded, together, piece, turn, finish)
     return p if core.serves(p) else None
 
 

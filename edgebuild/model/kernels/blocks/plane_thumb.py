@@ -10,9 +10,9 @@ import numpy as np
 from ...ops.base import Sums
 from ..micro import Loop, Part, moved, pushed
 from . import sum_kernels
-from .plane import Core, Ends, Plane
+from .plane import Core, Ends, Plane, numbers, table
 from .two_in_one import Ends as Rounding
-from .two_in_one import v6_result
+from .two_in_one import v6_frame, v6_result, v7_result
 
 
 def rounded(s: Sums) -> Ends | None:
@@ -34,7 +34,7 @@ class Thumb(Core):
     far = 4095
     scalars: ClassVar[tuple[str, ...]] = ("low", "high")
     own: ClassVar[tuple[str, ...]]  # numbers of the core
-    sums = ("r4", "r5", "r6", "r7")
+    sums: tuple[str, ...] = ("r4", "r5", "r6", "r7")
     store = "strb"
     saved_words = 9
 
@@ -44,7 +44,18 @@ class Thumb(Core):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("channels", "channel", "times", "lines", "end", "out", *self.own)
+        return (*self.loaded, "channels left", "channel", "times left", "lines left", "last", "out", *self.own)
+
+    @property
+    def rounding(self) -> Rounding:
+        return Rounding(self.p.finish.startswith("away"), self.p.finish.endswith("_clamped"))
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """Numbers of the layer that come from a table."""
+        if not self.loads:
+            return ()
+        return (*numbers(self), *(f"unused {n}" for n in range(len(table(self)) - len(numbers(self)))))
 
     def enter(self, arguments: Sequence[str]) -> list[Part]:
         count = len(self.names)
@@ -53,7 +64,14 @@ class Thumb(Core):
         return [
             *self.saved(), "push {r0-r3}", moved(16), f"sub sp, #{4 * count}", moved(4 * count),
             f"/* sp: {', '.join(f'{at} {name}' for name, at in self.at.items())} */",
+            *(self.table() if self.loads else ()),
         ]  # fmt: skip
+
+    def table(self) -> list[Part]:
+        """The numbers of the layer come to the frame."""
+        turn = ("0:", "ldm r1!, {r4-r7}", "stm r0!, {r4-r7}", "subs r2, r2, #1", "bne 0b")
+        turns = len(self.loaded) // 4
+        return ["mov r0, sp", *self.get("r1", "numbers"), f"movs r2, #{turns}", Loop(turns, turn)]
 
     def saved(self) -> list[Part]:
         return ["push {r4-r11, lr}", pushed((*(f"r{n}" for n in range(4, 12)), "lr"))]
@@ -77,7 +95,7 @@ class Thumb(Core):
         number = self.rest(to, of, number)
         sign, size = "add" if number > 0 else "sub", abs(number)
         if size > 4095:
-            other = "r3" if to == self.spare else self.spare
+            other = self.temporary(to)
             return [*self.set(other, size), f"{sign} {to}, {of}, {other}"]
         return [f"{sign} {to}, {of}, #{size}"] if size else [f"mov {to}, {of}"] if to != of else []
 
@@ -90,6 +108,15 @@ class Thumb(Core):
     def until(self, a: str, b: str, label: str) -> list[str]:
         return [f"cmp {a}, {b}", f"bne {label}"]
 
+    def equal(self, a: str, b: str, label: str) -> list[str]:
+        return [f"cmp {a}, {b}", f"beq {label}"]
+
+    def within(self, place: str, last: str, label: str) -> list[str]:
+        return [f"cmp {place}, {last}", f"bls {label}"]
+
+    def temporary(self, place: str) -> str:
+        return "r3" if place == self.spare else self.spare
+
     def back(self, register: str, label: str) -> list[str]:
         return [f"subs {register}, {register}, #1", f"bne {label}"]
 
@@ -101,18 +128,19 @@ class Thumb(Core):
         return self.get("r2", "pad")
 
     def clear(self) -> list[Part]:
-        end = self.add("r6", "r0", self.bytes // 16 * 16)
+        loaded = [*self.add("r6", "r0", 0), *self.move("r6", "bytes")]
+        end = loaded if self.loads else self.add("r6", "r0", self.numbers["bytes"])
         copies = [f"mov {r}, r2" for r in ("r3", "r4", "r5")]
         turn = ("0:", "stm r0!, {r2-r5}", *self.until("r0", "r6", "0b"))
         rest = ", ".join(f"r{2 + i}" for i in range(self.bytes % 16 // 4))
         behind = [f"stm r0!, {{{rest}}}"] if rest else []
-        return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop(self.bytes // 16, turn), *behind]
+        return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop("bytes", turn), *behind]
 
     def listed(self) -> list[str]:
         return ["ldr r0, [" + self.rows + "], #4", *self.get(self.spare, "channel"), f"add r0, r0, {self.spare}"]
 
-    def few(self, count: int) -> list[str]:
-        code, step, at = list[str](), self.p.run.step, 0
+    def few(self, count: int) -> list[Part]:
+        code, step, at = list[Part](), self.p.run.step, 0
         most = min(7, self.far // step + 1)
         while at < count:
             some = range(min(most, count - at))
@@ -120,7 +148,7 @@ class Thumb(Core):
             code += [line for i in some for line in self.stored(f"r{2 + i}", at + i)]
             code += self.add("r0", "r0", len(some) * step)
             at += len(some)
-        return code + self.add("r1", "r1", count * self.item)
+        return [*code, *self.add("r1", "r1", count * self.item)]
 
     def stored(self, register: str, number: int) -> list[str]:
         return [f"{self.store} {register}, [r1, #{number * self.item}]"]
@@ -168,19 +196,50 @@ class Thumb(Core):
             on += step
         return [*code, *self.add(place, place, on), *self.put(place, "out")]
 
-    def next_line(self, number: int) -> list[str]:
-        return self.bump("out", number) if number else []
+    def out_on(self, name: str) -> list[str]:
+        return [*self.get(self.spare, "out"), *self.move(self.spare, name), *self.put(self.spare, "out")]
 
 
 class Armv7m(Thumb):
-    """Bytes, each multiplied by itself."""
+    """Bytes, each multiplied by itself.
 
+    While a plane is filled, r8 is the distance to the next element, r11 that to the one three behind. r12 is the
+    distance to the next row under a window where a row's weights leave it.
+    """
+
+    loads = True
+    in_registers: ClassVar[dict[str, str]] = {"line_on": "r6", "last_piece": "r7", "step": "r8"}
     own = ("start", "multiplier", "rounding", "shift")
-    weights = ("r8", "r9", "r10", "r11", "r12")
+    blocks = (5, 4, 3, 2, 1)
+    sums = ("r4", "r5", "r6", "r7", "r11")
+    weights = ("r8", "r9", "r10", "r11")
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
         return rounded(s)
+
+    @classmethod
+    def serves(cls, p: Plane) -> bool:
+        reach = (p.together - 1) * p.run.stride + (p.run.taps - 1) * p.run.dilation
+        fits = p.run.taps < len(cls.weights) or p.together < len(cls.sums)  # r11 is one of both
+        return fits and max(reach, p.taps, p.turn * p.run.taps) <= cls.far
+
+    def prepared(self) -> list[str]:
+        return [*super().prepared(), "add r11, r8, r8, lsl #1"]
+
+    def few(self, count: int) -> list[Part]:
+        registers = ("r2", "r3", "r4", "r5", "r12")[:count]
+        places, on = ("[r0]", "[r0, r8]", "[r0, r8, lsl #1]", "[r0, r11]"), ("r8", "r8, lsl #1", "r11", "r8, lsl #2")
+        code = [line for first in range(0, count, 4) for line in (
+                *(f"ldrsb {registers[first + i]}, {places[i]}" for i in range(min(4, count - first))),
+                f"add r0, r0, {on[min(4, count - first) - 1]}")]  # fmt: skip
+        return [*code, *(f"strb {r}, [r1, #{i}]" for i, r in enumerate(registers)), f"add r1, r1, #{count}"]
+
+    def steps(self) -> list[str]:
+        return self.get("r12", "row")
+
+    def next_row(self) -> list[str]:
+        return ["add r0, r0, r12"]
 
     def begin(self) -> list[str]:
         code = [*self.words(("start", "multiplier", "rounding")), *self.get("r1", "taps")]
@@ -189,36 +248,39 @@ class Armv7m(Thumb):
 
     def row(self, count: int, row: int) -> list[str]:
         code, run = list[str](), self.p.run
-        at, first_x = row * run.taps, row * self.p.lines.dilation * self.line
+        at = row * run.taps
         for begin in range(0, run.taps, len(self.weights)):
             taps = range(begin, min(run.taps, begin + len(self.weights)))
             code += [f"ldrsb {w}, [r1, #{at + t}]" for w, t in zip(self.weights, taps, strict=False)]
             pairs = [(o, t, o * run.stride + t * run.dilation) for o in range(count) for t in taps]
             for number, column in enumerate(sorted({c for _, _, c in pairs})):
                 x = ("r2", "r3")[number % 2]
-                code.append(f"ldrsb {x}, [r0, #{first_x + column}]")
+                code.append(f"ldrsb {x}, [r0, #{column}]")
                 code += [f"mla {self.sums[o]}, {x}, {self.weights[t - begin]}, {self.first(o)}"
                          for o, t, c in pairs if c == column]  # fmt: skip
         return code
 
     def results(self, count: int) -> list[Part]:
-        code = [line for r, n in (("r8", "multiplier"), ("r9", "rounding"), ("r10", "shift"), ("r11", "out"))
-                for line in self.get(r, n)]  # fmt: skip
-        away = ("add {0}, {0}, #1", "asr {0}, {0}, #1", "add {0}, {0}, {0}, asr #31")
-        for v in self.sums[:count]:
-            code += [f"lsl {v}, {v}, #2", f"smull r2, {v}, {v}, r8"]
-            code += [line.format(v) for line in away] if self.p.finish.startswith("away") else []
-            code += [f"add {v}, {v}, r9", f"asr {v}, {v}, r10", *self.bounded(v, "r2")]
-        return [*code, *self.put_out(self.sums[:count], "r11")]
+        code = [line for r, n in (("r8", "multiplier"), ("r9", "rounding"), ("r10", "shift"), ("r12", "out"),
+                                  ("r3", "step_y")) for line in self.get(r, n)]  # fmt: skip
+        for number, v in enumerate(self.sums[:count]):
+            code += v7_result(v, self.rounding, self.at.get("low", 0), v, "r2", ("r8", "r9", "r10"))
+            if number % 2:
+                code += [f"strb {self.sums[number - 1]}, [r12]", f"strb {v}, [r12, r3]", "add r12, r12, r3, lsl #1"]
+        code += [f"strb {self.sums[count - 1]}, [r12]", "add r12, r12, r3"] if count % 2 else []
+        return [*code, *self.put("r12", "out")]
 
 
 class Armv6m(Thumb):
     """Elements of the plane have 128 added, since only loads without a sign have an offset in their instruction.
 
-    r8 and r9 are distances of elements, r11 the start value, r12 the rounding, lr the place of the result. Offsets
-    reach 31 bytes, so places move on with them.
+    r8 is the distance to the next element while a plane is filled, then that to the next row under a window, r9 that
+    to the next result, r11 the start value, r12 the rounding, lr the place of the result. Offsets reach 31 bytes, so
+    places move on with them.
     """
 
+    loads = True
+    in_registers: ClassVar[dict[str, str]] = {"line_on": "r7", "last_piece": "r10", "source_on": "r11"}
     past, rows, count, end, spare = "r10", "r4", "r6", "r5", "r3"
     far = 1 << 20
     own = ("w", "multiplier", "shift", "here", "sum0", "sum1", "sum2", "sum3")
@@ -231,21 +293,18 @@ class Armv6m(Thumb):
         return code
 
     def saved(self) -> list[Part]:
-        highs = ("r8", "r9", "r10", "r11")
-        return [
-            ".syntax unified", "push {r4-r7, lr}", pushed(("r4", "r5", "r6", "r7", "lr")),
-            *(f"mov r{4 + i}, {r}" for i, r in enumerate(highs)), "push {r4-r7}", pushed(highs),
-        ]  # fmt: skip
+        return v6_frame()[0]
 
     def enter(self, arguments: Sequence[str]) -> list[Part]:
-        steps = [line for r, n in (("r8", self.p.run.step), ("r9", self.p.run.step_y))
-                 for line in (*self.set("r3", n), f"mov {r}, r3")]  # fmt: skip
-        return [*super().enter(arguments), *steps]
+        return [*super().enter(arguments), *self.get("r3", "step_y"), "mov r9, r3"]
+
+    def prepared(self) -> list[str]:
+        high = ("step", "r8"), ("last_piece", "r10"), *(() if self.p.listed else (("source_on", "r11"),))
+        return [*self.get("r7", "line_on"), *(line for n, r in high for line in (*self.get("r3", n), f"mov {r}, r3"))]
 
     def leave(self) -> list[Part]:
         size = 4 * len(self.names) + 16
-        highs = [f"mov {r}, r{4 + i}" for i, r in enumerate(("r8", "r9", "r10", "r11"))]
-        return [f"add sp, #{size}", moved(-size), "pop {r4-r7}", moved(-16), *highs, "pop {r4-r7, pc}"]
+        return [f"add sp, #{size}", moved(-size), *v6_frame()[1]]
 
     def set(self, register: str, number: int) -> list[str]:
         code = [f"movs {register}, #{number >> 8 * (max(1, (number.bit_length() + 7) // 8) - 1)}"]
@@ -258,12 +317,18 @@ class Armv6m(Thumb):
             return [*([f"mov {to}, {of}"] if to != of else []), f"add {to}, {number}"]
         number = self.rest(to, of, number)
         code, size = [f"mov {to}, {of}"] if to != of else [], abs(number)
-        sign, other = "adds" if number > 0 else "subs", "r2" if to == "r3" else "r3"
+        sign, other = "adds" if number > 0 else "subs", self.temporary(to)
         if to == self.past:  # a high register
             return [*self.set("r3", size), f"add r3, {of}", f"mov {to}, r3"]
         if size > 510:
             return [*code, *self.set(other, size), f"{sign} {to}, {to}, {other}"]
         return [*code, *(f"{sign} {to}, #{n}" for n in (min(size, 255), size - min(size, 255)) if n)]
+
+    def temporary(self, place: str) -> str:
+        return "r2" if place == "r3" else "r3"
+
+    def within(self, place: str, last: str, label: str) -> list[str]:
+        return [f"cmp {place}, {last}", "bhi 9f", f"b {label}", "9:"]
 
     def until(self, a: str, b: str, label: str) -> list[str]:
         return [f"cmp {a}, {b}", "beq 9f", f"b {label}", "9:"]
@@ -278,7 +343,7 @@ class Armv6m(Thumb):
     def listed(self) -> list[str]:
         return ["ldm r4!, {r0}", *self.get("r2", "channel"), "adds r0, r0, r2"]
 
-    def few(self, count: int) -> list[str]:
+    def few(self, count: int) -> list[Part]:
         each = [line for i in range(count)
                 for line in ("ldrb r2, [r0]", "add r0, r8", "adds r2, #128", f"strb r2, [r1, #{i}]")]  # fmt: skip
         return [*each, *self.add("r1", "r1", count)]
@@ -288,7 +353,7 @@ class Armv6m(Thumb):
         code += [*self.put("r5", "multiplier"), *self.get("r1", "taps"), *self.put("r1", "w")]
         code += [*self.add("r2", "r1", self.p.taps), "ldrb r3, [r2]", "sxtb r3, r3", *self.put("r3", "shift")]
         code += ["adds r2, #1", *self.put("r2", "taps"), *self.get("r2", "y"), "mov lr, r2"]
-        code += ["adds r2, #1", *self.put("r2", "y"), *self.get("r0", "plane")]
+        code += ["adds r2, #1", *self.put("r2", "y"), *self.get("r0", "plane"), *self.get("r3", "row"), "mov r8, r3"]
         return code + (self.add(self.past, self.w, self.p.taps) if self.p.looped else [])
 
     def starts(self, count: int) -> list[str]:
@@ -309,8 +374,7 @@ class Armv6m(Thumb):
         code += self.starts(count) if begins else []
         self.begun |= set(range(count))
         for tap in range(run.taps):
-            column = row * self.p.lines.dilation * self.line + tap * run.dilation
-            on, at = self.near("r0", column, (count - 1) * run.stride)
+            on, at = self.near("r0", tap * run.dilation, (count - 1) * run.stride)
             code += on
             on, place = self.near("r1", row * run.taps + tap)
             code += [*on, f"ldrb r3, [r1, #{place}]", "sxtb r3, r3"]
@@ -329,11 +393,13 @@ class Armv6m(Thumb):
             *self.get("r2", "shift"),
             "mov r7, lr",
         ]
-        rounding = Rounding(self.p.finish.startswith("away"), self.p.finish.endswith("_clamped"))
         for i in range(count):
-            code += [*self.get("r3", f"sum{i}"), *v6_result(rounding, self.at.get("low", 0)), "strb r3, [r7]"]
+            code += [*self.get("r3", f"sum{i}"), *v6_result(self.rounding, self.at.get("low", 0)), "strb r3, [r7]"]
             code.append("add r7, r9")
         return [*code, "mov lr, r7", *self.get("r0", "here"), *self.get("r1", "w")]
 
-    def next_line(self, number: int) -> list[str]:
-        return ["mov r2, lr", *self.add("r2", "r2", number), "mov lr, r2"] if number else []
+    def next_row(self) -> list[str]:
+        return ["add r0, r8"]
+
+    def out_on(self, name: str) -> list[str]:
+        return self.move("lr", name)

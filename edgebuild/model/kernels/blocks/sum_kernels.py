@@ -16,7 +16,7 @@ from ...ops.base import PORTABLE, Constant, Form, Kernel, Sums
 from ...ops.spatial import in_place, sums_shape
 
 SPLIT = "eb_rescale_split"  # for cores without a long multiplication
-MOST_TAPS = 16  # of a depthwise window that is held in registers
+HELD, MOST_TAPS = 16, 128  # of a depthwise window: taps in registers; those that are written out
 # Instructions of a result of eb_requantize beside those of one that is rounded in few steps; `./sconsw bench-kernels`
 # shows the error of the estimate.
 GENERAL = 10.0
@@ -111,7 +111,7 @@ def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form)
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:
-    """One channel at a time, its weights in registers, from a plane with the padding around it.
+    """One channel at a time, from a plane with the padding around it.
 
     For cores that `plane.py` does not know, and for sums whose ends take many instructions.
     """
@@ -126,7 +126,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     across = w - skip  # columns that are copied: of a part of a row those that it reads
     across = wanted - left if across - (wanted - left) >= s.stride[1] else across
     columns = max(left + across, wanted)
-    together = 1 if form.small else 3  # outputs side by side
+    together = 1 if form.small or fh * fw > HELD else 3  # outputs side by side
     reads = tuple(  # columns of the plane under 1, 2, ... outputs
         tuple(sorted({o * s.stride[1] + fx * s.dilation[1] for o in range(n) for fx in range(fw)}))
         for n in range(1, together + 1)
@@ -142,9 +142,10 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     constants = (Constant("w", np.ascontiguousarray(taps), "by channel"),
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
-    made = ow if form.rolled else oh * ow
-    each = fh * (2 * fw + len(reads[-1]) / together) + 14 + GENERAL * (ends == "general")
-    cost = c * (2.7 * rows * across + made * each)
+    outputs = ow if form.rolled else oh * ow
+    loaded = fh * fw * (fh * fw > HELD)  # weights
+    each = fh * (2 * fw + len(reads[-1]) / together) + loaded + 14 + GENERAL * (ends == "general")
+    cost = c * (2.7 * rows * across + outputs * each)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost, in_place=in_place(s, form),

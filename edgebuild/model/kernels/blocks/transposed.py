@@ -20,8 +20,8 @@ MOST_SCRATCH = 512  # bytes of a piece, which is copied before it is transposed
 def matrix(layer: KernelLayer) -> tuple[int, int] | None:
     """Rows and columns, if the op is the transposition of a matrix of elements."""
     (x,) = layer.graph.operands(layer.op)
-    found = moves.swapped(x.shape, layer.op.attrs["perm"])
-    return None if layer.form.rolled or found is None or found[2] != 1 else found[:2]
+    sizes = moves.swapped(x.shape, layer.op.attrs["perm"])
+    return None if layer.form.rolled or sizes is None or sizes[2] != 1 else sizes[:2]
 
 
 def along_cycles(layer: KernelLayer) -> Kernel | None:
@@ -37,10 +37,10 @@ def in_blocks(layer: KernelLayer) -> Kernel | None:
     A piece is as many elements of every line as a block has; it is transposed through a copy. Long lines are cut first
     and pieces transposed then; short lines go the other way.
     """
-    found = matrix(layer) if layer.form.over else None
-    if found is None:
+    sizes = matrix(layer) if layer.form.over else None
+    if sizes is None:
         return None
-    (x,), (short, long), planes = layer.graph.operands(layer.op), sorted(found), found[0] <= found[1]
+    (x,), (short, long), planes = layer.graph.operands(layer.op), sorted(sizes), sizes[0] <= sizes[1]
     item = ITEM_BYTES[x.dtype]
     block = _block(short, long, item)
     if block is None:

@@ -51,9 +51,9 @@ class Ends:
 def parameters(m: TwoInOne, ends: Ends) -> Lines:
     kinds = {"pixels": ("int32_t *x", "int8_t *w", "int32_t step"), "channels": ("int8_t *x", "int32_t *w", "")}
     x, w, step = kinds[m.packs]
-    found = [f"const {x}", f"const {w}", "const int32_t *rescale", "int8_t *y", "const uint8_t *runs"]
-    found += [step or "const int32_t *starts", "int32_t blocks", "int32_t offset"]
-    return tuple(f"EB_REG {p}" for p in found + ["int32_t low", "int32_t high"] * ends.clamped)
+    listed = [f"const {x}", f"const {w}", "const int32_t *rescale", "int8_t *y", "const uint8_t *runs"]
+    listed += [step or "const int32_t *starts", "int32_t blocks", "int32_t offset"]
+    return tuple(f"EB_REG {p}" for p in listed + ["int32_t low", "int32_t high"] * ends.clamped)
 
 
 def remark(m: TwoInOne) -> str:
@@ -84,6 +84,16 @@ def _cases(dispatch: Lines, table: Lines, hops: int, loops: Mapping[object, Line
 # t0 to t3 a group's sums, s0 to s3 T, s4 to s7 S1, s8 0x00FF00FF, s9 starts left, s10 the table of entries.
 SAVED = ("ra", *(f"s{n}" for n in range(12)))
 FRAME = 80
+
+
+def rv_frame(size: int, saved: Sequence[str] = SAVED) -> tuple[list[Part], list[Part]]:
+    """Instructions that save registers in a frame of the stack, and those that give them back and return."""
+    stores = [f"sw {r}, {4 * i}(sp)" for i, r in enumerate(saved)]
+    loads = [f"lw {r}, {4 * i}(sp)" for i, r in enumerate(saved)]
+    enter: list[Part] = [f"addi sp, sp, -{size}", moved(size), *stores, moved(-4 * len(saved)), pushed(saved)]
+    return enter, [*loads, f"addi sp, sp, {size}", moved(-size), "ret"]
+
+
 RV_AT = {"x": 52, "rescale": 56, "y": 60, "runs": 64, "step": 68, "starts": 68, "blocks": 72, "offset": 76}
 
 
@@ -96,11 +106,11 @@ def rv_result(v: str, away: bool, numbers: Lines = ("a0", "ra", "a2"), bounds: L
         srai t1, {v}, 31
         add {v}, {v}, t1
         """)
-    made: list[Part] = [f"slli {v}, {v}, 2", f"mulh {v}, {v}, {multiplier}", *(signed if away else ())]
-    made += [f"add {v}, {v}, {rounding}", f"sra {v}, {v}, {shift}"]
+    code: list[Part] = [f"slli {v}, {v}, 2", f"mulh {v}, {v}, {multiplier}", *(signed if away else ())]
+    code += [f"add {v}, {v}, {rounding}", f"sra {v}, {v}, {shift}"]
     for branch, bound in zip(("bge", "ble"), bounds, strict=True):
-        made += [f"{branch} {v}, {bound}, 4f", Loop(OUTSIDE, (f"mv {v}, {bound}",)), "4:"]
-    return made
+        code += [f"{branch} {v}, {bound}, 4f", Loop(OUTSIDE, (f"mv {v}, {bound}",)), "4:"]
+    return code
 
 
 def _rv_rescale(channel: int) -> list[Part]:
@@ -128,23 +138,19 @@ def rv32(m: TwoInOne, ends: Ends) -> list[Part]:
     constants = (
         ("lui t6, 8",) if m.packs == "pixels" else ("li s8, 0x00FF00FF", "la s10, 3f", f"addi a1, a1, {-8 * MOST}")
     )
-    return [
-        f"addi sp, sp, -{FRAME}", moved(FRAME), *(f"sw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)),
-        moved(-4 * len(SAVED)), pushed(SAVED), *head, *constants,
-        Loop("blocks", ("1:", *inside, *after)),
-        *(f"lw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)), f"addi sp, sp, {FRAME}", moved(-FRAME), "ret",
-        *(_rv_entries() if m.packs == "channels" else ()),
-    ]  # fmt: skip
+    enter, leave = rv_frame(FRAME)
+    entries = _rv_entries() if m.packs == "channels" else ()
+    return [*enter, *head, *constants, Loop("blocks", ("1:", *inside, *after)), *leave, *entries]
 
 
 def _rv_pixels(m: TwoInOne, ends: Ends) -> list[Part]:
-    p, made = m.across, list[Part]()
-    made += [f"lw a2, {RV_AT['rescale']}(sp)", f"lw a6, {RV_AT['offset']}(sp)"]
+    p, code = m.across, list[Part]()
+    code += [f"lw a2, {RV_AT['rescale']}(sp)", f"lw a6, {RV_AT['offset']}(sp)"]
     for channel in range(m.channels):
         t, s = channel * p, 6 + channel * p
-        made += [f"lw s{s}, {16 * channel}(a2)", f"slli s{t}, s{s}, 16", f"add s{t}, s{t}, s{s}", f"add s{t}, s{t}, a6"]
-        made += [line for i in range(1, p) for line in (f"mv s{t + i}, s{t}", f"mv s{s + i}, s{s}")]
-    made += [f"lw a0, {RV_AT['x']}(sp)", f"lw ra, {RV_AT['runs']}(sp)"]
+        code += [f"lw s{s}, {16 * channel}(a2)", f"slli s{t}, s{s}, 16", f"add s{t}, s{t}, s{s}", f"add s{t}, s{t}, a6"]
+        code += [line for i in range(1, p) for line in (f"mv s{t + i}, s{t}", f"mv s{s + i}, s{s}")]
+    code += [f"lw a0, {RV_AT['x']}(sp)", f"lw ra, {RV_AT['runs']}(sp)"]
     dispatch = asm("""
         2:
         lbu a2, 0(ra)
@@ -160,42 +166,42 @@ def _rv_pixels(m: TwoInOne, ends: Ends) -> list[Part]:
     loops: dict[object, Lines] = {
         n: (f"1{n}:", *_rv_turn(m, groups), f"bnez a7, 1{n}b") for n, groups in enumerate(m.loops, 1)
     }
-    made += [_cases(dispatch, table, 1, loops, ("j 2b",)), "20:", *_rv_ends(m, ends)]
-    return made
+    code += [_cases(dispatch, table, 1, loops, ("j 2b",)), "20:", *_rv_ends(m, ends)]
+    return code
 
 
 def _rv_turn(m: TwoInOne, groups: tuple[int, ...]) -> list[str]:
     """One turn of a loop: groups of taps one after the other."""
-    p, made, tap = m.across, list[str](), 0
+    p, code, tap = m.across, list[str](), 0
     for number, size in enumerate(groups):
         for at in range(size):
-            made += [f"lw a{2 + pair}, {4 * (p * tap + pair)}(a0)" for pair in range(p)]
+            code += [f"lw a{2 + pair}, {4 * (p * tap + pair)}(a0)" for pair in range(p)]
             for channel in range(m.channels):
-                made.append(f"lb a5, {m.channels * tap + channel}(a1)")
+                code.append(f"lb a5, {m.channels * tap + channel}(a1)")
                 for pair in range(p):
                     total = f"t{p * channel + pair}"
-                    made += [f"mul {'a6' if at else total}, a{2 + pair}, a5",
+                    code += [f"mul {'a6' if at else total}, a{2 + pair}, a5",
                              f"add {total}, {total}, {'a6' if at else 't6'}"]  # fmt: skip
             tap += 1
         if number == len(groups) - 1:
-            made += [f"addi a0, a0, {4 * p * tap}", f"addi a1, a1, {m.channels * tap}", "addi a7, a7, -1"]
+            code += [f"addi a0, a0, {4 * p * tap}", f"addi a1, a1, {m.channels * tap}", "addi a7, a7, -1"]
         for n in range(6):
-            made += [f"add s{n}, s{n}, t{n}", f"srai t{n}, t{n}, 16", f"add s{6 + n}, s{6 + n}, t{n}"]
-    return made
+            code += [f"add s{n}, s{n}, t{n}", f"srai t{n}, t{n}, 16", f"add s{6 + n}, s{6 + n}, t{n}"]
+    return code
 
 
 def _rv_ends(m: TwoInOne, ends: Ends) -> list[Part]:
-    p, made = m.across, list[Part]()
+    p, code = m.across, list[Part]()
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a4", RV_AT["step"]), ("a5", FRAME), ("a6", FRAME + 4))
-    made += [f"lw {r}, {at}(sp)" for r, at in places]
+    code += [f"lw {r}, {at}(sp)" for r, at in places]
     for channel in range(m.channels):
-        made += [*_rv_rescale(channel), f"addi t0, a3, {channel}"]
+        code += [*_rv_rescale(channel), f"addi t0, a3, {channel}"]
         for pair in range(p):
             t, s = f"s{p * channel + pair}", f"s{6 + p * channel + pair}"
-            made += [f"slli t1, {s}, 16", f"sub {t}, {t}, t1 /* S0 */"]
+            code += [f"slli t1, {s}, 16", f"sub {t}, {t}, t1 /* S0 */"]
             for v in (t, s):
-                made += [*rv_result(v, ends.away), f"sb {v}, 0(t0)", "add t0, t0, a4"]
-    return made
+                code += [*rv_result(v, ends.away), f"sb {v}, 0(t0)", "add t0, t0, a4"]
+    return code
 
 
 MOST = 24  # taps of a group where loops are entered anywhere
@@ -207,22 +213,22 @@ def _rv_tap(number: int, first: bool) -> list[str]:
     a0 is behind the group in x, a1 MOST taps before that in w, so that offsets are positive, for which there are short
     instructions.
     """
-    made = [f"lb a2, {-number}(a0)", f"lw a3, {8 * (MOST - number)}(a1)", f"lw a5, {8 * (MOST - number) + 4}(a1)"]
+    code = [f"lb a2, {-number}(a0)", f"lw a3, {8 * (MOST - number)}(a1)", f"lw a5, {8 * (MOST - number) + 4}(a1)"]
     for word, even, odd in (("a3", "t0", "t1"), ("a5", "t2", "t3")):
-        made += [f"mul {even if first else 'a4'}, {word}, a2", f"add {even}, {even}, {'s11' if first else 'a4'}"]
-        made += [f"srli {word}, {word}, 8", f"and {word}, {word}, s8"]
-        made += [f"mul {odd if first else word}, {word}, a2", f"add {odd}, {odd}, {'t4' if first else word}"]
-    return made
+        code += [f"mul {even if first else 'a4'}, {word}, a2", f"add {even}, {even}, {'s11' if first else 'a4'}"]
+        code += [f"srli {word}, {word}, 8", f"and {word}, {word}, s8"]
+        code += [f"mul {odd if first else word}, {word}, a2", f"add {odd}, {odd}, {'t4' if first else word}"]
+    return code
 
 
 def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
-    made: list[Part] = [f"lw a2, {RV_AT['rescale']}(sp)", f"lw a6, {RV_AT['offset']}(sp)"]
+    code: list[Part] = [f"lw a2, {RV_AT['rescale']}(sp)", f"lw a6, {RV_AT['offset']}(sp)"]
     lows = [pair // 2 * 4 + pair % 2 for pair in range(4)]  # channels whose sums are in the lower halves
     for pair, channel in enumerate(lows):
-        made += [f"lw s{pair}, {16 * channel}(a2)", f"lw s{4 + pair}, {16 * channel + 32}(a2)"]
-        made += [f"add s{pair}, s{pair}, a6", f"slli a3, s{4 + pair}, 16", f"add s{pair}, s{pair}, a3"]
-    made += [f"lw a0, {RV_AT['x']}(sp)", f"lw ra, {RV_AT['runs']}(sp)", f"lw s9, {RV_AT['starts']}(sp)"]
-    found = asm("""
+        code += [f"lw s{pair}, {16 * channel}(a2)", f"lw s{4 + pair}, {16 * channel + 32}(a2)"]
+        code += [f"add s{pair}, s{pair}, a6", f"slli a3, s{4 + pair}, 16", f"add s{pair}, s{pair}, a3"]
+    code += [f"lw a0, {RV_AT['x']}(sp)", f"lw ra, {RV_AT['runs']}(sp)", f"lw s9, {RV_AT['starts']}(sp)"]
+    head = asm("""
         2:
         lbu t6, 0(ra)
         lbu a7, 1(ra)
@@ -259,14 +265,14 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
         n: _length(begin) + (n - 1) * _length(_rv_tap(2, False)) + _length(end) for n in range(1, MOST + 1)
     }
     # The end of the list takes the first instructions alone.
-    run = Cases("runs", (*found, *dispatch, *begin, *taps, *end, "j 2b"), _length(found), turns, 1 + _length(dispatch))
+    run = Cases("runs", (*head, *dispatch, *begin, *taps, *end, "j 2b"), _length(head), turns, 1 + _length(dispatch))
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a5", FRAME), ("a6", FRAME + 4))
-    made += [run, "20:", *(f"lw {r}, {at}(sp)" for r, at in places)]
+    code += [run, "20:", *(f"lw {r}, {at}(sp)" for r, at in places)]
     for pair, channel in enumerate(lows):
-        made += [f"slli t1, s{4 + pair}, 16", f"sub s{pair}, s{pair}, t1 /* sum of the lower half */"]
+        code += [f"slli t1, s{4 + pair}, 16", f"sub s{pair}, s{pair}, t1 /* sum of the lower half */"]
         for v, c in ((f"s{pair}", channel), (f"s{4 + pair}", channel + 2)):
-            made += [*_rv_rescale(c), *rv_result(v, ends.away), f"sb {v}, {c}(a3)"]
-    return made
+            code += [*_rv_rescale(c), *rv_result(v, ends.away), f"sb {v}, {c}(a3)"]
+    return code
 
 
 def _rv_entries() -> Lines:
@@ -283,16 +289,30 @@ def _rv_entries() -> Lines:
 V7_PUSHED = ("r0", *(f"r{n}" for n in range(2, 12)), "lr")
 
 
-def _v7_result(v: str, ends: Ends, low: int) -> list[str]:
-    """Register v times the multiplier in r3, the rounding in r10, the shift in r11, to r5; r4 is lost."""
-    made = [f"lsl {v}, {v}, #2", f"smull r4, r5, {v}, r3"]
-    made += ["add r5, r5, #1", "asr r5, r5, #1", "add r5, r5, r5, asr #31"] if ends.away else []
-    made += ["add r5, r5, r10", "asr r5, r5, r11"]
+def v7_result(
+    v: str, ends: Ends, low: int, to: str = "r5", lost: str = "r4", numbers: Lines = ("r3", "r10", "r11")
+) -> list[str]:
+    """Register v times the multiplier, plus the rounding, shifted, within bounds on the stack, to a register."""
+    multiplier, rounding, shift = numbers
+    code = [f"lsl {v}, {v}, #2", f"smull {lost}, {to}, {v}, {multiplier}"]
+    code += [f"add {to}, {to}, #1", f"asr {to}, {to}, #1", f"add {to}, {to}, {to}, asr #31"] if ends.away else []
+    code += [f"add {to}, {to}, {rounding}", f"asr {to}, {to}, {shift}"]
     if not ends.clamped:
-        return [*made, "ssat r5, #8, r5"]
+        return [*code, f"ssat {to}, #8, {to}"]
     for at, than in ((low, "lt"), (low + 4, "gt")):
-        made += [f"ldr r4, [sp, #{at}]", "cmp r5, r4", f"it {than}", f"mov{than} r5, r4"]
-    return made
+        code += [f"ldr {lost}, [sp, #{at}]", f"cmp {to}, {lost}", f"it {than}", f"mov{than} {to}, {lost}"]
+    return code
+
+
+V6_HIGHS = ("r8", "r9", "r10", "r11")
+
+
+def v6_frame() -> tuple[list[Part], list[Part]]:
+    """Instructions that save r4 to r11, and those that give them back and return."""
+    highs = [f"mov r{4 + i}, {r}" for i, r in enumerate(V6_HIGHS)]
+    restored = [f"mov {r}, r{4 + i}" for i, r in enumerate(V6_HIGHS)]
+    enter = [".syntax unified", "push {r4-r7, lr}", pushed(("r4", "r5", "r6", "r7", "lr")), *highs, "push {r4-r7}"]
+    return [*enter, pushed(V6_HIGHS)], ["pop {r4-r7}", moved(-16), *restored, "pop {r4-r7, pc}"]
 
 
 def armv7m(m: TwoInOne, ends: Ends) -> list[Part]:
@@ -326,12 +346,12 @@ def _v7_carry() -> list[str]:
 
 def _v7_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
     two = m.across == 2
-    made: list[Part] = [f"ldr r12, [sp, #{at['rescale']}]", f"ldr r10, [sp, #{at['offset']}]", "ldr r8, [r12]"]
-    made += ["add r6, r8, r8, lsl #16", "add r6, r6, r10"]
-    made += (
+    code: list[Part] = [f"ldr r12, [sp, #{at['rescale']}]", f"ldr r10, [sp, #{at['offset']}]", "ldr r8, [r12]"]
+    code += ["add r6, r8, r8, lsl #16", "add r6, r6, r10"]
+    code += (
         ["mov r7, r6", "mov r9, r8"] if two else ["ldr r9, [r12, #16]", "add r7, r9, r9, lsl #16", "add r7, r7, r10"]
     )
-    made += [f"ldr r0, [sp, #{at['x']}]", f"ldr lr, [sp, #{at['runs']}]"]
+    code += [f"ldr r0, [sp, #{at['x']}]", f"ldr lr, [sp, #{at['runs']}]"]
     loops: dict[object, Lines] = {}
     for n, groups in enumerate(m.loops, 1):
         turn = list[str]()
@@ -354,11 +374,11 @@ def _v7_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
         loops[n] = (f"1{n}:", *turn, "subs r3, r3, #1", f"bne 1{n}b")
     dispatch = ("2:", "ldrb r12, [lr], #1", "ldrb r3, [lr], #2", "tbh [pc, r12, lsl #1]")
     table = _v7_table((20, *range(11, 11 + len(m.loops))))
-    made += [_cases(dispatch, table, 0, loops, ("b 2b",)), "20:"]
-    made += ["sub r6, r6, r8, lsl #16 /* S0 */", "sub r7, r7, r9, lsl #16", f"ldr r0, [sp, #{at['step']}]"]
+    code += [_cases(dispatch, table, 0, loops, ("b 2b",)), "20:"]
+    code += ["sub r6, r6, r8, lsl #16 /* S0 */", "sub r7, r7, r9, lsl #16", f"ldr r0, [sp, #{at['step']}]"]
     places = ("[lr]", "[lr, r0]", "[lr, r0, lsl #1]", "[r12, r0, lsl #1]")
     for values in (("r6", "r8", "r7", "r9"),) if two else (("r6", "r8"), ("r7", "r9")):
-        made += asm(f"""
+        code += asm(f"""
             ldr r12, [sp, #{at["rescale"]}]
             add r12, r12, #4
             ldm r12!, {{r3, r10, r11}} /* multiplier, rounding, shift */
@@ -367,17 +387,17 @@ def _v7_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
             add r12, lr, #1
             str r12, [sp, #{at["y"]}]
             """)
-        made += ["add r12, lr, r0"] if two else []
+        code += ["add r12, lr, r0"] if two else []
         for v, place in zip(values, places, strict=False):
-            made += [*_v7_result(v, ends, at["low"]), f"strb r5, {place}"]
-    return made
+            code += [*v7_result(v, ends, at["low"]), f"strb r5, {place}"]
+    return code
 
 
 def _v7_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
-    made: list[Part] = [f"ldr r12, [sp, #{at['rescale']}]", f"ldr r10, [sp, #{at['offset']}]"]
-    made += [f"ldr r{6 + n}, [r12{f', #{16 * n}' if n else ''}]" for n in range(4)]
-    made += ["add r6, r6, r10", "add r7, r7, r10", "add r6, r6, r8, lsl #16", "add r7, r7, r9, lsl #16"]
-    made += [
+    code: list[Part] = [f"ldr r12, [sp, #{at['rescale']}]", f"ldr r10, [sp, #{at['offset']}]"]
+    code += [f"ldr r{6 + n}, [r12{f', #{16 * n}' if n else ''}]" for n in range(4)]
+    code += ["add r6, r6, r10", "add r7, r7, r10", "add r6, r6, r8, lsl #16", "add r7, r7, r9, lsl #16"]
+    code += [
         f"ldr r0, [sp, #{at['x']}]",
         f"ldr r11, [sp, #{at['runs']}]",
         f"ldr lr, [sp, #{at['step']}]",
@@ -404,13 +424,13 @@ def _v7_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
         """)
     most = max(size for (size,) in m.loops)
     table = _v7_table((20, *(30 + n if (n,) in m.loops else 0 for n in range(1, most + 1))))
-    made += [_cases(dispatch, table, 0, loops, ("b 2b",)), "20:"]
-    made += [f"ldr r12, [sp, #{at['rescale']}]", f"ldr lr, [sp, #{at['y']}]"]
-    made += ["sub r6, r6, r8, lsl #16 /* sums of the lower halves */", "sub r7, r7, r9, lsl #16"]
+    code += [_cases(dispatch, table, 0, loops, ("b 2b",)), "20:"]
+    code += [f"ldr r12, [sp, #{at['rescale']}]", f"ldr lr, [sp, #{at['y']}]"]
+    code += ["sub r6, r6, r8, lsl #16 /* sums of the lower halves */", "sub r7, r7, r9, lsl #16"]
     for v in ("r6", "r7", "r8", "r9"):
-        made += ["add r12, r12, #4", "ldm r12!, {r3, r10, r11} /* multiplier, rounding, shift */"]
-        made += [*_v7_result(v, ends, at["low"]), "strb r5, [lr], #1"]
-    return [*made, f"str r12, [sp, #{at['rescale']}]", f"str lr, [sp, #{at['y']}]"]
+        code += ["add r12, r12, #4", "ldm r12!, {r3, r10, r11} /* multiplier, rounding, shift */"]
+        code += [*v7_result(v, ends, at["low"]), "strb r5, [lr], #1"]
+    return [*code, f"str r12, [sp, #{at['rescale']}]", f"str lr, [sp, #{at['y']}]"]
 
 
 # Armv6-M, packed pixels: r6 and r7 a group's sums, r8 and r9 T, r10 and r11 S1, r12 0x8000; -r2 weights are left of a
@@ -418,7 +438,7 @@ def _v7_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
 # are left of a run that ends at r0.
 def v6_result(ends: Ends, low: int) -> list[Part]:
     """r3 times the multiplier with the halves r0, r1, the rounding in r12, the shift in r2; r4 to r6 are lost."""
-    made: list[Part] = [*asm("""
+    code: list[Part] = [*asm("""
         lsls r3, r3, #2
         uxth r4, r3
         asrs r3, r3, #16
@@ -437,14 +457,14 @@ def v6_result(ends: Ends, low: int) -> list[Part]:
         adds r3, r3, r4
         adds r3, r3, r6 /* the upper word of the product */
         """)]  # fmt: skip
-    made += ["adds r3, r3, #1", "asrs r3, r3, #1", "asrs r4, r3, #31", "adds r3, r3, r4"] if ends.away else []
-    made += ["add r3, r12", "asrs r3, r3, r2"]
+    code += ["adds r3, r3, #1", "asrs r3, r3, #1", "asrs r4, r3, #31", "adds r3, r3, r4"] if ends.away else []
+    code += ["add r3, r12", "asrs r3, r3, r2"]
     if not ends.clamped:
         inside = Loop(OUTSIDE, ("asrs r3, r3, #31 /* 127 or -128 */", "movs r4, #127", "eors r3, r3, r4"))
-        return [*made, "sxtb r4, r3", "cmp r4, r3", "beq 4f", inside, "4:"]
+        return [*code, "sxtb r4, r3", "cmp r4, r3", "beq 4f", inside, "4:"]
     for at, branch in ((low, "bge"), (low + 4, "ble")):
-        made += [f"ldr r4, [sp, #{at}]", "cmp r3, r4", f"{branch} 4f", Loop(OUTSIDE, ("mov r3, r4",)), "4:"]
-    return made
+        code += [f"ldr r4, [sp, #{at}]", "cmp r3, r4", f"{branch} 4f", Loop(OUTSIDE, ("mov r3, r4",)), "4:"]
+    return code
 
 
 def armv6m(m: TwoInOne, ends: Ends) -> list[Part]:
@@ -462,24 +482,21 @@ def armv6m(m: TwoInOne, ends: Ends) -> list[Part]:
         b 1b
         5:
         """)
-    highs = ("r8", "r9", "r10", "r11")
+    enter, leave = v6_frame()
     return [
-        ".syntax unified", "push {r4-r7, lr}", pushed(("r4", "r5", "r6", "r7", "lr")),
-        *(f"mov r{4 + i}, {r}" for i, r in enumerate(highs)), "push {r4-r7}", pushed(highs),
-        f"push {{{'r0, r2, r3' if m.packs == 'pixels' else 'r0-r3'}}}", moved(4 * len(kept)),
+        *enter, f"push {{{'r0, r2, r3' if m.packs == 'pixels' else 'r0-r3'}}}", moved(4 * len(kept)),
         Loop("blocks", ("1:", *inside, *after)),
-        f"add sp, #{4 * len(kept)}", moved(-4 * len(kept)), "pop {r4-r7}", moved(-16),
-        *(f"mov {r}, r{4 + i}" for i, r in enumerate(highs)), "pop {r4-r7, pc}",
+        f"add sp, #{4 * len(kept)}", moved(-4 * len(kept)), *leave,
     ]  # fmt: skip
 
 
 def _v6_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
     two = m.across == 2
     start = ("lsls r5, r4, #16", "adds r5, r5, r4", "adds r5, r5, r6")
-    made: list[Part] = [f"ldr r7, [sp, #{at['rescale']}]", f"ldr r6, [sp, #{at['offset']}]", "ldr r4, [r7]"]
-    made += ["mov r10, r4", *start, "mov r8, r5", *(() if two else ("ldr r4, [r7, #16]", *start))]
-    made += ["mov r11, r4", "mov r9, r5", "movs r4, #128", "lsls r4, r4, #8", "mov r12, r4"]
-    made += ["ldr r0, [sp]", f"ldr r4, [sp, #{at['runs']}]", "mov lr, r4"]
+    code: list[Part] = [f"ldr r7, [sp, #{at['rescale']}]", f"ldr r6, [sp, #{at['offset']}]", "ldr r4, [r7]"]
+    code += ["mov r10, r4", *start, "mov r8, r5", *(() if two else ("ldr r4, [r7, #16]", *start))]
+    code += ["mov r11, r4", "mov r9, r5", "movs r4, #128", "lsls r4, r4, #8", "mov r12, r4"]
+    code += ["ldr r0, [sp]", f"ldr r4, [sp, #{at['runs']}]", "mov lr, r4"]
     loops: dict[object, Lines] = {n: _v6_turn(m, n, groups) for n, groups in enumerate(m.loops, 1)}
     dispatch = asm(f"""
         2:
@@ -497,10 +514,10 @@ def _v6_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
         add pc, r3
         """)
     table = ("nop", "b 20f", *(f"b 1{n}f" for n in loops))
-    made += [_cases(dispatch, table, 1, loops, ("b 2b",)), "20:", "mov lr, r1"]
+    code += [_cases(dispatch, table, 1, loops, ("b 2b",)), "20:", "mov lr, r1"]
     first, second = (("r8", "r10"), ("r8", "")), (("r9", "r11"), ("r9", ""))
     for values in (first + second,) if two else (first, second):
-        made += asm(f"""
+        code += asm(f"""
             ldr r7, [sp, #{at["rescale"]}]
             ldr r1, [r7, #4]
             lsrs r0, r1, #16 /* halves of the multiplier: r0 upper, r1 lower */
@@ -515,33 +532,33 @@ def _v6_pixels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
             str r3, [sp, #{at["y"]}]
             """)
         for number, (whole, upper) in enumerate(values):
-            made += asm(f"""
+            code += asm(f"""
                 mov r3, {whole}
                 mov r4, {upper}
                 mov {whole}, r4
                 lsls r4, r4, #16
                 subs r3, r3, r4 /* S0 */
                 """) if upper else [f"mov r3, {whole} /* S1 */"]  # fmt: skip
-            made += [*v6_result(ends, at["low"]), "strb r3, [r7]"]
-            made += [f"ldr r4, [sp, #{at['step']}]", "adds r7, r7, r4"] if number + 1 < len(values) else []
-    return made
+            code += [*v6_result(ends, at["low"]), "strb r3, [r7]"]
+            code += [f"ldr r4, [sp, #{at['step']}]", "adds r7, r7, r4"] if number + 1 < len(values) else []
+    return code
 
 
 def _v6_turn(m: TwoInOne, number: int, groups: tuple[int, ...]) -> Lines:
-    made = [f"1{number}:"]
+    code = [f"1{number}:"]
     for size in groups:
-        made += ["mov r6, r12", "mov r7, r12"]
+        code += ["mov r6, r12", "mov r7, r12"]
         for tap in range(size):
             on = ["adds r2, r2, #1"] if tap + 1 < size else []
             if m.across == 2:
-                made += ["ldm r0!, {r4, r5}", "ldrsb r3, [r1, r2]", *on, "muls r4, r3, r4", "muls r5, r3, r5",
+                code += ["ldm r0!, {r4, r5}", "ldrsb r3, [r1, r2]", *on, "muls r4, r3, r4", "muls r5, r3, r5",
                          "adds r6, r6, r4", "adds r7, r7, r5"]  # fmt: skip
             else:
-                made += ["ldm r0!, {r4}", "ldrsb r3, [r1, r2]", "adds r2, r2, #1", "ldrsb r5, [r1, r2]", *on,
+                code += ["ldm r0!, {r4}", "ldrsb r3, [r1, r2]", "adds r2, r2, #1", "ldrsb r5, [r1, r2]", *on,
                          "muls r3, r4, r3", "muls r5, r4, r5", "adds r6, r6, r3", "adds r7, r7, r5"]  # fmt: skip
-        made += ["add r8, r6", "add r9, r7", "asrs r6, r6, #16", "asrs r7, r7, #16", "add r10, r6", "add r11, r7"]
-        made.append("adds r2, r2, #1")
-    return (*made, f"bne 1{number}b")
+        code += ["add r8, r6", "add r9, r7", "asrs r6, r6, #16", "asrs r7, r7, #16", "add r10, r6", "add r11, r7"]
+        code.append("adds r2, r2, #1")
+    return (*code, f"bne 1{number}b")
 
 
 def _v6_fours(m: TwoInOne) -> dict[object, Lines]:
@@ -560,11 +577,11 @@ def _v6_fours(m: TwoInOne) -> dict[object, Lines]:
 
 
 def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
-    made: list[Part] = [f"ldr r7, [sp, #{at['rescale']}]", f"ldr r6, [sp, #{at['offset']}]"]
+    code: list[Part] = [f"ldr r7, [sp, #{at['rescale']}]", f"ldr r6, [sp, #{at['offset']}]"]
     for whole, upper, low, high in (("r9", "r11", 0, 32), ("r10", "r12", 16, 48)):
-        made += [f"ldr r4, [r7, #{low}]", f"ldr r5, [r7, #{high}]", f"mov {upper}, r5", "lsls r5, r5, #16"]
-        made += ["adds r5, r5, r4", "adds r5, r5, r6", f"mov {whole}, r5"]
-    made += asm(f"""
+        code += [f"ldr r4, [r7, #{low}]", f"ldr r5, [r7, #{high}]", f"mov {upper}, r5", "lsls r5, r5, #16"]
+        code += ["adds r5, r5, r4", "adds r5, r5, r6", f"mov {whole}, r5"]
+    code += asm(f"""
         movs r5, #255
         lsls r4, r5, #16
         orrs r5, r5, r4
@@ -590,13 +607,13 @@ def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
         """)
     most = max(size for (size,) in m.loops)
     table = ("nop", "b 20f", *(f"b {30 + n}f" if (n,) in m.loops else "nop" for n in range(1, most + 1)))
-    made += [_cases(dispatch, table, 1, loops, ("b 2b",)), "20:", "mov lr, r1"]
+    code += [_cases(dispatch, table, 1, loops, ("b 2b",)), "20:", "mov lr, r1"]
     for whole, upper in (("r9", "r11"), ("r10", "r12")):
-        made += [f"mov r3, {whole}", f"mov r4, {upper}", "lsls r4, r4, #16", "subs r3, r3, r4"]
-        made.append(f"mov {whole}, r3 /* sum of the lower half */")
-    made += ["mov r3, r12", "mov r8, r3"]
+        code += [f"mov r3, {whole}", f"mov r4, {upper}", "lsls r4, r4, #16", "subs r3, r3, r4"]
+        code.append(f"mov {whole}, r3 /* sum of the lower half */")
+    code += ["mov r3, r12", "mov r8, r3"]
     for v in ("r9", "r10", "r11", "r8"):
-        made += asm(f"""
+        code += asm(f"""
             ldr r7, [sp, #{at["rescale"]}]
             ldr r1, [r7, #4]
             lsrs r0, r1, #16
@@ -608,9 +625,9 @@ def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
             str r7, [sp, #{at["rescale"]}]
             mov r3, {v}
             """)
-        made += [*v6_result(ends, at["low"]), f"ldr r7, [sp, #{at['y']}]", "strb r3, [r7]"]
-        made += ["adds r7, r7, #1", f"str r7, [sp, #{at['y']}]"]
-    return made
+        code += [*v6_result(ends, at["low"]), f"ldr r7, [sp, #{at['y']}]", "strb r3, [r7]"]
+        code += ["adds r7, r7, #1", f"str r7, [sp, #{at['y']}]"]
+    return code
 
 
 SINGLE = tuple((size,) for size in range(1, 7))  # a group of 1 to 6 taps
