@@ -15,8 +15,9 @@ import numpy as np
 from ....base.dataclass import dataclass
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, sums_shape, words
-from ..micro import Function, Part, moved, pushed
-from .dot import SAVED, factors_into, result
+from ..blocks.two_in_one import rv_frame
+from ..micro import Function, Loop, Part
+from .dot import factors_into, result
 from .encoding import all_encoded, hardware_loop
 from .ends import Product, ends, raw_ends
 
@@ -93,8 +94,7 @@ def function(d: Windows) -> Function:
     kinds += ["int32_t low", "int32_t high"] if d.clamped else []
     head: list[Part] = [
         ".option push", ".option norvc", ".balign 4",
-        f"addi sp, sp, -{FRAME}", moved(FRAME), *(f"sw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)),
-        moved(-4 * len(SAVED)), pushed(SAVED), *(["sw a6, 52(sp)", "sw a7, 56(sp)"] if d.clamped else []),
+        *rv_frame(FRAME)[0], *(["sw a6, 52(sp)", "sw a7, 56(sp)"] if d.clamped else []),
         "mv s11, a0", "mv t1, a2", "mv t2, a3", "mv ra, a4", "mv t0, a5", f"li t3, {HALVES}",
         *(f"cv.lw {r}, (a1), 4" for r in WEIGHTS), *(f"slli {h}, {w}, 8" for h, w in zip(HIGHER, WEIGHTS, strict=True)),
         *factors_into(d.product), *(["lw a1, 0(a1)"] if d.started else []),
@@ -107,8 +107,7 @@ def function(d: Windows) -> Function:
     parts: list[Part] = [
         *head, "beqz ra, 1f", *hardware_loop(1, "t0", "rows", row), "j 2f",
         "1:", *hardware_loop(1, "t0", 0, alone), "2:",
-        *(f"lw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)), f"addi sp, sp, {FRAME}", moved(-FRAME), "ret",
-        ".option pop",
+        *rv_frame(FRAME)[1], ".option pop",
     ]  # fmt: skip
     remark = (
         f"Windows of 3x3 of one channel, whose rows lie {d.pitch} bytes apart, in `rows` rows of `groups` times "
@@ -119,31 +118,33 @@ def function(d: Windows) -> Function:
 
 @cache
 def planes(encoding: str) -> Function:
-    """Four channels of a row to planes: four pixels at a time, the last ones again where their number is odd."""
+    """Four channels of rows to planes: four pixels at a time, the last ones again where their number is odd."""
     block = ["cv.lw.by a6, (t0), a4", "cv.lw.by a7, (t0), a4", "cv.lw.by t1, (t0), a4", "cv.lw.by t2, (t0), a4"]
     block += ["mv t3, a6", "cv.shuffle2.b a6, a7, t5", "cv.shuffle2.b t3, a7, t6"]
     block += ["mv t4, t1", "cv.shuffle2.b t1, t2, t5", "cv.shuffle2.b t4, t2, t6"]
     block += ["cv.pack a7, t1, a6", "cv.shuffle2.h a6, t1, ra", "cv.pack t2, t4, t3", "cv.shuffle2.h t3, t4, ra"]
     block += ["cv.sw a7, (a1), 4", "cv.sw a6, (a2), 4", "cv.sw t2, (a3), 4", "cv.sw t3, (a5), 4"]
+    (enter, leave), places = rv_frame(16, ("ra", "s0", "s1", "s2")), ("a1", "a2", "a3", "a5")
+    odd = ["addi a6, a0, -4", *(f"add {place}, {place}, a6" for place in places), "mul a6, a6, a4", "add t0, t0, a6"]
+    row = ["1:", *hardware_loop(0, "s0", "blocks", block), "beqz a0, 2f", Loop("odd", (*odd, *block))]
+    row += ["2:", *(f"add {place}, {place}, s2" for place in places), "addi s1, s1, -1", "bnez s1, 1b"]
     parts: list[Part] = [
         ".option push", ".option norvc", ".balign 4",
-        "addi sp, sp, -16", moved(16), "sw ra, 0(sp)", moved(-4), pushed(["ra"]),
-        "mv t0, a0", "mv t1, a2", "mv a0, a3", "add a2, a1, a5", "add a3, a2, a5", "add a5, a3, a5",
-        "li t5, 0x05010400", "li t6, 0x07030602", "li ra, 0x30001",
-        *hardware_loop(0, "t1", "blocks", block),
-        "beqz a0, 1f", "addi a0, a0, -4", "add a1, a1, a0", "add a2, a2, a0", "add a3, a3, a0", "add a5, a5, a0",
-        "mul a0, a0, a4", "add t0, t0, a0", *block,
-        "1:", "lw ra, 0(sp)", "addi sp, sp, 16", moved(-16), "ret", ".option pop",
+        *enter, "mv t0, a0", "mv s0, a2", "mv s1, a6", "mv s2, a7", "mv a0, a3", "add a2, a1, a5", "add a3, a2, a5",
+        "add a5, a3, a5", "li t5, 0x05010400", "li t6, 0x07030602", "li ra, 0x30001", Loop("rows", tuple(row)),
+        *leave, ".option pop",
     ]  # fmt: skip
-    kinds = ("const int8_t *x", "int8_t *to", "int32_t blocks", "int32_t rest", "int32_t step", "int32_t plane")
+    kinds = ("const int8_t *x", "int8_t *to", "int32_t blocks", "int32_t rest", "int32_t step", "int32_t plane",
+             "int32_t rows", "int32_t on")  # fmt: skip
     remark = (
-        "Four channels of `blocks` times four pixels, which lie `step` bytes apart, to four planes of `plane` bytes. "
-        "`rest`: pixels behind them, which are brought with those before them."
+        "Four channels of `rows` rows of `blocks` times four pixels, which lie `step` bytes apart, to four planes of "
+        "`plane` bytes, whose rows lie `on` bytes behind the end of those before. `rest`: pixels behind the blocks, "
+        "which are brought with those before them."
     )
     return Function(f"eb_{encoding}_planes", tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, encoding))
 
 
-PER_CHANNEL, PER_BLOCK, PER_ROW, PER_ROW_OF_CHANNEL = 70, 22, 70, 9
+PER_CHANNEL, PER_CALL, PER_ROW_OF_CHANNEL = 70, 40, 9  # cycles of C, and waits
 
 
 def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
@@ -179,7 +180,9 @@ def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
     each = function(d).executed(groups=ow // group, rows=out_rows / bands) + out_rows / bands * (
         waits + PER_ROW_OF_CHANNEL / 3
     )
-    bring = bands * rows * (PER_ROW + PER_BLOCK * -(-w // 4))
+    calls = rows if form.rolled else bands
+    filled = planes(encoding).executed(blocks=w // 4, odd=w % 4 > 0, rows=bands * rows / calls)
+    bring = calls * (filled + PER_CALL) + 2 * bands * rows
     cost = 60 + k * bands * (each + PER_CHANNEL) + k / 4 * bring
     constant = Constant("w", stream.ravel(), "weights and factors by channel")
     return Kernel(

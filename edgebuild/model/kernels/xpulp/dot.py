@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import cache
 
 from ....base.dataclass import dataclass
-from ..micro import Function, Loop, Part, moved, pushed
+from ..blocks.two_in_one import rv_frame
+from ..micro import Function, Loop, Part
 from .encoding import all_encoded, hardware_loop
 from .ends import Product
 
 SUMS = ("t0", "t1", "t2", "t3", "t4", "t5", "t6", *(f"s{n}" for n in range(12)), "ra")
 WEIGHTS, PIXELS = ("a2", "a3", "a4", "a5"), ("a6", "a7")
-SAVED = ("ra", *(f"s{n}" for n in range(12)))
 FRAME = 96
 REACH = 2047  # of the offset of a load
 
@@ -204,18 +204,13 @@ def function(d: Dot) -> Function:
     kinds = [*PARAMETERS[d.rows], *(["int32_t low4", "int32_t high4"] if d.clamped else [])]
     names = [k.split("*")[-1].split(" ")[-1] for k in kinds]
     registers = dict(zip(names, (f"a{n}" for n in range(8)), strict=False))
-    head: list[Part] = [
-        ".option push", ".option norvc", ".balign 4",
-        f"addi sp, sp, -{FRAME}", moved(FRAME), *(f"sw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)),
-        moved(-4 * len(SAVED)), pushed(SAVED),
-    ]  # fmt: skip
+    head: list[Part] = [".option push", ".option norvc", ".balign 4", *rv_frame(FRAME)[0]]
     head += [f"sw {r}, {SLOTS[n]}(sp)" for n, r in registers.items() if n != "w"]
     for i, n in enumerate(names[8:]):
         head += [f"lw t0, {FRAME + 4 * i}(sp)", f"sw t0, {SLOTS[n]}(sp)"]
     after = [f"lw a2, {SLOTS['blocks']}(sp)", "addi a2, a2, -1", f"sw a2, {SLOTS['blocks']}(sp)", "bnez a2, 1b"]
     block: tuple[Part, ...] = ("1:", *_starts(d), *_taps(d), *_results(d), *_stores(d), *after)
-    tail = [*(f"lw {r}, {4 * i}(sp)" for i, r in enumerate(SAVED)), f"addi sp, sp, {FRAME}", moved(-FRAME), "ret"]
-    parts = (*head, Loop("blocks", block), *tail, ".option pop")
+    parts = (*head, Loop("blocks", block), *rv_frame(FRAME)[1], ".option pop")
     remark = (
         f"{d.pixels} pixels whose words lie {d.spacing} bytes apart, in blocks of {d.channels} channels; results of a "
         "pixel lie `step` behind those of the one before. w: start values, words of weights and factors by blocks."
