@@ -110,7 +110,8 @@ def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) 
     uses = list(_uses(graph, steps, _smaller))
     chosen = {use.key: use.kernel for use in uses}
     while _flash(graph, chosen, form) > most:
-        options = [*_without_function(uses, chosen), *({use.key: other} for use in uses for other in use.others)]
+        options = [*_without_function(uses, chosen), *_with_another(uses, chosen)]
+        options += [{use.key: other} for use in uses for other in use.others]
         changes = list(_savings(graph, uses, chosen, options, form))
         changes = changes or list(_savings(graph, uses, chosen, [_all_small(uses)], form))
         if not changes:
@@ -184,6 +185,16 @@ def _without_function(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
                 change[use.key] = min(others, key=lambda formed: formed.kernel.cost)
         else:
             yield change
+
+
+def _with_another(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
+    """For each function that kernels have in common and each that none has: all that call the one call the other."""
+    functions = {formed.function for formed in chosen.values()}
+    for function in sorted(functions - {""}):
+        users = [use for use in uses if chosen[use.key].function == function]
+        others = [{formed.function: formed for formed in reversed(use.others)} for use in users]
+        for other in sorted(set.intersection(*(set(those) for those in others)) - functions - {""}):
+            yield {use.key: those[other] for use, those in zip(users, others, strict=True)}
 
 
 def _without_table(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
