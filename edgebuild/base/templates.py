@@ -251,5 +251,5 @@ def pictures() -> jinja2.Environment:
 
 
 def render(template: str, **view: Any) -> str:
-    jinja = pictures() if template.endswith((".svg.j2", ".html.j2", ".pdsc.j2")) else environment()
+    jinja = pictures() if template.endswith((".svg.j2", ".html.j2", ".pdsc")) else environment()
     return jinja.get_template(template).render(licence=LICENCE, **view)

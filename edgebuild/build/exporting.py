@@ -1,8 +1,8 @@
 """A model's C as a library of another build system: `edgebuild export`.
 
-Each folder of `forms/` is a form. Its `form.yaml` says where sources and headers go, and its templates are the files
-beside them. In names of files, NAME is the model's, and VERSION and VENDOR are the library's. A further form needs no
-line of Python.
+Each file of `forms/` is a form. Its first piece says in YAML where sources and headers go, and each further one is the
+template of a file. In their names, NAME is the model's, and VERSION and VENDOR are the library's. A further form needs
+no line of Python.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml
+
 from edgebuild.base.artifacts import Artifact, publish
 from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail, from_os
-from edgebuild.base.facts import read_facts
 from edgebuild.base.inputs import check_replaced, read_bytes
 from edgebuild.base.installation import PACKAGE
 from edgebuild.base.target import hal_dir, load_target
@@ -27,7 +28,7 @@ from edgebuild.build.api import Result
 from edgebuild.build.run import files_read, unused_weights
 from edgebuild.model.views.reports import figures
 
-FORMS = PACKAGE / "build" / "forms"
+FORMS, SHARED = PACKAGE / "build" / "forms", "shared"
 METADATA = {
     "version": (r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}", "three numbers, as 1.0.0"),
     "vendor": (r"[A-Za-z][A-Za-z0-9_-]{0,60}", "letters, digits, - and _"),
@@ -48,7 +49,7 @@ class Form:
 
 def forms() -> list[str]:
     """The names of all forms."""
-    return sorted(file.parent.name for file in FORMS.glob("*/form.yaml"))
+    return sorted(file.stem for file in FORMS.glob("*.j2") if file.stem != SHARED)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Library:
     def artifacts(self) -> tuple[Artifact, ...]:
         """All files of the library. Raises EdgebuildError for metadata or a model that no library can have."""
         self._check()
-        form, name = read_facts(Form, FORMS / self.form / "form.yaml"), self.result.request.name
+        stated, *pieces = re.split(r"^%% (.+)\n", (FORMS / f"{self.form}.j2").read_text(), flags=re.MULTILINE)[2:]
+        form, name = Form(**yaml.safe_load(stated)), self.result.request.name
 
         def placed(path: str) -> str:
             return path.replace("NAME", name).replace("VERSION", self.version).replace("VENDOR", self.vendor)
@@ -74,14 +76,7 @@ class Library:
         sources = [Artifact(f"{form.sources}/{a.name}", a.data) for a in code if a.name.endswith(".c")]
         headers = [Artifact(f"{form.headers}/{a.name}", a.data) for a in code if a.name.endswith(".h")]
         view = self._view([a.name for a in sources], [a.name for a in headers])
-        folder = FORMS / self.form
-        texts = (
-            Artifact(
-                placed(path.relative_to(folder).as_posix().removesuffix(".j2")),
-                render(path.relative_to(FORMS).as_posix(), **view).encode(),
-            )
-            for path in sorted(folder.rglob("*.j2"))
-        )
+        texts = (Artifact(placed(path), render(f"{self.form}:{path}", **view).encode()) for path in pieces[::2])
         files = (*(Artifact(placed(a.name), a.data) for a in (*sources, *headers)), *texts)
         return (*files, *([Artifact(placed(form.archive), _archive(files))] if form.archive else []))
 

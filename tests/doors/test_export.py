@@ -299,14 +299,15 @@ def test_metadata_is_that_of_the_library(library: Callable[..., Library], form: 
     assert form != "cmsis-pack" or "Acme.kws.2.3.4.pack" in files
 
 
-def test_a_further_form_is_a_folder(
+def test_a_further_form_is_a_file(
     library: Callable[..., Library], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a line of Python."""
-    folder = tmp_path / "forms" / "mine"
-    (folder / "lib").mkdir(parents=True)
-    (folder / "form.yaml").write_text("about: a form of a test\nsources: lib\nheaders: lib\n")
-    (folder / "lib" / "NAME.txt.j2").write_text("{{ sources | join(' ') }} {{ report.ram.arena_bytes }}\n")
+    (tmp_path / "forms").mkdir()
+    (tmp_path / "forms" / "mine.j2").write_text(
+        "%% form\nabout: a form of a test\nsources: lib\nheaders: lib\n\n"
+        "%% lib/NAME.txt\n{{ sources | join(' ') }} {{ report.ram.arena_bytes }}\n"
+    )
     monkeypatch.setattr(exporting, "FORMS", tmp_path / "forms")
     monkeypatch.setattr(environment().loader, "searchpath", [str(tmp_path / "forms")])
     assert forms() == ["mine"]
