@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from typing import Any
 from edgebuild import __version__
 from edgebuild.base import private, progress, remote
 from edgebuild.base.artifacts import Artifact
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic
 from edgebuild.base.options import parse_size
 from edgebuild.base.own_code import code_digest

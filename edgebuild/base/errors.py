@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.text import visible as visible
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {

@@ -5,11 +5,10 @@ All cycles that follow from these facts are modelled: they say how plans compare
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .dataclass import dataclass
 from .facts import Count, Rate, Size, count, entries, keys_of, one_of, read_text, wrong
 from .formula import Formula, parse_formula
 from .text import WORD

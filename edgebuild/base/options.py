@@ -15,10 +15,10 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 
 LARGEST = 1e12  # number that an option takes: far beyond use, and products of such remain numbers

@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic
 from edgebuild.base.progress import warn
 

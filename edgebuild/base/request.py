@@ -25,11 +25,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail, visible
 from edgebuild.base.inputs import read_json, read_text
 from edgebuild.base.options import (

@@ -8,12 +8,11 @@ values are errors at their line and column; nothing is guessed.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import (
     NAMED,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from edgebuild.base.artifacts import Artifact, publish, withdraw
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail
 from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import Value, options_of

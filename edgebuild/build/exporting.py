@@ -12,13 +12,13 @@ import io
 import re
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
 from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail, from_os
 from edgebuild.base.inputs import check_replaced, read_bytes
 from edgebuild.base.installation import PACKAGE

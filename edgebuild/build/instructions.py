@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-
-from edgebuild.base.dataclass import dataclass
+from dataclasses import dataclass
 
 NEXT, JUMP, BRANCH, CALL, END = "next", "jump", "branch", "call", "end"
 CONDITION = "(?:eq|ne|cs|cc|hs|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edgebuild.base.artifacts import Artifact
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.target import Target, hal_dir
 from edgebuild.doors import cmake_dir
 

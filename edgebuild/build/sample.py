@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
 from edgebuild.model.compile import prepare

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import MissingTool, fail, from_os
 from edgebuild.base.inputs import read_json
 from edgebuild.base.target import Memory

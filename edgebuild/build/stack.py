@@ -14,10 +14,10 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic, MissingTool, fail
 from edgebuild.build.instructions import BRANCH, CALL, END, JUMP, MACHINES, NEXT, Effect, Machine
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import fail
 from edgebuild.clock.tree import ClockTree, Scale, VcoRange
 

@@ -7,9 +7,9 @@ microseconds, microjoules (mW * us / 1000 = uJ)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.clock.configs import (
     FREE,

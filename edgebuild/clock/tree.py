@@ -8,8 +8,8 @@ Units: Hz, microseconds, mA, volts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import map_of, parts_of, read_facts, read_node, stated_in
 from edgebuild.base.formula import parse_formula

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic
 from edgebuild.base.request import DriverRequest
 from edgebuild.driver.analysis.cdfg import Cdfg

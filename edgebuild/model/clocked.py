@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
 
-from ..base.dataclass import dataclass
 from ..base.errors import EdgebuildError, fail
 from ..base.request import ModelRequest
 from ..base.target import Target

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.dataclass import dataclass
 from ..base.errors import EdgebuildError, did_you_mean, fail
 from ..base.levels import Engine
 from ..base.options import parse_size

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
-from ..base.dataclass import dataclass
 from ..base.errors import did_you_mean, fail
 from ..base.options import parse_size
 from ..base.request import ModelRequest

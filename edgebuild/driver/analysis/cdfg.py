@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Child, Field, FieldId, Offset
 from edgebuild.driver.source.ir import Declared, Expression

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.analysis.cdfg import MEMORY, Access, Chain, Node, Prefix, Site, Step, link
 from edgebuild.driver.source import ir

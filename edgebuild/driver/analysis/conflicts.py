@@ -21,10 +21,10 @@ Where interrupts are declared, accesses that one of them may see (`contexts.Visi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import (
     MEMORY,
     Access,

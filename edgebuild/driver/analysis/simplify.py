@@ -8,11 +8,10 @@ an array of fields that is only indexed by constants becomes single fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Prefix
 from edgebuild.driver.source.dialect import Child, Dialect, Field, FieldId
 from edgebuild.driver.source.ir import Expression

@@ -6,13 +6,12 @@ Every value is masked to its field's width before it is shifted, and a write ret
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from zlib import crc32
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.templates import fitted
 from edgebuild.base.text import part
 from edgebuild.driver.layout.registers import (

@@ -7,9 +7,8 @@ number of lines, so that `#line` at the top of each source is enough for a debug
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Function, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type

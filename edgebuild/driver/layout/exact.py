@@ -13,12 +13,12 @@ All limits are numbers of steps, so the result is a function of the problem.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import floor
 from typing import Any
 
 from ortools.linear_solver import pywraplp
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.problem import Bins, Problem, Solution, least_bound, register_bits
 
 COLUMNS = 40  # that are made per problem, besides those to begin with

@@ -16,12 +16,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_json
 from edgebuild.base.text import xml

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.source.dialect import FieldId
 
 

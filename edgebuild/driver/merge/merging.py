@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic, EdgebuildError
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site, between, dominates, on_cycle_without
 from edgebuild.driver.analysis.conflicts import Conflicts, KeptApart, Region, find_conflicts

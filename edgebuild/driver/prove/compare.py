@@ -6,12 +6,11 @@ Two paths agree if they have the same events in the same order, and leave the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.registers import Slot
 from edgebuild.driver.prove.hardware import (
     INDEX,

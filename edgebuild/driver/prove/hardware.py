@@ -13,13 +13,12 @@ number of the bus access, for their accesses are compared one by one."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import z3
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal
 from edgebuild.driver.layout.registers import Layout, Register, Slot

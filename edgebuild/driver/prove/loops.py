@@ -11,12 +11,11 @@ What holds for any such values holds for those of each turn. Where it does not, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.compare import Path, Tree, all_paths, by_name, compare, covered, shared, together
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, Unknown, ask, leaf_of, solver_of, unowned

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.values import Break, Continue, Goto, Int, Real, Return, bits_of, converted, symbol
 from edgebuild.driver.source import ir

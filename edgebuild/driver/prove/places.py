@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import z3
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.prove import objects
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Outside, Pointer, Unknown

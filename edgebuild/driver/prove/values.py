@@ -6,12 +6,11 @@ operands. So it is with what C leaves open.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer, Unknown, ask, solver_of
 from edgebuild.driver.source.ir import CType
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import z3
 
 from edgebuild.base.artifacts import Artifact
-from edgebuild.base.dataclass import dataclass
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import Chains, group_value, holds_register, is_zero, literal_items
 from edgebuild.driver.layout.registers import Register, Slot

@@ -6,14 +6,13 @@ keep their order. SVD does not say which fields are plain; without an overlay no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise, product, takewhile
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes

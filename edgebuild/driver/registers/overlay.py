@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.base.inputs import read_text

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
 from edgebuild.base.inputs import read_text
 from edgebuild.base.text import comment as remark

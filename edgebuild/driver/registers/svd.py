@@ -9,12 +9,11 @@ import codecs
 import copy
 import re
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
 from edgebuild.base.inputs import read_bytes
 from edgebuild.base.text import xml

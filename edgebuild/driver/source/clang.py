@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit, Ty
 
 from edgebuild.base import errors
 from edgebuild.base.artifacts import Artifact
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.base.target import hal_dir
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import did_you_mean
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.ir import CType

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, dataclass_transform
 
 from clang.cindex import Cursor, Type
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.clang import Place

@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,6 @@ from zlib import crc32
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, SourceLocation
 
-from edgebuild.base.dataclass import dataclass
 from edgebuild.base.errors import Diagnostic, EdgebuildError, caret, fail
 from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES

@@ -9,13 +9,12 @@ keeps for its own, so no two devices wait for each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op, Tensor
 from ..ops.base import Ranges, check_limits, is_float

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ...base.artifacts import Artifact
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.request import ModelRequest
 from ...base.target import Target, hal_dir, load_target

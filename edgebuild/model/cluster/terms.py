@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from math import prod
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail
 from ...base.request import ModelRequest
 from ...base.target import Target, load_target

@@ -8,10 +8,10 @@ the ops' references, and the results are compared with those of the model on one
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import Array, Graph, Op
 from ..plan.check.interpret import compare

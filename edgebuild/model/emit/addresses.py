@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ...base.dataclass import dataclass
 from ...base.templates import times
 from ...base.text import remark
 from ..ir import Tensor

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from textwrap import indent
 from typing import Any, TypeVar
 
-from ...base.dataclass import dataclass
 from ...base.templates import times
 from ...base.text import remark
 from ..ops.base import Kernel

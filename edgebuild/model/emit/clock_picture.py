@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ...base.dataclass import dataclass
 from ...clock.configs import mhz
 from ..energy.select import ClockSchedule
 from ..views.drawing import COLOURS, LETTER, Drawing, Shape, box, drawn, fitted, legend, line, short, ticks, words

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from ...base.dataclass import dataclass
 from ...base.templates import fitted, times
 from .. import kernels
 from ..ir import Op, Tensor

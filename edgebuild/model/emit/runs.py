@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from textwrap import indent
 
-from ...base.dataclass import dataclass
 from ...base.templates import plus, render
 from ...base.text import remark
 from ..ops.base import C_TYPES, Kernel

@@ -10,10 +10,10 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ...base.levels import CACHE_LINE
 from ...base.target import LISTS
 from ...base.templates import render

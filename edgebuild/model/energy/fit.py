@@ -16,7 +16,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +29,6 @@ from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree
 from edgebuild.model.energy.layer_cost import CodeStretch, Work, require_timing
-
-from ...base.dataclass import dataclass
 
 # Measurements of a profiled model on a chip: the file that `edgebuild calibrate --fit` reads.
 #

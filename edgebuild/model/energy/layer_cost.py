@@ -14,7 +14,7 @@ instead of for every pair of them. The access phases may run from the HSE by the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from edgebuild.clock.configs import Config
@@ -23,7 +23,6 @@ from edgebuild.clock.tree import Timing
 from edgebuild.model.kernels.unstated import PER_CALL, PER_TURN
 from edgebuild.model.ops.base import Kernel
 
-from ...base.dataclass import dataclass
 from ...clock.configs import FREE, IdleMode, SwitchCost, Switches
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)

@@ -12,7 +12,7 @@ TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -31,8 +31,6 @@ from edgebuild.model.energy.layer_cost import (
     evaluate,
     point,
 )
-
-from ...base.dataclass import dataclass
 
 TOLERANCE = 1e-4  # of the energy
 COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from math import ceil, inf
 from typing import Any
 
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target, load_target, target_names

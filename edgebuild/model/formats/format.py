@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-
-from ...base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..ir import Graph

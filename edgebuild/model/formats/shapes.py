@@ -8,11 +8,11 @@ names the layers that are read if it is not the one before. Kinds: conv, depthwi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from pathlib import Path
 
-from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, EdgebuildError, fail
 from ...base.facts import read_facts
 from ..plan.distribute.by_name import Counts

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import IDLE, GroupRequest, ModelRequest

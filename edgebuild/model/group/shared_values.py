@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from ...base.dataclass import dataclass
 
 Report = Mapping[str, Any]  # of a model, as its NAME_report.json has it
 

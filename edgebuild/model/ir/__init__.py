@@ -13,7 +13,7 @@ A pass takes a `Graph` and returns a new one; `verify` holds between any two pas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base.dataclass import dataclass
 from ..arithmetic import Arithmetic
 from .axes import Nest
 

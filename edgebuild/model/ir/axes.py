@@ -8,10 +8,9 @@ whether the result may overwrite an operand, and the ways to cut the op. So no p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
-
-from ...base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ A folder holds rows, the templates that they print, and `helpers.c.j2` with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
-from ...base.dataclass import dataclass
 from ...base.templates import environment
 from ..arithmetic import Arithmetic
 from ..ir import Graph, Op

@@ -8,10 +8,9 @@ instructions that a call executes, for numbers of turns that the caller knows. I
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
 from textwrap import dedent, wrap
-
-from ...base.dataclass import dataclass
 
 COLUMNS = 120  # of a line of C
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ...base.dataclass import dataclass
 from ..ir import Graph, Op
 from ..ops.base import Form
 from . import ROWS, layer_of

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
 from ..arithmetic import Arithmetic

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import floor, frexp
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Quant, Tensor
 from .base import Constant, scale_of, zero_of

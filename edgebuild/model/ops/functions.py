@@ -8,13 +8,12 @@ and predicates give `bool`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import erf, sqrt
 from typing import Any
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ..ir import Array
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ...base.templates import at_row, plus, times
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window, numbered, same

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import isqrt, pi
 from typing import Any
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ..ir import Array, Graph, Op, Tensor
 from ..ir.axes import Nest, Whole, lines, numbered, same
 from .base import C_TYPES, Constant, Form, Kernel, Spec

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from ...base.dataclass import dataclass
 from ..ir import Graph, Op, Tensor, rename, sort_ops
 
 

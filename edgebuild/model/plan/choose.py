@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
 
 from ...base import progress
-from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, EdgebuildError, fail, is_strict
 from ...base.request import ModelRequest
 from ...base.target import Target

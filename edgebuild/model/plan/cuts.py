@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from math import inf
 
-from ...base.dataclass import dataclass
 from ...base.errors import fail
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of

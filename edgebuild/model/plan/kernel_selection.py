@@ -8,11 +8,10 @@ kernels compute what others have in a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from zlib import crc32
 
-from ...base.dataclass import dataclass
 from ..ir import Graph, Op
 from ..kernels import kernel_of
 from ..kernels.code_bytes import OF_CALL, code_bytes

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import Graph, Op, rename
 from ..ir.axes import Same, Spread, Window, input_range

@@ -6,12 +6,11 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ...base import progress
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, product
 from math import prod
@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import Array, Graph, Op
 from ..kernels import kernel_of

@@ -7,11 +7,10 @@ run of bytes that a tensor and its views share; it is named after the tensor.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 
-from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import ITEM_BYTES, Op
 from .cuts import Cutter

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
-from ...base.dataclass import dataclass
 from ...base.errors import fail, visible
 from .activation_ranges import METHODS, ranges
 from .bias_correction import corrected

@@ -6,12 +6,12 @@ Nagel et al., ICCV 2019, section 4.2, with measured means: layer after layer, ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ...base.dataclass import dataclass
 from .float_models import Row, run
 
 AXES = {"Conv": 1, "Gemm": 1}  # of a result's channels

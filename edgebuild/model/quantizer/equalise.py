@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
-
-from ...base.dataclass import dataclass
 
 TURNS = 20  # over all pairs; a scale of one pair moves the ranges of the next
 NEAR = 1e-3  # the largest change of a scale at which the turns end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +13,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from ...base.dataclass import dataclass
 from ...base.errors import MissingTool, fail, visible
 from ..formats.onnx.onnx_checks import load
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 
-from ...base.dataclass import dataclass
 from ..verify.accuracy import classes
 from .float_models import Array, Row, run
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ...base.errors import fail, visible
 from ..verify.accuracy import read_labels
 from ..verify.vectors import read_inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail
 from ...base.inputs import read_part
 from ...base.target import Flash, Target, hal_dir, load_target, target_names

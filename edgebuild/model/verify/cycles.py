@@ -7,10 +7,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
-
-from ...base.dataclass import dataclass
 
 CYCLES_REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
 ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,6 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Symbol, SymbolTableSection
 
 from ...base import programs
-from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.facts import read_facts
 from ...base.target import Flash, Target, hal_dir, load_target

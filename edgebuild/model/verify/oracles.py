@@ -11,7 +11,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...base import programs, progress
-from ...base.dataclass import dataclass
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare

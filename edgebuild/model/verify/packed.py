@@ -6,6 +6,7 @@ A .npz is a zip archive of .npy files: a kilobyte of it may unpack to gigabytes,
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +14,6 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from ...base.errors import fail
 
 MOST = 1 << 30  # bytes of all arrays

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...base.artifacts import Artifact
-from ...base.dataclass import dataclass
 from ...base.errors import fail
 from ...base.target import hal_dir
 from ..ir import Array, Graph, Op

@@ -16,10 +16,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...base.dataclass import dataclass
 from ...base.target import Target
 from ..cluster.products import BuiltCluster
 from ..ops.moves import EVERYONE

@@ -13,11 +13,10 @@ an integer, both integers are right, of each element by itself. A sum of such el
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...base.dataclass import dataclass
 from .. import ops
 from ..ir import Graph, Op, Tensor, origin_of
 from ..ops.base import Interval

@@ -6,10 +6,9 @@ One firmware counts all layers at once, so there are as many runs as the layer w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from ...base.cache import folder
-from ...base.dataclass import dataclass
 from ...base.errors import EdgebuildError, fail
 from ...base.request import ModelRequest
 from ...base.target import load_target

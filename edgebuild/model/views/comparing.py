@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from ...base.dataclass import dataclass
 from ...base.errors import did_you_mean, fail
 from ...base.options import parse_size
 from .reports import FIGURES, figures

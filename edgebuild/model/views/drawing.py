@@ -7,11 +7,11 @@ Boxes have colours of their own; their words are black or white, whichever has t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, floor, log10
 from typing import Any
 
-from ...base.dataclass import dataclass
 from ...base.templates import render
 
 COLOURS = ("#2f6db3", "#f0a030", "#3f8f4f", "#b05fa8", "#d9534f", "#4fa8a0", "#8a6a52", "#e3c93c")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ...base.dataclass import dataclass
 from ...base.templates import render
 from .comparing import comparison
 from .drawing import Drawing, bar_picture, brief, memory_picture, roofline, trade_picture

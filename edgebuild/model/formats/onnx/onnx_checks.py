@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -13,7 +14,6 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
-from ....base.dataclass import dataclass
 from ....base.errors import Diagnostic, EdgebuildError, fail, grouped
 from ....base.inputs import MODEL, read_bytes
 from ..builder import needed

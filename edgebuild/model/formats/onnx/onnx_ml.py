@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate, combinations
 from typing import Any
 
 import numpy as np
 import onnx
 
-from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.classifiers import TABLES
 from ...ops.pointwise import attributes

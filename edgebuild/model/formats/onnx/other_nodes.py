@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from ....base.dataclass import dataclass
 from ...ir import Array, Op
 from ..compose import moving
 from .onnx_layers import listed, spread_size

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, prod
 from types import FunctionType
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, fail
 from ...arithmetic import Arithmetic
 from ...ir import Array, Graph, Tensor

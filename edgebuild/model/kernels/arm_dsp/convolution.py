@@ -7,10 +7,9 @@ estimate is what the micro-kernel executes, and what the C around it does, which
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
-from ....base.dataclass import dataclass
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ops.base import PIXELS, Form, Kernel, Sums, Traffic
 from ...ops.spatial import sums_shape

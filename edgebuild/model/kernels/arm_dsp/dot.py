@@ -19,9 +19,9 @@ instructions per multiply-accumulate for a 1x1 convolution of 64 to 64 channels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 
-from ....base.dataclass import dataclass
 from ..micro import Function, Loop, Part, Unrolled, asm, pushed
 
 Registers = Sequence[str]

@@ -8,11 +8,11 @@ rise with x. So two factors agree on all sums if each result begins at the same 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import Sums
 from ...ops.spatial import kept

@@ -6,9 +6,10 @@ Channels that are no multiple of four lie gapless: the taps together are padded 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Array, Graph, Op
 from ...ops import spatial
 from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero_of

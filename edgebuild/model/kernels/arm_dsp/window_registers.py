@@ -6,11 +6,11 @@ taps take five words of weights, where blocks of four channels take twelve taps.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops import spatial

@@ -14,9 +14,9 @@ int8. "sums": int32 are stored, which the caller requantises.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
 
-from ....base.dataclass import dataclass
 from ..micro import Function, Loop, Part, Unrolled, asm, moved, pushed
 
 LANES = 16

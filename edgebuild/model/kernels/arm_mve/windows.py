@@ -6,9 +6,9 @@ four channels in a word, which VLD4 takes apart. Loads stand between products, s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
-from ....base.dataclass import dataclass
 from ..micro import Function, Loop, Part, moved, pushed
 from .lanes import SAVED, multiplied, plus
 

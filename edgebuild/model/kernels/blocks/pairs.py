@@ -8,11 +8,11 @@ the upper half.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums
 from ...ops.spatial import sums_shape, words

@@ -6,11 +6,11 @@ of registers. Where a window does not lie in one piece in memory, the pixels und
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import PORTABLE, Constant, Form, Kernel, Sums
 from ...ops.spatial import in_place, sums_shape

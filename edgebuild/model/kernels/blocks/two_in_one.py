@@ -16,9 +16,9 @@ There is a loop for each size of groups; `runs` says which sizes follow each oth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 
-from ....base.dataclass import dataclass
 from ..micro import Cases, Function, Loop, Part, asm, moved, pushed
 
 Lines = tuple[str, ...]

@@ -9,11 +9,10 @@ the bias.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ....base.levels import LETTERS, Engine
 from ...ir import Graph, Op
 from ...ops import SPECS

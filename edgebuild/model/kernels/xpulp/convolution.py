@@ -8,10 +8,10 @@ neighbours, the words of several pixels are gathered side by side first.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops.base import Constant, Form, FourBytes, Kernel, Sums, Traffic
 from ...ops.spatial import sums_shape, words

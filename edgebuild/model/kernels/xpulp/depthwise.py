@@ -7,12 +7,12 @@ Halves of two words give those of windows 2 and 3. Start values are part of what
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, sums_shape, words
 from ..blocks.two_in_one import rv_frame

@@ -7,9 +7,9 @@ of channels: start values; for each word of taps those of the channels; then eac
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
-from ....base.dataclass import dataclass
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
 from .encoding import all_encoded, hardware_loop

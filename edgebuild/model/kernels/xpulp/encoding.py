@@ -7,8 +7,8 @@ RI5CY, as in GAP8 and PULP clusters (its manual of April 2019). Names are those 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from ....base.dataclass import dataclass
 from ..micro import Cases, Loop, Part, Unrolled
 
 ENCODINGS = ("corev", "gap8")

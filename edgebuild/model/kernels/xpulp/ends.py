@@ -13,10 +13,10 @@ Where the reference rounds halves away from zero, results of negative sums begin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Array
 from ...ops import fixedpoint
 from ...ops.base import Sums

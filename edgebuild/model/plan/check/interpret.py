@@ -9,14 +9,13 @@ result of every call is compared with the reference of the op, and the outputs w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import Array, Graph, Op, Tensor
 from ...ir.axes import Same, Window, input_range

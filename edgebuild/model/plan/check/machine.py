@@ -7,13 +7,12 @@ lines are invalidated. It writes nothing back until it is told to, but might do 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ....base.levels import CACHE_LINE
 from ....base.target import Target
 from ... import ops

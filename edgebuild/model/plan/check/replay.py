@@ -7,12 +7,11 @@ unless the op goes element by element. A kernel's scratch spoils what lies there
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ....base.target import Target
 from ... import ops
 from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Tensor

@@ -6,13 +6,12 @@ plans in which devices run some layers alone and split others. Each is held agai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....base.dataclass import dataclass
 from ....base.errors import fail
 from .forms import (
     SOURCE,

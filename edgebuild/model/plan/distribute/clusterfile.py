@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.facts import one_of, read_facts, read_node, read_text, wrong
 from ....base.options import parse_size

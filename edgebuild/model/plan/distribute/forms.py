@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-
-from ....base.dataclass import dataclass
 
 Ranges = tuple[tuple[int, int], ...]  # half open, one a device
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ....base.dataclass import dataclass
 from .forms import Medium, frames
 
 SOON = 1e-9  # microseconds: sums of floats that are equal

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import MappingProxyType
 
 from ....base import progress
-from ....base.dataclass import dataclass
 from ....base.errors import fail
 from ....base.request import ModelRequest
 from ....base.target import Memory, Target

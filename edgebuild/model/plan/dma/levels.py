@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from ....base.dataclass import dataclass
 from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.levels import Engine, Rates
 from ....base.target import Memory, Target

@@ -12,11 +12,10 @@ Buffers in cached memories take whole lines.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ....base.target import Memory, Target
 from ...ops.base import Constant
 from ..hierarchy.nest import Channel, copy_cycles, parts_of

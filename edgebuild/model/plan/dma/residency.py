@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
 
-from ....base.dataclass import dataclass
 from ....base.target import Memory, Target
 from ...ir import Op
 from ...ops.base import Constant

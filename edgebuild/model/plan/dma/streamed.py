@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import Graph, Op
 from ...ir.axes import Same, Window, separable

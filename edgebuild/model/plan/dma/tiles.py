@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ....base.dataclass import dataclass
 from ...ir import Graph, Op
 from ...ir.axes import Same, Window
 from ...kernels import kernel_of

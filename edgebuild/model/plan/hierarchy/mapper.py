@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations, product
 from math import prod
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....base.dataclass import dataclass
 from ...ir.axes import Same, range_through
 from ..memory.problem import ALIGN
 from .nest import Mapped, MappingCost, Move, Operand, TiledLayer, cost, parts_of, ranges_of

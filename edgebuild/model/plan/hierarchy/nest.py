@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
-from ....base.dataclass import dataclass
 from ....base.facts import read_facts
 from ...ir.axes import Dim, Nest, Same, Window, range_through
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from math import gcd
@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from edgebuild.base.cache import remember, remembered
 from edgebuild.model.plan.memory.problem import Buffer, aligned
-
-from ....base.dataclass import dataclass
 
 # A layout problem of one memory, reduced to what matters: who is live with whom.
 #

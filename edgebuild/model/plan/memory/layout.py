@@ -11,6 +11,7 @@ import csv
 import io
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgebuild.base.artifacts import write_atomic
@@ -20,8 +21,6 @@ from edgebuild.model.plan.memory import exact
 from edgebuild.model.plan.memory.check import check_layout
 from edgebuild.model.plan.memory.exact import Sections, best, height, split
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
-
-from ....base.dataclass import dataclass
 
 EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
 _LEAST_SHARE = 1.0  # of it for one height

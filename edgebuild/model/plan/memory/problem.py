@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from ....base.dataclass import dataclass
+from dataclasses import dataclass
 
 ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 

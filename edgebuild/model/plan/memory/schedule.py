@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
 from typing import NamedTuple
 
 from edgebuild.model.plan.memory.problem import Schedule, TaskGraph
-
-from ....base.dataclass import dataclass
 
 # A task graph as bit sets, in either direction of time.
 #

@@ -7,9 +7,9 @@ planner by them: orders, places, sizes and counts are numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from ....base.dataclass import dataclass
 from ...ir import Op
 from ...ops.base import Constant, Form, Kernel
 from ..memory.problem import Place

@@ -10,10 +10,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from ....base import progress
-from ....base.dataclass import dataclass
 from ...ir import Graph, Op
 from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result_bytes, tiled
 

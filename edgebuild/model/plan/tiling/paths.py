@@ -19,12 +19,11 @@ other order of them can take less while the result grows in one place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 
-from ....base.dataclass import dataclass
 from ... import ops
 from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
 from ...ir.axes import Grouped, Nest, Same, Spread, Window, input_range, separable
