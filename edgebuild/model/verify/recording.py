@@ -69,14 +69,14 @@ class Plot:
     @cached_property
     def steps(self) -> list[list[Op]]:
         """The ops of the graph that each step computes: those of the plan that are no parts of one."""
-        found: list[list[Op]] = [[] for _ in self.report["schedule"]["steps"]]
+        ops: list[list[Op]] = [[] for _ in self.report["schedule"]["steps"]]
         for op in self.graph.ops:
             b = self.buffers.get(op.outputs[0])
-            if b is not None and b["first"] < len(found):
+            if b is not None and b["first"] < len(ops):
                 step = self.report["schedule"]["steps"][b["first"]]
                 if (op.name, op.kind) in zip(step["ops"], step["kinds"], strict=True):
-                    found[b["first"]].append(op)
-        return found
+                    ops[b["first"]].append(op)
+        return ops
 
     def is_whole(self, name: str) -> bool:
         b = self.buffers.get(name)
@@ -105,7 +105,7 @@ class Plot:
         for (name, _, number), b in split:
             if name in self.graph.tensors and number.isdecimal() and b["name"] not in self.graph.tensors:
                 pieces.setdefault(name, {})[int(number)] = b
-        found = dict[int, list[tuple[str, Place, Where]]]()
+        by_step = dict[int, list[tuple[str, Place, Where]]]()
         for name, numbered in pieces.items():
             those, at = [numbered[n] for n in sorted(numbered)], 0
             cut = [(axis, [b["shape"][axis] for b in those]) for axis in range(len(self.graph.tensors[name].shape))
@@ -116,9 +116,9 @@ class Plot:
                 continue
             for b, size in zip(those, cut[0][1], strict=True):
                 where = (*(slice(None),) * cut[0][0], slice(at, at + size))
-                found.setdefault(b["first"], []).append((name, (b["memory"], b["offset"], b["bytes"]), where))
+                by_step.setdefault(b["first"], []).append((name, (b["memory"], b["offset"], b["bytes"]), where))
                 at += size
-        return found
+        return by_step
 
     def rows(self, step: int) -> list[Row | None]:
         """Rows that the calls of a step make, if it goes row by row through several ops; None: no whole row."""
@@ -141,8 +141,8 @@ class Plot:
             times, length = int(words[at]), int(words[at + 1])
             calls += [names.index(word) for word in words[at + 2 : at + 2 + length]] * times
             at += 2 + length
-        made = {op.name: op for op in self.steps[step]}
-        own = [made.get(name) for name in self.report["schedule"]["steps"][step]["ops"]]
+        producers = {op.name: op for op in self.steps[step]}
+        own = [producers.get(name) for name in self.report["schedule"]["steps"][step]["ops"]]
         rows, found = [0] * len(names), list[Row | None]()
         for call in calls:
             op = own[call] if call < len(own) else None
@@ -192,11 +192,11 @@ class Script:
 
     def add(self, number: int, round_: Round) -> None:
         """An inference: what is done at the fence before each step, before each call of a row, and behind all."""
-        plot, made = self.plot, list[tuple[int, str, Place, Where]]()  # since the last fence
+        plot, pending = self.plot, list[tuple[int, str, Place, Where]]()  # since the last fence
         for step in range(len(plot.steps) + 1):
-            made += [(step - 1, name, plot.place(name), ALL) for name in (plot.makes(step - 1) if step else ())]
-            made += [(step - 1, *part) for part in plot.parts.get(step - 1, ())]
-            self._take_all(number, made)
+            pending += [(step - 1, name, plot.place(name), ALL) for name in (plot.makes(step - 1) if step else ())]
+            pending += [(step - 1, *part) for part in plot.parts.get(step - 1, ())]
+            self._take_all(number, pending)
             if step == len(plot.steps):
                 self._command(GO_ON)
                 break
@@ -207,15 +207,15 @@ class Script:
                 self._take(number, step, False, name, plot.place(name))
             self._command(GO_ON)
             for row in plot.rows(step):
-                self._take_all(number, made)
+                self._take_all(number, pending)
                 self._command(GO_ON)
                 if row is not None:
-                    made.append((step, row[0], plot.place(*row), (slice(None), slice(row[1], row[1] + 1))))
+                    pending.append((step, row[0], plot.place(*row), (slice(None), slice(row[1], row[1] + 1))))
 
-    def _take_all(self, number: int, made: list[tuple[int, str, Place, Where]]) -> None:
-        for step, name, place, where in made:
+    def _take_all(self, number: int, pending: list[tuple[int, str, Place, Where]]) -> None:
+        for step, name, place, where in pending:
             self._take(number, step, True, name, place, where)
-        made.clear()
+        pending.clear()
 
     def read(self, trace: bytes, rounds: int) -> list[Seen]:
         """The values in the bytes that the program wrote. A tensor in parts is there when its last part is made."""

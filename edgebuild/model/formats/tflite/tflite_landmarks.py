@@ -26,13 +26,13 @@ def read_landmarks_matrix(node: Any) -> None:
     Its columns are s_x e_x, s_y e_y, 0, and the place of the box's middle less half of the part: with the rows e_x, e_y
     of the rotation, and the box's size s in turned places, times a scale and divided by the part's size.
     """
-    x, told = node.tensor(0), _options(node)
+    x, options = node.tensor(0), _options(node)
     try:
-        subset = [int(i) for i in told["subset_idxs"]]
-        ends = [int(told["left_rotation_idx"]), int(told["right_rotation_idx"])]
-        size = np.array([int(told["output_width"]), int(told["output_height"])], np.float32)
-        scale = np.array([told["scale_x"], told["scale_y"]], np.float32)
-        angle = float(told["target_rotation_radians"])
+        subset = [int(i) for i in options["subset_idxs"]]
+        ends = [int(options["left_rotation_idx"]), int(options["right_rotation_idx"])]
+        size = np.array([int(options["output_width"]), int(options["output_height"])], np.float32)
+        scale = np.array([options["scale_x"], options["scale_y"]], np.float32)
+        angle = float(options["target_rotation_radians"])
     except (KeyError, TypeError, ValueError) as problem:
         raise node.error(f"its options are not those of version 2: {problem!r}", DAMAGED) from None
     indices = [*subset, *ends]
@@ -93,10 +93,10 @@ def read_transformed_landmarks(node: Any) -> None:
 
 def read_transformed_image(node: Any) -> None:
     """The part of an image whose places a matrix leads to, between pixels; 0 where it leads out of the image."""
-    x, told = node.tensor(0), _options(node)
+    x, options = node.tensor(0), _options(node)
     _check_matrix(node)
     try:
-        size = int(told["output_height"]), int(told["output_width"])
+        size = int(options["output_height"]), int(options["output_width"])
     except (KeyError, TypeError, ValueError) as problem:
         raise node.error(f"its options are not those of version 2: {problem!r}", DAMAGED) from None
     if len(x.shape) != 4 or x.shape[0] != 1 or min(size) < 1 or node.written[0].shape[1:3] != size:
@@ -112,17 +112,17 @@ def read_transformed_image(node: Any) -> None:
     inside = node.inner("reduce_min", [_pointwise(node, "equal", place, near)], axes=(3,))
     grid = _times(node, near, 2 / np.maximum(last, 1))
     grid = _pointwise(node, "difference", grid, node.array(np.array([[[[1]]]], np.float32)))
-    found = node.inner("grid_sample", [node.inputs[0], grid], taps=2, corners=True, padding="border")
-    operands = [node.reshaped(inside, (1, *size, 1)), found, node.array(np.array([[[[0]]]], np.float32))]
+    sampled = node.inner("grid_sample", [node.inputs[0], grid], taps=2, corners=True, padding="border")
+    operands = [node.reshaped(inside, (1, *size, 1)), sampled, node.array(np.array([[[[0]]]], np.float32))]
     node.emit("pointwise", operands, **{**attributes("where"), "to": "float32"})
 
 
 def _options(node: Any) -> dict[str, Any]:
     try:
-        told = flexbuffers.Loads(node.custom_options())
+        options = flexbuffers.Loads(node.custom_options())
     except Exception as problem:  # the options are a format of their own, whose reader checks nothing
         raise node.error(f"its options are damaged: {problem}", DAMAGED) from None
-    return told if isinstance(told, dict) else {}
+    return options if isinstance(options, dict) else {}
 
 
 def _check_matrix(node: Any) -> None:
