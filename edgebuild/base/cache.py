@@ -28,6 +28,7 @@ from edgebuild import __version__
 from edgebuild.base import private, progress, remote
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic
+from edgebuild.base.inputs import MODEL, check_file
 from edgebuild.base.options import parse_size
 from edgebuild.base.own_code import code_digest
 from edgebuild.base.progress import warn
@@ -214,7 +215,10 @@ def _unlink(file: str, room: int) -> None:
 
 
 def key(request: ModelRequest, files: Sequence[str]) -> str | None:
-    """Hash of everything that the artifacts depend on; None if that cannot be told."""
+    """Hash of everything that the artifacts depend on; None if that cannot be told.
+
+    Raises EdgebuildError for a file that is a pipe or a device.
+    """
     if request.time_limit is not None or request.cmsis_nn:
         return None  # the result depends on the machine, or on a library
     try:
@@ -232,6 +236,7 @@ def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
     options = {**asdict(request), **paths, "target": target.name}
     rows = {f"option {name}": json.dumps(value) for name, value in options.items()}
     for number, file in enumerate(files):
+        check_file(file, most=MODEL)  # a device would never end
         rows[f"file {number}"] = _digest(Path(file).read_bytes())
     for file in target.files:
         rows[f"target file {os.path.basename(file)}"] = _digest(Path(file).read_bytes())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import MissingTool, fail, from_os
-from edgebuild.base.inputs import read_json
+from edgebuild.base.inputs import check_file, read_json
 from edgebuild.base.target import Memory
 from edgebuild.build.stack import Bound, Code
 
@@ -92,6 +92,7 @@ def program_sizes(program: Linked) -> ProgramSizes:
 
     elf = program.elf
     try:
+        check_file(elf)
         with elf.open("rb") as stream:
             file = ELFFile(stream)
             sections = _sections(file)
@@ -245,6 +246,7 @@ def of_json(data: Any, file: str) -> ProgramSizes:
 def earlier(file: Path, program: Linked) -> ProgramSizes:
     """The sizes of an earlier program: of the program itself, or of what `--json` wrote of it."""
     try:
+        check_file(file)
         with file.open("rb") as stream:
             is_json = stream.read(1) == b"{"
     except OSError as error:

@@ -71,6 +71,7 @@ def driver(folder: Path, text: str, *options: str) -> tuple[int, str]:
         "layout X.csv",
         "map X.yaml --target host",
         "run X.req.json",
+        "size X.elf",
     ],
 )
 def test_what_is_no_file_or_too_large_is_refused(
@@ -88,6 +89,7 @@ def test_what_is_no_file_or_too_large_is_refused(
         with (tmp_path / name).open("wb") as file:
             file.truncate(8 << 30)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path / "cache"))  # whose keys are digests of files
     assert main(command.split()) == 1
     said = capsys.readouterr().err
     assert name in said and "error: " in said and not (tmp_path / "out").exists()
