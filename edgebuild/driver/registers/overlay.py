@@ -166,7 +166,7 @@ def overlays_of(map_: RegisterMap, own: Overlay, file: Path) -> tuple[Overlay, .
 
 def _is_for(path: Path, device: str) -> bool:
     head = re.search(r"^parts: *\[([^\]]*)\]", read_text(path), re.M)  # the rest is read of one that fits
-    return head is not None and any(fnmatchcase(device.upper(), p.strip(' "').upper()) for p in head[1].split(","))
+    return head is not None and any(fnmatchcase(device.upper(), p.upper()) for p in re.findall('"([^"]*)"', head[1]))
 
 
 def with_aliases(map_: RegisterMap, overlay: Overlay, file: Path) -> RegisterMap:
