@@ -7,16 +7,13 @@ an access's address depends on (Stahl, section 6.4.1, there built on Clang's own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, TypeVar, cast
+from functools import cached_property
 
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Child, Field, FieldId, Offset
 from edgebuild.driver.source.ir import Declared, Expression
 
-Ask = TypeVar("Ask", bound=Callable[..., Any])
 MEMORY = "*"  # stands for all objects that a pointer may reach, among the variables of a key
 
 
@@ -132,7 +129,6 @@ class Node:
     text: str = ""  # the callee, the variable, or why it is a barrier
     succ: list[Node] = field(default_factory=list, repr=False)
     pred: list[Node] = field(default_factory=list, repr=False)
-    answers: dict[Any, Any] = field(default_factory=dict, repr=False)  # `remembered`
 
 
 @dataclass(eq=False)
@@ -155,7 +151,10 @@ class Function:
     interrupt: str | None = None  # declared as one; the name of the interrupt, which may be empty
     static: bool = False
     around: str = ""  # of a lambda, the function that it stands in
-    answers: dict[Any, Any] = field(default_factory=dict, repr=False)  # `remembered`
+
+    @cached_property
+    def ways(self) -> Ways:
+        return Ways(self.nodes, self.entry, self.exit)
 
     @property
     def stores(self) -> bool:
@@ -181,100 +180,158 @@ def link(before: Node, after: Node) -> None:
         after.pred.append(before)
 
 
-def reach(
-    starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: AbstractSet[Node] = frozenset()
-) -> set[Node]:
-    """The nodes that can be reached from `starts` (these included) without going through one of `avoid`."""
-    seen = {n for n in starts if n not in avoid}
-    todo = list(seen)
-    while todo:
-        for node in step(todo.pop()):
-            if node not in seen and node not in avoid:
-                seen.add(node)
-                todo.append(node)
-    return seen
+class Ways:
+    """Which nodes of a finished graph lead to which.
 
-
-def remembered(question: Ask) -> Ask:
-    """Keep the answers with the function or node that is asked, so that they go when it goes.
-
-    Finished graphs are asked again and again: once for the layout, once for the merging.
+    A set of nodes is a number, in which each node has a bit by its place in `nodes`. So sets of thousands of nodes meet
+    in one step, and the questions about two nodes cost no walk through the graph.
     """
 
-    def ask(asked: Function | Node, *rest: Node) -> Any:
-        key = (question, *rest)
-        try:
-            return asked.answers[key]
-        except KeyError:
-            answer = asked.answers[key] = question(asked, *rest)
-            return answer
+    def __init__(self, nodes: list[Node], entry: Node, exit: Node) -> None:
+        self.nodes = nodes
+        self.numbers = {n: i for i, n in enumerate(nodes)}
+        self.entry, self.exit = self.numbers[entry], self.numbers[exit]
+        self.edges = {False: self._numbered("succ"), True: self._numbered("pred")}
+        self.inner_first = self._inner_first()
+        self.after, self.before = self.reached(), self.reached(back=True)
+        self.circles = self._circles(self.after)
+        self._known: dict[int, tuple[list[int], int]] = {}  # `_without`
 
-    return cast(Ask, ask)
+    def _numbered(self, side: str) -> list[list[int]]:
+        return [[self.numbers[n] for n in getattr(node, side)] for node in self.nodes]
 
+    def _inner_first(self) -> list[int]:
+        """All nodes, each after those that it leads to, but for the ways back of loops."""
+        found: list[int] = []
+        seen = set[int]()
+        for first in (self.entry, *range(len(self.nodes))):
+            todo = [] if first in seen else [(first, iter(self.edges[False][first]))]
+            seen.add(first)
+            while todo:
+                rest = todo[-1][1]
+                following = next((s for s in rest if s not in seen), None)
+                if following is None:
+                    found.append(todo.pop()[0])
+                else:
+                    seen.add(following)
+                    todo.append((following, iter(self.edges[False][following])))
+        return found
 
-forward: Callable[[Node], list[Node]] = attrgetter("succ")
-backward: Callable[[Node], list[Node]] = attrgetter("pred")
+    def _settled(self, values: list[int], order: list[int], value: Callable[[int], int]) -> list[int]:
+        """Give each node its value, which depends on those of others, until none changes any more."""
+        changed = True
+        while changed:
+            changed = False
+            for n in order:
+                new = value(n)
+                if new != values[n]:
+                    values[n], changed = new, True
+        return values
 
+    def reached(self, avoid: int = 0, back: bool = False) -> list[int]:
+        """The nodes after each node (`back`: before it), on ways that do not go through one of `avoid`."""
+        edges, order = self.edges[back], self.inner_first[::-1] if back else self.inner_first
+        values = [0] * len(self.nodes)
 
-@remembered
-def reachable(f: Function) -> set[Node]:
-    return reach([f.entry], forward)
+        def value(n: int) -> int:
+            result = 0
+            for s in edges[n]:
+                if not avoid >> s & 1:
+                    result |= 1 << s | values[s]
+            return result
 
+        return self._settled(values, order, value)
 
-@remembered
-def _before(f: Function, a: Node) -> set[Node]:
-    """The nodes that are reached without `a`."""
-    return reach([f.entry], forward, {a})
+    def circles_avoiding(self, avoid: int) -> int:
+        """The nodes that can follow themselves on ways that do not go through one of `avoid`."""
+        return self._circles(self.reached(avoid))
 
+    def _circles(self, reached: list[int]) -> int:
+        result = 0
+        for n, nodes in enumerate(reached):
+            result |= nodes & 1 << n
+        return result
 
-@remembered
-def dominates(f: Function, a: Node, b: Node) -> bool:
-    """Every path from the entry to `b` goes through `a`."""
-    return a is not b and b not in _before(f, a) and b in reachable(f)
+    def set_of(self, nodes: Iterable[Node]) -> int:
+        result = 0
+        for n in nodes:
+            result |= 1 << self.numbers[n]
+        return result
 
+    def first(self, nodes: int) -> Node:
+        return self.nodes[(nodes & -nodes).bit_length() - 1]
 
-@remembered
-def postdominates(f: Function, b: Node, a: Node) -> bool:
-    """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
-    around = reach(a.succ, forward, {b})
-    return f.exit not in around and not has_cycle(around)
+    @cached_property
+    def _dominators(self) -> list[int]:
+        values = [-1] * len(self.nodes)
+        values[self.entry] = 1 << self.entry
 
+        def value(n: int) -> int:
+            result = -1
+            for p in self.edges[True][n]:
+                result &= values[p]
+            return result | 1 << n
 
-@remembered
-def between(a: Node, b: Node) -> frozenset[Node]:
-    """The nodes on paths from `a` to `b`, without both."""
-    return frozenset((reach(a.succ, forward, {a}) & reach(b.pred, backward, {a})) - {a, b})
+        return self._settled(values, [n for n in self.inner_first[::-1] if n != self.entry], value)
 
+    @cached_property
+    def _inevitable(self) -> list[int]:
+        """The nodes that each way behind a node comes to. A way may end without the exit, and then comes to all."""
+        values = [0] * len(self.nodes)
 
-@remembered
-def _after(a: Node) -> set[Node]:
-    return reach(a.succ, forward)
+        def value(n: int) -> int:
+            result = 0 if n == self.exit else -1
+            for s in self.edges[False][n]:
+                result &= values[s] | 1 << s
+            return result
 
+        return self._settled(values, self.inner_first, value)
 
-def follows(a: Node, b: Node) -> bool:
-    """Whether one of the two can be reached from the other."""
-    return b in _after(a) or a in _after(b)
+    def dominates(self, a: Node, b: Node) -> bool:
+        """Every path from the entry to `b` goes through `a`, and there is one."""
+        i, j = self.numbers[a], self.numbers[b]
+        return (
+            i != j and self._dominators[j] >> i & 1 == 1 and (j == self.entry or self.after[self.entry] >> j & 1 == 1)
+        )
 
+    def postdominates(self, b: Node, a: Node) -> bool:
+        """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
+        return self._inevitable[self.numbers[a]] >> self.numbers[b] & 1 == 1
 
-@remembered
-def on_cycle_without(b: Node, a: Node) -> bool:
-    """Whether `b` can follow itself without `a` in between."""
-    return b in reach(b.succ, forward, {a})
+    def between(self, a: Node, b: Node) -> int:
+        """The nodes on paths from `a` to `b`, without both. `a` dominates `b`, which is on no cycle without it."""
+        i, j = self.numbers[a], self.numbers[b]
+        if not self.circles >> i & 1:
+            return self.after[i] & self.before[j] & ~(1 << j)
+        return self.after[i] & self._without(i)[0][j] & ~(self._lines[i][1] | 1 << j)
 
+    def on_cycle_without(self, b: Node, a: Node) -> bool:
+        """Whether `b` can follow itself without `a` in between."""
+        return self.circles_without(a) >> self.numbers[b] & 1 == 1
 
-def has_cycle(nodes: AbstractSet[Node]) -> bool:
-    degree = {n: sum(p in nodes for p in n.pred) for n in nodes}
-    ready = [n for n, d in degree.items() if d == 0]
-    done = 0
-    while ready:
-        node = ready.pop()
-        done += 1
-        for s in node.succ:
-            if s in degree:
-                degree[s] -= 1
-                if degree[s] == 0:
-                    ready.append(s)
-    return done < len(nodes)
+    def circles_without(self, a: Node) -> int:
+        """The nodes that can follow themselves without `a` in between."""
+        i = self.numbers[a]
+        return self._without(i)[1] if self.circles >> i & 1 else self.circles
+
+    def _without(self, i: int) -> tuple[list[int], int]:
+        """The nodes before each node, and those on cycles, without the straight line that a node is on."""
+        first = self._lines[i][0]
+        if first not in self._known:
+            before = self.reached(avoid=1 << first, back=True)
+            self._known[first] = before, self._circles(before)
+        return self._known[first]
+
+    @cached_property
+    def _lines(self) -> list[tuple[int, int]]:
+        """The first node of the straight line that each node is on, which has no way in or out, and all up to it."""
+        found = [(n, 1 << n) for n in range(len(self.nodes))]
+        for n in self.inner_first[::-1]:
+            before = self.edges[True][n]
+            if len(before) == 1 and len(self.edges[False][before[0]]) == 1:
+                first, nodes = found[before[0]]
+                found[n] = first, nodes | 1 << n
+        return found
 
 
 # Contexts: which functions interrupts run, which the rest of the program, and where no interrupt is taken.

@@ -20,10 +20,9 @@ Where interrupts are declared, accesses that one of them may see (`contexts.Visi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 
 from edgebuild.driver.analysis.cdfg import (
     MEMORY,
@@ -32,14 +31,6 @@ from edgebuild.driver.analysis.cdfg import (
     Function,
     Node,
     Visible,
-    between,
-    dominates,
-    follows,
-    forward,
-    has_cycle,
-    on_cycle_without,
-    postdominates,
-    reach,
     visible,
 )
 from edgebuild.driver.analysis.simplify import Facts, Ref, Shapes, resolve
@@ -94,17 +85,17 @@ class Conflicts:
     kept_apart: tuple[KeptApart, ...]
 
 
-Together = Callable[[Access, Access], bool]
+Home = Callable[[Access], Hashable]
 
 
 def find_conflicts(
     dialect: Dialect,
     cdfg: Cdfg,
     shapes: Shapes,
-    together: Together = lambda a, b: True,
+    home: Home = lambda a: None,
     first: Conflicts | None = None,
 ) -> Conflicts:
-    """Regions of all functions, of accesses for which `together` holds (such as: in one register).
+    """Regions of all functions, of accesses with the same `home` (such as: one register of the group).
 
     `first`: what was found of the same functions before.
     """
@@ -115,7 +106,7 @@ def find_conflicts(
     regions: dict[str, tuple[Region, ...]] = {}
     for name, function in cdfg.functions.items():
         graph = Graph(function, dialect, refs, summaries, seen.get(name, Visible()))
-        regions[name] = graph.regions(together, kept)
+        regions[name] = graph.regions(home, kept)
     return Conflicts(refs, regions, tuple(dict.fromkeys(kept)))
 
 
@@ -155,7 +146,7 @@ def _acts(f: Function, cdfg: Cdfg, facts: Facts) -> bool:
             seen.add(name)
             todo += cdfg.functions[name].callees
     more = any(a.whole or facts.of(a).effects(a.kind) for a in f.accesses)
-    return more or f.name in seen or has_cycle(set(f.nodes))
+    return more or f.name in seen or f.ways.circles != 0
 
 
 def _unknown_call(callee: str) -> str:
@@ -174,56 +165,82 @@ class Graph:
         seen: Visible,
     ) -> None:
         self.function, self.dialect, self.refs, self.summaries = function, dialect, refs, summaries
-        self.facts, self.seen = Facts(dialect, refs), seen
+        self.facts, self.seen, self.ways = Facts(dialect, refs), seen, function.ways
+        numbers: dict[Hashable, int] = {}
+        self.natures = {a: numbers.setdefault(self._nature(a), len(numbers)) for a in function.accesses}
         self.loads: dict[Node, list[Access]] = {}  # where merged reads are made
-        self.joined: list[Access] = []  # the region that is being extended; its writes go the same way
-        self.repeated: set[Access] | None = None  # writes of fields that are written more than once on a way
+        self.joined = 0  # nodes of the region that is being extended; its writes go the same way
+        self._effects: dict[int, frozenset[FieldId]] = {}
+        self.stops: dict[int, tuple[int, int]] = {}
+        self.alike: list[tuple[Node, int]] = []
 
-    def regions(self, together: Together, kept: list[KeptApart]) -> tuple[Region, ...]:
+    def _nature(self, a: Access) -> Hashable:
+        """All of an access but its place in the graph. Equal ones may move over the same nodes, and stop the same."""
+        ref = self.refs[a]
+        parts = a.kind, a.whole, a.field, ref.group, ref.leaf, a.key, a.variables, a.chain.device, a.constants
+        return (*parts, a in self.seen)
+
+    def regions(self, home: Home, kept: list[KeptApart]) -> tuple[Region, ...]:
         """Reads first: where a merged read is made, a write on its way must find all of its fields."""
-        reads = self.coloured("r", together, kept)
+        reads = self.coloured("r", home, kept)
         for region in reads:
             node = self.function.starts[region.place.full] if region.hoisted else region.place.node
             self.loads.setdefault(node, []).extend(region.accesses)
-        return reads + self.coloured("w", together, kept)
+        return reads + self.coloured("w", home, kept)
 
-    def coloured(self, kind: str, together: Together, kept: list[KeptApart]) -> tuple[Region, ...]:
+    def coloured(self, kind: str, home: Home, kept: list[KeptApart]) -> tuple[Region, ...]:
+        self.stops, self.alike = {}, self._alike()
         open_: list[list[Access]] = []
+        near: dict[Hashable, list[list[Access]]] = {}  # the regions of each home, and the nodes of each region
+        nodes: dict[Access, int] = {}
         mine = [a for a in self.function.accesses if a.kind == kind]
         wholes = dict.fromkeys(a.site for a in mine if a.whole)
         for access in (a for a in mine if not a.whole):
-            for members in open_:
-                if not together(members[0], access):
-                    continue
+            ref, bit = self.refs[access], self.ways.set_of([access.node])
+            regions = near.setdefault((home(access), ref.group, ref.index_dims), [])
+            reasons: dict[str, None] = {}
+            for members in regions:
+                self.joined = nodes[members[0]]
                 why = self.conflict_with(members, access)
                 if not why:
                     members.append(access)
+                    nodes[members[0]] |= bit
                     break
-                if why != ELSEWHERE:
-                    kept.append(KeptApart(access.where, why))
+                reasons[why] = None
             else:
-                open_.append([access])
-        regions = tuple(Region(tuple(m), self.needs_hoist(m)) for m in open_)
-        return regions + tuple(Region(tuple(a for a, _ in site.parts)) for site in wholes)
+                regions.append([access])
+                open_.append(regions[-1])
+                nodes[access] = bit
+            kept += [KeptApart(access.where, why) for why in reasons if why != ELSEWHERE]
+        result = tuple(Region(tuple(m), self.needs_hoist(m)) for m in open_)
+        return result + tuple(Region(tuple(a for a, _ in site.parts)) for site in wholes)
+
+    def _alike(self) -> list[tuple[Node, int]]:
+        """The nodes that may stop a move: one of each kind, and all that are like it."""
+        found: dict[Hashable, tuple[Node, int]] = {}
+        for number, node in enumerate(self.function.nodes):
+            loads = frozenset(self.natures[a] for a in self.loads.get(node, ()))
+            if loads or node.kind in ("access", "call", "barrier", "assign"):
+                nature = node.kind, node.text, node.access and self.natures[node.access], loads
+                first, nodes = found.get(nature, (node, 0))
+                found[nature] = first, nodes | 1 << number
+        return list(found.values())
 
     def conflict_with(self, members: list[Access], new: Access) -> str:
         """Why `new` cannot join the region; empty if it can."""
         reads = new.kind == "r"
-        partners = [m for m in members if m is members[0] or not reads or self.each_counts(m, new)]
-        self.joined = members
-        for partner in partners:
-            why = self.conflict(partner, new)
-            if why:
-                return why
-        if new.kind == "r" and self.needs_hoist([*members, new]) and not self.can_hoist(members[0]):
+        for partner in members:
+            if partner is members[0] or not reads or self.each_counts(partner, new):
+                why = self.conflict(partner, new)
+                if why:
+                    return why
+        if reads and self.needs_hoist([*members, new]) and not self.can_hoist(members[0]):
             return "C leaves the order of these operands open"
         return ""
 
     def conflict(self, a: Access, b: Access) -> str:
         """An edge of the graph: why the earlier access `a` and the later `b` cannot be one; empty if they can."""
         ra, rb = self.refs[a], self.refs[b]
-        if ra.group != rb.group or ra.index_dims != rb.index_dims:
-            return ELSEWHERE
         if None in (ra.base_key, rb.base_key, ra.index_key, rb.index_key):
             return f"the address of '{b.field[1]}' is not known to be that of '{a.field[1]}'"
         if ra.base_key != rb.base_key or ra.index_key != rb.index_key:
@@ -237,28 +254,40 @@ class Graph:
             if self.facts.of(a).volatile:
                 return f"'{name}' may change by itself"
         if a.kind == "w":
-            again = next((x for x in (a, b) if self.in_sequence(x)), None)
+            again = next((x for x in (a, b) if x in self.repeated), None)
             if again:
                 return f"'{again.field[1]}' is stored more than once, and each store counts"
-        f = self.function
-        if not dominates(f, a.node, b.node):
+        ways = self.ways
+        if not ways.dominates(a.node, b.node):
             return f"'{name}' is also reached without '{a.field[1]}'"
-        if on_cycle_without(b.node, a.node):
+        if ways.on_cycle_without(b.node, a.node):
             return f"'{name}' is in a loop"
         strict = a.kind == "w" or bool(self.effects(b))
-        if strict and (on_cycle_without(a.node, b.node) or not postdominates(f, b.node, a.node)):
+        if strict and (ways.on_cycle_without(a.node, b.node) or not ways.postdominates(b.node, a.node)):
             return f"'{a.field[1]}' is also reached without '{name}'"
-        inside = between(a.node, b.node)
-        if a.kind == "w" and has_cycle(inside):
+        inside = ways.between(a.node, b.node)
+        if a.kind == "w" and inside & ways.circles_without(a.node):  # `b` is on none of these
             return "a loop lies in between"
         if a.kind == "w" and not sequenced(a, b):
             return "C leaves the order of these operands open"
-        moved, blocks = (a, self.blocks_write) if a.kind == "w" else (b, self.blocks_read)
-        for node in sorted(inside, key=f.nodes.index):
-            why = blocks(node, moved)
-            if why:
-                return f"{why} (line {node.where.line})" if node.where else why
-        return ""
+        return self.stopped(inside, a if a.kind == "w" else b)
+
+    def stopped(self, inside: int, moved: Access) -> str:
+        """Why an access cannot move over some nodes: what the first one says that stops it; empty if none does."""
+        nature = self.natures[moved]
+        if nature not in self.stops:
+            always, others = 0, 0  # those that stop it in any case, and unless they are of its region
+            for node, nodes in self.alike:
+                always |= nodes if self.blocks(node, moved, True) else 0
+                others |= nodes if self.blocks(node, moved, False) else 0
+            self.stops[nature] = always, others
+        always, others = self.stops[nature]
+        stopping = inside & (always | (others & ~self.joined))
+        if not stopping:
+            return ""
+        node = self.ways.first(stopping)
+        why = self.blocks(node, moved, self.ways.set_of([node]) & self.joined != 0)
+        return f"{why} (line {node.where.line})" if node.where else why
 
     def each_counts(self, early: Access, new: Access) -> bool:
         """Whether a read must be compared with an earlier one that is not the first of its region."""
@@ -266,36 +295,40 @@ class Graph:
         return again or bool(self.effects(early) or self.effects(new))
 
     def effects(self, a: Access) -> frozenset[FieldId]:
-        return self.facts.of(a).effects(a.kind)
-
-    def in_sequence(self, w: Access) -> bool:
-        """Whether the field of an ordered write is written again before or after it."""
-        if self.facts.of(w).order == "memory":
-            return False
-        if self.repeated is None:
-            writes = [a for a in self.function.accesses if a.kind == "w"]
-            self.repeated = {
-                x
-                for a, b in combinations(writes, 2)
-                if self.refs[a].array == self.refs[b].array and self.may_alias(a, b) and self.at_once(a.node, b.node)
-                for x in (a, b)
-            }
-        return w in self.repeated
-
-    def at_once(self, a: Node, b: Node) -> bool:
-        """Whether one of the two follows the other on a way on which nothing waits for what the first one did."""
-        return follows(a, b) and any(y in reach(x.succ, forward, self.waits - {x, y}) for x, y in ((a, b), (b, a)))
+        nature = self.natures[a]
+        if nature not in self._effects:
+            self._effects[nature] = self.facts.of(a).effects(a.kind)
+        return self._effects[nature]
 
     @cached_property
-    def waits(self) -> frozenset[Node]:
+    def repeated(self) -> frozenset[Access]:
+        """Writes of ordered fields that are written again before or after, with nothing in between that waits."""
+        near: dict[Hashable, list[Access]] = {}
+        for a in self.function.accesses:
+            if a.kind == "w":
+                near.setdefault((self.refs[a].array, a.field), []).append(a)
+        ordered = {a for writes in near.values() for a in writes if self.facts.of(a).order != "memory"}
+        after = self.ways.reached(avoid=self.waits) if ordered else []
+
+        def at_once(a: Access, b: Access) -> bool:
+            x, y = self.ways.numbers[a.node], self.ways.numbers[b.node]
+            return bool(after[x] >> y & 1 or after[y] >> x & 1)
+
+        return frozenset(
+            a
+            for a in ordered
+            if any(a is not b and self.may_alias(a, b) and at_once(a, b) for b in near[self.refs[a].array, a.field])
+        )
+
+    @cached_property
+    def waits(self) -> int:
         """Reads in loops that store nothing, barriers, and calls of what may wait."""
-        nodes = self.function.nodes
-        stores = [n for n in nodes if n.access and n.access.kind == "w"]
+        nodes, ways = self.function.nodes, self.ways
+        stores = ways.set_of(n for n in nodes if n.access and n.access.kind == "w")
         quick = {name: s for name, s in self.summaries.items() if not (s.unknown or s.acts)}
         waiting = {n for n in nodes if n.kind == "barrier" or (n.kind == "call" and n.text not in quick)}
-        for n in (n for n in nodes if n.access and n.access.kind == "r"):
-            waiting |= {n} if n in reach(n.succ, forward, frozenset(stores)) else set()
-        return frozenset(waiting)
+        reads = ways.set_of(n for n in nodes if n.access and n.access.kind == "r")
+        return ways.set_of(waiting) | (reads & ways.circles_avoiding(stores))
 
     def in_order(self, a: Access, b: Access) -> bool:
         """Whether the two must stay in the order of the source although neither has a known side effect."""
@@ -304,13 +337,17 @@ class Graph:
 
     # ---- what a moving access must not cross
 
-    def blocks_read(self, node: Node, r: Access) -> str:
+    def blocks(self, node: Node, moved: Access, joined: bool) -> str:
+        """Why an access cannot move over a node, which may be `joined` with it; empty if it can."""
+        return (self.blocks_read if moved.kind == "r" else self.blocks_write)(node, moved, joined)
+
+    def blocks_read(self, node: Node, r: Access, joined: bool) -> str:
         why = self.blocks_any(node, r)
         if why or node.kind not in ("access", "call"):
             return why
         if node.access:
             n, name = node.access, r.field[1]
-            if n not in self.joined and (self.in_order(n, r) or (n.whole and not self.other_device(n, r))):
+            if not joined and (self.in_order(n, r) or (n.whole and not self.other_device(n, r))):
                 return f"'{n.field[1]}' is {'read' if n.kind == 'r' else 'written'} in between"
             if n.kind == "w" and self.may_alias(n, r):
                 return f"'{name}' is written in between"
@@ -325,15 +362,16 @@ class Graph:
             return f"'{r.field[1]}' may change by the call to {node.text}()"
         return ""
 
-    def blocks_write(self, node: Node, w: Access) -> str:
+    def blocks_write(self, node: Node, w: Access, joined: bool) -> str:
         why = self.blocks_any(node, w)
         if why:
             return why
         name = w.field[1]
         for n in [*([node.access] if node.access else []), *self.loads.get(node, ())]:
-            if n not in self.joined and (self.in_order(n, w) or (n.whole and not self.other_device(n, w))):
+            mine = joined and n is node.access
+            if not mine and (self.in_order(n, w) or (n.whole and not self.other_device(n, w))):
                 return f"'{n.field[1]}' is {'read' if n.kind == 'r' else 'written'} in between"
-            if self.may_alias(n, w) and not (n in self.joined and self.same_place(n, w)):
+            if self.may_alias(n, w) and not (mine and self.same_place(n, w)):
                 return f"'{name}' is {'read' if n.kind == 'r' else 'written'} in between"
             if self.effects(n) and not self.other_device(n, w):
                 return f"the access of '{n.field[1]}' has a side effect and must find '{name}' written"
@@ -387,11 +425,10 @@ class Graph:
 
     def can_hoist(self, leader: Access) -> bool:
         """Whether the first read may be made in front of its full expression."""
-        f, start = self.function, self.function.starts[leader.full]
-        if f.fulls[leader.full] is None or self.effects(leader) or on_cycle_without(leader.node, start):
+        f, ways, start = self.function, self.ways, self.function.starts[leader.full]
+        if f.fulls[leader.full] is None or self.effects(leader) or ways.on_cycle_without(leader.node, start):
             return False
-        inside = between(start, leader.node)
-        return postdominates(f, leader.node, start) and not any(self.blocks_read(n, leader) for n in inside)
+        return ways.postdominates(leader.node, start) and not self.stopped(ways.between(start, leader.node), leader)
 
 
 def other_element(a: Access, b: Access) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site, between, dominates, on_cycle_without
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site
 from edgebuild.driver.analysis.conflicts import Conflicts, KeptApart, Region, find_conflicts
 from edgebuild.driver.analysis.simplify import Ref, Shapes
 from edgebuild.driver.layout.registers import (
@@ -112,11 +112,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
     """Merge what lies in one register. Two plain stores never become a read-modify-write: that would be a new race."""
     one = Merged(first, layout)
 
-    def together(a: Access, b: Access) -> bool:
-        near = one.ref(a).group == one.ref(b).group and one.register(a) == one.register(b)
-        return near and one.word(a) == one.word(b)
-
-    found = find_conflicts(dialect, cdfg, shapes, together, first)
+    found = find_conflicts(dialect, cdfg, shapes, lambda a: (one.register(a), one.word(a)), first)
     merged = Merged(found, layout)
     _check_held(cdfg, merged)
     kept = list(found.kept_apart)
@@ -199,13 +195,8 @@ def _one_place(merged: Merged, read: Region, write: Region) -> bool:
 
 def _next(f: Function, read: Region, write: Region) -> bool:
     """Whether nothing that could change the register, or the address, lies between a read and a write of it."""
-    a, b = read.place, write.place
-    members = {x.node for x in write.accesses}
-    return (
-        dominates(f, a.node, b.node)
-        and not on_cycle_without(b.node, a.node)
-        and all(
-            n in members or n.kind in ("start", "join") or (n.kind == "assign" and n.text not in b.variables)
-            for n in between(a.node, b.node)
-        )
-    )
+    a, b, ways = read.place, write.place, f.ways
+    if not ways.dominates(a.node, b.node) or ways.on_cycle_without(b.node, a.node):
+        return False
+    harmless = {n for n in f.nodes if n.kind in ("start", "join") or (n.kind == "assign" and n.text not in b.variables)}
+    return not ways.between(a.node, b.node) & ~ways.set_of(harmless.union(x.node for x in write.accesses))
