@@ -128,21 +128,20 @@ def _interrupts_off(function: Function) -> set[Node]:
 
 
 def _on_the_way(a: Node, b: Node) -> set[Node]:
-    after = _reached(a, stop=b) - {a, b}
-    return {n for n in after if b in _reached(n, stop=a)}
+    return (_reached(a, stop=b) & _reached(b, stop=a, back=True)) - {a, b}
 
 
-def _reached(start: Node, stop: Node) -> set[Node]:
-    """Nodes after `start`; `stop` is reached but not passed."""
+def _reached(start: Node, stop: Node, back: bool = False) -> set[Node]:
+    """Nodes after `start`, or before it; `stop` is reached but not passed."""
     seen: set[Node] = set()
-    todo = list(start.succ)
+    todo = list(start.pred if back else start.succ)
     while todo:
         n = todo.pop()
         if n in seen:
             continue
         seen.add(n)
         if n is not stop:
-            todo += n.succ
+            todo += n.pred if back else n.succ
     return seen
 
 
