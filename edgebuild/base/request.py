@@ -61,6 +61,11 @@ SCHEMA = 1
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; what is generated from them is C++, too
 PLACE = "_place.h"  # of a model in a group
 IDLE = "idle"  # when no model of a group is at work
+PARTS = (
+    "input",
+    "run",
+    "output",
+)  # of a model's work: while its input is written, while it runs, while its output is read
 HSE = "the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
 
 
@@ -319,7 +324,7 @@ def grouped(group: GroupRequest) -> GroupRequest:
         upper = [n.upper() for n in all_names]
         if twice := next((n for i, n in enumerate(all_names) if n.upper() in upper[:i]), None):
             raise fail(f"two {what} of the name '{twice}'", hints=["letters differ by more than their case"])
-    moments = [IDLE, *names, *(f"{n}.{part}" for n in names for part in ("input", "run", "output"))]
+    moments = [IDLE, *names, *(f"{n}.{part}" for n in names for part in PARTS)]
     for b in group.buffers:
         _check_name(b.name, "it becomes part of a function")
         function = f"{group.name}_{b.name}".upper()

@@ -18,7 +18,6 @@ from edgebuild.base.request import GroupRequest, ModelRequest, group_request
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from edgebuild.model.group.group_check import BrokenGroup, check_group, worlds
-from edgebuild.model.group.group_files import report_of_group
 from edgebuild.model.group.shared_arena import shared_arena
 from tests.conftest import ROOT
 
@@ -85,13 +84,13 @@ def test_random_groups_are_right_and_near_what_is_live(share: str) -> None:
         group, reports = drawn(rng)
         while group.share != share:
             group, reports = drawn(rng)
-        arena = shared_arena(group, target, reports)
-        made = report_of_group(group, target, reports, arena)
+        made = shared_arena(group, target, reports)
         check_group(group, reports, made)
         least = max(held(group, reports, world) for world in worlds(group))
-        assert arena.bound >= least - sum(b.align for b in group.buffers) or share == "concurrent"
-        assert sum(arena.heights.values()) >= max(least, arena.bound)
-        above += sum(arena.heights.values()) > 1.1 * least
+        ram = made["ram"]
+        assert ram["lower_bound_bytes"] >= least - sum(b.align for b in group.buffers) or share == "concurrent"
+        assert ram["arena_bytes"] >= max(least, ram["lower_bound_bytes"])
+        above += ram["arena_bytes"] > 1.1 * least
     assert above < (4 if share == "exclusive" else 40)
 
 
@@ -100,7 +99,7 @@ def test_a_planted_overlap_is_seen() -> None:
     target, rng, seen = load_target(TARGET), random.Random(3), 0
     for _ in range(30):
         group, reports = drawn(rng)
-        made = report_of_group(group, target, reports, shared_arena(group, target, reports))
+        made = shared_arena(group, target, reports)
         for kind in ("arenas", "buffers"):
             for i, row in enumerate(made[kind]):
                 wrong = copy.deepcopy(made)
@@ -123,7 +122,7 @@ def test_the_checker_sees_two_owners_of_a_byte(share: str) -> None:
     options = {"share": share, "buffers": "log=64"}
     group = group_request((Path("a.onnx"), Path("b.onnx")), "g", TARGET, options)
     target = load_target(TARGET)
-    made = report_of_group(group, target, reports, shared_arena(group, target, reports))
+    made = shared_arena(group, target, reports)
     check_group(group, reports, made)
     wrong = copy.deepcopy(made)
     wrong["buffers"][0]["offset"] = made["arenas"][1]["offset"] + 320
@@ -134,6 +133,23 @@ def test_the_checker_sees_two_owners_of_a_byte(share: str) -> None:
     if share != "exclusive":
         with pytest.raises(BrokenGroup, match="lies over" if share == "concurrent" else "does not find its input"):
             check_group(group, reports, wrong)
+
+
+def test_arenas_that_dma_fills_stay_and_nothing_else_goes_there() -> None:
+    """GAP8's L1 has no arena of others, and its L3, which the cores do not reach, has none of a whole model."""
+    target = load_target("gap8")
+    reports = {"a": report("a", 800, (0, 96), (320, 96), "L1"), "b": report("b", 900, (0, 96), (320, 96), "L3")}
+    options = {"share": "exclusive", "buffers": "log=400K", "map": "layer"}
+    files = (Path("a.onnx"), Path("b.onnx"))
+    group = group_request(files, "g", "gap8", {**options, "buffers": "log=300K"})
+    made = shared_arena(group, target, reports)
+    check_group(group, reports, made)
+    assert [(a["home"], a["memory"]) for a in made["arenas"]] == [("L1", "L1"), ("L3", "L3")]
+    assert made["buffers"][0]["memory"] == "L2"
+    with pytest.raises(EdgebuildError, match="does not fit: at least 409600 B"):
+        shared_arena(group_request(files, "g", "gap8", options), target, reports)
+    with pytest.raises(EdgebuildError, match="'a' leaves its output in L1, and 'b' cannot have it there"):
+        shared_arena(group_request(files, "g", "gap8", {"share": "pipeline", "map": "layer"}), target, reports)
 
 
 def halves(folder: Path) -> None:

@@ -34,7 +34,7 @@ CHECKERS = {
     "model.plan.check": FACTS | VALUES,
     "model.plan.memory.check": {"model.plan.memory.problem"},
     "model.cluster.together": FACTS | {"model.plan.check", "model.cluster.cut.Message"},
-    "model.group.group_check": FACTS | {"model.group.shared_values.Report"},
+    "model.group.group_check": FACTS,
     "driver.merge.check": ANALYSED,
 }
 # What others may import of checkers: the ways in, and what they raise.

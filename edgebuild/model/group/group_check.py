@@ -10,17 +10,16 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from typing import Any
 
-from ...base.request import IDLE, GroupRequest
-from .shared_values import Report
+from ...base.request import IDLE, PARTS, GroupRequest
 
-PARTS = ("input", "run", "output")
+Row = Mapping[str, Any]  # of a report
 
 
 class BrokenGroup(AssertionError):
     """Bytes that hold two things at once, or that are not where they should be."""
 
 
-def check_group(group: GroupRequest, reports: Mapping[str, Report], arena_report: Mapping[str, Any]) -> None:
+def check_group(group: GroupRequest, reports: Mapping[str, Row], arena_report: Row) -> None:
     """Raise BrokenGroup unless the `arena_report` of the group has a right place for everything."""
     rows = {(a["model"], a["home"]): a for a in arena_report["arenas"]}
     buffers = {b["name"]: b for b in arena_report["buffers"]}
@@ -28,13 +27,9 @@ def check_group(group: GroupRequest, reports: Mapping[str, Report], arena_report
     _require({k: r["bytes"] for k, r in rows.items()} == homes, "the arenas are not those of the models")
     sizes = {b.name: b.bytes for b in group.buffers}
     _require({n: b["bytes"] for n, b in buffers.items()} == sizes, "the buffers are not those that were asked for")
+    ends = arena_report["ram"]["by_memory"]
     for row in (*rows.values(), *buffers.values()):
-        fits = (
-            0
-            <= row["offset"]
-            <= row["offset"] + row["bytes"]
-            <= arena_report["ram"]["by_memory"].get(row["memory"], -1)
-        )
+        fits = 0 <= row["offset"] <= row["offset"] + row["bytes"] <= ends.get(row["memory"], -1)
         _require(fits, f"{row} leaves the arena")
     for b in group.buffers:
         row = buffers[b.name]
@@ -66,9 +61,9 @@ def worlds(group: GroupRequest) -> Iterator[dict[str, str]]:
 
 def _check_world(
     group: GroupRequest,
-    reports: Mapping[str, Report],
-    arena_report: Mapping[str, Any],
-    rows: Mapping[tuple[str, str], Mapping[str, Any]],
+    reports: Mapping[str, Row],
+    arena_report: Row,
+    rows: Mapping[tuple[str, str], Row],
     world: Mapping[str, str],
 ) -> None:
     owners = {memory: [""] * size for memory, size in arena_report["ram"]["by_memory"].items()}
@@ -88,9 +83,7 @@ def _check_world(
             _write(owners, row["memory"], row["offset"], row["offset"] + b.bytes, b.name, world)
 
 
-def _spans(
-    report: Report, name: str, part: str, rows: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> Iterator[tuple[str, int, int]]:
+def _spans(report: Row, name: str, part: str, rows: Mapping[tuple[str, str], Row]) -> Iterator[tuple[str, int, int]]:
     """Memory, first byte and end of all that a model holds in a part of its work."""
     if part == "run" or report["stream_rows"]:
         mine = [row for (model, _), row in rows.items() if model == name]

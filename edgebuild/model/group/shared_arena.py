@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.levels import CACHE_LINE
-from ...base.request import IDLE, GroupRequest, ModelRequest
+from ...base.request import IDLE, PARTS, GroupRequest, ModelRequest
 from ...base.target import Target
 from ..ir import ITEM_BYTES
 from ..plan.memory.check import check_layout
 from ..plan.memory.layout import layout
-from ..plan.memory.problem import Buffer, BufferMemory, DoesNotFit, MemoryProblem, Phase
-from .shared_values import Report, SharedArena, Spot
+from ..plan.memory.problem import Buffer, BufferMemory, DoesNotFit, MemoryProblem, Phase, aligned
 
-PARTS = ("input", "run", "output")
 ANY = "any"  # part of a model that runs beside another
 ALIGN = 16  # of arenas and buffers
 WORD = 4  # of what lies in an arena
 EFFORT = 1.0  # deterministic time of the exact search, about 5 s of processor time
 Span = tuple[int, int]  # bytes that hold something, [first, end)
+Report = Mapping[str, Any]  # of a model, as its NAME_report.json has it
+Moments = Mapping[str, Mapping[str, str]]  # by moment, the models that hold something then, with the part of their work
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A model's arena in the memory `home` (`owner` is the model), or a buffer, which has no `home`."""
+
+    owner: str
+    home: str
+    offset: int  # from the start of its block
+    bytes: int
 
 
 @dataclass(frozen=True)
 class _Block:
     """Bytes that get one place: an arena, arenas that hand over in place, or a buffer. `live`: by moment's number."""
 
-    members: tuple[Spot, ...]  # with their offsets from its start
+    members: tuple[_Member, ...]
     live: Mapping[int, Span]
     align: int
     memories: tuple[str, ...]
@@ -39,58 +49,76 @@ class _Block:
         return " and ".join(m.owner for m in self.members)
 
 
-def shared_arena(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> SharedArena:
-    """The least arena that the layout finds. `reports`: of the models by name. Raises EdgebuildError."""
+def shared_arena(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> dict[str, Any]:
+    """The least arena that the layout finds, as the group's report has it.
+
+    `reports`: of the models by name. Raises EdgebuildError.
+    """
     if group.share == "pipeline":
         for before, after in pairwise(group.models):
             _check_ends(group, reports[before.name], reports[after.name])
     moments, memories = _moments(group), _memories(group, target, reports)
-    blocks = [*_arenas(group, target, reports, moments), *_buffers(group, moments, [m.name for m in memories])]
-    unit = (
-        ALIGN if group.share == "concurrent" else 1
-    )  # of what is stacked anyway: without gaps there is less to search
+    shared = tuple(m.name for m in target.memories if "arena" in m.roles and m.access == "cpu")
+    blocks = [*_arenas(group, target, reports, moments, shared), *_buffers(group, moments, shared)]
+    # Of what is stacked anyway: without gaps there is less to search.
+    unit = ALIGN if group.share == "concurrent" else 1
     problem = MemoryProblem(tuple(_as_buffer(n, b, unit) for n, b in enumerate(blocks)), memories)
     try:
         result = layout(problem, effort=EFFORT)
     except DoesNotFit as error:
-        raise _does_not_fit(group, error, blocks, moments, reports) from None
+        raise _does_not_fit(group, error, blocks, list(moments), reports) from None
     check_layout(problem, result)
-    spots, aligns = list[Spot](), dict[str, int]()
+    arenas, buffers, aligns = list[dict[str, Any]](), dict[str, dict[str, Any]](), dict[str, int]()
     for n, block in enumerate(blocks):
         place = result.places[str(n)]
         aligns[place.memory] = max(block.align, aligns.get(place.memory, ALIGN))
-        spots += [Spot(m.owner, m.home, place.memory, place.offset + m.offset, m.bytes) for m in block.members]
-    live = {moment: _live(blocks, n) for n, moment in enumerate(moments)}
-    heights = {memory: height for memory, height in result.heights.items() if height}
-    return SharedArena(tuple(spots), heights, aligns, result.bound, result.optimal, result.method, live)
+        for m in block.members:
+            row = {"memory": place.memory, "offset": place.offset + m.offset, "bytes": m.bytes}
+            if m.home:
+                arenas.append({"model": m.owner, "home": m.home, **row})
+            else:
+                buffers[m.owner] = row
+    separate = sum(r["ram"]["arena_bytes"] for r in reports.values()) + sum(b.bytes for b in group.buffers)
+    return {
+        "schema": 1,
+        "group": group.name,
+        "target": target.name,
+        "share": group.share,
+        "ram": {
+            "arena_bytes": result.height,
+            "separate_bytes": separate,
+            "lower_bound_bytes": result.bound,
+            "by_memory": {memory: height for memory, height in result.heights.items() if height},
+            "align": aligns,
+        },
+        "layout": {"method": result.method, "optimal": result.optimal},
+        "live_bytes": {moment: _live(blocks, n) for n, moment in enumerate(moments)},
+        "arenas": arenas,
+        "buffers": [{"name": b.name, **buffers[b.name], "align": b.align, "alive": [*b.alive]} for b in group.buffers],
+    }
 
 
 def _live(blocks: Iterable[_Block], moment: int) -> int:
     return sum(end - first for b in blocks for first, end in [b.live.get(moment, (0, 0))])
 
 
-def _moments(group: GroupRequest) -> tuple[str, ...]:
+def _moments(group: GroupRequest) -> Moments:
     """All moments, in the order of a pipeline. There the output of a model is the input of the next."""
-    passed = [f"{m.name}.input" for m in group.models[1:]] if group.share == "pipeline" else []
-    names = [f"{m.name}.{part}" for m in group.models for part in PARTS]
-    return (*(n for n in names if n not in passed), IDLE)
-
-
-def _at_work(group: GroupRequest, moment: str) -> dict[str, str]:
-    """The models that hold something at a moment, and the parts of their work."""
-    owner, _, part = moment.partition(".")
     names = [m.name for m in group.models]
-    parts = dict.fromkeys(names, ANY) if group.share == "concurrent" else {}
-    parts |= {owner: part} if moment != IDLE else {}
-    if group.share == "pipeline" and part == "output" and owner != names[-1]:
-        parts[names[names.index(owner) + 1]] = "input"
-    return parts
+    moments = {f"{name}.{part}": {name: part} for name in names for part in PARTS} | {IDLE: {}}
+    if group.share == "concurrent":
+        return {moment: dict.fromkeys(names, ANY) | work for moment, work in moments.items()}
+    for before, after in pairwise(names) if group.share == "pipeline" else ():
+        moments[f"{before}.output"] |= moments.pop(f"{after}.input")
+    return moments
 
 
-def _arenas(group: GroupRequest, target: Target, reports: Mapping[str, Report], moments: Sequence[str]) -> list[_Block]:
+def _arenas(
+    group: GroupRequest, target: Target, reports: Mapping[str, Report], moments: Moments, shared: tuple[str, ...]
+) -> list[_Block]:
     """The arenas of the models, one in each memory; those of a pipeline are one block where they hand over."""
     blocks = [
-        _arena(group, target, model, home, moments, reports[model.name])
+        _arena(target, model, home, moments, reports[model.name], shared)
         for model in group.models
         for home, size in reports[model.name]["ram"]["by_memory"].items()
         if size
@@ -101,12 +129,15 @@ def _arenas(group: GroupRequest, target: Target, reports: Mapping[str, Report], 
         other, then = _holder(blocks, after.name, goal["memory"])
         shift = first + source["offset"] - then - goal["offset"]
         if shift % (step := _step(target, after, reports[after.name])):
-            text = (
-                f"pipeline: '{after.name}' cannot begin where '{before.name}' leaves its output: its arena lies on a "
-            )
+            text = f"pipeline: '{after.name}' cannot begin where '{before.name}' leaves its output: its arena lies on a"
             hints = [f"output at {source['offset']}, input at {goal['offset']}: use share: exclusive and copy"]
-            raise fail(f"{text}multiple of {step}", file=str(group.file or ""), hints=hints)
+            raise fail(f"{text} multiple of {step}", file=str(group.file or ""), hints=hints)
         joined = _joined(one, other, shift)
+        if not joined.memories:
+            text = (
+                f"pipeline: '{before.name}' leaves its output in {source['memory']}, and '{after.name}' cannot have it"
+            )
+            raise fail(f"{text} there", file=str(group.file or ""), hints=["use share: exclusive and copy"])
         blocks = [joined, *(b for b in blocks if b not in (one, other))]
     return blocks
 
@@ -124,20 +155,20 @@ def _holder(blocks: Sequence[_Block], owner: str, home: str) -> tuple[_Block, in
 
 
 def _arena(
-    group: GroupRequest, target: Target, model: ModelRequest, home: str, moments: Sequence[str], report: Report
+    target: Target, model: ModelRequest, home: str, moments: Moments, report: Report, shared: tuple[str, ...]
 ) -> _Block:
     """A model's arena in one memory. One that DMA fills stays in it; others may go where there is room."""
     size, live = report["ram"]["by_memory"][home], dict[int, Span]()
-    for number, moment in enumerate(moments):
-        part = _at_work(group, moment).get(model.name, "")
+    for number, work in enumerate(moments.values()):
+        part = work.get(model.name, "")
         ports = _ports(report, f"{part}s") if part in ("input", "output") and not report["stream_rows"] else []
         spans = [(p["offset"], p["offset"] + p["bytes"]) for p in ports if p["memory"] == home]
         if part in ("run", ANY) or (part and report["stream_rows"]):
             live[number] = (0, size)
         elif spans:
             live[number] = min(first for first, _ in spans), max(end for _, end in spans)
-    memories = (home,) if model.map != "off" else ()
-    return _Block((Spot(model.name, home, home, 0, size),), live, max(ALIGN, _step(target, model, report)), memories)
+    memories = (home,) if model.map != "off" else shared
+    return _Block((_Member(model.name, home, 0, size),), live, max(ALIGN, _step(target, model, report)), memories)
 
 
 def _ports(report: Report, side: str) -> list[Mapping[str, Any]]:
@@ -148,33 +179,30 @@ def _ports(report: Report, side: str) -> list[Mapping[str, Any]]:
 
 def _joined(one: _Block, other: _Block, shift: int) -> _Block:
     """Two blocks as one, the second `shift` bytes further up than the first."""
-    up, down = max(shift, 0), max(-shift, 0)
-    moves = [(one, down), (other, up)]
-    members = tuple(Spot(m.owner, m.home, m.memory, m.offset + by, m.bytes) for b, by in moves for m in b.members)
+    moves = [(one, max(-shift, 0)), (other, max(shift, 0))]
+    members = tuple(replace(m, offset=m.offset + by) for block, by in moves for m in block.members)
     live = dict[int, Span]()
     for block, by in moves:
         for moment, (first, end) in block.live.items():
             low, high = live.get(moment, (first + by, end + by))
             live[moment] = min(low, first + by), max(high, end + by)
-    memories = one.memories or other.memories
+    memories = tuple(m for m in one.memories if m in other.memories)
     return _Block(members, live, max(one.align, other.align), memories)
 
 
-def _buffers(group: GroupRequest, moments: Sequence[str], memories: Sequence[str]) -> list[_Block]:
+def _buffers(group: GroupRequest, moments: Moments, shared: tuple[str, ...]) -> list[_Block]:
     blocks = []
     for b in group.buffers:
-        if b.memory and b.memory not in memories:
-            text = f"buffer '{b.name}': no arena may lie in memory '{b.memory}'{did_you_mean(b.memory, memories)}"
-            raise fail(text, file=str(group.file or ""), hints=[f"memories of {group.target}: {', '.join(memories)}"])
+        if b.memory and b.memory not in shared:
+            text = f"buffer '{b.name}': no arena may lie in memory '{b.memory}'{did_you_mean(b.memory, shared)}"
+            raise fail(text, file=str(group.file or ""), hints=[f"memories of {group.target}: {', '.join(shared)}"])
         live = dict[int, Span]()
-        for number, moment in enumerate(moments):
-            work = _at_work(group, moment)
+        for number, (moment, work) in enumerate(moments.items()):
             words = {moment, *work, *(f"{model}.{part}" for model, part in work.items())}
             words |= {w for w in b.alive if work.get(w.partition(".")[0]) == ANY}
             if not b.alive or not words.isdisjoint(b.alive):
                 live[number] = 0, b.bytes
-        spot = Spot(b.name, "", b.memory, 0, b.bytes)
-        blocks.append(_Block((spot,), live, b.align, (b.memory,) if b.memory else ()))
+        blocks.append(_Block((_Member(b.name, "", 0, b.bytes),), live, b.align, (b.memory,) if b.memory else shared))
     return blocks
 
 
@@ -184,26 +212,25 @@ def _as_buffer(number: int, block: _Block, unit: int) -> Buffer:
     What is live ends on a multiple of `unit`.
     """
     first, last = min(block.live), max(block.live)
-    size = -(-max(m.offset + m.bytes for m in block.members) // unit) * unit
+    size = aligned(max(m.offset + m.bytes for m in block.members), unit)
     spans = [(n, *block.live.get(n, (0, 0))) for n in range(first, last + 1)]
-    phases = tuple(Phase(n, n + 1, low, -(-high // unit) * unit - low) for n, low, high in spans)
+    phases = tuple(Phase(n, n + 1, low, aligned(high, unit) - low) for n, low, high in spans)
     whole = all((p.offset, p.size) == (0, size) for p in phases)
     return Buffer(str(number), size, first, last + 1, block.align, block.memories, () if whole else phases)
 
 
 def _memories(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> tuple[BufferMemory, ...]:
-    """Where arenas may lie, best first, less the stack and what models keep between calls."""
-    stack = target.firmware.stack if target.firmware is not None else 0
-    takers = {"stack": stack, "data": sum(reports[m.name]["state_bytes"] for m in group.models)}
+    """Where arenas may lie or do, best first, less the stack and what models keep between calls."""
     used = dict[str, int]()
-    for role, size in takers.items():
+    states = sum(reports[m.name]["state_bytes"] for m in group.models)
+    for role, size in (("stack", target.firmware.stack if target.firmware else 0), ("data", states)):
         name = next((m.name for m in target.memories if role in m.roles), "")
         used[name] = used.get(name, 0) + size
     homes = {home for r in reports.values() for home, size in r["ram"]["by_memory"].items() if size}
     return tuple(
         BufferMemory(m.name, max(1, m.size - used.get(m.name, 0)))
         for m in target.memories
-        if "arena" in m.roles and (m.access == "cpu" or m.name in homes)
+        if m.name in homes or ("arena" in m.roles and m.access == "cpu")
     )
 
 
@@ -212,10 +239,9 @@ def _check_ends(group: GroupRequest, before: Report, after: Report) -> None:
     one, other = before["model"]["name"], after["model"]["name"]
     where = str(group.file or "")
     for report, side in ((before, "outputs"), (after, "inputs")):
-        if len(report[side]) != 1 or (side == "inputs" and report["stream_rows"]):
-            count = (
-                "its rows are pushed" if report["stream_rows"] and side == "inputs" else f"{len(report[side])} {side}"
-            )
+        pushed = bool(report["stream_rows"]) and side == "inputs"
+        if pushed or len(report[side]) != 1:
+            count = "its rows are pushed" if pushed else f"{len(report[side])} {side}"
             name = report["model"]["name"]
             text = f"pipeline: '{one}' hands over to '{other}': {name} must have one of its {side} whole, {count}"
             raise fail(text, file=where, hints=["name one with the option outputs, or use share: exclusive and copy"])
