@@ -15,7 +15,6 @@ from typing import Any, TextIO, cast
 from edgebuild import __version__
 from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, fault, from_import, from_os, is_strict
 from edgebuild.base.text import terminal
-from edgebuild.cli.examples import EXAMPLES
 from edgebuild.cli.parsing import Parser
 
 COMMANDS = {
@@ -119,10 +118,7 @@ def _parser(asked: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name in [asked] if asked in COMMANDS else COMMANDS:
-        sub = commands.add_parser(
-            name, help=COMMANDS[name], description=COMMANDS[name], epilog=f"examples:{EXAMPLES[name]}"
-        )
-        sub.formatter_class = argparse.RawDescriptionHelpFormatter
+        sub = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
         if name == asked:
             _module(name).arguments(sub)
     return parser

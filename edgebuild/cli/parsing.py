@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 from edgebuild.base.errors import did_you_mean
 
 REQUIRED = "the following arguments are required: "  # as argparse begins
+
+
+def examples() -> dict[str, str]:
+    """The lines of each command's examples, of which `examples.txt` has a section for each."""
+    _, *sections = re.split(r"^\[(\S+)\]\n", (Path(__file__).parent / "examples.txt").read_text(), flags=re.MULTILINE)
+    return dict(zip(sections[::2], sections[1::2], strict=True))
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,6 +35,13 @@ class Parser(argparse.ArgumentParser):
         if rest and self._subparsers is None:
             self.error(f"unexpected argument '{rest[0]}'")
         return result, rest
+
+    def format_help(self) -> str:
+        """The help, which ends with the command's examples."""
+        if self._subparsers is None:
+            self.formatter_class = argparse.RawDescriptionHelpFormatter
+            self.epilog = f"examples:\n{examples()[self.prog.split()[-1]]}"
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake, and what would be right; exit status 2."""

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from edgebuild.cli import COMMANDS, _parser, main
-from edgebuild.cli.examples import EXAMPLES
+from edgebuild.cli.parsing import examples
 from tests.graphs.tiny import tiny_tflite
+
+EXAMPLES = examples()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

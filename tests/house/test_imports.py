@@ -13,7 +13,7 @@ from tests.graphs.tiny import tiny_tflite
 PACKAGES = {"numpy", "jinja2", "markupsafe", "yaml", "_yaml", "flatbuffers", "tflite"}  # of others
 ROOMS = {
     "base", "build.api", "build.entry", "build.header", "build.run", "build.stamp", "build.summary", "cli.common",
-    "cli.examples", "cli.parsing",
+    "cli.parsing",
     "cli.model", "model.arithmetic", "model.axes",
     "model.choices", "model.compile", "model.emit", "model.formats", "model.interface_of", "model.ir",
     "model.kernels", "model.ops",
