@@ -21,7 +21,8 @@ OURS = r"^(?:scons: \*\*\* (?:\[.*?\] )?)?(\S.*?)(?::(\d+))?(?::(\d+))?: (error|
 class Project:
     """`board`: a name, or the path of a YAML file from the project. `model`: a C identifier; `file`: its file's name.
 
-    `libc`: whether the generated C calls the C library.
+    `input`, `output`: the functions of the first ones, nothing where there are none. `libc`: whether the generated C
+    calls the C library.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Project:
     tool: str  # cmake or scons
     model: str
     file: str
+    input: str = ""
+    output: str = ""
     libc: bool = False
 
     @property
@@ -93,14 +96,13 @@ def _json(value: Any) -> str:
 
 
 def _main_c(p: Project) -> str:
-    upper, name = p.model.upper(), p.model
     say, include = ("eb_print", '"eb_semihost.h"') if p.runner else ("printf", "<stdio.h>")
     text = f'    {say}("{p.name}: the model has run\\n");\n' if p.runner or not p.bare else ""
+    fill = f"    memset({p.input}(), 0, sizeof *{p.input}() * {p.input.upper()}_SIZE); /* your data */"
+    results = f"    /* {p.output}() has the results, {p.output.upper()}_SIZE of them */"
     return (
-        f'{f"#include {include}" if text else ""}\n\n#include <string.h>\n\n#include "{name}.h"\n\n'
-        "int main(void)\n{\n"
-        f"    memset({name}_{{input}}(), 0, sizeof *{name}_{{input}}() * {upper}_{{INPUT}}_SIZE); /* your data */\n"
-        f"    {name}_invoke();\n    /* {name}_{{output}}() has the results, {upper}_{{OUTPUT}}_SIZE of them */\n"
+        f'{f"#include {include}" if text else ""}\n\n#include <string.h>\n\n#include "{p.model}.h"\n\n'
+        f"int main(void)\n{{\n{fill if p.input else ''}\n    {p.model}_invoke();\n{results if p.output else ''}\n"
         f"{text}    return 0;\n}}\n"
     ).lstrip("\n")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
 from edgebuild.model.compile import prepare
-from edgebuild.model.ir import Array, Graph, Tensor
+from edgebuild.model.ir import Array, Tensor
 from edgebuild.model.ops.base import C_TYPES
 from edgebuild.model.verify.indices import bounds
 
@@ -20,45 +19,22 @@ CLASSES = 10  # below which integers stay where the model looks nothing up
 SHARE = 1e-3  # of the largest element of floats: two C libraries differ by less
 
 
-@dataclass(frozen=True)
-class Port:
-    """An input or output in C. `value`: C for an input's element of `h`. `rows`: C of what is right at which place."""
+def sample(request: ModelRequest, report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The inference of a model by its operators' own meanings in numpy, as its inputs and outputs in C.
 
-    function: str
-    type: str
-    elements: int
-    value: str = ""
-    rows: tuple[str, ...] = ()
-    tolerance: str = ""
-
-
-@dataclass(frozen=True)
-class Sample:
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-
-
-def sample(request: ModelRequest, report: dict[str, Any]) -> Sample:
-    """The inference of a model by its operators' own meanings in numpy."""
+    `value`: of an input, C for its element of `h`. `rows`: of an output, C of what is right at which place.
+    """
     graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
-    rows, sizes = bounds(request.source, report["model"]["format"])
-    inputs, values = list[Port](), _first_states(graph)
+    table, sizes = bounds(request.source, report["model"]["format"])
+    inputs, values = list[dict[str, Any]](), graph.first_states
     for tensor, port in zip(graph.ports_in, report["inputs"], strict=True):
         t = graph.tensors[tensor]
-        text, values[t.name] = _filled(t, sizes.get(t.name, rows) or CLASSES)
-        inputs.append(Port(port["function"], C_TYPES[t.dtype], t.elements, text))
+        value, values[t.name] = _filled(t, sizes.get(t.name, table) or CLASSES)
+        inputs.append({"function": port["function"], "type": C_TYPES[t.dtype], "elements": t.elements, "value": value})
     results = ops.run(graph, *(values[name] for name in graph.inputs))
     whole = all(t.dtype.startswith(("int", "uint")) for t in graph.tensors.values() if t.data is None)
     outputs = [_output(p, results[tensor], whole) for tensor, p in zip(graph.ports_out, report["outputs"], strict=True)]
-    return Sample(tuple(inputs), tuple(outputs))
-
-
-def _first_states(graph: Graph) -> dict[str, Array]:
-    states = dict[str, Array]()
-    for state in graph.states:
-        t = graph.tensors[graph.inputs[state.read]]
-        states[t.name] = np.zeros(t.shape, t.dtype) if state.start is None else state.start.reshape(t.shape)
-    return states
+    return {"inputs": inputs, "outputs": outputs}
 
 
 def _filled(t: Tensor, size: int) -> tuple[str, Array]:
@@ -77,24 +53,21 @@ def _filled(t: Tensor, size: int) -> tuple[str, Array]:
     return f"({C_TYPES[t.dtype]})(h >> {unused})", (h >> unused).astype(dtype).reshape(t.shape)
 
 
-def _output(port: dict[str, Any], result: Array, whole: bool) -> Port:
+def _output(port: dict[str, Any], result: Array, whole: bool) -> dict[str, Any]:
     """`whole`: the model computes with integers alone, so its results are exact."""
     flat = np.ravel(result)
     places = range(0, flat.size, -(-flat.size // MOST))
     real = flat.dtype.kind == "f"
     texts = {at: _literal(flat[at], real) for at in places if np.isfinite(flat[at])}
-    rows = tuple(f"{{{at}, {text}}}" for at, text in texts.items())
+    rows = [f"{{{at}, {text}}}" for at, text in texts.items()]
     largest = float(np.max(np.abs(flat[np.isfinite(flat)]), initial=0.0)) if real else 0.0
     tolerance = _literal(max(SHARE * largest, 1e-6), real) if real else "0" if whole else "1"
-    return Port(port["function"], C_TYPES[port["dtype"]], flat.size, rows=rows, tolerance=tolerance)
+    return {"function": port["function"], "type": C_TYPES[port["dtype"]], "rows": rows, "tolerance": tolerance}
 
 
 def _literal(number: Any, real: bool) -> str:
     if not real:
-        return (
-            f"{int(number)}{'u' if number > 0x7FFFFFFF else ''}"
-            if number >= -0x7FFFFFFF
-            else f"(-{-int(number) - 1} - 1)"
-        )
+        least = f"(-{-int(number) - 1} - 1)"  # of which there is no literal
+        return least if number < -0x7FFFFFFF else f"{int(number)}{'u' if number > 0x7FFFFFFF else ''}"
     text = f"{float(number):.9g}"
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"

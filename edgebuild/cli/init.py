@@ -16,19 +16,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
     import os
     import re
     import tempfile
-    from dataclasses import replace
 
     from edgebuild.base.artifacts import Artifact, publish
     from edgebuild.base.errors import fail
     from edgebuild.base.inputs import read_bytes
     from edgebuild.base.request import model_request
     from edgebuild.base.target import load_target
+    from edgebuild.build.api import compiled_model
     from edgebuild.build.project import Project, demo_model, files, next_steps
-    from edgebuild.build.run import kept_or_compiled
 
     target = load_target(args.board)
     if target.firmware is None and target.core.isa != "native":
@@ -42,14 +40,12 @@ def run(args: argparse.Namespace) -> int:
     board = os.path.relpath(args.board, args.dir) if args.board.endswith((".yaml", ".yml")) else args.board
     with tempfile.TemporaryDirectory() as folder:
         (source := args.model or Path(folder) / file).exists() or source.write_bytes(data)
-        products = kept_or_compiled(model_request(source, model, args.board, {}))  # fails here if it does not fit
-    report = json.loads(next(p.data for p in products if p.name == f"{model}_report.json"))
-    project = Project(name, board, target, args.build, model, file, bool(report.get("needs_libm")))
-    header = next(p.data for p in products if p.name == f"{model}.h").decode()
+        report = compiled_model(model_request(source, model, args.board, {})).report  # fails here if it does not fit
+    written, read = (next((p["function"] for p in report[side]), "") for side in ("inputs", "outputs"))
+    libc = bool(report.get("needs_libm"))
+    project = Project(name, board, target, args.build, model, file, written, read, libc)
     new = []
     for a in (*files(project), Artifact(file, data)):
-        if a.name == "main.c":
-            a = replace(a, data=_ports(a.data.decode(), header, model).encode())
         path = args.dir / a.name
         if path.exists() or path.is_symlink():
             if not path.is_file() or path.read_bytes() != a.data:
@@ -57,26 +53,5 @@ def run(args: argparse.Namespace) -> int:
         else:
             new.append(a)
     publish(new, args.dir)
-    print(
-        "\n".join(
-            [f"{len(new)} files in {args.dir}; there, build and run it:", *map("  {}".format, next_steps(project))]
-        )
-    )
+    print(f"{len(new)} files in {args.dir}; there, build and run it:", *next_steps(project), sep="\n  ")
     return 0
-
-
-def _ports(text: str, header: str, model: str) -> str:
-    """The text with the names that the header has for the first input and output."""
-    import re
-
-    names = re.findall(rf"\b{model}_(\w+)\(void\)", header)
-    first = {"input": next((n for n in names if n.startswith("input")), ""),
-             "output": next((n for n in names if n.startswith("output")), "")}  # fmt: skip
-    lines = []
-    for line in text.split("\n"):
-        for port, name in first.items():
-            if f"{{{port}}}" in line and not name:
-                line = ""
-            line = line.replace(f"{{{port}}}", name).replace(f"{{{port.upper()}}}", name.upper())
-        lines.append(line)
-    return "\n".join(lines)

@@ -14,23 +14,17 @@ from .names import access_functions
 def self_test(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     """Function, symbol and bytes of each input and output. States have their first values."""
     graph, rng, functions = plan.graph, np.random.default_rng(1), access_functions(plan)
-    starts = {graph.inputs[s.read]: s.start for s in graph.states}
-    given = list[Any]()
-    for t in map(graph.tensors.__getitem__, graph.inputs):
+    inputs = graph.first_states
+    for t in map(graph.tensors.__getitem__, graph.ports_in):
         low, high = (0, 2) if t.dtype == "bool" else (np.iinfo(t.dtype).min, int(np.iinfo(t.dtype).max) + 1)
-        drawn = rng.integers(low, high, t.shape) if t.name not in starts else starts[t.name]
-        given.append(
-            np.zeros(t.shape, t.dtype) if drawn is None else np.asarray(drawn).astype(t.dtype).reshape(t.shape)
-        )
-    values = ops.run(graph, *given) | dict(zip(graph.inputs, given, strict=True))
-    rows = {}
-    for side, names in (("inputs", graph.ports_in), ("outputs", graph.ports_out)):
-        rows[side] = [
-            {
-                "function": functions[n],
-                "symbol": f"{plan.name}_{side}_{i}",
-                "data": [*np.ascontiguousarray(values[n]).tobytes()],
-            }
-            for i, n in enumerate(names)
-        ]
-    return rows
+        inputs[t.name] = rng.integers(low, high, t.shape).astype(t.dtype)
+    values = ops.run(graph, *(inputs[name] for name in graph.inputs))
+
+    def port(name: str, symbol: str) -> dict[str, Any]:
+        data = np.ascontiguousarray(values[name]).tobytes()
+        return {"function": functions[name], "symbol": f"{plan.name}_{symbol}", "data": [*data]}
+
+    return {
+        "inputs": [port(name, f"inputs_{i}") for i, name in enumerate(graph.ports_in)],
+        "outputs": [port(name, f"outputs_{i}") for i, name in enumerate(graph.ports_out)],
+    }

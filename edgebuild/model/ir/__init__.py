@@ -176,6 +176,15 @@ class Graph:
         kept = {state.write for state in self.states}
         return tuple(name for i, name in enumerate(self.outputs) if i not in kept)
 
+    @property
+    def first_states(self) -> dict[str, Array]:
+        """By name of the input that is a state: what it is at first."""
+        states = dict[str, Array]()
+        for state in self.states:
+            t = self.tensors[self.inputs[state.read]]
+            states[t.name] = np.zeros(t.shape, t.dtype) if state.start is None else state.start.reshape(t.shape)
+        return states
+
     def operands(self, op: Op) -> tuple[Tensor, ...]:
         return tuple(self.tensors[name] for name in op.inputs)
 

@@ -68,16 +68,17 @@ def _meanings(
 ) -> Reference:
     """Values by the ops' own meanings, where no interpreter for the format is at hand."""
     graph = prepare(model, outputs=outputs, scales=report["model"]["format"])
-    states = {graph.inputs[s.read]: s.start for s in graph.states}
-    runs: list[dict[str, Array]] = []
+    return _by_meanings(graph, inputs, "the ops' meanings in numpy")
+
+
+def _by_meanings(graph: Graph, inputs: list[list[Array]], judge: str) -> Reference:
+    """Results and tensors of each vector, by the operators' meanings in numpy; states go on from one to the next."""
+    states, runs = graph.first_states, list[dict[str, Array]]()
     for vector in inputs:
-        given = dict(zip(graph.ports_in, vector, strict=True))
-        given |= {n: np.zeros(graph.tensors[n].shape, graph.tensors[n].dtype) if v is None else v
-                  for n, v in states.items()}  # fmt: skip
+        given = states | dict(zip(graph.ports_in, vector, strict=True))
         runs.append(ops.run(graph, *(given[name] for name in graph.inputs)))
         states = {graph.inputs[s.read]: runs[-1][graph.outputs[s.write]] for s in graph.states}
-    results = [[run[name] for name in graph.ports_out] for run in runs]
-    return Reference(results, runs, 0, judge="the ops' meanings in numpy")
+    return Reference([[run[name] for name in graph.ports_out] for run in runs], runs, 0, judge=judge)
 
 
 def fit(value: Array, shape: Sequence[int]) -> Array | None:
@@ -134,23 +135,7 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
 def _own_meaning(model: Path, inputs: list[list[Array]], misread: str, outputs: tuple[str, ...]) -> Reference:
     """Results of the operators' meanings in numpy, where no interpreter that is known to be right is installed."""
     _warn_of_own_meaning(model.name, misread)
-    graph = prepare(model, (), outputs)
-    values, rows, tensors = _states(graph), list[list[Array]](), list[dict[str, Array]]()
-    for row in inputs:
-        given = values | dict(zip(graph.ports_in, row, strict=True))
-        tensors.append(ops.run(graph, *(given[name] for name in graph.inputs)))
-        rows.append([tensors[-1][name] for name in graph.ports_out])
-        values = {graph.inputs[s.read]: tensors[-1][graph.outputs[s.write]] for s in graph.states}
-    return Reference(rows, tensors, slack=0, judge="the operators' meanings in numpy")
-
-
-def _states(graph: Graph) -> dict[str, Array]:
-    """By name of the input that is a state: what it is at first."""
-    found = {}
-    for state in graph.states:
-        t = graph.tensors[graph.inputs[state.read]]
-        found[t.name] = np.zeros(t.shape, t.dtype) if state.start is None else state.start.reshape(t.shape)
-    return found
+    return _by_meanings(prepare(model, (), outputs), inputs, "the operators' meanings in numpy")
 
 
 @cache
