@@ -303,15 +303,13 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
     return ModelRequest(source, name, target, **checked(ModelRequest, options))
 
 
-def group_request(
-    sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value], file: Path | None = None
-) -> GroupRequest:
+def group_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> GroupRequest:
     """A group of models that are named after their files; options of models go to each. See `grouped`."""
     of_models = options_of(ModelRequest)
     own = {o: value for o, value in options.items() if o not in of_models or o in GroupRequest.EACH[1]}
     each = {o: value for o, value in options.items() if o not in own}
     models = tuple(model_request(source, identifier(source.stem), target, each) for source in sources)
-    return grouped(GroupRequest(models, name, target, **checked(GroupRequest, own), file=file))
+    return grouped(GroupRequest(models, name, target, **checked(GroupRequest, own)))
 
 
 def grouped(group: GroupRequest) -> GroupRequest:
@@ -328,10 +326,8 @@ def grouped(group: GroupRequest) -> GroupRequest:
     for b in group.buffers:
         _check_name(b.name, "it becomes part of a function")
         function = f"{group.name}_{b.name}".upper()
-        if (
-            any(function.startswith(f"{n}_".upper()) for n in (f"{group.name}_arena", *names))
-            or function[-6:] == "_ARENA"
-        ):
+        ours = tuple(f"{n}_".upper() for n in (f"{group.name}_arena", *names))
+        if function.startswith(ours) or function.endswith("_ARENA"):
             raise fail(f"buffer '{b.name}': '{function.lower()}' may be a name of ours", hints=["choose another name"])
         if wrong := next((word for word in b.alive if word not in moments), None):
             text = f"buffer '{b.name}': alive with '{wrong}', which is no model{did_you_mean(wrong, moments)}"

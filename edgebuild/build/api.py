@@ -14,7 +14,7 @@ from edgebuild.base.artifacts import Artifact, publish, withdraw
 from edgebuild.base.errors import fail
 from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import Value, options_of
-from edgebuild.base.request import ModelRequest, model_outputs, model_request
+from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.text import identifier, xml
 from edgebuild.build.run import files_read, kept_or_compiled, unused_weights
 from edgebuild.build.summary import summary
@@ -78,16 +78,10 @@ class Result:
         return f"<pre>{'<br>'.join(map(xml, str(self).splitlines()))}</pre>\n{self._repr_svg_()}"
 
 
-def products(request: ModelRequest) -> list[str]:
-    """The names of the files that a request comes to, whatever the model holds: all but the empty one of weights."""
-    unused = unused_weights(request)
-    return [name for name in model_outputs(request.name) if name != unused]
-
-
 def compiled_model(request: ModelRequest) -> Result:
     """The result of a request, from the cache if that has it. Raises EdgebuildError where anything is wrong."""
-    names = products(request)
-    return Result(request, tuple(a for a in kept_or_compiled(request) if a.name in names))
+    unused = unused_weights(request)
+    return Result(request, tuple(a for a in kept_or_compiled(request) if a.name != unused))
 
 
 def request_of(model: Path, name: str | None, target: str, options: Mapping[str, Any]) -> ModelRequest:

@@ -44,10 +44,9 @@ def run(path: Path, makefiles: bool = False) -> int:
     # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
     read = [os.path.abspath(path), *inputs]
     before, lines = states(read), _fingerprints(read, began)
-    if isinstance(request, GroupRequest):
-        artifacts, text = compiled_group(request)
-    else:
-        artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else _model(request)
+    if isinstance(request, ModelRequest):
+        follow()
+    artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else compiled_files(request)
     lines = _settled(read, before, lines)
     _finish(path, began, file.output, artifacts, inputs, lines, makefiles)
     print(text)
@@ -221,14 +220,11 @@ def kept_or_compiled(request: ModelRequest) -> tuple[Artifact, ...]:
     return compiled(request, model_files(request), compile_request)
 
 
-def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
-    follow()
-    artifacts = kept_or_compiled(choices.with_choices(request))
-    return artifacts, summary(artifacts)
-
-
-def compiled_group(request: GroupRequest) -> tuple[tuple[Artifact, ...], str]:
-    """The files of a group, with those of its models, and its summary."""
+def compiled_files(request: ModelRequest | GroupRequest) -> tuple[tuple[Artifact, ...], str]:
+    """The files of a model, or of a group and its models, and their summary."""
+    if isinstance(request, ModelRequest):
+        artifacts = kept_or_compiled(choices.with_choices(request))
+        return artifacts, summary(artifacts)
     from edgebuild.model.group.group_files import group_files, group_summary  # late: few requests are groups
 
     models = {m.name: kept_or_compiled(choices.with_choices(m)) for m in request.models}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.options import add_options, given
-from edgebuild.base.request import ModelRequest
+from edgebuild.base.request import GroupRequest, ModelRequest, model_outputs
 
 if TYPE_CHECKING:
     from edgebuild.base.artifacts import Artifact
@@ -22,6 +22,15 @@ def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, 
     target = "a name that `edgebuild targets` lists, or a YAML file"
     parser.add_argument("--target", required=target_required, help=target)
     add_options(parser, ModelRequest)
+
+
+def add_product_arguments(parser: argparse.ArgumentParser, output: Path | None = Path()) -> None:
+    """Give the command what says where products go and what is printed. `output`: the default folder."""
+    parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
+    parser.add_argument("-o", "--output", type=Path, default=output, metavar="DIR", help="default: this folder")
+    parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+    add_json(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +67,30 @@ def started(args: argparse.Namespace) -> int:
     if args.depfile:
         code_inputs()
     return time.time_ns()
+
+
+def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespace, began: int) -> int:
+    """Compile, write the products below `args.output`, if there is one, and print the summary or the report.
+
+    Raises EdgebuildError, with nothing written, for whatever is wrong, and for products in place of what is read.
+    """
+    from edgebuild.base.artifacts import withdraw
+    from edgebuild.base.inputs import check_replaced
+    from edgebuild.build.run import compiled_files, files_read, unused_weights
+
+    unused = [unused_weights(m) for m in (request.models if isinstance(request, GroupRequest) else (request,))]
+    names = request.outputs if isinstance(request, GroupRequest) else model_outputs(request.name)
+    products = [args.output / name for name in names if name not in unused] if args.output else []
+    files = files_read(request)
+    check_replaced([*products, *json_file(args), *([args.depfile] if args.depfile else [])], files)
+    artifacts, text = compiled_files(request)
+    report = next(a.data for a in artifacts if a.name == f"{request.name}_report.json")
+    if args.output:
+        publish_products([a for a in artifacts if a.name not in unused], args, files, began)
+        for name in unused:
+            withdraw(name, args.output)
+    show(args, "" if args.quiet else f"{text}\n", report.decode())
+    return 0
 
 
 def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, read: Iterable[str], began: int) -> None:
