@@ -195,7 +195,8 @@ class Ways:
         self.inner_first = self._inner_first()
         self.after, self.before = self.reached(), self.reached(back=True)
         self.circles = self._circles(self.after)
-        self._known: dict[int, tuple[list[int], int]] = {}  # `_without`
+        self._without: dict[int, int] = {}  # `circles_without`
+        self._last: tuple[int, list[int]] = -1, []  # `_only_through`
 
     def _numbered(self, side: str) -> list[list[int]]:
         return [[self.numbers[n] for n in getattr(node, side)] for node in self.nodes]
@@ -303,7 +304,9 @@ class Ways:
         i, j = self.numbers[a], self.numbers[b]
         if not self.circles >> i & 1:
             return self.after[i] & self.before[j] & ~(1 << j)
-        return self.after[i] & self._without(i)[0][j] & ~(self._lines[i][1] | 1 << j)
+        if self._last[0] != j:
+            self._last = j, self._only_through(j)
+        return self.after[i] & self.before[j] & ~(self._last[1][i] | 1 << j)
 
     def on_cycle_without(self, b: Node, a: Node) -> bool:
         """Whether `b` can follow itself without `a` in between."""
@@ -312,26 +315,41 @@ class Ways:
     def circles_without(self, a: Node) -> int:
         """The nodes that can follow themselves without `a` in between."""
         i = self.numbers[a]
-        return self._without(i)[1] if self.circles >> i & 1 else self.circles
-
-    def _without(self, i: int) -> tuple[list[int], int]:
-        """The nodes before each node, and those on cycles, without the straight line that a node is on."""
-        first = self._lines[i][0]
-        if first not in self._known:
-            before = self.reached(avoid=1 << first, back=True)
-            self._known[first] = before, self._circles(before)
-        return self._known[first]
+        if not self.circles >> i & 1:
+            return self.circles
+        first = self._lines[i]
+        if first not in self._without:
+            self._without[first] = self.circles_avoiding(1 << first)
+        return self._without[first]
 
     @cached_property
-    def _lines(self) -> list[tuple[int, int]]:
-        """The first node of the straight line that each node is on, which has no way in or out, and all up to it."""
-        found = [(n, 1 << n) for n in range(len(self.nodes))]
+    def _lines(self) -> list[int]:
+        """The first node of the straight line that each node is on, which has no way in or out."""
+        found = list(range(len(self.nodes)))
         for n in self.inner_first[::-1]:
             before = self.edges[True][n]
             if len(before) == 1 and len(self.edges[False][before[0]]) == 1:
-                first, nodes = found[before[0]]
-                found[n] = first, nodes | 1 << n
+                found[n] = found[before[0]]
         return found
+
+    def _only_through(self, end: int) -> list[int]:
+        """For each node, those that lead to `end` through it alone, itself among them: a tree of dominators."""
+        values = [-1] * len(self.nodes)
+        values[end] = 1 << end
+        order = [n for n in self.inner_first if n != end and self.before[end] >> n & 1]
+
+        def value(n: int) -> int:
+            result = -1
+            for s in self.edges[False][n]:
+                result &= values[s]
+            return result | 1 << n
+
+        self._settled(values, order, value)
+        owners = {values[n]: n for n in (*order, end)}
+        through = [1 << n for n in range(len(self.nodes))]
+        for n in sorted(order, key=lambda n: -values[n].bit_count()):
+            through[owners[values[n] & ~(1 << n)]] |= through[n]
+        return through
 
 
 # Contexts: which functions interrupts run, which the rest of the program, and where no interrupt is taken.
