@@ -203,7 +203,7 @@ class Ways:
 
     def _inner_first(self) -> list[int]:
         """All nodes, each after those that it leads to, but for the ways back of loops."""
-        found: list[int] = []
+        order: list[int] = []
         seen = set[int]()
         for first in (self.entry, *range(len(self.nodes))):
             todo = [] if first in seen else [(first, iter(self.edges[False][first]))]
@@ -212,11 +212,11 @@ class Ways:
                 rest = todo[-1][1]
                 following = next((s for s in rest if s not in seen), None)
                 if following is None:
-                    found.append(todo.pop()[0])
+                    order.append(todo.pop()[0])
                 else:
                     seen.add(following)
                     todo.append((following, iter(self.edges[False][following])))
-        return found
+        return order
 
     def _settled(self, values: list[int], order: list[int], value: Callable[[int], int]) -> list[int]:
         """Give each node its value, which depends on those of others, until none changes any more."""
@@ -325,12 +325,12 @@ class Ways:
     @cached_property
     def _lines(self) -> list[int]:
         """The first node of the straight line that each node is on, which has no way in or out."""
-        found = list(range(len(self.nodes)))
+        firsts = list(range(len(self.nodes)))
         for n in self.inner_first[::-1]:
             before = self.edges[True][n]
             if len(before) == 1 and len(self.edges[False][before[0]]) == 1:
-                found[n] = found[before[0]]
-        return found
+                firsts[n] = firsts[before[0]]
+        return firsts
 
     def _only_through(self, end: int) -> list[int]:
         """For each node, those that lead to `end` through it alone, itself among them: a tree of dominators."""

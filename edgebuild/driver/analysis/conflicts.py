@@ -217,14 +217,14 @@ class Graph:
 
     def _alike(self) -> list[tuple[Node, int]]:
         """The nodes that may stop a move: one of each kind, and all that are like it."""
-        found: dict[Hashable, tuple[Node, int]] = {}
+        kinds: dict[Hashable, tuple[Node, int]] = {}
         for number, node in enumerate(self.function.nodes):
             loads = frozenset(self.natures[a] for a in self.loads.get(node, ()))
             if loads or node.kind in ("access", "call", "barrier", "assign"):
                 nature = node.kind, node.text, node.access and self.natures[node.access], loads
-                first, nodes = found.get(nature, (node, 0))
-                found[nature] = first, nodes | 1 << number
-        return list(found.values())
+                first, nodes = kinds.get(nature, (node, 0))
+                kinds[nature] = first, nodes | 1 << number
+        return list(kinds.values())
 
     def conflict_with(self, members: list[Access], new: Access) -> str:
         """Why `new` cannot join the region; empty if it can."""
