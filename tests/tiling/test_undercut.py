@@ -124,7 +124,25 @@ def test_no_plan_is_undercut_by_another_of_its_command(number: int, tmp_path: Pa
     check(number, tmp_path)
 
 
+# Pairs of commands of a network, one of which once took a plan that the other's undercut.
+PAIRS: dict[int, tuple[dict[str, Any], ...]] = {
+    1010: ({"tile": "fdt"}, {"tile": "fdt", "ram": 2052}),  # the search that ended within the limit was slower
+    1011: ({}, {"tile": "off"}),  # the arena kept the scratch of a kernel that had given way
+    1013: ({"tile": "off", "ram": 386}, {"tile": "fdt", "ram": 386}),  # only `off` knew kernels of less scratch
+    1019: ({"tile": "off", "ram": 2784}, {"tile": "ffmt"}),  # every op by itself took less, and fewer cycles
+}
+
+
+@pytest.mark.parametrize("number", PAIRS)
+def test_plans_of_two_commands_do_not_undercut_each_other(number: int, tmp_path: Path) -> None:
+    graph, target = network(number, tmp_path), TARGETS[number % len(TARGETS)]
+    assert graph is not None
+    plans = [taken(graph, target, **options) for options in PAIRS[number]]
+    assert all(plans)
+    assert not faults([each for each in plans if each is not None])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(QUICK, 48))
+@pytest.mark.parametrize("number", [*range(QUICK, 48), *PAIRS])
 def test_no_plan_of_many_networks_is_undercut(number: int, tmp_path: Path) -> None:
     check(number, tmp_path)

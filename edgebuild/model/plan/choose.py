@@ -55,7 +55,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     chosen = choice.plan()
     if chosen is not None and request.map == "off":
-        chosen = _with_less_code(replace(chosen, cut=chosen.steps), choice.most)
+        chosen = choice.with_less_code(replace(chosen, cut=chosen.steps))
     if chosen is not None and request.max_slice is not None:
         chosen = planner.sliced(chosen, request.max_slice)
     if chosen is not None and (interpret.small(chosen.graph) or os.environ.get(CHECK) == "all"):
@@ -181,12 +181,11 @@ class _Choice:
             yield _Try(self.smallest_plans)
         elif request.tile == "off":
             yield _Try(lambda: self.alone)
-            yield _Try(lambda: [self.attempt("less scratch", self.planner.alone_within)])
+            yield _Try(lambda: [self.alone_within])
         elif request.tile in METHODS:
-            method = partial(
-                self.parts, METHODS[request.tile], f"--tile {request.tile}", None if small else request.ram
+            yield _Try(
+                partial(self.one_method, request.tile, None if small else request.ram), SMALLEST if small else None
             )
-            yield _Try(lambda: [*self.alone, method()], SMALLEST if small else None)
         elif request.tile == "rolling" or (request.tile is None and self.streamed):
             yield _Try(lambda: self.smallest_cuts) if small else _Try(lambda: self.cuts, None, between=True)
         else:
@@ -200,7 +199,7 @@ class _Choice:
             if not self.streamed:
                 fast = request.ram is not None
                 yield _Try(lambda: [self.attempt("strips", partial(self.planner.strips, self.twice, fast=fast))])
-                yield _Try(lambda: [self.parts(EVERY_METHOD, "parts of ops", request.ram)])
+                yield _Try(lambda: self.parts(EVERY_METHOD, "parts of ops", request.ram), None)
 
     # ---- The rule
 
@@ -252,6 +251,11 @@ class _Choice:
         return [] if self.streamed else [self.cut(steps) for steps in self.planner.alone]
 
     @cached_property
+    def alone_within(self) -> _Cut:
+        """Every op by itself, with the fastest kernels that fit."""
+        return self.cut(self.planner.cutter.single_cuts.within(self.planner.room))
+
+    @cached_property
     def cuts(self) -> list[_Cut]:
         """The fastest cuts within many limits of memory, that of the request among them; and every op by itself."""
         cutter, room = self.planner.cutter, self.planner.room
@@ -273,14 +277,28 @@ class _Choice:
             self.placed[id(cut.steps)] = self.attempt(cut.name, partial(self.planner.plan, cut.steps))
         return self.placed[id(cut.steps)]
 
-    def parts(self, methods: frozenset[str], name: str, ram: int | None = None) -> Plan | None:
-        """Ops cut into parts by these methods."""
-        return self.attempt(name, partial(self.planner.parts, methods, self.twice, ram=ram))
+    def parts(self, methods: frozenset[str], name: str, ram: int | None = None) -> list[Plan | None]:
+        """Ops cut into parts by these methods, in the least memory; and cut as little as `ram` bytes allow.
+
+        Cut further they can be faster, too, so the search that ends within `ram` is not enough.
+        """
+        limits = (None,) if ram is None else (ram, None)
+        return [self.attempt(name, partial(self.planner.parts, methods, self.twice, ram=limit)) for limit in limits]
+
+    def one_method(self, name: str, ram: int | None) -> list[Candidate]:
+        """Ops cut by one method, and every op by itself: as `--tile off` has it, and no slower than the method."""
+        plans = [plan for plan in self.parts(METHODS[name], f"--tile {name}", ram) if plan is not None]
+        singles, no_slower = self.planner.cutter.single_cuts, list[_Cut]()
+        for plan in plans:
+            most = cost(plan.steps)
+            cuts = map(self.cut, (singles.knee(most), singles.within(plan.arena_bytes)))
+            no_slower += [cut for cut in cuts if cut.cost <= most]
+        return [*self.alone, self.alone_within, *no_slower, *plans]
 
     def smallest_plans(self) -> list[Plan | None]:
         """Those of least memory of each kind."""
         plans = [self.best(self.smallest_cuts, SMALLEST)]
-        plans += [self.parts(methods, f"--tile {name}") for name, methods in METHODS.items()]
+        plans += [plan for name, methods in METHODS.items() for plan in self.parts(methods, f"--tile {name}")]
         plans = [*self.improved(self.best(filter(None, plans), SMALLEST), SMALLEST, thorough=True)]
         if self.planner.request.max_mac_overhead is None and plans:
             # A search that may compute nothing twice can end lower than one that may.
@@ -313,23 +331,22 @@ class _Choice:
             best = self.best(plans, goal) or best
         return plans
 
+    # ---- What follows the choice
 
-def _with_less_code(plan: Plan, most: float) -> Plan:
-    """The plan with less code where that costs little, unless kernels were measured; within `--flash`.
+    def with_less_code(self, plan: Plan) -> Plan:
+        """The plan with less code where that costs little, unless kernels were measured; within `--flash`.
 
-    `most`: the cost that it may have.
-    """
-    form, room = plan.cutter.form, plan.request.flash
-    plan = replace(plan, steps=kernel_selection.with_less_code(plan.graph, plan.steps, form, most))
-    if room is None or (flash := plan.flash_bytes) <= room:
-        return plan
-    kernels = kernel_selection.kernels_of(plan.graph, plan.steps)
-    calls = flash - kernel_selection.flash(plan.graph, kernels, plan.form)
-    plan = replace(plan, steps=kernel_selection.within_flash(plan.graph, plan.steps, form, room - calls))
-    if (flash := plan.flash_bytes) > room:
-        text = f"does not fit: constants and code take about {flash} B at least, --flash gives {room} B"
-        raise fail(text, file=plan.graph.file, hints=[f"over by {flash - room} B"])
-    return plan
+        Kernels that need no scratch may leave room, so the plan is laid out again.
+        """
+        graph, form, room = plan.graph, plan.cutter.form, plan.request.flash
+        less = replace(plan, steps=kernel_selection.with_less_code(graph, plan.steps, form, self.most))
+        if room is not None and (flash := less.flash_bytes) > room:
+            calls = flash - kernel_selection.flash(graph, kernel_selection.kernels_of(graph, less.steps), less.form)
+            less = replace(less, steps=kernel_selection.within_flash(graph, less.steps, form, room - calls))
+            if (flash := less.flash_bytes) > room:
+                text = f"does not fit: constants and code take about {flash} B at least, --flash gives {room} B"
+                raise fail(text, file=graph.file, hints=[f"over by {flash - room} B"])
+        return self.planner.with_steps(plan, less.steps)
 
 
 def _interpreted(model: Graph, plan: Plan) -> Plan:

@@ -17,7 +17,7 @@ from ..kernels import kernel_of
 from ..kernels.code_bytes import OF_CALL, code_bytes
 from ..ops.base import Form, Kernel
 from .memory.problem import aligned
-from .section import Section, cost
+from .section import Section, cost, scratch_name
 
 # Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
 WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}
@@ -216,5 +216,16 @@ def _with(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tupl
             forms = (*section.forms[: use.op], formed.form, *section.forms[use.op + 1 :])
             more = use.calls * (formed.kernel.estimate - use.kernel.kernel.estimate)
             spent = section.cost + use.cost(formed) - use.cost(use.kernel)
+            section = _with_scratch(section, section.ops[use.op], aligned(formed.kernel.scratch))
             sections[use.step] = replace(section, forms=forms, instructions=section.instructions + more, cost=spent)
     return tuple(sections)
+
+
+def _with_scratch(section: Section, op: Op, size: int) -> Section:
+    """The section with so many bytes of scratch for an op; none: without it."""
+    name = scratch_name(op.outputs[0])
+    inner = {n: size if n == name else other for n, other in section.inner.items() if n != name or size}
+    spans = {n: section.spans[n] for n in inner}
+    return replace(
+        section, inner=inner, spans=spans, overlaid={n: o for n, o in section.overlaid.items() if n in inner}
+    )

@@ -172,8 +172,9 @@ class Plan:
 
     @cached_property
     def point(self) -> Point:
-        """All that the plan takes, with the kernels that it had before some gave way to smaller ones."""
-        return point_of(self.cutter, self.cut or self.steps)
+        """All that the plan takes, with the kernels that it had before some gave way to ones of no less peak."""
+        before = point_of(self.cutter, self.cut or self.steps)
+        return before if before.peak_bytes <= self.schedule.peak else point_of(self.cutter, self.steps)
 
     @cached_property
     def trade_off(self) -> tuple[Point, ...]:
@@ -256,10 +257,6 @@ class Planner:
         """Steps of every op by itself: as fast as whole in less memory, in less memory still, and whole."""
         return self._by_itself(NEAR), self._alone, self.cutter.untiled
 
-    def alone_within(self) -> Plan:
-        """Every op by itself, with the fastest kernels that fit."""
-        return self.plan(self.cutter.single_cuts.within(self.room))
-
     @cached_property
     def _alone(self) -> tuple[Section, ...]:
         return self._by_itself(ALONE)
@@ -282,6 +279,16 @@ class Planner:
         """The plan with steps that take longer than the limit, us, cut at rows."""
         steps = sliced(plan.cutter, plan.steps, self.target, limit)
         return plan if steps == plan.steps else self._plan(plan.cutter, plan.schedule, steps, plan.fused)
+
+    def with_steps(self, plan: Plan, steps: tuple[Section, ...]) -> Plan:
+        """The plan with other kernels, of no more scratch; laid out again if that is less."""
+        same = replace(plan, steps=steps)
+        if all(new.inner == old.inner for new, old in zip(steps, plan.steps, strict=True)):
+            return same
+        with contextlib.suppress(EdgebuildError):
+            other = self._plan(plan.cutter, plan.schedule, steps, plan.fused)
+            return replace(other, cut=plan.cut) if other.arena_bytes <= plan.arena_bytes else same
+        return same
 
     def strips(self, budget: int, below: int | None = None, thorough: bool = True, fast: bool = False) -> Plan | None:
         """Rolled runs in strips of columns; None if these are of no use, or not `below` so many bytes.
