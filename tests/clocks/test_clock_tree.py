@@ -5,24 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.facts import stated_in
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.emit import clock_files, target_tree
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import clock_names, load_clock_tree
+from tests.clocks.trees import whole
 
 COMPLETE = {"stm32f767", "stm32f429", "stm32f411"}
-
-
-def whole(name: str) -> str:
-    """The tree of a part as a file of its own."""
-    stated = stated_in(name, hal_dir() / "clocks")
-    assert stated
-    return str(yaml.serialize(stated[1], width=1000))
 
 
 def changed(folder: Path, old: str, new: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.request import CLOCK_OUTPUTS
-from edgebuild.base.target import hal_dir
+from tests.clocks.trees import whole
 from tests.conftest import ROOT, run
 
 SAMPLE = ROOT / "sample_projects" / "clocks"
@@ -35,7 +35,7 @@ class Project:
         self.folder, self.tool, self.products = folder, tool, folder / "build" / "edgebuild" / "clocks"
         shutil.copytree(SAMPLE, folder)
         self.tree = folder / "tree.yaml"
-        shutil.copy(hal_dir() / "clocks" / "stm32f767.yaml", self.tree)
+        self.tree.write_text(whole("stm32f767"))
         (folder / "board.yaml").write_text(BOARD)
         if tool == "scons":
             (folder / "SConstruct").write_text(SCONSTRUCT.format(target=str(folder / "board.yaml")))
@@ -144,7 +144,7 @@ def test_a_clock_that_cannot_be_made_is_told_by_the_build(tmp_path: Path) -> Non
         "env.ClockConfig('c', TARGET='stm32f767', HSE='8MHz', SYSCLK=['300MHz'])\n"
     )
     output = run(sys.executable, "-m", "SCons", "-Q", cwd=tmp_path, status=2)
-    assert "no PLL setting gives 300 MHz from an HSE of 8 MHz" in output
+    assert "no PLL setting gives 300 MHz from the HSE at 8 MHz" in output
     assert not (tmp_path / "edgebuild" / "c" / "clock_config.h").exists()
 
 

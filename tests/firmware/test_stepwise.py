@@ -390,7 +390,7 @@ def test_a_wrong_kernel_differs(kind: str, tmp_path: Path, monkeypatch: pytest.M
     """The number of elements of a window, the weights: in the program, behind everything that knows the plan."""
     file = tmp_path / "net.onnx"
     file.write_bytes(steep().SerializeToString())
-    right = program._uses
+    right = program.kernel_uses
 
     def spoiled(use: program.Use) -> program.Use:
         if use.op.kind != kind:
@@ -404,5 +404,5 @@ def test_a_wrong_kernel_differs(kind: str, tmp_path: Path, monkeypatch: pytest.M
     def uses(*arguments: Any) -> Sequence[program.Use]:
         return [spoiled(use) for use in right(*arguments)]
 
-    monkeypatch.setattr(program, "_uses", uses)
+    monkeypatch.setattr(program, "kernel_uses", uses)
     assert not verify(file, load_target("host"), compiled(file))["equal"]

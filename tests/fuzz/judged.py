@@ -95,7 +95,7 @@ def fault(places: list[tuple[str, str, int]], random: Random) -> Fault:
 
 def printed(plan: Plan, planted: Fault | None = None) -> tuple[tuple[Artifact, ...], list[tuple[str, str, int]]]:
     """The products with a fault in them, and the places where one may be."""
-    right, places = program._uses, dict[tuple[str, str], int]()
+    right, places = program.kernel_uses, dict[tuple[str, str], int]()
 
     def uses(*arguments: Any) -> list[program.Use]:
         made = right(*arguments)
@@ -104,7 +104,7 @@ def printed(plan: Plan, planted: Fault | None = None) -> tuple[tuple[Artifact, .
         return [replace(u, kernel=planted.planted(u.kernel)) if planted and u.op.name == planted.op else u
                 for u in made]  # fmt: skip
 
-    with patch.object(program, "_uses", uses):
+    with patch.object(program, "kernel_uses", uses):
         artifacts = emit(plan, "")
     return artifacts, [(op, name, size) for (op, name), size in places.items()]
 

@@ -21,6 +21,7 @@ from edgebuild.cli import main
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.driver.emit.hal import named
 from edgebuild.driver.pipeline import compile_driver
+from tests.clocks.trees import whole
 from tests.conftest import ROOT, run
 from tests.fuzz.hostile import ATOMS, WAYS, names, problems, shown
 
@@ -154,7 +155,9 @@ def test_remarks_and_pictures_escape_what_they_print() -> None:
 SINKS = re.compile(r"\|\s*(comment|quoted)\b|^remark\(")
 OWN = re.compile(  # values that no file has a text in: numbers, times, names that are checked to be identifiers
     r"(name|prefix|line|section|memory|weights_memory|bytes|weights_bytes|arena_bytes|macs|peak|hse|lock|apb[12]|'.*"
-    r"|loop\.\w+|step\.step|row\.name|budget\.ms|clocks\.(hse|budgets)\b.*|devices \| length)"
+    r"|\".*|group|models\[.*|model|moment|together\[report\.share\]|symbol|symbols\[b\.memory\]|offset|mine|b\.\w+.*"
+    r"|arenas .*"
+    r"|feed|oscillator|base_hz|loop\.\w+|step\.step|row\.name|budget\.ms|clocks\.(hse|budgets)\b.*|devices \| length)"
 )
 
 
@@ -221,7 +224,10 @@ def test_names_that_become_identifiers_are_checked(file: str, old: str, new: str
 
 
 def test_registers_of_a_clock_tree_are_identifiers(tmp_path: Path) -> None:
-    tree = changed(tmp_path, "clocks/stm32f411.yaml", "RCC_CFGR:", '"RCC_CFGR 1\\n#define X":')
+    text = whole("stm32f411")
+    assert "RCC_CFGR:" in text
+    tree = tmp_path / "tree.yaml"
+    tree.write_text(text.replace("RCC_CFGR:", '"RCC_CFGR 1\\n#define X":', 1))
     with pytest.raises(EdgebuildError, match="becomes a macro of C"):
         load_clock_tree(str(tree))
 

@@ -91,12 +91,12 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> list[Judge]:
 def test_the_slice_finds_what_is_printed_wrong(
     name: str, host: Machine, judges: list[Judge], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = program._uses
+    right = program.kernel_uses
 
     def uses(*arguments: Any) -> list[program.Use]:
         return [replace(use, kernel=PLANTED[name](use.op.kind, use.kernel)) for use in right(*arguments)]
 
-    monkeypatch.setattr(program, "_uses", uses)
+    monkeypatch.setattr(program, "kernel_uses", uses)
     kinds = set()
     for judge in judges:
         try:

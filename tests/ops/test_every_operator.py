@@ -46,7 +46,7 @@ def test_every_tflite_operator_has_a_strategy() -> None:
     drawn = {name.split()[0] for name in OPERATORS}
     files = (
         ROOT / f"tests/importers/test_{name}.py"
-        for name in ("state", "lstm", "loops", "detection", "signal", "beyond_tflm")
+        for name in ("state", "lstm", "loops", "detection", "signal", "beyond_tflm", "landmarks")
     )
     words = {word for file in files for word in re.findall(r'"[^"\n]*"', file.read_text(encoding="utf-8"))}
     missing = set(TFLITE_READERS) - drawn - UNKNOWN_TO_TFLM

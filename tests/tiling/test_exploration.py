@@ -17,7 +17,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.emit.report import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
-from edgebuild.model.plan import search
+from edgebuild.model.plan import choose, search
 from edgebuild.model.plan.tiling.explore import Evaluated, Limits, Rectangle, critical, explore
 from edgebuild.model.plan.tiling.paths import Tiling, counts, even, paths, tiled
 from edgebuild.model.verify import verify
@@ -109,6 +109,8 @@ def test_pairs_that_only_fdt_can_tile() -> None:
 def test_no_more_is_computed_twice_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "ALONE", 0.0)  # no op by rows, which would take less than these parts
     monkeypatch.setattr(search, "NEAR", 0.0)
+    parts_alone = lambda choice, name, ram: choice.parts(search.METHODS[name], name, ram)  # noqa: E731
+    monkeypatch.setattr(choose._Choice, "one_method", parts_alone)
     graph = running_example()
     assert planned(graph, tile="ffmt", max_mac_overhead=1.0).extra_macs <= ops.macs(graph) // 100
     freely = planned(graph, tile="ffmt", max_mac_overhead=100.0)

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.exporters.writer import quantised
 
 from .builders import ZOO, quantized
-from .drawing import PICTURES
 from .mobilenet_v2 import LARGE
 from .others import OTHERS, svdf_spotter
+from .pictures import PICTURES
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from edgebuild.model.verify import verify
 from tests import exporters
 
 from .builders import ZOO
-from .drawing import PICTURES
 from .others import OTHERS
+from .pictures import PICTURES
 
 NETWORKS = {**ZOO, **PICTURES, **OTHERS}
 WAYS = {

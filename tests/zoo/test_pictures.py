@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from .drawing import PICTURES
+from .pictures import PICTURES
 from .test_zoo import macs, shapes
 
 MACS = {"radar": 225_360, "posenet_like": 44_130_304, "ssdlite_like": 22_497_792}

@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from .builders import SWIFTNET_CELLS, ZOO, ds_cnn, quantized, random_inputs
-from .drawing import PICTURES
 from .mobilenet_v2 import mobilenet_v2
 from .others import OTHERS
+from .pictures import PICTURES
 
 MACS = {  # of the published networks; that of swiftnet_like is not published, as its wiring is ours
     "ds_cnn": 2_656_768,

@@ -225,7 +225,7 @@ def _recorded(
     """Run a model that rounds to steps once more, with every step seen: on the vectors, and on directed operands."""
     plot = Plot(graph, report, source_of(artifacts))
     ports = [port["name"] for port in report["inputs"]]
-    if not (rounds_to_steps(graph) and can_record(report) and all(map(plot.is_whole, ports))):
+    if not (rounds_to_steps(graph) and can_record(report, builder.target.cores) and all(map(plot.is_whole, ports))):
         return Recording(plot)
     empty = [dict[str, Array]() for _ in plot.steps[1:]]
     rounds = [Round([dict(zip(ports, row, strict=True)), *empty], directed=False) for row in vectors]
