@@ -215,7 +215,7 @@ def _unlink(file: str, room: int) -> None:
 
 
 def key(request: ModelRequest, files: Sequence[str]) -> str | None:
-    """Hash of everything that the artifacts depend on; None if that cannot be told.
+    """Hash of everything that the artifacts depend on; None where it is not known.
 
     Raises EdgebuildError for a file that is a pipe or a device.
     """

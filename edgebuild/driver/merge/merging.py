@@ -112,14 +112,14 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
     """Merge what lies in one register. Two plain stores never become a read-modify-write: that would be a new race."""
     one = Merged(first, layout)
 
-    found = find_conflicts(dialect, cdfg, shapes, lambda a: (one.register(a), one.word(a)), first)
-    merged = Merged(found, layout)
+    conflicts = find_conflicts(dialect, cdfg, shapes, lambda a: (one.register(a), one.word(a)), first)
+    merged = Merged(conflicts, layout)
     _check_held(cdfg, merged)
-    kept = list(found.kept_apart)
+    kept = list(conflicts.kept_apart)
     regions: dict[str, tuple[Region, ...]] = {}
-    for name in found.regions:
+    for name in conflicts.regions:
         mine: list[Region] = []
-        for region in found.regions[name]:
+        for region in conflicts.regions[name]:
             if region.place.whole:
                 _check_whole(merged, region)
                 mine.append(region)
@@ -130,7 +130,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
                 kept.append(KeptApart(region.place.where, "one store for both would have to read first"))
             mine += singles if race else [region]
         regions[name] = tuple(mine)
-    merged = Merged(Conflicts(found.refs, regions, tuple(kept)), layout)
+    merged = Merged(Conflicts(conflicts.refs, regions, tuple(kept)), layout)
     return replace(merged, reused=_reused(cdfg, merged))
 
 

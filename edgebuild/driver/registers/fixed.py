@@ -131,19 +131,19 @@ class _Fixer:
                 yield from self._ways(part.group, group, (*words, *_words(part.name, index)))
 
     def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Found:
-        found = self.finders[device.name].find(words)
-        if len(found) != 1 or found[0].field.width != leaf.width:
-            found = [f for f in [self._number(device, words, leaf)] if f] or found
-        if len(found) != 1:
+        matches = self.finders[device.name].find(words)
+        if len(matches) != 1 or matches[0].field.width != leaf.width:
+            matches = [f for f in [self._number(device, words, leaf)] if f] or matches
+        if len(matches) != 1:
             self._check_mistakes(device, words)
             name = ".".join((self.blocks[device.name].name, *words))
-            registers = {f"{f.register.full_name}.{f.field.name}" for f in found}
-            text = f"'{name}' fits more than one field" if found else f"'{name}' is not in {self.path.name}"
+            registers = {f"{f.register.full_name}.{f.field.name}" for f in matches}
+            text = f"'{name}' fits more than one field" if matches else f"'{name}' is not in {self.path.name}"
             known = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
-            near = "" if found else did_you_mean("_".join(words), known)
+            near = "" if matches else did_you_mean("_".join(words), known)
             raise self._wrong_field(leaf, text + near, *sorted(registers))
-        self._check(device, found[0], leaf)
-        return found[0]
+        self._check(device, matches[0], leaf)
+        return matches[0]
 
     def _number(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Found | None:
         """A register, or its lowest part, as one field; None where the source's field has another width."""

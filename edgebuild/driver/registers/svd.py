@@ -372,8 +372,8 @@ def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
         mine = [registers[found[n]] for n in sorted(found)]
         steps = {b.offset - a.offset for a, b in pairwise(mine)}
         places = {(f.lsb, f.width) for r in mine for f in r.fields}  # an element may lack some that others have
-        apart = all(a + w <= b for (a, w), (b, _) in pairwise(sorted(places)))
-        alike = len({r.bits for r in mine}) == 1 and apart and len({not r.fields for r in mine}) == 1
+        disjoint = all(a + w <= b for (a, w), (b, _) in pairwise(sorted(places)))
+        alike = len({r.bits for r in mine}) == 1 and disjoint and len({not r.fields for r in mine}) == 1
         first = min(found)
         counted = sorted(found) == list(range(first, first + len(found))) and (first == 1 or (first == 0 and behind))
         if counted and len(steps) == 1 and alike:

@@ -685,13 +685,13 @@ def _channels_last(f: Fused) -> Iterator[onnx.NodeProto]:
 
 def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.NodeProto:
     """The int32 bias as real numbers: its scale is that of the products, which QGemm's alpha is a part of."""
-    known = {t.name: t for t in f.graph.initializer}
+    constants = {t.name: t for t in f.graph.initializer}
     names = [f.at(at + 1) for at in operands]
-    if not all(name in known for name in names):
+    if not all(name in constants for name in names):
         raise f.refuse("its scales are computed by the graph")
-    if operator == "Conv" and f.at(bias) in known and len(known[f.at(bias)].dims) != 1:
-        raise f.refuse(f"bias of {len(known[f.at(bias)].dims)} dimensions")
-    scales = [numpy_helper.to_array(known[name]).astype(np.float32) for name in names]
+    if operator == "Conv" and f.at(bias) in constants and len(constants[f.at(bias)].dims) != 1:
+        raise f.refuse(f"bias of {len(constants[f.at(bias)].dims)} dimensions")
+    scales = [numpy_helper.to_array(constants[name]).astype(np.float32) for name in names]
     product = np.ravel(scales[0] * scales[1] * np.float32(f.attributes.get("alpha", 1.0))).astype(np.float32)
     product = np.asarray(product[0] if product.size == 1 else product)
     inputs = [f.at(bias), f.constant("bias_scale", product), f.constant("bias_zero", np.zeros_like(product, np.int32))]
