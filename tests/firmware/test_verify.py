@@ -205,8 +205,10 @@ def test_what_an_integer_model_must_not_link_is_named(declare: str, use: str, sy
 def test_a_target_without_runner_can_be_measured_only(name: str) -> None:
     target = runnable(name)
     assert measure(target, fake.model(target))["arena_bytes"] == 3 * fake.SIZE
-    with pytest.raises(EdgebuildError, match=f"target {name} names no `runner:`"):
+    with pytest.raises(EdgebuildError, match=f"target {name} names no `runner:`") as refusal:
         check(target, fake.model(target))
+    alike = "with the same processor: --target mps2-an500" if name == "stm32f767" else "can run: "
+    assert alike in str(refusal.value)
 
 
 def test_a_missing_compiler_or_simulator_names_its_package() -> None:

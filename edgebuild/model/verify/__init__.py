@@ -161,9 +161,11 @@ def _check_judged(model: Path) -> None:
 
 def _check_runnable(target: Target) -> None:
     if target.firmware is not None and target.runner is None:
-        runnable = [name for name in target_names() if load_target(name).runner or name == "host"]
+        runnable = [t for t in map(load_target, target_names()) if t.runner or t.name == "host"]
+        alike = [t.name for t in runnable if (t.core.isa, t.core.features) == (target.core.isa, target.core.features)]
+        hints = [f"with the same processor: --target {' or '.join(alike)}"] if alike else []
         raise fail(f"target {target.name} names no `runner:`, so nothing can run its programs",
-                   hints=["can run: " + ", ".join(runnable)])  # fmt: skip
+                   hints=[*hints, "can run: " + ", ".join(t.name for t in runnable)])  # fmt: skip
 
 
 def _run(builder: Builder, vectors: list[list[Array]], report: dict[str, Any], dma: str | None) -> Outcome:
