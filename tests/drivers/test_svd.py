@@ -248,6 +248,18 @@ def test_a_derived_peripheral_has_registers_besides(tmp_path: Path) -> None:
     assert blocks["U0"] == [("R", 0, 0), ("Q", 4, 0)]
 
 
+@pytest.mark.parametrize("holder", ["peripherals", "registers", "fields"])
+def test_a_list_in_two_pieces_is_one(holder: str, tmp_path: Path) -> None:
+    registers = register("R", 0, field("A", 0, 1) + field("B", 1, 1)) + register("Q", 4, field("C", 0, 1))
+    one = device(peripheral("C", 0x4000_0000, registers), peripheral("D", 0x4000_1000, registers))
+    item = {"peripherals": "peripheral", "registers": "register", "fields": "field"}[holder]
+    two = one.replace(f"</{item}><{item}", f"</{item}></{holder}><{holder}><{item}")
+    (tmp_path / "one.svd").write_text(one)
+    (tmp_path / "two.svd").write_text(two)
+    assert two != one
+    assert read_map(tmp_path / "two.svd").blocks == read_map(tmp_path / "one.svd").blocks
+
+
 def test_what_is_derived_from_itself(tmp_path: Path) -> None:
     text = device(peripheral("U0", 0x4000_0000, origin="U1"), peripheral("U1", 0x4000_1000, origin="U0"))
     (tmp_path / "chip.svd").write_text(text)

@@ -421,6 +421,7 @@ def wrong(file: str, lines: list[str], number: int, column: int, text: str) -> E
     return fail(text, file=file, line=number, column=column, hints=caret(line, column))
 
 
+LISTS = ("peripherals", "registers", "fields")  # a parent has one of each; files that have more mean one
 DEEPEST = 100  # elements in one another; SVD has about ten levels, and more where clusters are in clusters
 ENCODING = re.compile(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""")
 
@@ -457,7 +458,12 @@ def parse(text: str, file: str) -> Element:
         texts.append([])
 
     def end(tag: str) -> None:
-        stack.pop().text = "".join(texts.pop())
+        element = stack.pop()
+        element.text = "".join(texts.pop())
+        first = stack[-1].child(tag) if tag in LISTS else None
+        if first is not None and first is not element:  # the list continues, as in TI's MSP432P411V.svd
+            first.children += element.children
+            stack[-1].children.pop()
 
     def characters(data: str) -> None:
         texts[-1].append(data)
