@@ -115,6 +115,25 @@ def test_a_fault_inside_of_what_is_cut_is_found_where_it_is(way: str, tmp_path: 
     assert not result["equal"] and [result["first_difference"]["op"]] == named, result["first_difference"]
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("host", marks=pytest.mark.needs("gcc")),
+        pytest.param("pulp-cluster", marks=pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")),
+    ],
+)
+def test_a_run_in_the_first_level_is_seen_as_a_whole(target: str, tmp_path: Path) -> None:
+    """On one core and on several: its calls have no fences, so results inside are judged by those behind them."""
+    file, artifacts = compiled(layers(), tmp_path, target, tile=None, map="auto", limit="L1=1200")
+    run = next(made for made in plotted(file, artifacts).steps if made[0].kind == "depthwise_conv2d")
+    assert len(run) > 1
+    result = verify(file, load_target(target), artifacts)
+    assert result["equal"] and result["directed"] and run[0].outputs[0] in result["unseen"], result
+    call = re.compile(rb"(depthwise[^;]*?/\* y_zero \*/ )3,")
+    result = verify(file, load_target(target), changed(artifacts, lambda c: call.sub(rb"\g<1>4,", c, count=1)))
+    assert not result["equal"] and result["first_difference"]["op"] == run[-1].name, result["first_difference"]
+
+
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("fault", ["clamp", "zero point", "multiplier", "bias", "weight", "table"])
 def test_a_fault_of_one_step_is_found(fault: str, tmp_path: Path) -> None:
@@ -313,7 +332,7 @@ def test_constants_of_shapes_do_not_move(tmp_path: Path) -> None:
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
     )
     (tmp_path / "near").mkdir()
-    near = near_file(tmp_path / "net.onnx", np.random.default_rng(1), tmp_path / "near")
+    near = near_file(tmp_path / "net.onnx", "onnx", np.random.default_rng(1), tmp_path / "near")
     moved = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(str(near)).graph.initializer}
     assert near.name == "net.onnx" and moved["c"] != np.float32(0.1)
     assert all(np.array_equal(moved[n], np.array(constants[n], np.float32)) for n in ("half", "four", "ones"))
@@ -341,7 +360,7 @@ def test_constants_of_a_branch_are_moved_as_well(tmp_path: Path) -> None:
     z = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, (1, 4))
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([choice], "g", [x, c], [z])), tmp_path / "model.onnx")
     (tmp_path / "near").mkdir()
-    near = onnx.load(near_file(tmp_path / "model.onnx", np.random.default_rng(0), tmp_path / "near"))
+    near = onnx.load(near_file(tmp_path / "model.onnx", "onnx", np.random.default_rng(0), tmp_path / "near"))
     for attribute in near.graph.node[0].attribute:
         assert float(onnx.numpy_helper.to_array(attribute.g.initializer[0])) != 0.5
 
@@ -354,7 +373,7 @@ def test_an_exponent_is_no_number_that_rounding_moves(tmp_path: Path) -> None:
     model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y], [two, half]))
     onnx.save(model, tmp_path / "model.onnx")
     (tmp_path / "near").mkdir()
-    near = onnx.load(near_file(tmp_path / "model.onnx", np.random.default_rng(0), tmp_path / "near"))
+    near = onnx.load(near_file(tmp_path / "model.onnx", "onnx", np.random.default_rng(0), tmp_path / "near"))
     moved = {t.name: float(onnx.numpy_helper.to_array(t)) for t in near.graph.initializer}
     assert moved["two"] == 2.0 and moved["half"] != 0.5
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from edgebuild.model.verify.rounding import MOST, RELATIVE, limit
 from edgebuild.model.verify.vectors import random_inputs
 from tests.fuzz.recipe import choice
 from tests.graphs.tflite_models import Draft, File
+from tests.importers.test_pt2 import written
 
 pytest.importorskip("onnxruntime")
 schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
@@ -244,7 +246,7 @@ def test_constants_of_near_files_move_by_one_step_and_scales_stay(tmp_path: Path
         helper.make_node("Add", ["r", "c"], ["y"]),
     ]
     onnx_file(tmp_path / "net.onnx", nodes, [4], [4], {"c": constant, "s": steps[0][0], "z": steps[1][0]})
-    near = onnx.load(str(near_file(tmp_path / "net.onnx", rng, tmp_path))).graph.initializer
+    near = onnx.load(str(near_file(tmp_path / "net.onnx", "onnx", rng, tmp_path))).graph.initializer
     found = {t.name: numpy_helper.to_array(t) for t in near}
     assert (found["s"], found["z"]) == (0.5, 3)
 
@@ -252,11 +254,40 @@ def test_constants_of_near_files_move_by_one_step_and_scales_stay(tmp_path: Path
     given, result = draft.input((4,), dtype="float32"), draft.tensor("y", (4,), "float32")
     draft.operator("ADD", [given, draft.tensor("c", (4,), "float32", None, constant)], [result], schema.AddOptionsT())
     (tmp_path / "net.tflite").write_bytes(draft.pack([given], [result]))
-    read = read_model(near_file(tmp_path / "net.tflite", rng, tmp_path)).tensors["c"].data
+    read = read_model(near_file(tmp_path / "net.tflite", "tflite", rng, tmp_path)).tensors["c"].data
     for moved in (found["c"], read):
         assert moved is not None and moved[0] == 0 and np.isinf(moved[3])
         for m, c in zip(moved[1:3], constant[1:3], strict=True):
             assert m in (np.nextafter(c, np.float32(-9)), np.nextafter(c, np.float32(9)))
+
+
+def test_a_file_without_interpreter_is_judged_as_it_was_read(tmp_path: Path) -> None:
+    """Values are those of the ops' meanings: with the same shapes, and for real numbers with what rounding does."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["r"]),
+        helper.make_node("Relu", ["r"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["y"]),
+    ]
+    onnx_file(tmp_path / "net.onnx", nodes, [1, 0], [1, 0], {"s": np.float32(0.3), "z": np.int8(3)})
+    net = onnx.load(tmp_path / "net.onnx")
+    for value in (*net.graph.input, *net.graph.output):
+        value.type.tensor_type.shape.dim[1].dim_param = "n"
+    onnx.save(net, tmp_path / "net.onnx")
+    shape = (("x", (1, 4)),)
+    wanted = ModelRequest(tmp_path / "net.onnx", "model", "host", shape=shape, scales="power-of-two")
+    result = verify(wanted.source, load_target("host"), compile_model(wanted), reading=(shape, ()))
+    assert result["equal"] and result["judge"].startswith("the ops' meanings in numpy")
+
+    file = written("linear", tmp_path / "net.pt2")
+    artifacts = compile_model(ModelRequest(file, "model", "host", weights="asm"))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+    wrong = [
+        replace(a, data=a.data[:-1] + bytes([a.data[-1] ^ 1])) if a.name == "model_weights.bin" else a
+        for a in artifacts
+    ]
+    assert not verify(file, load_target("host"), wrong)["equal"]
 
 
 def test_sums_of_machines_move_and_thresholds_of_trees_stay(tmp_path: Path) -> None:
@@ -264,7 +295,7 @@ def test_sums_of_machines_move_and_thresholds_of_trees_stay(tmp_path: Path) -> N
     node = helper.make_node("LinearRegressor", ["x"], ["y"], domain="ai.onnx.ml", coefficients=[1.5, -2.0, 0.5, 3.0])
     node.attribute.append(helper.make_attribute("nodes_values", [1.5]))
     onnx_file(tmp_path / "net.onnx", [node], [1, 4], [1, 1], {})
-    near = onnx.load(str(near_file(tmp_path / "net.onnx", np.random.default_rng(1), tmp_path))).graph.node[0]
+    near = onnx.load(str(near_file(tmp_path / "net.onnx", "onnx", np.random.default_rng(1), tmp_path))).graph.node[0]
     found = {a.name: list(a.floats) for a in near.attribute}
     assert found["nodes_values"] == [1.5]
     assert all(0 < abs(a - b) < 1e-6 for a, b in zip(found["coefficients"], [1.5, -2.0, 0.5, 3.0], strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from ...base.inputs import read_part
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from .. import ops
 from ..compile import prepare
-from ..formats.format import Shapes
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import harness as flashes
@@ -38,9 +36,8 @@ from .harness import (
     write_sources,
 )
 from .layers import layers
-from .nudge import near_file
-from .oracles import Array, Port, Reference, fit, reference
-from .recording import Plot, Round, Seen, can_record, record, source_of
+from .oracles import Array, Port, Reading, Reference, fit, reference
+from .recording import Plot, Round, Seen, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .scale_loss import scale_loss
 from .stepwise import judged, rounds_to_steps, stepwise
@@ -59,7 +56,7 @@ def verify(
     by_cycles: bool = False,
     library: Path | None = None,
     dma: str | None = None,
-    reading: tuple[Shapes, tuple[str, ...]] = ((), ()),
+    reading: Reading = ((), ()),
     flash_of: str | None = None,
     labels: Path | None = None,
 ) -> dict[str, Any]:
@@ -81,13 +78,14 @@ def verify(
     report = report_of(artifacts)
     _check_judgeable(target, model_path)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
-    expected = reference(model_path, vectors, report, reading[1])
+    expected = reference(model_path, vectors, report, reading)
     with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, len(vectors))
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
-        recording = _recorded(_prepared(model_path, report, reading), vectors, artifacts, report, builder)
+        graph = prepare(model_path, *reading, scales=report["model"]["format"])
+        recording = _recorded(graph, vectors, artifacts, report, builder)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
         counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles, flash)} if by_layer else {}
@@ -109,11 +107,6 @@ def verify(
         **_figures(sizes, target.firmware is not None),
         **counted,
     }
-
-
-def _prepared(model: Path, report: dict[str, Any], reading: tuple[Shapes, tuple[str, ...]]) -> Graph:
-    """The graph of the report, with its scales."""
-    return prepare(model, *reading, scales=report["model"]["format"])
 
 
 def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +220,8 @@ def _recorded(
     """Run a model that rounds to steps once more, with every step seen: on the vectors, and on directed operands."""
     plot = Plot(graph, report, source_of(artifacts))
     ports = [port["name"] for port in report["inputs"]]
-    if not (rounds_to_steps(graph) and can_record(report, builder.target.cores) and all(map(plot.is_whole, ports))):
+    can_record = bool(plot.steps) and not report["stream_rows"] and all(map(plot.is_whole, ports))
+    if not (rounds_to_steps(graph) and can_record):
         return Recording(plot)
     empty = [dict[str, Array]() for _ in plot.steps[1:]]
     rounds = [Round([dict(zip(ports, row, strict=True)), *empty], directed=False) for row in vectors]
@@ -241,7 +235,7 @@ def _judged(
     expected: Reference,
     outcome: Outcome,
     report: dict[str, Any],
-    reading: tuple[Shapes, tuple[str, ...]],
+    reading: Reading,
     recording: Recording,
 ) -> dict[str, Any]:
     """The verdict: of a model that rounds to steps op by op, of real numbers with what rounding does to them."""
@@ -249,7 +243,7 @@ def _judged(
     compared = _compare(outcome, expected, report, recording)
     if not rounds_to_steps(graph):
         if not compared["equal"] and _real(compared["differs"], report):
-            compared = _compare(outcome, expected, report, recording, _moves(model, vectors, report, reading[1]))
+            compared = _compare(outcome, expected, report, recording, _moves(model, vectors, report, reading))
         return compared | {"judge": expected.judge}
     if expected.slack and not report.get("state_bytes"):
         compared = _of_steps(compared, vectors, expected, outcome, report, recording)
@@ -331,15 +325,11 @@ def _real(names: Sequence[str], report: dict[str, Any]) -> bool:
     return any(t["dtype"].startswith("float") for t in tensors if t["name"] in names)
 
 
-def _moves(
-    model: Path, vectors: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...]
-) -> dict[str, float]:
+def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any], reading: Reading) -> dict[str, float]:
     """By name of a tensor of real numbers: how far rounding alone may move it."""
 
     def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = near_file(model, rng, Path(folder)) if rng else model
-            found = reference(file, near, report, outputs)
+        found = reference(model, near, report, reading, rng)
         rows = zip(found.outputs, found.tensors, strict=True)
         return [{**tensors, **dict(zip(names, row, strict=True))} for row, tensors in rows]
 

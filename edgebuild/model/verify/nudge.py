@@ -1,13 +1,15 @@
-"""Copies of model files whose real constants moved by one step: what rounding of sums is like."""
+"""Copies of models whose real constants moved by one step: what rounding of sums is like."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..ir import Graph
 from .rounding import Rng, nudged
 
 STEPS = ("QuantizeLinear", "DequantizeLinear")  # whose real constants are scales: a move of them is none of sums
@@ -29,11 +31,21 @@ WHOLE = {"Pow": 1}  # operand that stays: a negative number has no power of 2.00
 OF_SHAPES = ("Shape", "Size")  # no value of their operand is in their result
 
 
-def near_file(model: Path, rng: Rng, folder: Path) -> Path:
-    """Write the model into `folder` with its real constants `nudged`; scales stay, and what shapes are made of."""
+def near_file(model: Path, form: str, rng: Rng, folder: Path) -> Path:
+    """Write the model into `folder` with its real constants `nudged`; scales stay, and what shapes are made of.
+
+    `form`: onnx or tflite.
+    """
     copy = folder / model.name
-    copy.write_bytes(_near_onnx(model, rng) if model.suffix == ".onnx" else _near_tflite(model, rng))
+    copy.write_bytes((_near_onnx if form == "onnx" else _near_tflite)(model, rng))
     return copy
+
+
+def near_graph(graph: Graph, rng: Rng) -> Graph:
+    """The graph with its real constants `nudged`."""
+    constants = ((name, t.data) for name, t in graph.tensors.items() if t.data is not None)
+    near = {name: replace(graph.tensors[name], data=nudged(data, rng)) for name, data in constants}
+    return replace(graph, tensors={**graph.tensors, **near})
 
 
 def _near_onnx(model: Path, rng: Rng) -> bytes:

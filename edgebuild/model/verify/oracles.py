@@ -23,15 +23,20 @@ from ...base import programs, progress
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare
+from ..formats.format import Shapes
 from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import ort
 from .harness import run_tool
+from .nudge import near_file, near_graph
 from .one_sign import in_one_sign
+from .rounding import Rng
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
+# How a file is read: shapes of its inputs, and the tensors at which the firmware ends, instead of the file's outputs.
+Reading = tuple[Shapes, tuple[str, ...]]
 NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 FLOAT, UINT8, UINT16, DOUBLE = 1, 2, 4, 11  # types of ONNX
 OFF_STEP = 1e-2  # steps by which a real number may miss the step that it stands for; float32 of 2^15 steps does by 2e-3
@@ -53,22 +58,26 @@ class Reference:
 
 
 def reference(
-    model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...] = ()
+    model: Path,
+    inputs: list[list[Array]],
+    report: dict[str, Any],
+    reading: Reading = ((), ()),
+    rng: Rng | None = None,
 ) -> Reference:
     """Run the model on `inputs` (per vector, one array per input) with the interpreter for its format.
 
-    `outputs`: the tensors of the file at which the firmware ends, instead of the file's own.
+    Where no interpreter for the format is at hand, values are those of the ops' own meanings. `rng`: real constants
+    are moved by one step each, up or down.
     """
-    judges = {"onnx": _onnx, "tflite": _tflite}
-    return judges.get(report["model"]["format"], _meanings)(model, inputs, report, outputs)
-
-
-def _meanings(
-    model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...] = ()
-) -> Reference:
-    """Values by the ops' own meanings, where no interpreter for the format is at hand."""
-    graph = prepare(model, outputs=outputs, scales=report["model"]["format"])
-    return _by_meanings(graph, inputs, "the ops' meanings in numpy")
+    form = report["model"]["format"]
+    judge = {"onnx": _onnx, "tflite": _tflite}.get(form)
+    if judge is None:
+        graph = prepare(model, *reading, scales=form)
+        return _by_meanings(near_graph(graph, rng) if rng else graph, inputs, "the ops' meanings in numpy")
+    if rng is None:
+        return judge(model, inputs, report, reading[1])
+    with tempfile.TemporaryDirectory() as folder:
+        return judge(near_file(model, form, rng, Path(folder)), inputs, report, reading[1])
 
 
 def _by_meanings(graph: Graph, inputs: list[list[Array]], judge: str) -> Reference:

@@ -121,7 +121,10 @@ class Plot:
         return by_step
 
     def rows(self, step: int) -> list[Row | None]:
-        """Rows that the calls of a step make, if it goes row by row through several ops; None: no whole row."""
+        """Rows that the calls of a step make, if it goes row by row through several ops; None: no whole row.
+
+        None of runs in the first memory level, which have no fences between their calls: they are seen as a whole.
+        """
         return self._rows[step]
 
     @cached_property
@@ -132,7 +135,7 @@ class Plot:
         if (one := re.search(ONE.format(step=step), self.source)) is not None:
             return [None] * int(one[1])
         table = re.search(TABLE.format(step=step), self.source, re.DOTALL)
-        if table is None:
+        if table is None or f"{NAME}_rows_{step}(" not in self.source:
             return []
         names = re.findall(r"\w+", self.source[: table.start()].rpartition("enum {")[2].partition("}")[0])
         words = re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", table[1], flags=re.DOTALL))
@@ -234,13 +237,6 @@ class Script:
             else:
                 values[name] = piece.reshape(t.shape)
         return seen
-
-
-def can_record(report: Mapping[str, Any], cores: int) -> bool:
-    """Whether all steps are calls between fences. Several cores have fences of their own in runs that go by rows."""
-    steps = report["schedule"]["steps"]
-    by_rows = "hierarchy" in report and any(len(step["ops"]) > 1 for step in steps)
-    return bool(steps) and not report["stream_rows"] and not (by_rows and cores > 1)
 
 
 def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:

@@ -11,16 +11,14 @@ import numpy as np
 
 from .. import ops
 from ..compile import prepare
-from ..formats.format import Shapes
 from ..ir import Array, Graph, Tensor
 from ..passes.powers import FORMAT
+from .oracles import Reading
 
 MOST = 200.0  # dB
 
 
-def scale_loss(
-    model: Path, graph: Graph, vectors: list[list[Array]], reading: tuple[Shapes, tuple[str, ...]]
-) -> dict[str, Any]:
+def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: Reading) -> dict[str, Any]:
     """Compare the real outputs of a graph of other scales with those of its file, both by the ops' meanings.
 
     Nothing for a graph with the scales of the file.

@@ -200,8 +200,8 @@ def judged(plot: Plot, rounds: Sequence[Round], seen: Sequence[Seen]) -> Judgeme
         (number, *each) for number, r in enumerate(rounds) if not r.directed for each in _judged(plot, r, seen[number])
     ]
     numbers = [number for number, r in enumerate(rounds) if r.directed]
-    for step, op in ((k, op) for k, made in enumerate(plot.steps) for op in made):
-        found += _directed(plot, step, op, numbers, seen)
+    for step in range(len(plot.steps)):
+        found += _directed(plot, step, numbers, seen)
     wrong = [_wrong(tensor, op, number, *pair) for number, tensor, op, *pair in found if distance(*pair)]
     values = dict[str, list[Array]]()
     for _, tensor, _, value, _ in found:
@@ -220,20 +220,40 @@ def _reached(graph: Graph, name: str, values: Sequence[Array]) -> Sequence[bool]
 
 
 def _directed(
+    plot: Plot, step: int, numbers: Sequence[int], seen: Sequence[Seen]
+) -> Iterator[tuple[int, str, str, Array, Array]]:
+    """Results of a step's ops in directed rounds, of its operands that were seen."""
+    graph, made = plot.graph, plot.steps[step]
+    if len(made) == 1 and _is_sum_of_one(made[0], graph):
+        yield from _directed_sums(plot, step, made[0], numbers, seen)
+        return
+    for number in numbers:
+        walk, results = Walk(graph, {}), seen[number].after[step]
+        for name, value in seen[number].before[step].items():
+            walk.know(name, value)
+        for op in (op for op in made if all(n in walk.ways[0.0] for n in op.inputs)):
+            name = op.outputs[0]
+            right = walk.step(op, results.get(name))
+            if name in results:
+                yield number, name, op.name, results[name], right
+                walk.know(name, results[name])
+
+
+def _is_sum_of_one(op: Op, graph: Graph) -> bool:
+    """Whether the op makes sums of products of one computed operand."""
+    return ops.SPECS[op.kind].total is not None and sum(not t.constant for t in graph.operands(op)) == 1
+
+
+def _directed_sums(
     plot: Plot, step: int, op: Op, numbers: Sequence[int], seen: Sequence[Seen]
 ) -> Iterator[tuple[int, str, str, Array, Array]]:
-    """Results of an op in directed rounds whose operands were all seen; sums of products of all rounds at once."""
+    """The same of sums of products, of all rounds at once."""
     graph, name = plot.graph, op.outputs[0]
+    (x,) = (t.name for t in graph.operands(op) if not t.constant)
     values = [{**seen[number].after[step], **seen[number].before[step]} for number in numbers]
-    open_ = [n for n in op.inputs if not graph.tensors[n].constant]
-    if not values or any(n not in values[0] for n in (name, *open_)):
+    if not values or not values[0].keys() >= {x, name}:
         return
-    if ops.SPECS[op.kind].total is None or len(open_) > 1:
-        walk = Walk(graph, {})
-        for number, each in zip(numbers, values, strict=True):
-            yield number, name, op.name, each[name], walk.made(op, each)
-        return
-    count, (x,) = graph.tensors[name].shape[0], open_
+    count = graph.tensors[name].shape[0]
     many = [
         replace(t, shape=(len(numbers) * t.shape[0], *t.shape[1:])) for t in (graph.tensors[x], graph.tensors[name])
     ]
