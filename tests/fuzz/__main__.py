@@ -17,10 +17,11 @@ from tests.conftest import judge_without_vnni
 
 from .journal import Journal
 from .recipe import FORMS
-from .units import OTHERS, TARGETS, Result, Unit, networks, others, run
+from .units import OTHERS, TARGETS, Result, Unit, layers, networks, others, run
 
 ROOT = Path(__file__).parents[2]
 TOLD = 2000  # characters of a failure's text
+PARTS = ("networks", "layers", *OTHERS)
 SUMMED = 30  # units between two summaries
 BROKEN = 3  # pools that end one after another without a result: what then follows would end alike
 
@@ -32,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), help="all if none is given")
     parser.add_argument("--targets", nargs="+", choices=("host", *TARGETS), help="all if none is given: each network "
                         "on the host in all modes, and on one of the others in some")  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=("networks", *OTHERS), help="leave out the rest")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="leave out the rest")
     parser.add_argument("--blocks", type=int, default=0, help="of each network, of a few layers each; 0: 1 to 5")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0: one for each core")
     parser.add_argument("--programs", type=int, default=0, help="built for each network and target at most, of those "
@@ -50,10 +51,11 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     options = arguments()
     seed = options.seed if options.seed is not None else int(time.strftime("%Y%m%d"))
-    start, wanted = time.monotonic(), options.only or ["networks", *OTHERS]
+    start, wanted = time.monotonic(), options.only or PARTS
     print(f"seed {seed}, count {options.count}", flush=True)
     drawn = networks(seed, options.count, options.forms, options.targets, options.blocks)
     units = list(drawn) if "networks" in wanted else []
+    units += layers(seed, options.count, options.forms, options.targets) if "layers" in wanted else ()
     units += [u for part in OTHERS if part in wanted for u in others(part, seed, options.count)]
     journal = Journal(options.output, options.resume)
     missing = journal.missing(units)

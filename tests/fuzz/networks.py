@@ -26,7 +26,7 @@ from edgebuild.model.verify.vectors import random_inputs
 
 from . import onnx_writer, tflite_writer
 from .machine import Failure, Machine, check_explained, compiled, digest, largest_difference, report_of
-from .recipe import FORMS, Recipe, choice, draw
+from .recipe import FORMS, Recipe, choice, draw, draw_beside
 
 WRITERS: dict[str, ModuleType] = {f: tflite_writer if f.startswith("tflite") else onnx_writer for f in FORMS}
 TILE = ("off", "auto", "rolling", "fdt", "ffmt")
@@ -184,11 +184,18 @@ class Judge:
         shutil.rmtree(where)
 
 
-def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally, most: int = 0) -> None:
+def sweep(
+    recipe: Recipe,
+    machines: Sequence[Machine],
+    folder: Path,
+    tally: Tally,
+    most: int = 0,
+    ways: Sequence[Options] = (),
+) -> None:
     """One network in all modes on the host, in some on other machines. Failures go into `tally`, one of each cause.
 
-    `most`: programs that are built for each machine, of those that differ; 0: all. Modes come in a drawn order, and
-    plans beyond are run on values alone.
+    `ways`: these modes instead. `most`: programs that are built for each machine, of those that differ; 0: all.
+    Modes come in a drawn order, and plans beyond are run on values alone.
     """
     tally.networks += 1
     try:
@@ -204,13 +211,13 @@ def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tall
     except Failure as failure:
         return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
     for machine in machines:
-        _sweep_on(machine, judge, most, tally)
+        mine = list(ways or modes(recipe, judge.arena, judge.flash, machine.target))
+        Random(recipe.seed).shuffle(mine)
+        _sweep_on(machine, judge, mine, most, tally)
 
 
-def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
+def _sweep_on(machine: Machine, judge: Judge, ways: Sequence[Options], most: int, tally: Tally) -> None:
     recipe, causes, known, arenas = judge.recipe, set[str](), set[str](), dict[str, int]()
-    ways = list(modes(recipe, judge.arena, judge.flash, machine.target))
-    Random(recipe.seed).shuffle(ways)
     for options in sorted(ways, key=lambda o: o.get("objective") == "ram"):  # what is to be least comes last
         tally.runs += 1
         what = " ".join([machine.name, *(str(v) if o in NAMED else o for o, v in options.items())])
@@ -333,6 +340,12 @@ def recipes(seed: int, count: int, forms: Sequence[str] = FORMS) -> Iterator[Rec
     for number in range(seed, seed + count):
         for form in forms:
             yield drawn(form, number)
+
+
+def beside(form: str, seed: int, machines: Sequence[Machine], folder: Path, tally: Tally) -> None:
+    """Layers side by side with the kernels of each kind, planned without search."""
+    ways: list[Options] = [{"tile": "off", "optimize": kind} for kind in ("balanced", "speed", "size")]
+    sweep(draw_beside(form, seed), machines, folder, tally, ways=[*ways, {"tile": "rolling", "optimize": "speed"}])
 
 
 def drawn(form: str, seed: int, blocks: int = 0) -> Recipe:

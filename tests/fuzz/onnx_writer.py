@@ -17,7 +17,7 @@ from edgebuild.model.ir import Array
 from tests.graphs import powers_of_two, quantised
 
 from .onnx_rows import KEEP, OPSET, ROWS, by_schema
-from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice, common_divisors
+from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice, common_divisors, image_size
 
 LARGEST = 60_000  # elements of a tensor
 
@@ -199,6 +199,11 @@ class OnnxWriter:
         image = of("channels", channels), of("rows", rows), of("columns", columns)
         self.batch = of("batch", s.pick(*BATCHES))
         return self.given((self.batch, *image))
+
+    def field(self) -> Value:
+        rows, columns, channels = image_size(self.s, self.sizes.of)
+        self.batch = 1
+        return self.given((1, channels, rows, columns))
 
     def input_like(self, x: Value) -> Value:
         return self.given(x.shape)

@@ -19,6 +19,13 @@ from tests.graphs.source import Source
 FORMS = ("tflite", "tflite_float", "tflite_int16", "tflite_uint8", "float", "qdq", "qoperator")
 INTEGERS = {"tflite": "int8", "tflite_int16": "int16", "tflite_uint8": "int8"}  # types of activations
 BATCHES = (*(1,) * 10, 2, 3)
+IMAGE = 4000  # elements
+# Layers side by side: how many, and those that kernels serve in most ways.
+BESIDE = 12
+KERNELS = (
+    *("depthwise",) * 4, *("conv",) * 3, "conv_same", "depthwise_same", "square", "expand", "dense", "pool", "mean",
+    "global_pool",
+)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -104,6 +111,13 @@ class Choice(Source):
 
 def common_divisors(a: int, b: int) -> tuple[int, ...]:
     return tuple(n for n in range(1, min(a, b) + 1) if a % n == b % n == 0)
+
+
+def image_size(s: Choice, of: Callable[[str, int], int]) -> tuple[int, int, int]:
+    """Rows, columns and channels of an image, of more shapes than whole networks have room for."""
+    rows, columns = of("rows", s.between(1, 24)), of("columns", s.between(1, 24))
+    channels = s.pick(1, 2, 3, 4, 5, 6, 8, 12, 16, 17, 20, 24, 32, 48, 64)
+    return rows, columns, of("channels", min(channels, max(1, IMAGE // (rows * columns))))
 
 
 def choice(seed: int, arithmetic: str = "tflite", real: bool = False, integer: str = "int8") -> Choice:
@@ -251,3 +265,12 @@ def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str], b
         drawing.head(drawing.random.choice(drawing.images[-2:]))
     more = [layer.number for layer in drawing.layers[1:] if drawing.random.random() < 0.04]
     return Recipe(form, seed, tuple(drawing.layers), tuple(more))
+
+
+def draw_beside(form: str, seed: int) -> Recipe:
+    """Layers side by side, each of an image of its own: many kernels in one program, with next to no search."""
+    drawing = Drawing(Random(f"beside {form} {seed}").getrandbits(64), (), ())
+    drawing.layers.clear()
+    for _ in range(BESIDE):
+        drawing.add(drawing.random.choice(KERNELS), drawing.add("field"))
+    return Recipe(form, seed, tuple(drawing.layers))

@@ -17,11 +17,23 @@ from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
 from edgebuild.model.formats.tflite.tflite_operators import READERS as TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, TooLong, at_most, check_explained, compiled, machine, report_of
-from tests.fuzz.networks import WRITERS, Found, Judge, Tally, drawn, drawn_sizes, keep, recipes, smaller, sweep
+from tests.fuzz.networks import (
+    WRITERS,
+    Found,
+    Judge,
+    Tally,
+    beside,
+    drawn,
+    drawn_sizes,
+    keep,
+    recipes,
+    smaller,
+    sweep,
+)
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
-from tests.fuzz.recipe import FORMS
+from tests.fuzz.recipe import BESIDE, FORMS, draw_beside
 from tests.fuzz.tflite_writer import TfliteWriter
 from tests.fuzz.units import Result, networks
 from tests.graphs.tflite_models import schema
@@ -85,6 +97,14 @@ def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) 
             sweep(recipe, [machine(target, tmp_path)], tmp_path, tally)
     assert not tally.found, told(tally.found)
     assert tally.runs
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_layers_side_by_side(tmp_path: Path) -> None:
+    tally, recipe = Tally(), draw_beside("tflite", 1)
+    beside("tflite", 1, [machine("mps2-an386", tmp_path)], tmp_path, tally)
+    assert not tally.found, told(tally.found)
+    assert tally.programs.total() >= 2 and sum(not layer.operands for layer in recipe.layers) == BESIDE
 
 
 @pytest.mark.parametrize(

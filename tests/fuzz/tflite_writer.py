@@ -10,7 +10,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File, output_size
 
-from .recipe import BATCHES, DoesNotFit, Recipe, choice, common_divisors
+from .recipe import BATCHES, DoesNotFit, Recipe, choice, common_divisors, image_size
 from .tflite_parts import Parts, Value
 from .tflite_rows import ROWS
 
@@ -103,6 +103,10 @@ class TfliteWriter(Parts):
         image = of("rows", rows), of("columns", columns), of("channels", channels)
         self.batch = of("batch", s.pick(*BATCHES))
         return self.fresh((self.batch, *image))
+
+    def field(self) -> Value:
+        self.batch = 1
+        return self.fresh((1, *image_size(self.s, self.sizes.of)))
 
     def input_like(self, x: Value) -> Value:
         return self.fresh(x.shape)

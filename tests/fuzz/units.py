@@ -11,7 +11,7 @@ from typing import Any
 from . import clusters, judged
 from .hostile import WAYS
 from .machine import machine
-from .networks import Found, Tally, drawn, keep, smaller, sweep
+from .networks import Found, Tally, beside, drawn, keep, smaller, sweep
 from .others import damaged_file, driver_programs, hostile_names, mutants_of_drivers, plan_of_energy
 from .recipe import FORMS
 from .wire import PORTS, STREAMS, harmed_streams
@@ -27,7 +27,7 @@ MUTANTS = 50  # faults in the generated code of one driver
 
 @dataclass(frozen=True)
 class Unit:
-    """`part`: networks or a part of `OTHERS`; `form`, `blocks`: of networks; `targets`: where a network runs."""
+    """`part`: networks, layers or one of `OTHERS`; `form`, `blocks`: of networks; `targets`: where a network runs."""
 
     part: str
     seed: int
@@ -66,6 +66,13 @@ def networks(
         yield Unit("networks", number, form, tuple(targets or ("host", TARGETS[i % len(TARGETS)])), blocks)
 
 
+def layers(seed: int, count: int, forms: Sequence[str], targets: Sequence[str] | None) -> Iterator[Unit]:
+    """`count` programs of layers side by side, of all forms together. `targets`: None: two of them, in turn."""
+    for i in range(count):
+        pair = TARGETS[i % len(TARGETS)], TARGETS[(i + 1) % len(TARGETS)]
+        yield Unit("layers", seed + i, forms[i % len(forms)], tuple(targets or pair))
+
+
 def others(part: str, seed: int, count: int) -> Iterator[Unit]:
     """`count` programs, plans, faults, names, damaged files of each form, or times `STREAMS` streams over all ports."""
     each, forms = {
@@ -90,13 +97,17 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset(), most: in
     `folder`: cases go into it, scratch files into a place of this process.
     """
     place, result = folder / f"worker_{os.getpid()}", Result(unit.name)
-    if unit.part != "networks":
+    if unit.part in OTHERS:
         for trouble in OTHERS[unit.part](unit, place / unit.part, result.mutants):
             result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
         result.streams = STREAMS if unit.part == "wire" else 0
         return result
     tally = Tally()
-    sweep(drawn(unit.form, unit.seed, unit.blocks), [machine(t, place) for t in unit.targets], place, tally, most)
+    machines = [machine(t, place) for t in unit.targets]
+    if unit.part == "layers":
+        beside(unit.form, unit.seed, machines, place, tally)
+    else:
+        sweep(drawn(unit.form, unit.seed, unit.blocks), machines, place, tally, most)
     result.runs, result.networks, result.equal_plans = tally.runs, tally.networks, tally.same
     result.refused, result.programs, result.planned = tally.refused, dict(tally.programs), dict(tally.planned)
     for found in tally.found:
