@@ -21,6 +21,8 @@ from edgebuild.cli import main
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.driver.emit.hal import named
 from edgebuild.driver.pipeline import compile_driver
+from edgebuild.model.emit.timeline_picture import timeline_picture
+from edgebuild.model.plan.distribute.timeline import Span, Timeline
 from tests.clocks.trees import whole
 from tests.conftest import ROOT, run
 from tests.fuzz.hostile import ATOMS, WAYS, names, problems, shown
@@ -38,6 +40,13 @@ def test_a_few_names(way: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs(*COMPILERS)
+def test_the_row_of_a_device_tells_its_whole_name(tmp_path: Path) -> None:
+    """A semicolon parts the names of fused tensors, and not the texts of a picture."""
+    span = Span(0, "compute", 0.0, 1.0, 0, "a;b")
+    picture = timeline_picture(Timeline(((span,),), ()), [";d"], 1.0, "c;e").svg()
+    assert all(text in picture for text in (">;d</text>", ">c;e</text>", ";d, compute a, 0.000 to 0.001 ms")), picture
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_many_names(way: str, tmp_path: Path) -> None:
     assert not list(problems(way, range(-(-MANY // WAYS[way].names)), tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...base.text import visible
 from ..plan.distribute.timeline import Timeline
 from ..views.drawing import COLOURS, Drawing, box, drawn, fitted, legend, line, ticks, words
 from .names import comment
@@ -17,15 +18,15 @@ def timeline_picture(found: Timeline, names: Sequence[str], one_device_us: float
     """Time to the right, modelled. `one_device_us`: how long the source alone takes, a line."""
     end = max([found.end(k) for k in range(len(names))] + [one_device_us, 1e-9])
     across, bottom = (WIDTH - LEFT - RIGHT) / end, TOP + len(names) * ROW
-    shapes = [words(LEFT, 14, fitted(comment(caption), WIDTH - LEFT))]
+    shapes = [words(LEFT, 14, fitted(visible(caption), WIDTH - LEFT))]
     for mark in ticks(end / 1000, 8):
         x = LEFT + mark * 1000 * across
         shapes += [line(x, TOP, x, bottom), words(x, bottom + 12, f"{mark:g}", "middle", "muted")]
     for k, (name, spans) in enumerate(zip(names, found.spans, strict=True)):
-        shapes.append(words(LEFT - 6, TOP + k * ROW + BAR - 7, fitted(comment(name), LEFT - 10), "end"))
+        shapes.append(words(LEFT - 6, TOP + k * ROW + BAR - 7, fitted(visible(name), LEFT - 10), "end"))
         for s in spans:
             if (width := (s.end - s.start) * across) >= LEAST:
-                text = comment(f"{name}, {s.kind} {s.what}, {s.start / 1000:.3f} to {s.end / 1000:.3f} ms")
+                text = f"{visible(name)}, {s.kind} {comment(s.what)}, {s.start / 1000:.3f} to {s.end / 1000:.3f} ms"
                 shapes += box(LEFT + s.start * across, TOP + k * ROW, width, BAR, KINDS[s.kind], text, s.what)
     alone = LEFT + one_device_us * across
     shapes += [line(alone, TOP, alone, bottom, "limit"), words(alone - 4, bottom + 25, "one device", "end", "accent")]
