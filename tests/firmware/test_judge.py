@@ -18,15 +18,16 @@ from onnx.reference.op_run import OpRun
 
 import edgebuild.model.verify
 from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.errors import Diagnostic, EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from edgebuild.model import ops
+from edgebuild.model.cluster.products import ClusterRequest
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array
 from edgebuild.model.ops import fixedpoint
-from edgebuild.model.verify import oracles, verify
+from edgebuild.model.verify import cluster, oracles, verify
 from edgebuild.model.verify.directed import directed_rounds
 from edgebuild.model.verify.nudge import near_file
 from edgebuild.model.verify.oracles import reference
@@ -382,3 +383,19 @@ def test_a_mean_that_cancels_may_be_off_by_a_step_of_its_terms() -> None:
     terms = np.linspace(-1, 1, 64, dtype=np.float32)[None]
     far = moves([[terms]], lambda near, rng: [{"y": np.mean(near[0][0], dtype=np.float64, keepdims=True)}])
     assert 1e-7 < far["y"] < 1e-5
+
+
+def test_a_cluster_is_not_judged_only_where_no_interpreter_runs_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails in the program itself is no reason to call it equal."""
+    request = ClusterRequest(tmp_path / "m.onnx", tmp_path / "c.yaml", "net")
+
+    def judged(error: EdgebuildError) -> Any:
+        monkeypatch.setattr(cluster, "verify", lambda *given, **more: (_ for _ in ()).throw(error))
+        return cluster._judged_alone(request, (), None)
+
+    alone = judged(oracles.NoJudge("onnxruntime cannot run this model", request.source))
+    assert alone["judge"] == "" and "onnxruntime" in alone["notes"][0]
+    with pytest.raises(EdgebuildError, match="ended with status 1"):
+        judged(EdgebuildError(Diagnostic("the test program ended with status 1")))

@@ -31,6 +31,7 @@ from edgebuild.model.ir import Array
 from edgebuild.model.ops.base import Kernel
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify.harness import NAME
+from edgebuild.model.verify.oracles import NoJudge
 from edgebuild.model.verify.rounding import distance, limit
 from edgebuild.model.verify.vectors import random_inputs
 
@@ -167,8 +168,12 @@ def judged(
     words = " ".join(f"--{name} {value}" for name, value in options.items())
     command = f"edgebuild verify {file} --target host {words}"
     try:
-        with patch.object(judge, "SANITIZERS", ()), at_most(PLAN_SECONDS):
+        with at_most(PLAN_SECONDS):
             plan = plan_model(model_request(file, NAME, "host", options), load_target("host"))
+    except (EdgebuildError, TooLong):
+        _count(scores, "judged_refused")
+        return
+    try:
         with patch.object(judge, "SANITIZERS", ()):
             artifacts, places = printed(plan)
             result = judge.verify(file, load_target("host"), artifacts)
@@ -177,7 +182,7 @@ def judged(
                 yield from _faults(file, plan, places, random, place, scores, count, command)
             else:
                 yield Trouble("false_alarm", command, f"{result['differs']} {result['differences']}")
-    except (EdgebuildError, TooLong):
+    except NoJudge:
         _count(scores, "judged_refused")
     except Exception:
         yield Trouble("traceback", command, traceback.format_exc())

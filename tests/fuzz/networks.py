@@ -20,7 +20,7 @@ from edgebuild.base.request import Value
 from edgebuild.base.target import Target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Array
-from edgebuild.model.verify.oracles import Reference, fit, reference
+from edgebuild.model.verify.oracles import NoJudge, Reference, fit, reference
 from edgebuild.model.verify.stepwise import stepwise
 from edgebuild.model.verify.vectors import random_inputs
 
@@ -138,10 +138,10 @@ class Judge:
     def _expected(self) -> Reference:
         try:
             expected = reference(self.twin, self.vectors, self.report)
+        except NoJudge as error:
+            raise ValueError(f"{error.diagnostics[0].text}: {error.diagnostics[0].hints}") from None
         except EdgebuildError as error:
-            if not error.diagnostics[0].text.startswith("onnxruntime cannot run"):
-                raise
-            raise ValueError(f"onnxruntime: {error.diagnostics[0].hints}") from None
+            raise Failure("wrong", "oracle", str(error)) from None
         except Exception as reason:  # onnxruntime has its own, and none in common
             raise ValueError(f"onnxruntime: {str(reason).split('Status Message:')[-1]}") from None
         values = [x for row in expected.outputs for x in row]

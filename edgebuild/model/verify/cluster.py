@@ -17,7 +17,7 @@ import numpy as np
 
 from ...base import programs
 from ...base.artifacts import Artifact, publish
-from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
+from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support
 from ...base.programs import Start
 from ...base.target import hal_dir, load_target
@@ -26,7 +26,7 @@ from ..compile import compile_model
 from ..formats import bound_file
 from . import verify
 from .harness import NAME, SANITIZERS, Builder, folder_of, read_sizes, run_harness, sources, write_sources
-from .oracles import Array
+from .oracles import Array, NoJudge
 from .relay import Fault, Faults, Key, Relay, simulated_times, unharmed, unsent_times
 from .rounding import distance, limit, moves
 from .vectors import Given, random_inputs, split_vectors
@@ -106,14 +106,11 @@ UNJUDGED: Mapping[str, Any] = {"equal": True, "judge": "", "differs": [], "compa
 
 
 def _judged_alone(request: ClusterRequest, alone: Sequence[Artifact], inputs: Given | None) -> Mapping[str, Any]:
-    """The verdict of `verify` on one device. Without an interpreter that runs the model there is none, and it says so.
-
-    The program itself has run before, so that what fails here is the interpreter.
-    """
+    """The verdict of `verify` on one device; a note that there is none where no interpreter runs the model."""
     try:
         with bound_file(request.source, request.bind) as model:
             verdict = verify(model, load_target(HOST), alone, inputs, reading=(request.shape, request.outputs))
-    except EdgebuildError as reason:
+    except (NoJudge, MissingTool) as reason:
         return {**UNJUDGED, "notes": [f"one device is not judged: {reason.diagnostics[0].text}"]}
     return {name: verdict.get(name, value) for name, value in UNJUDGED.items()}
 

@@ -42,6 +42,13 @@ FLOAT, UINT8, UINT16, DOUBLE = 1, 2, 4, 11  # types of ONNX
 OFF_STEP = 1e-2  # steps by which a real number may miss the step that it stands for; float32 of 2^15 steps does by 2e-3
 
 
+class NoJudge(EdgebuildError):
+    """The interpreter of the file's format cannot run it, which says nothing of the firmware."""
+
+    def __init__(self, text: str, model: Path, hints: Sequence[str] = ()) -> None:
+        super().__init__(Diagnostic(text, file=str(model), hints=tuple(hints)))
+
+
 @dataclass(frozen=True)
 class Reference:
     """Per input vector: the outputs, and all results of operators by name. `slack`: allowed integer difference.
@@ -167,7 +174,7 @@ def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str,
             own = [h for h in error.diagnostics[0].hints[:-1] if h.strip() and not h.startswith((" ", "Traceback"))]
             remedy = ["pip install ai-edge-litert: LiteRT then judges"] if judge == "tflm" else []
             name = "the TFLite Micro interpreter" if remedy else "LiteRT"
-            raise fail(f"{name} cannot run this model", file=str(model), hints=[*own[-5:], *remedy]) from None
+            raise NoJudge(f"{name} cannot run this model", model, [*own[-5:], *remedy]) from None
         with np.load(folder / "out.npz") as file:
             return {key: file[key] for key in file.files}
 
@@ -228,7 +235,7 @@ def _tflite_input_types(model: Path) -> list[str]:
         graph = tflite.Model.GetRootAsModel(model.read_bytes(), 0).Subgraphs(0)
         return [names.get(graph.Tensors(graph.Inputs(i)).Type(), "") for i in range(graph.InputsLength())]
     except (struct.error, AttributeError, IndexError, TypeError, ValueError):
-        raise fail("the TFLite Micro interpreter cannot run this model", file=str(model)) from None
+        raise NoJudge("the TFLite Micro interpreter cannot run this model", model) from None
 
 
 # ---- from the firmware's types to the file's and back
@@ -354,7 +361,7 @@ def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Ar
         if done.returncode:
             text = "onnxruntime cannot run this model" + " with these inputs" * (done.returncode == ort.BAD_INPUTS)
             died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []
-            raise fail(text, file=str(model), hints=[*died, *done.stderr.splitlines()[-5:]])
+            raise NoJudge(text, model, [*died, *done.stderr.splitlines()[-5:]])
         with np.load(folder / "out.npz") as file:
             results = {key: file[key] for key in file.files}
     return [
