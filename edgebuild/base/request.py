@@ -250,7 +250,7 @@ class ClockRequest:
     target: str
     hse: int | None = option(None, HZ, HSE)
     sysclk: tuple[int, ...] = option((), HZ_LIST, "the clocks to switch between; default: the tree's")
-    source: str = option("hse", words("hse", "hsi"), "the oscillator that feeds the PLL; default: hse")
+    source: str = option("hse", words("hse", "hsi", "msi"), "the oscillator that feeds the PLL; default: hse")
     usb: bool = option(False, SWITCH, "only PLL settings with 48 MHz at the output Q, for USB, SDIO and RNG")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgebuild.base.errors import fail
 from edgebuild.clock.tree import ClockTree, Scale, VcoRange
@@ -84,7 +84,7 @@ class Config:
 class ClockPlan:
     """All that a firmware may switch between. `configs[0]` is the oscillator itself, the others rise in SYSCLK.
 
-    `oscillator`: HSE or HSI, which feeds the PLL at `base_hz`. `bypass`: the HSE is a ready clock that is fed in.
+    `oscillator`: HSE, HSI or MSI, which feeds the PLL at `base_hz`. `bypass`: the HSE is a ready clock that is fed in.
     The bus dividers are the same for all of them: the largest that any needs. So no bus is over its limit at any
     moment of a switch, and a peripheral's clock is a fixed fraction of SYSCLK.
     """
@@ -103,7 +103,7 @@ class ClockPlan:
     @property
     def feed(self) -> str:
         """Where the clock of the PLL comes from, in words."""
-        kind = "" if self.oscillator == "HSI" else ", fed in" if self.bypass else ", crystal"
+        kind = "" if self.oscillator != "HSE" else ", fed in" if self.bypass else ", crystal"
         return f"{self.oscillator} {mhz(self.base_hz)}{kind}"
 
 
@@ -141,8 +141,10 @@ def violation(tree: ClockTree, base_hz: int, m: int, n: int, p: int) -> str | No
         return f"M is {m}, outside of {pll.m[0]} to {pll.m[1]}"
     if not pll.n[0] <= n <= pll.n[1]:
         return f"N is {n}, outside of {pll.n[0]} to {pll.n[1]}"
-    if p not in pll.p:
-        return f"P is {p}, not one of {', '.join(map(str, pll.p))}"
+    codes = pll.codes or {}
+    for letter, value, possible in (("M", m, codes.get("m", {m})), ("N", n, codes.get("n", {n})), ("P", p, pll.p)):
+        if value not in possible:
+            return f"{letter} is {value}, not one of {', '.join(map(str, possible))}"
     reference, vco, out = base_hz / m, base_hz * n / m, base_hz * n / (m * p)
     ranges = [r for r in pll.vco if r.in_hz[0] <= reference <= r.in_hz[1]]
     if not ranges:
@@ -156,7 +158,7 @@ def violation(tree: ClockTree, base_hz: int, m: int, n: int, p: int) -> str | No
         return f"the PLL's output would be {mhz(out)}, below {pll.out_hz[0] / 1e6:g}"
     if reason := _sysclk_violation(tree, out):
         return reason
-    scale, _ = _supply(tree, out if tree.regulator.with_pll else max(out, base_hz))
+    scale, _ = _supply(tree, out, base_hz)
     if scale.max_vco_hz and vco > scale.max_vco_hz:
         return f"VCO would be {mhz(vco)}, above {scale.max_vco_hz / 1e6:g} at scale {scale.name}"
     return None
@@ -167,8 +169,8 @@ def _sysclk_violation(tree: ClockTree, hz: float) -> str | None:
     if hz > limit:
         return f"SYSCLK would be {mhz(hz)}, above {limit / 1e6:g}"
     if tree.flash:
-        scale, _ = _supply(tree, hz)
-        fastest = tree.flash.max_hz[scale.flash][-1]
+        scale, _ = _supply(tree, hz, hz)
+        fastest = ahb(tree) * tree.flash.max_hz[scale.flash][-1]
         if hz > fastest:
             return f"SYSCLK would be {mhz(hz)}, above {fastest / 1e6:g}, the flash's limit at {scale.flash}"
     return None
@@ -215,6 +217,12 @@ def preferred(tree: ClockTree, base_hz: int, candidates: Iterable[PllSetting]) -
     return dict(sorted(best.items()))
 
 
+def _behind(tree: ClockTree, source: str) -> ClockTree:
+    """The tree with the PLL as it is behind this oscillator."""
+    pll = tree.pll
+    return replace(tree, pll=replace(pll, m=pll.hsi_m)) if source == "hsi" and pll.hsi_m else tree
+
+
 def clock_plan(
     tree: ClockTree,
     hse_hz: int | None = None,
@@ -224,10 +232,11 @@ def clock_plan(
 ) -> ClockPlan:
     """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
 
-    `source`: hse or hsi, the oscillator behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
+    `source`: hse, hsi or msi, the oscillator behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
     Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK that cannot be made.
     """
     base, bypass = base_of(tree, hse_hz, source)
+    tree = _behind(tree, source)
     legal = settings(tree, base)
     if usb:
         if tree.pll.q is None:
@@ -254,10 +263,11 @@ def base_of(tree: ClockTree, hse_hz: int | None, source: str) -> tuple[int, bool
         hz = tree.hse.default_hz if hse_hz is None else hse_hz
         return hz, check_hse(tree, hz)
     if hse_hz is not None:
-        raise fail("option 'hse': the PLL runs from the HSI", hints=["leave out hse, or source"])
-    if tree.hsi_hz is None:
-        raise tree.unknown("the frequency of the HSI is", "the PLL cannot run from it")
-    return tree.hsi_hz, False
+        raise fail(f"option 'hse': the PLL runs from the {source.upper()}", hints=["leave out hse, or source"])
+    hz = tree.hsi_hz if source == "hsi" else tree.msi_hz
+    if hz is None:
+        raise tree.unknown(f"the frequency of the {source.upper()} is", "the PLL cannot run from it")
+    return hz, False
 
 
 def _unreachable(tree: ClockTree, wanted: int, how: str, possible: list[int]) -> Exception:
@@ -274,9 +284,18 @@ def _setting(tree: ClockTree, base: int, m: int, n: int, p: int) -> PllSetting:
     return PllSetting(m, n, p, q, base * n // m, base * n // (m * p))
 
 
-def _supply(tree: ClockTree, hz: float) -> tuple[Scale, bool]:
-    """The lowest voltage that feeds this clock, without over-drive if that is possible."""
+def ahb(tree: ClockTree) -> int:
+    """HCLK is SYSCLK over this."""
+    return tree.buses.ahb if tree.buses else 1
+
+
+def _supply(tree: ClockTree, sysclk_hz: float, base_hz: float) -> tuple[Scale, bool]:
+    """The lowest voltage that feeds this clock, without over-drive if that is possible.
+
+    It must also feed the oscillators, unless it waits for the PLL.
+    """
     scales = tree.regulator.scales
+    hz = sysclk_hz if tree.regulator.with_pll else max(sysclk_hz, base_hz, min(tree.hsi_hz or 0, scales[-1].max_hz))
     plain = next((s for s in scales if hz <= s.max_hz), None)
     if plain:
         return plain, False
@@ -284,11 +303,11 @@ def _supply(tree: ClockTree, hz: float) -> tuple[Scale, bool]:
 
 
 def _config(tree: ClockTree, base: int, pll: PllSetting | None) -> Config:
-    """The configuration of a setting. Its voltage must also feed the oscillator, unless it waits for the PLL."""
+    """The configuration of a setting."""
     sysclk = pll.sysclk_hz if pll else base
-    scale, overdrive = _supply(tree, sysclk if tree.regulator.with_pll else max(sysclk, base))
+    scale, overdrive = _supply(tree, sysclk, base)
     fastest = max(sysclk, base, tree.hsi_hz or 0)  # that runs with these: after Stop mode it may be the HSI
-    return Config(sysclk, pll, scale, overdrive, wait_states(tree, scale, fastest))
+    return Config(sysclk, pll, scale, overdrive, wait_states(tree, scale, fastest / ahb(tree)))
 
 
 def wait_states(tree: ClockTree, scale: Scale, hclk_hz: float) -> int | None:
@@ -312,8 +331,8 @@ def _bus_dividers(tree: ClockTree, configs: tuple[Config, ...]) -> tuple[int | N
         return None, None
 
     def smallest(plain: int, overdrive: int) -> int:
-        limits = [(c.sysclk_hz, (overdrive or plain) if c.overdrive else plain) for c in configs]
-        limits.append((tree.hsi_hz or 0, plain))
+        limits = [(c.sysclk_hz / buses.ahb, (overdrive or plain) if c.overdrive else plain) for c in configs]
+        limits.append(((tree.hsi_hz or 0) / buses.ahb, plain))
         return next(d for d in DIVIDERS if all(hz <= limit * d for hz, limit in limits))
 
     return smallest(buses.apb1_hz, buses.overdrive_apb1_hz), smallest(buses.apb2_hz, buses.overdrive_apb2_hz)

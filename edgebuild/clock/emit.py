@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from ..base.artifacts import Artifact
@@ -12,8 +13,13 @@ from ..base.formula import parse_formula
 from ..base.request import CLOCK_OUTPUTS, ClockRequest
 from ..base.target import Target, clock_tree_file, load_target
 from ..base.templates import render
-from .configs import DIVIDERS, ClockPlan, Config, clock_plan, mhz, wait_states
-from .tree import LETTERS, ClockTree, Registers, clock_names, load_clock_tree
+from .configs import DIVIDERS, ClockPlan, Config, ahb, clock_plan, mhz, settings, wait_states
+from .tree import ClockTree, Registers, Step, clock_names, load_clock_tree
+
+CALLS = {
+    "flash": ["if (!set_wait_states(s->wait_states)) {", "    return false;", "}"],
+    "overdrive": ["if (s->overdrive && !overdrive_on()) {", "    return false;", "}"],
+}
 
 
 def target_tree(target: Target) -> ClockTree:
@@ -75,6 +81,7 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
         "base_hz": plan.base_hz,
         "hsi_hz": tree.hsi_hz,
         "bypass": int(plan.bypass),
+        "ahb": ahb(tree),
         "apb1": plan.apb1,
         "apb2": plan.apb2,
         "lock": f"{max(locks):g}" if locks else "an unknown number of",
@@ -84,25 +91,47 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
 
 
 def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
-    """The registers with their fields, and what each configuration writes there."""
-    divider = {"HPRE": 1, "PPRE1": plan.apb1 or 1, "PPRE2": plan.apb2 or 1}
-    regulator = plan.tree.regulator
-    stepped = regulator.step_hz is not None
-    first = (plan.configs[0].wait_states, wait_states(plan.tree, regulator.scales[0], plan.tree.hsi_hz or 0))
+    """The registers with their fields, what each configuration writes there, and the steps of the sequences."""
+    tree, regulator = plan.tree, plan.tree.regulator
+    stepped, table = regulator.step_hz is not None, _Table(plan, registers)
+    first = (plan.configs[0].wait_states, wait_states(tree, regulator.scales[0], (tree.hsi_hz or 0) / ahb(tree)))
+    dividers = {"hpre": ahb(tree), "ppre1": plan.apb1 or 1, "ppre2": plan.apb2 or 1}
+    codes = {name: _divider_code(name, divider) for name, divider in dividers.items()}
+    register, _, field = registers.mux.partition(".")
+    status, _, shown = registers.shown.partition(".")
+    low = registers.field(status, shown)[0]
+    starts = registers.oscillators or {}
+    sequences = {name: table.lines(getattr(registers, name)) for name in ("prepare", "stop", "voltage", "start")}
     return {
         "registers": [_register(registers, name) for name in registers.map],
         "select": registers.select,
-        "dividers": hex(sum(_put(registers, "RCC_CFGR", f, _divider_code(f, d)) for f, d in divider.items())),
-        "overdrive": plan.tree.overdrive is not None,
-        "with_pll": regulator.with_pll,
-        "boost": any(s.boost for s in regulator.scales),
+        "mux": {"register": register, "field": f"{register}_{field}", "low": registers.field(register, field)[0],
+                "status": status, "shown": f"{status}_{shown}", "shift": low, "one_hot": registers.one_hot},
+        "dividers": [line for text in registers.dividers for line in table.written(Step.parse(text), [codes])],
+        "overdrive": tree.overdrive is not None,
         "step": stepped and {"hz": regulator.step_hz, "reads": -(-max(c.sysclk_hz for c in plan.configs) // 1_000_000)},
+        "latency": registers.latency.replace(".", "_"),
+        "latency_register": registers.latency.partition(".")[0],
+        "latency_low": registers.field(*registers.latency.split("."))[0] if registers.latency else 0,
         "oscillator_wait_states": plan.configs[0].wait_states,
         "first_wait_states": max(filter(None, first), default=0),
+        "most_wait_states": _most_wait_states(plan),
         "accelerator": " | ".join(f"FLASH_ACR_{name}" for name in registers.accelerator),
-        "pll_fields": " | ".join(f"RCC_PLLCFGR_{name}" for name in registers.pll),
-        "settings": [(c.name, _setting(plan, registers, c)) for c in plan.configs],
-    }
+        "first": "hsi" if "hsi" in registers.select else plan.oscillator.lower(),
+        "first_hz": tree.hsi_hz if "hsi" in registers.select else plan.base_hz,
+        "starts": {name: table.lines(starts[name]) for name in starts},
+        **sequences,
+        "columns": list(table.columns),
+        "settings": [(c.name, _setting(plan, table, i)) for i, c in enumerate(plan.configs)],
+    }  # fmt: skip
+
+
+def _most_wait_states(plan: ClockPlan) -> int:
+    """Wait states with which all clocks are safe, where the HSI needs some; else 0."""
+    assert plan.tree.flash
+    slowest = plan.tree.flash.max_hz[plan.tree.regulator.scales[0].flash]
+    most = max(map(len, plan.tree.flash.max_hz.values())) - 1
+    return most if (plan.tree.hsi_hz or 0) / ahb(plan.tree) > slowest[0] else 0
 
 
 def _register(registers: Registers, name: str) -> dict[str, Any]:
@@ -114,36 +143,80 @@ def _register(registers: Registers, name: str) -> dict[str, Any]:
     return {"name": name, "address": hex(register.address), "fields": fields}
 
 
-def _setting(plan: ClockPlan, registers: Registers, c: Config) -> str:
+class _Table:
+    """Steps as lines of C. What differs between configurations becomes a column of their table."""
+
+    def __init__(self, plan: ClockPlan, registers: Registers) -> None:
+        self.registers, self.columns = registers, dict[str, list[int]]()
+        self.letters = [_letters(plan, c) for c in plan.configs]
+
+    def lines(self, steps: tuple[str, ...]) -> list[str]:
+        """Statements of a function that is false where a wait is given up."""
+        code: list[str] = []
+        for text in steps:
+            if text == "pll":
+                for register, fields in self.registers.pll_fields.items():
+                    code += self.written(Step(register, dict(fields), waits=False), self.letters)
+            else:
+                code += CALLS[text] if text in CALLS else self.written(Step.parse(text), self.letters)
+        return code
+
+    def written(self, step: Step, letters: list[dict[str, float]]) -> list[str]:
+        """The statement of a step for these values of its letters."""
+        names = [f"{step.register}_{field}" for field in step.fields]
+        if not names:
+            return [f"(void){step.register};"]
+        values = [sum(self._put(step, field, each) for field in step.fields) for each in letters]
+        mask = " | ".join(names)
+        value = self._value(step, values, mask)
+        if step.waits:
+            fault = "VOLTAGE" if step.register.startswith("PWR") else "PLL" if "PLL" in mask else "OSCILLATOR"
+            wait = f"if (!wait_for(&{step.register}, {mask}, {value}, EB_CLOCK_FAULT_{fault})) {{"
+            return [wait, "    return false;", "}"]
+        return wrap(
+            f"set(&{step.register}, {'0u' if value == mask else mask}, {value});", 112, subsequent_indent="    "
+        )
+
+    def _value(self, step: Step, values: list[int], mask: str) -> str:
+        if len(set(values)) > 1:
+            only = next(iter(step.fields)) if len(step.fields) == 1 else step.register.partition("_")[2]
+            self.columns[only.lower()] = values
+            return f"s->{only.lower()}"
+        spans = [self.registers.field(step.register, f) for f in step.fields]
+        full = sum(((1 << width) - 1) << low for low, width in spans)
+        return mask if values[0] == full else f"{hex(values[0]) if values[0] else 0}u"
+
+    def _put(self, step: Step, field: str, letters: dict[str, float]) -> int:
+        low, width = self.registers.field(step.register, field)
+        value = round(parse_formula(step.fields[field], tuple(letters))(letters))
+        if not 0 <= value < 1 << width:
+            raise ValueError(f"{step.register}.{field} has {width} bits and cannot hold {value}")
+        return value << low
+
+
+def _letters(plan: ClockPlan, c: Config) -> dict[str, float]:
+    """The letters of the formulas; without a PLL those of the first setting that has one."""
+    pll = (
+        c.pll or next((each.pll for each in plan.configs if each.pll), None) or next(settings(plan.tree, plan.base_hz))
+    )
+    numbers: dict[str, float] = {name: getattr(pll, name) for name in "mnpq"}
+    codes = {f"{name}_code": (plan.tree.pll.codes or {}).get(name, {}).get(int(numbers[name]), 0) for name in "mnpq"}
+    sources = {name: plan.oscillator == name.upper() for name in ("hse", "hsi", "msi")}
+    return numbers | codes | sources | {"vos": c.scale.vos or 0, "boost": c.scale.boost}
+
+
+def _setting(plan: ClockPlan, table: _Table, row: int) -> str:
     """The values of one row of the C table, in its order."""
-    words = [f"{c.sysclk_hz}u", "true" if c.pll else "false", f"{hex(_pllcfgr(plan, registers, c))}u"]
-    words.append(f"{hex(_put(registers, 'PWR_CR', 'VOS', c.scale.vos or 0))}u")
-    if plan.tree.overdrive:
-        words.append("true" if c.overdrive else "false")
-    if any(s.boost for s in plan.tree.regulator.scales):
-        words.append("true" if c.scale.boost else "false")
+    c = plan.configs[row]
+    words = [f"{c.sysclk_hz}u", "true" if c.pll else "false", *(f"{hex(v[row])}u" for v in table.columns.values())]
+    words += ["true" if c.overdrive else "false"] * (plan.tree.overdrive is not None)
     return ", ".join([*words, f"{c.wait_states}u"])
-
-
-def _pllcfgr(plan: ClockPlan, registers: Registers, c: Config) -> int:
-    if c.pll is None:
-        return 0
-    letters = {name: getattr(c.pll, name) for name in "mnpq"} | {"hse": plan.oscillator == "HSE"}
-    fields = ((name, parse_formula(text, LETTERS)(letters)) for name, text in registers.pll.items())
-    return sum(_put(registers, "RCC_PLLCFGR", name, round(value)) for name, value in fields)
 
 
 def _divider_code(field: str, divider: int) -> int:
     """HPRE has a bit more than PPRE1 and PPRE2; the highest bit means that there is a division at all."""
     place = DIVIDERS.index(divider)
-    return 0 if place == 0 else (8 if field == "HPRE" else 4) + place - 1
-
-
-def _put(registers: Registers, register: str, field: str, value: int) -> int:
-    low, width = registers.field(register, field)
-    if not 0 <= value < 1 << width:
-        raise ValueError(f"{register}.{field} has {width} bits and cannot hold {value}")
-    return value << low
+    return 0 if place == 0 else (8 if field == "hpre" else 4) + place - 1
 
 
 def _text(c: Config, plan: ClockPlan) -> str:

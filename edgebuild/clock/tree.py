@@ -7,6 +7,7 @@ Units: Hz, microseconds, mA, volts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,9 @@ from edgebuild.base.text import WORD
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
-LETTERS = ("m", "n", "p", "q", "hse")  # of the formulas of `Registers.pll`
+STEP = re.compile(r"(wait|read)?\s*(\w+)(?:\.(.+))?")
+SETTERS = ("m", "n", "p", "q", "hse", "hsi", "msi", "vos", "boost")  # what the values of fields depend on
+LETTERS = (*SETTERS, *(f"{letter}_code" for letter in "mnpq"))  # of the formulas of `Registers`
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class VcoRange:
 class Pll:
     """reference = oscillator / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q.
 
-    P is R in the manuals of newer families.
+    P is R in the manuals of newer families. `hsi_m`: M behind the HSI, where it is another. `codes`: of M, N, P or Q the
+    only possible values, with the numbers that stand for them, which are letters such as n_code.
     """
 
     m: Span
@@ -59,6 +63,8 @@ class Pll:
     reference_hz: int  # the reference to be preferred: the higher it is, the less jitter
     out_hz: Span
     source: str
+    hsi_m: Span | None = None
+    codes: Mapping[str, Mapping[int, int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Scale:
     max_hz_overdrive: int | None
     core_v: float | None
     flash: str  # the table of wait states that holds here
-    boost: bool = False  # R1MODE is cleared
+    boost: bool = False  # the letter of the formulas, as for R1MODE
     max_vco_hz: int | None = None  # of the PLL at this voltage
 
 
@@ -105,13 +111,14 @@ class Flash:
 
 @dataclass(frozen=True)
 class Buses:
-    """Highest clocks of the peripheral buses; `overdrive_*` hold while over-drive is on."""
+    """Highest clocks of the peripheral buses; `overdrive_*` hold while over-drive is on. HCLK is SYSCLK / `ahb`."""
 
     apb1_hz: int
     apb2_hz: int
     source: str
     overdrive_apb1_hz: int = 0
     overdrive_apb2_hz: int = 0
+    ahb: int = 1
 
 
 @dataclass(frozen=True)
@@ -170,27 +177,82 @@ class Gpio:
 
 
 @dataclass(frozen=True)
-class Registers:
-    """Registers that the emitted C writes to.
+class Step:
+    """One access of a register: fields to write or to wait for, as formulas; neither: it is read."""
 
-    `select`: what SW of RCC_CFGR is for hsi, hse and pll; SWS is two bits above. `pll`: what the fields of RCC_PLLCFGR
-    are, as formulas of m, n, p, q, and of hse, which is 1 where the PLL runs from the HSE, else 0. `accelerator`:
-    fields of FLASH_ACR that are set once, for speed.
+    register: str
+    fields: Mapping[str, str]
+    waits: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Step:
+        """A step from `RCC_CR.PLLON = 1`, `wait RCC_CR.PLLRDY = 1`, `REG.A = m, B = n - 1` or `read REG`."""
+        match = STEP.fullmatch(text.strip())
+        if not match or (match[1] == "read") == bool(match[3]):
+            raise ValueError(f"registers: '{text}' is no step, such as `wait RCC_CR.PLLRDY = 1`")
+        pairs = [part.partition("=") for part in (match[3] or "").split(",")] if match[3] else []
+        return cls(match[2], {name.strip(): value.strip() for name, _, value in pairs}, match[1] == "wait")
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Registers that the emitted C writes to, and in which order.
+
+    `select`: what the field `mux` is for hsi, hse, msi and pll; `shown` is the same, or with `one_hot` a bit for each.
+    `pll`: what the fields of the PLL are, as formulas; those without a register are of RCC_PLLCFGR. The letters: m, n,
+    p, q, vos; hse, hsi, msi, which are 1 where the PLL runs from there; boost. `accelerator`: fields of FLASH_ACR that are set once, for speed. `dividers`: the
+    fields of the bus dividers, as codes of hpre, ppre1 and ppre2. The sequences are of steps: `prepare` once, before
+    all else; `stop` with SYSCLK from an oscillator; `voltage` then, where each voltage feeds the oscillators; `start`,
+    in which `pll` writes the fields, `flash` the wait states and `overdrive` is the over-drive. `oscillators`: how one
+    is started, where it is not by RCC_CR.
     """
 
     select: Mapping[str, int]
     pll: Mapping[str, str]
     map: Mapping[str, Register]
-    accelerator: tuple[str, ...]
     source: str
+    accelerator: tuple[str, ...] = ()
     gpio: Gpio | None = None
+    mux: str = "RCC_CFGR.SW"
+    shown: str = "RCC_CFGR.SWS"
+    one_hot: bool = False
+    latency: str = "FLASH_ACR.LATENCY"
+    dividers: tuple[str, ...] = ("RCC_CFGR.HPRE = hpre, PPRE1 = ppre1, PPRE2 = ppre2",)
+    prepare: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ("RCC_CR.PLLON = 0", "wait RCC_CR.PLLRDY = 0")
+    voltage: tuple[str, ...] = ()
+    start: tuple[str, ...] = ("pll", "RCC_CR.PLLON = 1", "flash", "wait RCC_CR.PLLRDY = 1")
+    oscillators: Mapping[str, tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         for name in (*self.map, *(f"{register}_{f}" for register, r in self.map.items() for f in r.fields)):
             if not WORD.issuperset(name) or name[:1].isdigit():
                 raise ValueError(f"registers: '{name}' becomes a macro of C; letters, digits and _ are right")
-        for text in self.pll.values():
-            parse_formula(text, LETTERS)
+        chosen = [f"{place} = 0" for place in (self.mux, self.shown, self.latency) if place]
+        for text in (*chosen, *self._steps()):
+            step = Step.parse(text)
+            fields = self.map[step.register].fields if step.register in self.map else {}
+            if step.register not in self.map:
+                raise ValueError(f"registers: '{text}' is of no register of the map")
+            for name, value in step.fields.items():
+                if name not in fields:
+                    raise ValueError(f"registers: {step.register} has no field '{name}'{did_you_mean(name, fields)}")
+                parse_formula(value, (*LETTERS, "hpre", "ppre1", "ppre2"))
+
+    def _steps(self) -> list[str]:
+        written = [f"{register}.{name} = {text}" for register, each in self.pll_fields.items() for name, text in each]
+        starts = [step for each in (self.oscillators or {}).values() for step in each]
+        lists = (self.dividers, self.prepare, self.stop, self.voltage, self.start)
+        return [*written, *starts, *(s for each in lists for s in each if s not in ("pll", "flash", "overdrive"))]
+
+    @property
+    def pll_fields(self) -> Mapping[str, list[tuple[str, str]]]:
+        """The fields of the PLL and their formulas, by register."""
+        by_register: dict[str, list[tuple[str, str]]] = {}
+        for name, text in self.pll.items():
+            register, _, field = name.rpartition(".")
+            by_register.setdefault(register or "RCC_PLLCFGR", []).append((field, text))
+        return by_register
 
     def field(self, register: str, name: str) -> Span:
         return self.map[register].fields[name]
@@ -213,6 +275,7 @@ class ClockTree:
     timing: Timing | None
     registers: Registers | None
     offer_hz: tuple[int, ...]
+    msi_hz: int | None = None  # of the internal oscillator with ranges, in that range which is used
 
     def unknown(self, what: str, needed_for: str) -> EdgebuildError:
         """The refusal of what this tree has no facts for, to be raised."""
@@ -257,11 +320,8 @@ def _check(tree: ClockTree, file: str) -> None:
         if scale.max_hz_overdrive and tree.overdrive is None:
             raise fail(f"scale {scale.name} has a limit with over-drive, which this chip does not have", file=file)
     if tree.registers:
-        if sorted(tree.registers.select) != ["hse", "hsi", "pll"]:
+        if not {"pll"} < set(tree.registers.select) <= {"hsi", "hse", "msi", "pll"}:
             raise fail("registers.select: the values for hsi, hse and pll are right", file=file)
-        for name in tree.registers.pll:
-            if name not in tree.registers.map["RCC_PLLCFGR"].fields:
-                raise fail(f"registers.pll: RCC_PLLCFGR has no field '{name}'", file=file)
         for name in tree.registers.accelerator:
             if name not in tree.registers.map["FLASH_ACR"].fields:
                 raise fail(f"registers.accelerator: FLASH_ACR has no field '{name}'", file=file)

@@ -13,7 +13,7 @@ from edgebuild.clock.tree import load_clock_tree
 from tests.clocks.machine import REGULATORS_US, Machine, build, exercise
 from tests.clocks.register_model import Violation
 
-Row = list[str]  # hz, pll, pllcfgr, vos, [overdrive,] wait states
+Row = list[str]  # hz, pll, pllcfgr, vos, [overdrive,] wait states; or hz, pll, vos, r1mode, pllcfgr, wait states
 
 
 def rows(change: Callable[[random.Random, Row], bool]) -> Callable[[str, random.Random], str]:
@@ -92,23 +92,26 @@ def internal_source(seed: random.Random, row: Row) -> bool:
 
 
 def slow_range(seed: random.Random, row: Row) -> bool:
-    had, row[3] = row[3], "0x400u"
+    had, row[2] = row[2], "0x400u"
     return had == "0x200u"
 
 
 def no_boost(seed: random.Random, row: Row) -> bool:
-    had, row[4] = row[4], "false"
-    return had == "true"
+    had, row[3] = row[3], "0x100u"
+    return had == "0x0u"
 
 
 def other_r(seed: random.Random, row: Row) -> bool:
-    row[2] = f"{int(row[2][:-1], 16) ^ (1 << 25):#x}u"
+    row[4] = f"{int(row[4][:-1], 16) ^ (1 << 25):#x}u"
     return True
 
 
 RAISE_OVERDRIVE = "    if (s->overdrive && !overdrive_on()) {\n        return false;\n    }\n"
 RAISE_WAIT_STATES = "    if (!set_wait_states(s->wait_states)) {\n        return false;\n    }\n"
-WRITE_PLLCFGR = "    set(&RCC_PLLCFGR, PLL_FIELDS, s->pllcfgr);\n"
+WRITE_PLLCFGR = """    set(&RCC_PLLCFGR, RCC_PLLCFGR_PLLM | RCC_PLLCFGR_PLLN | RCC_PLLCFGR_PLLP | RCC_PLLCFGR_PLLSRC |
+        RCC_PLLCFGR_PLLQ, s->pllcfgr);
+"""
+DIVIDERS = "    set(&RCC_CFGR, RCC_CFGR_HPRE | RCC_CFGR_PPRE1 | RCC_CFGR_PPRE2, 0x9400u);\n"
 WRITE_VOS = "    set(&PWR_CR, PWR_CR_VOS, s->vos);\n"
 PLL_ON = "    set(&RCC_CR, 0u, RCC_CR_PLLON);\n"
 
@@ -138,9 +141,7 @@ MUTATIONS = {
     "PLL not waited for": edit(
         "    if (!wait_for(&RCC_CR, RCC_CR_PLLRDY, RCC_CR_PLLRDY, EB_CLOCK_FAULT_PLL)", "    if (0"
     ),
-    "PLL's end not waited for": edit(
-        "return wait_for(&RCC_CR, RCC_CR_PLLRDY, 0u, EB_CLOCK_FAULT_PLL);", "return true;"
-    ),
+    "PLL's end not waited for": edit("    if (!wait_for(&RCC_CR, RCC_CR_PLLRDY, 0u, EB_CLOCK_FAULT_PLL)", "    if (0"),
     "voltage not waited for": edit(
         "    if (!wait_for(&PWR_CSR, PWR_CSR_VOSRDY, PWR_CSR_VOSRDY, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
     ),
@@ -169,9 +170,9 @@ MUTATIONS = {
     ),
     "wait states left high": edit(": set_wait_states(OSCILLATOR_WAIT_STATES)", ": true"),
     "voltage left to the reset value": edit(WRITE_VOS, ""),
-    "APB1 over its limit": edit("#define BUS_DIVIDERS 0x9400u", "#define BUS_DIVIDERS 0x9000u"),
-    "APB2 over its limit": edit("#define BUS_DIVIDERS 0x9400u", "#define BUS_DIVIDERS 0x1400u"),
-    "dividers forgotten": edit("    set(&RCC_CFGR, BUS_FIELDS, BUS_DIVIDERS);\n", ""),
+    "APB1 over its limit": edit(DIVIDERS, DIVIDERS.replace("0x9400u", "0x9000u")),
+    "APB2 over its limit": edit(DIVIDERS, DIVIDERS.replace("0x9400u", "0x1400u")),
+    "dividers forgotten": edit(DIVIDERS, ""),
     "PWR without a clock": edit("    set(&RCC_APB1ENR, 0u, RCC_APB1ENR_PWREN);\n", ""),
     "reserved bits overwritten": edit(WRITE_PLLCFGR, "    RCC_PLLCFGR = s->pllcfgr;\n"),
     "quick mux to a PLL that is off": edit(
