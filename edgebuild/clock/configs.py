@@ -232,7 +232,7 @@ def clock_plan(
 ) -> ClockPlan:
     """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
 
-    `source`: hse, hsi or msi, the oscillator behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
+    `source`: hse, hsi or msi, behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
     Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK that cannot be made.
     """
     base, bypass = base_of(tree, hse_hz, source)
@@ -264,10 +264,10 @@ def base_of(tree: ClockTree, hse_hz: int | None, source: str) -> tuple[int, bool
         return hz, check_hse(tree, hz)
     if hse_hz is not None:
         raise fail(f"option 'hse': the PLL runs from the {source.upper()}", hints=["leave out hse, or source"])
-    hz = tree.hsi_hz if source == "hsi" else tree.msi_hz
-    if hz is None:
+    inner = tree.hsi_hz if source == "hsi" else tree.msi_hz
+    if inner is None:
         raise tree.unknown(f"the frequency of the {source.upper()} is", "the PLL cannot run from it")
-    return hz, False
+    return inner, False
 
 
 def _unreachable(tree: ClockTree, wanted: int, how: str, possible: list[int]) -> Exception:

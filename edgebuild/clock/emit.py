@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -13,7 +14,7 @@ from ..base.formula import parse_formula
 from ..base.request import CLOCK_OUTPUTS, ClockRequest
 from ..base.target import Target, clock_tree_file, load_target
 from ..base.templates import render
-from .configs import DIVIDERS, ClockPlan, Config, ahb, clock_plan, mhz, settings, wait_states
+from .configs import DIVIDERS, ClockPlan, Config, PllSetting, ahb, clock_plan, mhz, wait_states
 from .tree import ClockTree, Registers, Step, clock_names, load_clock_tree
 
 CALLS = {
@@ -131,7 +132,7 @@ def _most_wait_states(plan: ClockPlan) -> int:
     assert plan.tree.flash
     slowest = plan.tree.flash.max_hz[plan.tree.regulator.scales[0].flash]
     most = max(map(len, plan.tree.flash.max_hz.values())) - 1
-    return most if (plan.tree.hsi_hz or 0) / ahb(plan.tree) > slowest[0] else 0
+    return most if (plan.tree.hsi_hz or 0) > slowest[0] else 0
 
 
 def _register(registers: Registers, name: str) -> dict[str, Any]:
@@ -161,7 +162,7 @@ class _Table:
                 code += CALLS[text] if text in CALLS else self.written(Step.parse(text), self.letters)
         return code
 
-    def written(self, step: Step, letters: list[dict[str, float]]) -> list[str]:
+    def written(self, step: Step, letters: Sequence[Mapping[str, float]]) -> list[str]:
         """The statement of a step for these values of its letters."""
         names = [f"{step.register}_{field}" for field in step.fields]
         if not names:
@@ -186,7 +187,7 @@ class _Table:
         full = sum(((1 << width) - 1) << low for low, width in spans)
         return mask if values[0] == full else f"{hex(values[0]) if values[0] else 0}u"
 
-    def _put(self, step: Step, field: str, letters: dict[str, float]) -> int:
+    def _put(self, step: Step, field: str, letters: Mapping[str, float]) -> int:
         low, width = self.registers.field(step.register, field)
         value = round(parse_formula(step.fields[field], tuple(letters))(letters))
         if not 0 <= value < 1 << width:
@@ -196,13 +197,17 @@ class _Table:
 
 def _letters(plan: ClockPlan, c: Config) -> dict[str, float]:
     """The letters of the formulas; without a PLL those of the first setting that has one."""
-    pll = (
-        c.pll or next((each.pll for each in plan.configs if each.pll), None) or next(settings(plan.tree, plan.base_hz))
-    )
+    pll = c.pll or next((each.pll for each in plan.configs if each.pll), None) or _least(plan.tree)
     numbers: dict[str, float] = {name: getattr(pll, name) for name in "mnpq"}
     codes = {f"{name}_code": (plan.tree.pll.codes or {}).get(name, {}).get(int(numbers[name]), 0) for name in "mnpq"}
     sources = {name: plan.oscillator == name.upper() for name in ("hse", "hsi", "msi")}
-    return numbers | codes | sources | {"vos": c.scale.vos or 0, "boost": c.scale.boost}
+    clocks = {"base_mhz": plan.base_hz / 1e6, "in_mhz": plan.base_hz / pll.m / 1e6}
+    return numbers | codes | sources | clocks | {"vos": c.scale.vos or 0, "boost": c.scale.boost}
+
+
+def _least(tree: ClockTree) -> PllSetting:
+    """A setting that fits into the fields, for a chip whose oscillator admits none."""
+    return PllSetting(tree.pll.m[0], tree.pll.n[0], tree.pll.p[0], (tree.pll.q or (0,))[0], 0, 0)
 
 
 def _setting(plan: ClockPlan, table: _Table, row: int) -> str:

@@ -20,8 +20,8 @@ from edgebuild.base.text import WORD
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
 STEP = re.compile(r"(wait|read)?\s*(\w+)(?:\.(.+))?")
-SETTERS = ("m", "n", "p", "q", "hse", "hsi", "msi", "vos", "boost")  # what the values of fields depend on
-LETTERS = (*SETTERS, *(f"{letter}_code" for letter in "mnpq"))  # of the formulas of `Registers`
+CODES = tuple(f"{letter}_code" for letter in "mnpq")
+LETTERS = (*"mnpq", *CODES, "hse", "hsi", "msi", "vos", "boost", "base_mhz", "in_mhz")  # of the formulas of `Registers`
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class VcoRange:
 class Pll:
     """reference = oscillator / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q.
 
-    P is R in the manuals of newer families. `hsi_m`: M behind the HSI, where it is another. `codes`: of M, N, P or Q the
-    only possible values, with the numbers that stand for them, which are letters such as n_code.
+    P is R in the manuals of newer families. `hsi_m`: M behind the HSI, where it is another. `codes`: of M, N, P or Q
+    the only possible values, with the numbers that stand for them, which are letters such as n_code.
     """
 
     m: Span
@@ -200,11 +200,13 @@ class Registers:
 
     `select`: what the field `mux` is for hsi, hse, msi and pll; `shown` is the same, or with `one_hot` a bit for each.
     `pll`: what the fields of the PLL are, as formulas; those without a register are of RCC_PLLCFGR. The letters: m, n,
-    p, q, vos; hse, hsi, msi, which are 1 where the PLL runs from there; boost. `accelerator`: fields of FLASH_ACR that are set once, for speed. `dividers`: the
-    fields of the bus dividers, as codes of hpre, ppre1 and ppre2. The sequences are of steps: `prepare` once, before
-    all else; `stop` with SYSCLK from an oscillator; `voltage` then, where each voltage feeds the oscillators; `start`,
-    in which `pll` writes the fields, `flash` the wait states and `overdrive` is the over-drive. `oscillators`: how one
-    is started, where it is not by RCC_CR.
+    p, q and their codes (`Pll`), vos, boost; hse, hsi, msi, which are 1 where the PLL runs from there; base_mhz and
+    in_mhz, the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
+    `dividers`: the fields of the bus dividers, as codes of hpre, ppre1 and ppre2.
+
+    The sequences are of steps: `prepare` once, before all else; `stop` with SYSCLK from an oscillator; `voltage` then,
+    where each voltage feeds the oscillators; `start`, in which `pll` writes the fields, `flash` the wait states and
+    `overdrive` is the over-drive. `oscillators`: how one is started, where it is not by RCC_CR.
     """
 
     select: Mapping[str, int]
