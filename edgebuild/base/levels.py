@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .facts import Count, Rate, Size, count, entries, keys_of, one_of, read_text, wrong
+from .facts import Count, Size, count, entries, keys_of, one_of, read_text, wrong
 from .formula import Formula, parse_formula
 from .text import WORD
 
@@ -129,11 +129,3 @@ class Engine:
     def called(self) -> bool:
         """Whether it is called in place of a kernel, on operands where they lie."""
         return bool(self.patterns) and not self.activations
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Measured MACs a cycle of all cores together: of sums over channels, and of channels one by one."""
-
-    over_channels: Rate
-    channelwise: Rate

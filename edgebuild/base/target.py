@@ -32,7 +32,7 @@ from edgebuild.base.facts import (
     wrong,
 )
 from edgebuild.base.installation import hal_dir as hal_dir
-from edgebuild.base.levels import ACCESS, Dma, Engine, Rates
+from edgebuild.base.levels import ACCESS, Dma, Engine
 from edgebuild.base.text import visible
 
 if TYPE_CHECKING:
@@ -160,7 +160,6 @@ class Target:
     dma: Annotated[tuple[Dma, ...], NAMED] = ()
     engines: Annotated[tuple[Engine, ...], NAMED] = ()
     cores: Count = 1  # that run kernels together
-    macs_per_cycle: Rates | None = None
     flash: Flash | None = None  # for models of cycles
     clock_hz: int = 0  # the highest frequency of the core; 0: not said
     source: str = ""  # the documents, and the places there, that state the sizes of the memories

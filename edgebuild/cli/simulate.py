@@ -9,6 +9,7 @@ from pathlib import Path
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("encoding", choices=("corev", "gap8"), help="of XpulpV2: CV32E40P 1.x, or RI5CY as in GAP8")
     parser.add_argument("program", type=Path, metavar="ELF", help="the program, whose file calls see this folder")
+    parser.add_argument("--cores", type=int, default=1, metavar="N", help="of a PULP cluster: 1 to 16 (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
         run_tool([host.compiler, "-O2", "-o", simulator.name, source], simulator.parent, host.package)
         sys.stdout.flush()
         with together() as start:
-            program = start([simulator, args.encoding, args.program], stdin=subprocess.DEVNULL)
+            program = start([simulator, args.encoding, args.program, str(args.cores)], stdin=subprocess.DEVNULL)
             return int(program.wait())

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: 0BSD */
-/* Runs a program for an RV32IMC core with the XpulpV2 instructions, and counts its instructions and cycles.
+/* Runs a program for RV32IMC cores with the XpulpV2 instructions, and counts its instructions and cycles.
  *
- *     xpulp corev|gap8 PROGRAM.elf
+ *     xpulp corev|gap8 PROGRAM.elf [CORES]
  *
  * The word says how the core encodes XpulpV2: `corev` as CV32E40P 1.x, `gap8` as RI5CY. An instruction that the core
  * lacks ends the run with status 125, as do an access outside of memory and a loop that breaks the rules of CV32E40P.
  * Results and cycles were compared with the RTL of CV32E40P: tests/figures/rtl.yaml.
  *
- * Memory begins at the program's loaded segments and has SPACE bytes in each of two halves, FLASH and RAM. At PORT the
- * program finds semihosting, as in hal/src/semihost.c with EB_SEMIHOST_PORT. Memories answer in the next cycle. */
+ * At PORT the program finds semihosting, as in hal/src/semihost.c with EB_SEMIHOST_PORT. Memories answer in the next
+ * cycle, also where cores meet at a bank or a cache of instructions would miss.
+ *
+ * Several cores all begin at the entry, as those of a PULP cluster, each with a time of its own. A core runs until it
+ * waits at the event unit: what cores share must be guarded by events. Two DMA units copy beside them, with the registers
+ * of hal/src/cores_pulp.c and the rates of hal/targets/gap8.yaml. A copy's bytes move when it is asked for. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLASH 0x20000000u
-#define RAM 0x40000000u
-#define SPACE (8u << 20)
 #define PORT 0xF0000000u
+#define EVENTS 0x00204000u /* the event unit and MCHAN, as a core of a PULP cluster sees its own */
+#define HYPERBUS 0x1A102180u
+enum { CORES_MOST = 16, PUSHES = 8, TRANSFERS = 16 };
 
 /* Cycles beyond one, as in hal/cycles/cv32e40p.yaml. */
 enum { LATE_LOAD = 1, HIGH_PRODUCT = 4, TAKEN = 2, JUMP = 1, STRADDLED = 1, SECOND_WORD = 1 };
@@ -41,29 +45,48 @@ struct instruction {
     uint32_t word;
 };
 
-static uint8_t flash[SPACE + 8], ram[SPACE + 8];
-static struct instruction decoded[2][SPACE / 2];
-static uint32_t x[32], pc, before; /* `before`: the register that the last load brings */
-static uint64_t cycles, instructions;
+struct memory {
+    uint32_t origin, size;
+    bool far; /* no core reaches it */
+    uint8_t *bytes;
+    struct instruction *decoded;
+};
+static struct memory memories[] = {{0x10000000, 64u << 10, false, 0, 0}, {0x1C000000, 512u << 10, false, 0, 0},
+                                   {0x20000000, 8u << 20, false, 0, 0}, {0x40000000, 8u << 20, false, 0, 0},
+                                   {0x80000000, 8u << 20, true, 0, 0}};
+static struct memory *by_top[64]; /* six bits of the address */
+
+struct core {
+    uint32_t x[32], pc, before; /* `before`: the register that the last load brings */
+    uint64_t cycles, instructions;
+    struct { uint32_t start, end, count; } loops[2];
+    bool asleep;
+    unsigned popped; /* words of the dispatcher */
+    enum { ELSEWHERE, AT_BARRIER, RELEASED } barrier;
+};
+static struct core cores[CORES_MOST], *me = cores;
+static unsigned count_of_cores = 1;
 static bool gap8, inhibited[2];
-static struct { uint32_t start, end, count; } loops[2];
 
 static _Noreturn void fail(const char *what)
 {
     fflush(stdout);
-    fprintf(stderr, "xpulp: %s at pc 0x%08" PRIx32 "\n", what, pc);
+    fprintf(stderr, "xpulp: %s at pc 0x%08" PRIx32 "\n", what, me->pc);
     exit(125);
+}
+
+static uint8_t *in_memory(uint32_t address, uint32_t bytes, bool by_dma)
+{
+    const struct memory *const m = by_top[address >> 26];
+    if (m == NULL || address - m->origin > m->size - bytes || bytes > m->size || (m->far && !by_dma)) {
+        fail("no memory at the address");
+    }
+    return m->bytes + (address - m->origin);
 }
 
 static uint8_t *at(uint32_t address, uint32_t bytes)
 {
-    if (address >= FLASH && address - FLASH <= SPACE - bytes) {
-        return flash + (address - FLASH);
-    }
-    if (address >= RAM && address - RAM <= SPACE - bytes) {
-        return ram + (address - RAM);
-    }
-    fail("no memory at the address");
+    return in_memory(address, bytes, false);
 }
 
 static uint32_t word_at(uint32_t address)
@@ -126,6 +149,163 @@ static uint32_t call(uint32_t block)
     }
 }
 
+/* ---- what cores of a cluster share: the event unit, and DMA units */
+
+enum { EVENT = 4 }; /* cycles from the event to the core that waits for it; an estimate */
+
+static uint32_t pushes[PUSHES];
+static uint64_t push_times[PUSHES];
+static unsigned pushed;
+static uint64_t barrier_time;
+
+/* A word of the dispatcher, which each core but the first takes in order. False: the core sleeps until there is one. */
+static bool popped(uint32_t *value)
+{
+    if (me->popped == pushed) {
+        return false;
+    }
+    const unsigned n = me->popped++ % PUSHES;
+    me->cycles = (me->cycles > push_times[n] ? me->cycles : push_times[n]) + EVENT;
+    *value = pushes[n];
+    return true;
+}
+
+static void push(uint32_t value)
+{
+    for (unsigned n = 1; n < count_of_cores; ++n) {
+        if (pushed - cores[n].popped == PUSHES) {
+            fail("more words for the dispatcher than it holds");
+        }
+        cores[n].asleep = false;
+    }
+    pushes[pushed % PUSHES] = value;
+    push_times[pushed++ % PUSHES] = me->cycles;
+}
+
+/* The barrier of all cores. False: the core sleeps until the last one comes. */
+static bool passed(void)
+{
+    if (me->barrier == RELEASED) {
+        me->barrier = ELSEWHERE;
+        return true;
+    }
+    me->barrier = AT_BARRIER;
+    barrier_time = barrier_time > me->cycles ? barrier_time : me->cycles;
+    for (unsigned n = 0; n < count_of_cores; ++n) {
+        if (cores[n].barrier != AT_BARRIER) {
+            return false;
+        }
+    }
+    for (unsigned n = 0; n < count_of_cores; ++n) {
+        cores[n].barrier = RELEASED;
+        cores[n].asleep = false;
+        cores[n].cycles = barrier_time + EVENT;
+    }
+    barrier_time = 0;
+    return passed();
+}
+
+/* Cycles of a DMA unit's copy, one after the other: hal/targets/gap8.yaml. */
+struct unit {
+    uint32_t start, piece, bytes_per_cycle;
+    uint64_t free;
+};
+static struct unit cluster = {50, 2, 8, 0}, io = {200, 50, 2, 0};
+
+static uint64_t copied(struct unit *unit, uint32_t to, uint32_t from, uint32_t bytes, uint32_t piece, uint32_t stride,
+                       bool strided_from)
+{
+    uint32_t pieces = 0;
+    for (uint32_t done = 0; done < bytes; done += piece, ++pieces) {
+        const uint32_t n = bytes - done < piece ? bytes - done : piece, far = pieces * stride;
+        memcpy(in_memory(to + (strided_from ? done : far), n, true),
+               in_memory(from + (strided_from ? far : done), n, true), n);
+    }
+    const uint64_t begin = unit->free > me->cycles ? unit->free : me->cycles;
+    unit->free = begin + unit->start + pieces * unit->piece + (bytes + unit->bytes_per_cycle - 1) / unit->bytes_per_cycle;
+    return unit->free;
+}
+
+/* MCHAN: a command of three words, or four where its end outside of the cluster has rows. Transfers count by number. */
+static uint32_t command[4], words_of_command, transfer, allocated;
+static uint64_t transfer_ends[TRANSFERS];
+
+static void mchan(uint32_t word)
+{
+    command[words_of_command++] = word;
+    const bool rows = command[0] >> 18 & 1;
+    if (words_of_command < (rows ? 4u : 3u)) {
+        return;
+    }
+    words_of_command = 0;
+    const uint32_t bytes = command[0] & 0xFFFF, near = command[1], far = command[2];
+    const uint32_t piece = rows ? command[3] & 0x7FFF : bytes, stride = rows ? command[3] >> 16 & 0x7FFF : 0;
+    const bool brings = command[0] >> 16 & 1;
+    if (near >> 26 != 4 || bytes == 0 || piece == 0) {
+        fail("a copy that does not begin or end in the cluster's memory, or of no bytes");
+    }
+    transfer_ends[transfer] = copied(&cluster, brings ? near : far, brings ? far : near, bytes, piece, stride, brings);
+}
+
+static uint32_t hyperbus[9]; /* registers; a queue of two copies */
+static uint64_t hyperbus_ends[2];
+
+static bool has_devices(uint32_t address)
+{
+    return address - EVENTS < 0x800 || address - HYPERBUS < sizeof hyperbus;
+}
+
+/* False: the core waits for an event, and the load is tried again when there was one. */
+static bool device_load(uint32_t address, uint32_t *value)
+{
+    *value = 0;
+    switch (address) {
+    case EVENTS + 0x80: return popped(value);
+    case EVENTS + 0x21C: return passed();
+    case EVENTS + 0x400:
+        for (transfer = 0; transfer < TRANSFERS && allocated >> transfer & 1; ++transfer) {
+        }
+        if (transfer == TRANSFERS) {
+            fail("no number is left for a transfer");
+        }
+        allocated |= 1u << transfer;
+        transfer_ends[transfer] = 0;
+        *value = transfer;
+        return true;
+    case EVENTS + 0x404:
+        for (unsigned n = 0; n < TRANSFERS; ++n) {
+            *value |= (uint32_t)(transfer_ends[n] > me->cycles) << n;
+        }
+        *value |= allocated << 16;
+        return true;
+    case HYPERBUS + 8: *value = (hyperbus_ends[1] > me->cycles ? 0x10u : 0) | (hyperbus_ends[0] > me->cycles ? 0x20u : 0);
+        return true;
+    default: fail("a register that the simulator lacks");
+    }
+}
+
+static void device_store(uint32_t address, uint32_t value)
+{
+    if (address - HYPERBUS < sizeof hyperbus) {
+        hyperbus[(address - HYPERBUS) / 4] = value;
+        if (address == HYPERBUS + 8 && value & 0x10) {
+            if (hyperbus_ends[0] > me->cycles) {
+                fail("three copies from the HyperRAM at a time");
+            }
+            hyperbus_ends[0] = hyperbus_ends[1];
+            hyperbus_ends[1] = copied(&io, hyperbus[0], 0x80000000u + hyperbus[8], hyperbus[1], hyperbus[1], 0, true);
+        }
+        return;
+    }
+    switch (address) {
+    case EVENTS + 0x08: case EVENTS + 0x84: case EVENTS + 0x200: case EVENTS + 0x20C: return; /* masks: all cores */
+    case EVENTS + 0x80: push(value); return;
+    case EVENTS + 0x400: mchan(value); return;
+    case EVENTS + 0x404: allocated &= ~value; return;
+    default: fail("a register that the simulator lacks");
+    }
+}
+
 static uint32_t load(uint32_t address, unsigned bytes)
 {
     if (address >= PORT) {
@@ -136,7 +316,7 @@ static uint32_t load(uint32_t address, unsigned bytes)
     }
     uint32_t value = 0;
     memcpy(&value, at(address, bytes), bytes);
-    cycles += address % 4 + bytes > 4 ? SECOND_WORD : 0;
+    me->cycles += address % 4 + bytes > 4 ? SECOND_WORD : 0;
     return value;
 }
 
@@ -150,8 +330,12 @@ static void store(uint32_t address, uint32_t value, unsigned bytes)
         }
         return;
     }
+    if (has_devices(address)) {
+        device_store(address, value);
+        return;
+    }
     memcpy(at(address, bytes), &value, bytes);
-    cycles += address % 4 + bytes > 4 ? SECOND_WORD : 0;
+    me->cycles += address % 4 + bytes > 4 ? SECOND_WORD : 0;
 }
 
 /* ---- decoding */
@@ -477,7 +661,8 @@ static struct instruction decode(uint32_t word)
             static const uint8_t codes[8] = {0, 1, 2, 7, 4, 5, 7, 7};
             accesses(&i, codes[f7 >> 3 & 7], false, opcode == 0x0B ? INCREMENTS : 0);
         } else {
-            accesses(&i, f3, false, opcode == 0x0B ? INCREMENTS : 0);
+            const bool event = opcode == 0x03 && gap8 && f3 == 6; /* p.elw, which waits for the event unit */
+            accesses(&i, event ? 2 : f3, false, opcode == 0x0B ? INCREMENTS : 0);
             with(&i, i.op, imm);
         }
         break;
@@ -544,16 +729,17 @@ static struct instruction decode(uint32_t word)
 static uint32_t csr(uint32_t number, uint32_t value, bool write)
 {
     switch (number) {
-    case 0xB00: case 0xC00: return (uint32_t)cycles;
-    case 0xB80: case 0xC80: return (uint32_t)(cycles >> 32);
-    case 0xB02: case 0xC02: return (uint32_t)instructions;
-    case 0xB82: case 0xC82: return (uint32_t)(instructions >> 32);
+    case 0xB00: case 0xC00: return (uint32_t)me->cycles;
+    case 0xB80: case 0xC80: return (uint32_t)(me->cycles >> 32);
+    case 0xB02: case 0xC02: return (uint32_t)me->instructions;
+    case 0xB82: case 0xC82: return (uint32_t)(me->instructions >> 32);
     case 0x320: /* mcountinhibit */
         if (write) {
             inhibited[0] = value & 1;
             inhibited[1] = value & 4;
         }
         return 0;
+    case 0xF14: return (uint32_t)(me - cores); /* mhartid */
     default: return 0;
     }
 }
@@ -696,7 +882,7 @@ static uint32_t quotient(enum op op, uint32_t a, uint32_t b)
     const bool is_signed = op == DIV || op == REM;
     /* The divider takes a cycle for each bit by which the divisor is shifted up. */
     const uint32_t size = is_signed && (int32_t)b < 0 ? ~b : b;
-    cycles += 3 + (uint32_t)(size != 0 ? __builtin_clz(size) : 32) - (is_signed && size != 0 ? 1 : 0);
+    me->cycles += 3 + (uint32_t)(size != 0 ? __builtin_clz(size) : 32) - (is_signed && size != 0 ? 1 : 0);
     if (b == 0) {
         return op == DIV || op == DIVU ? UINT32_MAX : a;
     }
@@ -715,7 +901,7 @@ static uint32_t computed(const struct instruction *i, uint32_t a, uint32_t b, ui
 {
     switch ((enum op)i->op) {
     case LUI: return b;
-    case AUIPC: return pc + b;
+    case AUIPC: return me->pc + b;
     case ADD: return a + b;
     case SUB: return a - b;
     case SLL: return a << (b & 31);
@@ -727,9 +913,9 @@ static uint32_t computed(const struct instruction *i, uint32_t a, uint32_t b, ui
     case OR: return a | b;
     case AND: return a & b;
     case MUL: return a * b;
-    case MULH: cycles += HIGH_PRODUCT; return (uint32_t)((int64_t)(int32_t)a * (int32_t)b >> 32);
-    case MULHSU: cycles += HIGH_PRODUCT; return (uint32_t)((int64_t)(int32_t)a * (int64_t)b >> 32);
-    case MULHU: cycles += HIGH_PRODUCT; return (uint32_t)((uint64_t)a * b >> 32);
+    case MULH: me->cycles += HIGH_PRODUCT; return (uint32_t)((int64_t)(int32_t)a * (int32_t)b >> 32);
+    case MULHSU: me->cycles += HIGH_PRODUCT; return (uint32_t)((int64_t)(int32_t)a * (int64_t)b >> 32);
+    case MULHU: me->cycles += HIGH_PRODUCT; return (uint32_t)((uint64_t)a * b >> 32);
     case DIV: case DIVU: case REM: case REMU: return quotient(i->op, a, b);
     case ABS: return (int32_t)a < 0 ? 0 - a : a;
     case SLE: return (int32_t)a <= (int32_t)b;
@@ -774,18 +960,18 @@ static void set_loop(const struct instruction *i, uint32_t a)
 {
     const unsigned n = i->rd & 1, step = gap8 ? 2 : 4, past = gap8 ? 4 : 0; /* RI5CY: the end is the last instruction */
     switch ((enum op)i->op) {
-    case STARTI: loops[n].start = pc + step * (uint32_t)i->imm; break;
-    case START: loops[n].start = a; break;
-    case ENDI: loops[n].end = pc + step * (uint32_t)i->imm + past; break;
-    case END: loops[n].end = a; break;
-    case COUNT: loops[n].count = i->immediate ? (uint32_t)i->imm : a; break;
+    case STARTI: me->loops[n].start = me->pc + step * (uint32_t)i->imm; break;
+    case START: me->loops[n].start = a; break;
+    case ENDI: me->loops[n].end = me->pc + step * (uint32_t)i->imm + past; break;
+    case END: me->loops[n].end = a; break;
+    case COUNT: me->loops[n].count = i->immediate ? (uint32_t)i->imm : a; break;
     default:
-        loops[n].start = pc + 4;
-        loops[n].end = pc + step * (uint32_t)i->imm + past;
-        loops[n].count = i->immediate ? i->rs3 : a;
+        me->loops[n].start = me->pc + 4;
+        me->loops[n].end = me->pc + step * (uint32_t)i->imm + past;
+        me->loops[n].count = i->immediate ? i->rs3 : a;
         break;
     }
-    if (pc % 4 || loops[n].start % 4 || loops[n].end % 4) {
+    if (me->pc % 4 || me->loops[n].start % 4 || me->loops[n].end % 4) {
         fail("a hardware loop does not lie on words");
     }
 }
@@ -794,12 +980,12 @@ static void set_loop(const struct instruction *i, uint32_t a)
 static uint32_t behind(uint32_t next_pc)
 {
     for (unsigned n = 0; n < 2; ++n) {
-        if (loops[n].count != 0 && next_pc == loops[n].end) {
-            if (loops[n].end - loops[n].start < 12 || (n == 1 && loops[1].end < loops[0].end + 8 && loops[0].end > loops[1].start && loops[0].end <= loops[1].end)) {
+        if (me->loops[n].count != 0 && next_pc == me->loops[n].end) {
+            if (me->loops[n].end - me->loops[n].start < 12 || (n == 1 && me->loops[1].end < me->loops[0].end + 8 && me->loops[0].end > me->loops[1].start && me->loops[0].end <= me->loops[1].end)) {
                 fail("a hardware loop of fewer than three instructions, or whose end is that of its inner one");
             }
-            if (--loops[n].count != 0) {
-                return loops[n].start;
+            if (--me->loops[n].count != 0) {
+                return me->loops[n].start;
             }
         }
     }
@@ -808,58 +994,72 @@ static uint32_t behind(uint32_t next_pc)
 
 static void go(uint32_t target)
 {
-    pc = target;
-    const uint8_t *const there = at(pc, 2);
-    cycles += pc % 4 && (*there & 3) == 3 ? STRADDLED : 0;
+    me->pc = target;
+    const uint8_t *const there = at(me->pc, 2);
+    me->cycles += me->pc % 4 && (*there & 3) == 3 ? STRADDLED : 0;
 }
 
-static void accessed(const struct instruction *i, uint32_t a, uint32_t *loaded)
+/* False: the core waits for an event first. */
+static bool accessed(const struct instruction *i, uint32_t a, uint32_t *loaded)
 {
     static const uint8_t sizes[] = {1, 2, 4, 1, 2, 1, 2, 4};
-    const uint32_t offset = i->immediate ? (uint32_t)i->imm : x[i->kind & STORES ? i->rs3 : i->rs2];
+    const uint32_t offset = i->immediate ? (uint32_t)i->imm : me->x[i->kind & STORES ? i->rs3 : i->rs2];
     const uint32_t address = i->kind & INCREMENTS ? a : a + offset;
     const unsigned bytes = sizes[i->op - LB];
     if (i->kind & STORES) {
-        store(address, x[i->rs2], bytes);
+        store(address, me->x[i->rs2], bytes);
+    } else if (has_devices(address)) {
+        if (!device_load(address, loaded)) {
+            return false;
+        }
     } else {
         const uint32_t value = load(address, bytes);
         *loaded = i->op == LB ? (uint32_t)sign(value, 8) : i->op == LH ? (uint32_t)sign(value, 16) : value;
     }
     if (i->kind & INCREMENTS && i->rs1 != 0) {
-        x[i->rs1] = a + offset;
+        me->x[i->rs1] = a + offset;
     }
+    return true;
 }
 
 static void step(void)
 {
-    struct instruction *const i = &decoded[pc >= RAM][(pc - (pc >= RAM ? RAM : FLASH)) / 2 % (SPACE / 2)];
+    (void)at(me->pc, 2);
+    const struct memory *const m = by_top[me->pc >> 26];
+    struct instruction *const i = &m->decoded[(me->pc - m->origin) / 2];
     if (i->length == 0) {
         uint32_t word;
-        memcpy(&word, at(pc, 2), 4);
+        memcpy(&word, at(me->pc, 2), 4);
         *i = decode(word);
     }
-    const uint32_t a = x[i->rs1], b = i->immediate ? (uint32_t)i->imm : x[i->rs2], next_pc = pc + i->length;
-    cycles += 1 + (i->reads >> before & 1 ? LATE_LOAD : 0);
-    before = 0;
-    ++instructions;
+    const uint32_t a = me->x[i->rs1], b = i->immediate ? (uint32_t)i->imm : me->x[i->rs2], next_pc = me->pc + i->length;
+    const unsigned time = 1 + (i->reads >> me->before & 1 ? LATE_LOAD : 0);
+    me->cycles += time;
+    ++me->instructions;
+    me->before = 0;
     if (i->kind & (LOADS | STORES) && i->op != NONE) {
         uint32_t loaded = 0;
-        accessed(i, a, &loaded);
+        if (!accessed(i, a, &loaded)) {
+            me->asleep = true; /* and tries again afterwards */
+            me->cycles -= time;
+            --me->instructions;
+            return;
+        }
         if (i->kind & LOADS && i->rd != 0) {
-            x[i->rd] = loaded;
-            before = i->rd;
+            me->x[i->rd] = loaded;
+            me->before = i->rd;
         }
     } else if (i->kind & BRANCHES && i->op != NONE) {
-        if (taken(i, a, x[i->rs2])) {
-            cycles += TAKEN;
-            go(pc + (uint32_t)i->imm);
+        if (taken(i, a, me->x[i->rs2])) {
+            me->cycles += TAKEN;
+            go(me->pc + (uint32_t)i->imm);
             return;
         }
     } else if (i->op == JAL || i->op == JALR) {
-        const uint32_t target = i->op == JAL ? pc + (uint32_t)i->imm : (a + (uint32_t)i->imm) & ~1u;
-        cycles += JUMP;
+        const uint32_t target = i->op == JAL ? me->pc + (uint32_t)i->imm : (a + (uint32_t)i->imm) & ~1u;
+        me->cycles += JUMP;
         if (i->rd != 0) {
-            x[i->rd] = next_pc;
+            me->x[i->rd] = next_pc;
         }
         go(target);
         return;
@@ -867,12 +1067,12 @@ static void step(void)
         set_loop(i, a);
     } else if (i->op == CSR) {
         const uint32_t old = csr((uint32_t)i->imm, i->word >> 14 & 1 ? i->word >> 15 & 31 : a, (i->word >> 12 & 3) == 1);
-        x[i->rd] = i->rd != 0 ? old : 0;
+        me->x[i->rd] = i->rd != 0 ? old : 0;
     } else if (i->op != FENCE) {
-        const uint32_t made = computed(i, a, b, x[i->rd]);
-        x[i->rd] = i->rd != 0 ? made : 0;
+        const uint32_t made = computed(i, a, b, me->x[i->rd]);
+        me->x[i->rd] = i->rd != 0 ? made : 0;
     }
-    pc = i->length == 4 && (loops[0].count | loops[1].count) ? behind(next_pc) : next_pc;
+    me->pc = i->length == 4 && (me->loops[0].count | me->loops[1].count) ? behind(next_pc) : next_pc;
 }
 
 static void read_program(const char *path)
@@ -885,7 +1085,7 @@ static void read_program(const char *path)
         fprintf(stderr, "xpulp: %s is no ELF file of 32 bits\n", path);
         exit(2);
     }
-    memcpy(&pc, head + 24, 4);
+    memcpy(&me->pc, head + 24, 4);
     memcpy(&places, head + 28, 4);
     memcpy(&size, head + 42, 2);
     memcpy(&count, head + 44, 2);
@@ -898,7 +1098,7 @@ static void read_program(const char *path)
         memcpy(&address, segment + 12, 4);
         memcpy(&bytes, segment + 16, 4);
         if (type == 1 && bytes != 0) {
-            if (fseek(f, (long)from, SEEK_SET) != 0 || fread(at(address, bytes), 1, bytes, f) != bytes) {
+            if (fseek(f, (long)from, SEEK_SET) != 0 || fread(in_memory(address, bytes, true), 1, bytes, f) != bytes) {
                 fail("a segment that is not there");
             }
         }
@@ -908,13 +1108,34 @@ static void read_program(const char *path)
 
 int main(int count, char **arguments)
 {
-    if (count != 3 || (strcmp(arguments[1], "corev") != 0 && strcmp(arguments[1], "gap8") != 0)) {
-        fputs("usage: xpulp corev|gap8 PROGRAM.elf\n", stderr);
+    const long wanted = count == 4 ? strtol(arguments[3], NULL, 10) : 1;
+    if ((count != 3 && count != 4) || (strcmp(arguments[1], "corev") != 0 && strcmp(arguments[1], "gap8") != 0) ||
+        wanted < 1 || wanted > CORES_MOST) {
+        fputs("usage: xpulp corev|gap8 PROGRAM.elf [CORES]\n", stderr);
         return 2;
     }
     gap8 = strcmp(arguments[1], "gap8") == 0;
-    read_program(arguments[2]);
-    for (;;) {
-        step();
+    count_of_cores = (unsigned)wanted;
+    for (size_t n = 0; n < sizeof memories / sizeof memories[0]; ++n) {
+        struct memory *const m = &memories[n];
+        m->bytes = calloc(m->size + 8, 1);
+        m->decoded = m->far ? NULL : calloc(m->size / 2, sizeof *m->decoded);
+        if (m->bytes == NULL || (!m->far && m->decoded == NULL)) {
+            fail("too little memory for the simulator");
+        }
+        by_top[m->origin >> 26] = m;
     }
+    read_program(arguments[2]);
+    for (unsigned n = 1; n < count_of_cores; ++n) {
+        cores[n].pc = cores[0].pc;
+    }
+    for (bool awake = true; awake;) {
+        awake = false;
+        for (unsigned n = 0; n < count_of_cores; ++n) {
+            for (me = &cores[n]; !me->asleep; awake = true) {
+                step();
+            }
+        }
+    }
+    fail("all cores wait");
 }

@@ -14,7 +14,6 @@ from edgebuild.model.plan.dma.levels import resized
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sizes_of, sweep, sweep_words
 from tests.conftest import ROOT
-from tests.graphs import examples, small_graphs
 from tests.hierarchy.test_auto import request
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -29,20 +28,6 @@ def test_more_memory_is_never_slower() -> None:
         assert all(cycles >= v for other, v in found.items() if all(a >= b for a, b in zip(other, key, strict=True)))
     text = sweep_words(sizes, found)
     assert len(text.splitlines()) == 1 + len(sizes["L1"]) * len(sizes["L2"])
-
-
-def test_no_plan_is_below_the_computing() -> None:
-    """With the rates of a target every op takes its rate, however it is cut."""
-    chip = load_target("gap8")
-    for i, graph in enumerate(examples(small_graphs(), 4)):
-        figures, _ = modelled(Planner(graph, chip, request(f"g{i}", "auto", "gap8")))
-        assert figures is not None
-        assert figures.cycles > sum_of_rates(figures.compute, len(graph.ops))
-
-
-def sum_of_rates(compute: float, count: int) -> float:
-    """Without the calls, of which a mapping may have as few as one for each op."""
-    return compute - 40 * count
 
 
 def test_what_the_second_level_has_no_room_for_comes_by_way_of_it() -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
-from ....base.levels import Engine, Rates
+from ....base.levels import Engine
 from ....base.target import Memory, Target
 from ... import ops
 from ...ir import ITEM_BYTES, Graph, Op, Tensor
@@ -26,7 +26,7 @@ from ..rolling import RollingGraph
 from ..search import Plan, form_of
 from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, busiest, tiles_of
 
-MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
+MACS_PER_CYCLE = 1.0  # of a core, for files of layers, which have no kernels
 
 
 def check_levels(target: Target) -> None:
@@ -126,17 +126,15 @@ def engine_hardware(target: Target, engine: Engine) -> Hardware:
 
 
 def core_hardware(target: Target) -> Hardware:
-    """The cores, by the rates that the target states."""
+    """The cores of a target without kernels: MACS_PER_CYCLE each."""
     near, far = nearest(target)
-    rates = target.macs_per_cycle or Rates(MACS_PER_CYCLE * target.cores, MACS_PER_CYCLE * target.cores)
 
-    def at(rate: float) -> Any:
-        return lambda lengths: prod(lengths.values()) / rate
+    def compute(lengths: Mapping[str, Any]) -> Any:
+        return prod(lengths.values()) / (MACS_PER_CYCLE * target.cores)
 
     channel = channel_to(target, near, far)
     spaces = dict.fromkeys("IWO", near.name)
-    compute = at(rates.over_channels), at(rates.channelwise)
-    return Hardware(spaces, dict.fromkeys("IWO", channel), *compute, {}, False, PER_CALL)
+    return Hardware(spaces, dict.fromkeys("IWO", channel), compute, compute, {}, False, PER_CALL)
 
 
 def rooms(target: Target, engine: Engine | None) -> dict[str, int]:
@@ -196,10 +194,9 @@ def layer_of_op(
     result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
-    stated = stated_cycles(nest, target)
-    each = (max(kernel.estimate or 8.0 * points, 1.0) if stated is None else stated) / points
+    each = max(kernel.estimate or 8.0 * points, 1.0) / points
     cores = min(target.cores, MOST)
-    alone = PER_CALL + points * each * (1 if stated is None else cores)
+    alone = PER_CALL + points * each
     layer = TiledLayer(
         op.name,
         nest,
@@ -209,11 +206,11 @@ def layer_of_op(
         {},
         True,
         cores,
-        stated is None,
+        True,
         alone,
         align=max(ALIGN, target.dma_align),
     )
-    share = busiest(layer, cores if stated is None else 1)
+    share = busiest(layer, cores)
 
     def cycles(lengths: Mapping[str, Any]) -> Any:
         return prod(lengths.values()) * each * share(lengths)
@@ -224,14 +221,6 @@ def layer_of_op(
 def whole_cycles(layer: TiledLayer) -> float:
     """Cycles of an op in one call, whose operands are where the core reaches them."""
     return float(layer.compute.cycles(layer.nest.extents)) + layer.compute.call
-
-
-def stated_cycles(nest: Nest, target: Target) -> float | None:
-    """Cycles of a whole op by the rates that the target states, if it does."""
-    if target.macs_per_cycle is None:
-        return None
-    rates = target.macs_per_cycle
-    return prod(nest.extents.values()) / (rates.over_channels if _over_channels(nest) else rates.channelwise)
 
 
 def _weights(
@@ -250,12 +239,6 @@ def _weights(
         return (), (), size, 0, 0
     channel = max(by, key=lambda d: w.shape[d])
     return dims, w.shape, item, -(-max(0, size - w.bytes) // w.shape[channel]), channel
-
-
-def _over_channels(nest: Nest) -> bool:
-    """Whether the op sums over more than the taps of a window."""
-    taps = {d.tap for dims in nest.operands for d in dims if isinstance(d, Window)}
-    return nest.macs and any(a not in nest.out and a not in taps and n > 1 for a, n in nest.extents.items())
 
 
 # Ops that an engine computes from its scratchpads, and tensors that stay there for the next op.

@@ -21,7 +21,7 @@ from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import TiledLayer
 from ..printed import Cycles
-from .levels import channel_between, channel_to, constants_channel, layer_of_op, no_tile, stated_cycles, whole_cycles
+from .levels import channel_between, channel_to, constants_channel, layer_of_op, no_tile, whole_cycles
 from .prefetch import staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
 from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
@@ -95,15 +95,11 @@ class Residency:
     @cached_property
     def streamer(self) -> Streamer:
         near, home, store = self.spaces
-        graph, nests = self.cutter.graph, {op.outputs[0]: op for op in self.cutter.order}
-        from ... import ops
-
-        rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
         way = channel_to(self.target, near, home)
         constants = channel_between(self.target, near, store) or constants_channel(self.target, near, home)
         others = {name: channel_to(self.target, near, memory) for name, memory in self.homes.items()}
         align = max(ALIGN, self.target.dma_align)
-        return Streamer(self.cutter, way, constants, self.room, self.target.cores, rates, others, align)
+        return Streamer(self.cutter, way, constants, self.room, self.target.cores, others, align)
 
     @cached_property
     def whole(self) -> dict[str, float]:

@@ -30,7 +30,7 @@ from ...ops.base import Constant, Form, Kernel
 from ..cuts import Cutter
 from ..hierarchy.nest import Channel, copy_cycles
 from ..printed import RunCycles, Share, Stream, StreamedRun
-from ..rolling import Rolled, RollingGraph, calls, row_bytes, rows_of, simulate
+from ..rolling import Rolled, RollingGraph, row_bytes, rows_of, simulate
 from ..section import Section, rings_of
 from ..tiling.paths import part_of
 from .tiles import ALIGN, HANDOVER, aligned
@@ -228,14 +228,13 @@ class PlannedRun(StreamedRun):
 
 @dataclass(frozen=True)
 class Streamer:
-    """Makes runs of an order of ops. `rate`: cycles of one call's work by op; None where kernels' estimates count."""
+    """Makes runs of an order of ops."""
 
     cutter: Cutter
     home: Channel  # between the levels, for activations; those of `others` come another way
     store: Channel  # for constants
     room: int
     cores: int
-    rates: Mapping[str, float | None]  # by result: cycles of the whole op, where the target states its rates
     others: Mapping[str, Channel] = field(default_factory=dict)  # by storage
     align: int = ALIGN  # of rings and constants in the first level
 
@@ -372,10 +371,6 @@ class Streamer:
                 whole, work = work, max(share.kernel.estimate for share in parts)
                 parts = None if work >= whole else parts
                 work = min(work, whole)
-            rate = self.rates[op.outputs[0]]
-            if rate is not None:
-                work = rate / calls(rolling, op) * self.cores  # it is that of all cores together
-                work *= parts[0].width / graph.result(op).shape[COLUMNS] if parts is not None else 1
             call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
             self._known[key] = form, parts or (Share(kernel_of(op, graph, form)),), work + call
         return self._known[key]

@@ -227,6 +227,7 @@ def instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) 
 
 ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
 UNITS = ((16, 16), (8, 8), (3, 16), (2, 32))  # pixels and channels: multiples for tiles where kernels do badly
+CHANNELS = 4  # that a core's kernel computes at once, where cores share channels
 POOR = 1.1  # of the cycles that the search counts: kernels that do badly
 Unit = tuple[int, int]
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
@@ -295,19 +296,33 @@ def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
     than their part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest
     copies is taken, for their tables are flash; but none that takes more than DORY's.
     """
-    tried, rule = [_fitting(op, graph, layer, form, room)], None
+    tried, refused = list[_Tiles](), list[NoMapping]()
+
+    def attempt(cut: TiledLayer, mapped: Mapped | None = None, unit: Unit | None = None) -> None:
+        try:
+            tried.append(_fitting(op, graph, cut, form, room, mapped, tried, unit))
+        except NoMapping as reason:
+            refused.append(reason)
+
+    attempt(layer)
+    rule = None
     if layer.estimated and layer.axes:
         with suppress(NoMapping):
             near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
             rule = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
-            tried += [_fitting(op, graph, layer, form, room, rule, tried)] if rule else []
-        for fewer in (f for n in range(1, len(layer.axes)) for f in combinations(layer.axes, n)):
-            with suppress(NoMapping):
-                tried.append(_fitting(op, graph, layer.along(*fewer), form, room, None, tried))
-        for unit in UNITS:
-            if all(m.figures.compute > POOR * m.promised for m in tried):
-                with suppress(NoMapping):
-                    tried.append(_fitting(op, graph, layer, form, room, None, tried, unit))
+        if rule:
+            attempt(layer, rule)
+        fewer = [layer.along(*axes) for n in range(1, len(layer.axes)) for axes in combinations(layer.axes, n)]
+        for cut in fewer:
+            attempt(cut)
+        shared = ((1, CHANNELS * layer.cores),) if layer.cores > 1 else ()
+        even_share = (layer.alone - layer.compute.call) / layer.cores
+        for unit in (*shared, *UNITS):
+            for cut in (layer, *(fewer if unit in shared else ())):
+                if all(m.figures.compute > POOR * even_share for m in tried):
+                    attempt(cut, None, unit)
+    if not tried:
+        raise refused[0]
     most = min([ALIKE * min(m.figures.total for m in tried), *(m.figures.total for m in tried if m.mapped is rule)])
     alike = [m for m in tried if m.figures.total <= most]
     return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.total)).build()

@@ -90,7 +90,7 @@ class TiledLayer:
     """A nest, its operands, the axes that may be cut, and how many of an axis the hardware likes at once.
 
     `views`: a call takes operands as pointers, so its part of a larger buffer must be contiguous. `cores` share a tile.
-    `estimated`: no rate is stated, so what kernels estimate counts. `alone`: cycles of all of it on one core.
+    `estimated`: kernels compute it, whose estimates count; no engine. `alone`: cycles of all of it on one core.
     """
 
     name: str
