@@ -22,7 +22,8 @@ from .encoding import all_encoded, hardware_loop
 from .ends import Product, ends, raw_ends
 
 ROOM = 4096  # bytes of planes, beyond which rows come in bands
-FRAME = 64
+FRAME = 96
+SLOTS = {"low": 52, "high": 56, "plane": 60, "y": 64, "rows": 68, "size": 72, "left": 76, "w": 80}
 SUMS, WEIGHTS, HIGHER = ("t4", "t5", "t6", "s10"), ("s0", "s1", "s2"), ("s3", "s4", "s5")
 WORDS = (("s6", "s7"), ("s8", "s9"))
 HALVES = "0x20001"  # for shuffles: the upper half of one word below the lower half of the other
@@ -83,35 +84,50 @@ def _group(d: Windows, count: int) -> list[str]:
         code += loads[2] if row == 0 else []
     for v in SUMS[:count]:
         code += result(v, d.product)
-        code += ["lw a6, 52(sp)", "lw a7, 56(sp)", f"cv.max {v}, {v}, a6", f"cv.min {v}, {v}, a7"] if d.clamped else []
+        bounds = [_slot("lw", "a6", "low"), _slot("lw", "a7", "high"), f"cv.max {v}, {v}, a6", f"cv.min {v}, {v}, a7"]
+        code += bounds if d.clamped else []
         code.append(f"cv.sb.by {v}, (t1), t2")
     return code
 
 
+def _slot(name: str, register: str, slot: str) -> str:
+    return f"{name} {register}, {SLOTS[slot]}(sp)"
+
+
 @cache
 def function(d: Windows) -> Function:
+    """Four channels, one after the other."""
     kinds = ["const int8_t *plane", "const int32_t *w", "int8_t *y", "int32_t step", "int32_t groups", "int32_t rows"]
-    kinds += ["int32_t low", "int32_t high"] if d.clamped else []
+    kinds += ["int32_t size", *(["int32_t low", "int32_t high"] if d.clamped else [])]
+    bounds = [_slot("sw", "a7", "low"), f"lw a7, {FRAME}(sp)", _slot("sw", "a7", "high")] if d.clamped else []
+    saved = {"a0": "plane", "a2": "y", "a5": "rows", "a6": "size", "t0": "left"}
+    enter = [*bounds, "li t0, 4", *(_slot("sw", r, slot) for r, slot in saved.items())]
+    started = ["cv.lw a6, (a1), 4", _slot("sw", "a1", "w"), "mv a1, a6"] if d.started else []
     head: list[Part] = [
-        ".option push", ".option norvc", ".balign 4",
-        *rv_frame(FRAME)[0], *(["sw a6, 52(sp)", "sw a7, 56(sp)"] if d.clamped else []),
-        "mv s11, a0", "mv t1, a2", "mv t2, a3", "mv ra, a4", "mv t0, a5", f"li t3, {HALVES}",
+        "3:", *(_slot("lw", r, slot) for r, slot in (("s11", "plane"), ("t1", "y"), ("t0", "rows"))),
         *(f"cv.lw {r}, (a1), 4" for r in WEIGHTS), *(f"slli {h}, {w}, 8" for h, w in zip(HIGHER, WEIGHTS, strict=True)),
-        *factors_into(d.product), *(["lw a1, 0(a1)"] if d.started else []),
+        *factors_into(d.product), *started,
     ]  # fmt: skip
     row: list[Part] = []
     row += ["mv t0, s11", f"addi s11, s11, {d.stride * d.pitch}"]
     row += [*hardware_loop(0, "ra", "groups", [*_group(d, d.group), "addi t0, t0, 4"])]
     row += _group(d, d.tail) if d.tail else ["nop", "nop"]
     alone = ["mv t0, s11", f"addi s11, s11, {d.stride * d.pitch}", *_group(d, d.tail)] if d.tail else ["nop"] * 3
-    parts: list[Part] = [
+    after = [_slot("lw", "a6", "plane"), _slot("lw", "a7", "size"), "add a6, a6, a7", _slot("sw", "a6", "plane")]
+    after += [_slot("lw", "a6", "y"), "addi a6, a6, 1", _slot("sw", "a6", "y"), *([_slot("lw", "a1", "w")] * d.started)]
+    after += [_slot("lw", "a6", "left"), "addi a6, a6, -1", _slot("sw", "a6", "left"), "bnez a6, 3b"]
+    channel = (
         *head, "beqz ra, 1f", *hardware_loop(1, "t0", "rows", row), "j 2f",
-        "1:", *hardware_loop(1, "t0", 0, alone), "2:",
-        *rv_frame(FRAME)[1], ".option pop",
+        "1:", *hardware_loop(1, "t0", 0, alone), "2:", *after,
+    )  # fmt: skip
+    parts: list[Part] = [
+        ".option push", ".option norvc", ".balign 4", *rv_frame(FRAME)[0], *enter, "mv t2, a3", "mv ra, a4",
+        f"li t3, {HALVES}", Loop(4, channel), *rv_frame(FRAME)[1], ".option pop",
     ]  # fmt: skip
     remark = (
-        f"Windows of 3x3 of one channel, whose rows lie {d.pitch} bytes apart, in `rows` rows of `groups` times "
-        f"{d.group} and {d.tail} more; `step`: from one result to the next. w: three words of weights, then factors."
+        f"Windows of 3x3 of four channels, in planes of `size` bytes whose rows lie {d.pitch} bytes apart, in `rows` "
+        f"rows of `groups` times {d.group} and {d.tail} more; `step`: from one result to the next. w, by channel: "
+        "three words of weights, then factors."
     )
     return Function(d.name, tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, d.encoding))
 
@@ -144,7 +160,7 @@ def planes(encoding: str) -> Function:
     return Function(f"eb_{encoding}_planes", tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, encoding))
 
 
-PER_CHANNEL, PER_CALL, PER_ROW_OF_CHANNEL = 70, 40, 9  # cycles of C, and waits
+PER_FOUR, PER_CALL, PER_ROW_OF_CHANNEL = 60, 40, 9  # cycles of C, and waits
 
 
 def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
@@ -177,13 +193,12 @@ def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
     scalars |= {"low": s.low, "high": s.high} if d.clamped else {}
     bands, out_rows = (1, 1) if form.rolled else (-(-oh // band), oh)
     waits = (4 if e.product.way == "high" else 0) * ow
-    each = function(d).executed(groups=ow // group, rows=out_rows / bands) + out_rows / bands * (
-        waits + PER_ROW_OF_CHANNEL / 3
-    )
+    each = function(d).executed(groups=ow // group, rows=out_rows / bands)
+    each += 4 * out_rows / bands * (waits + PER_ROW_OF_CHANNEL / 3)
     calls = rows if form.rolled else bands
     filled = planes(encoding).executed(blocks=w // 4, odd=w % 4 > 0, rows=bands * rows / calls)
     bring = calls * (filled + PER_CALL) + 2 * bands * rows
-    cost = 60 + k * bands * (each + PER_CHANNEL) + k / 4 * bring
+    cost = 60 + k / 4 * (bands * (each + PER_FOUR) + bring)
     constant = Constant("w", stream.ravel(), "weights and factors by channel")
     return Kernel(
         "xpulp/depthwise.c.j2", s.stem, shape, (constant,), scalars,
