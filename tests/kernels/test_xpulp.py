@@ -49,7 +49,7 @@ def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("target", ["cv32e40p", "ri5cy"])
 def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preferred(monkeypatch)
-    graphs = [*networks(range(24)), *depthwise(8)]
+    graphs = [*networks(range(24)), *depthwise(6), *map(with_a_dead_channel, depthwise(3))]
     form = form_of(load_target(target))
     taken = Counter(kernel_of(op, replace(g), form).variant.partition(" pixels")[0] for g in graphs for op in g.ops)
     assert {"xpulp 1", "xpulp 2", "xpulp 4", "xpulp 5", "xpulp windows", "xpulp linear"} <= taken.keys(), taken
@@ -74,6 +74,22 @@ def depthwise(count: int) -> list[Graph]:
         if len(found) == count:
             break
     return found
+
+
+def with_a_dead_channel(g: Graph) -> Graph:
+    """The last channel of the first layer has weights and a bias of 0, as pruned networks have them."""
+    _, w, b = g.ops[0].inputs
+    weights, bias = (g.tensors[name].data.copy() for name in (w, b))
+    weights[..., -1] = bias[-1] = 0
+    changed = {w: replace(g.tensors[w], data=weights), b: replace(g.tensors[b], data=bias)}
+    return replace(g, tensors={**g.tensors, **changed})
+
+
+def test_dead_channels_have_kernels() -> None:
+    for g in depthwise(8):
+        (s, other) = (sums_of(n.ops[0], n) for n in (g, with_a_dead_channel(g)))
+        assert s is not None and other is not None and other.bound[-1] == 0
+        assert ends(s) is None or ends(other) is not None
 
 
 def sums_of(op: Op, graph: Graph) -> Sums | None:

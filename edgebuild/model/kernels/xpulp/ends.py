@@ -24,6 +24,7 @@ from ...ops.spatial import kept
 
 NEAR = 4  # sums around the real beginning of a result among which that of the reference lies
 STEPS = sorted(range(-12, 13), key=abs)  # eighths of a sum by which the rounding may be moved
+FAR = 2**40
 WORD = 30  # bits of a product, which leaves one for a sum of two
 
 
@@ -121,7 +122,10 @@ def _products(s: Sums, bits: int) -> Iterator[Product]:
 
 
 def _begins(s: Sums) -> Array | None:
-    """By channel, the least sum of each result above the lowest; None where one is not where reals say."""
+    """By channel, the least sum of each result above the lowest; None where one is not where reals say.
+
+    FAR below or above: the result holds at every sum, or at none, say in a channel whose weights are 0.
+    """
     results = np.arange(s.low + 1, s.high + 1, dtype=np.int64)[None]
     most = s.bound[:, None] + 1
     guess = np.clip(np.floor((results - s.y_zero - 0.5) / _real(s)[:, None]), -(2.0**40), 2.0**40).astype(np.int64)
@@ -133,7 +137,8 @@ def _begins(s: Sums) -> Array | None:
     reached = first < np.iinfo(np.int64).max
     # A result that no sum near its real beginning has must be beyond them all.
     right = np.where(reached, (_results(s, below) < results) | (first == 1 - most), guess + NEAR >= most - 1)
-    return np.where(reached, first, most) if right.all() else None
+    begins = np.where(first == 1 - most, -FAR, np.where(reached, first, FAR))
+    return begins if right.all() else None
 
 
 def _results(s: Sums, x: Array) -> Array:
