@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import count
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,21 @@ def turns(body: str, head: str) -> str:
     return f"{margin}{head}{'' if head == '{' else ' {'}\n{body}{margin}}}\n"
 
 
+def nested(body: str, extents: Iterable[object], names: str | Iterable[str]) -> str:
+    """C in as many loops as there are extents; the body stands where the outermost of them begins. Names: see `terms`.
+
+    Their variables are those names, or this one with numbers behind it.
+    """
+    margin, step, heads, ends = body[: len(body) - len(body.lstrip(" "))], "", "", ""
+    for extent, name in zip(
+        extents, (f"{names}{n}" for n in count()) if isinstance(names, str) else names, strict=False
+    ):
+        heads += f"{margin}{step}for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{\n"
+        ends = f"{margin}{step}}}\n{ends}"
+        step += "    "
+    return heads + "".join(step + line for line in body.splitlines(keepends=True)) + ends
+
+
 def noted(value: object) -> object:
     """A number for a comment: a letter that stands nowhere else needs no parameter."""
     return getattr(value, "text", value)
@@ -237,8 +253,8 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=("jinja2.ext.do",),
     )
-    for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, over, phase,
-                     comment, quoted):  # fmt: skip
+    for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, nested, over,
+                     phase, comment, quoted):  # fmt: skip
         made.filters[function.__name__] = function
     made.globals |= {remark.__name__: remark, "big_endian": BIG_ENDIAN}
     return made

@@ -214,6 +214,10 @@ class Node(ABC):
         """Add an elementwise function on the way to the node's output, and tell its result; `to`: in this type."""
         return self.inner("pointwise", operands, **attributes(function, to))
 
+    def emit_function(self, function: str, *operands: str, output: int = 0, to: str = "", **parameters: Any) -> None:
+        """Emit an elementwise function, by default of all operands of the node."""
+        self.emit("pointwise", operands or self.inputs, output=output, **attributes(function, to, **parameters))
+
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""
         data = np.ascontiguousarray(data, like.dtype if like is not None else None)

@@ -88,7 +88,7 @@ def over_norm(node: Any, axes: tuple[int, ...], before: str, after: str, least: 
         operands = [none, node.array(np.float32(np.inf)), total]
         total = node.apply("where", *operands, to="float32")
     norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
-    node.emit("pointwise", [node.inputs[0], norm], **attributes("quotient"))
+    node.emit_function("quotient", node.inputs[0], norm)
 
 
 def running_sum(node: Any, exclusive: bool, backwards: bool, product: bool = False) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...ir import Quant, Tensor
 from ...ops import spatial
-from ...ops.pointwise import attributes
 from .. import compose
 from ..channels_first import convolution, pool, transpose_convolution
 
@@ -235,16 +234,13 @@ def read_conv_transpose(node: Any) -> None:
     transpose_convolution(node, w, bias, node.attr("group", 1), spread_of(node, w.shape[2:]))
 
 
-def pool_reader(kind: str) -> Any:
-    def read(node: Any) -> None:
-        window = tuple(node.attr("kernel_shape", []))
-        attrs = window_of(node, window)
-        if kind == "avg_pool2d":
-            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
-        ceil = node.attr("ceil_mode", 0) and not node.attr("auto_pad", "NOTSET").startswith("SAME")
-        pool(node, kind, window, attrs, ceil)
-
-    return read
+def read_pool(node: Any, kind: str) -> None:
+    window = tuple(node.attr("kernel_shape", []))
+    attrs = window_of(node, window)
+    if kind == "avg_pool2d":
+        attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
+    ceil = node.attr("ceil_mode", 0) and not node.attr("auto_pad", "NOTSET").startswith("SAME")
+    pool(node, kind, window, attrs, ceil)
 
 
 ONE_PIXEL: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "groups": 1}
@@ -257,7 +253,7 @@ def read_dynamic_quantize(node: Any) -> None:
     ends = [node.inner(kind, [x], axes=axes) for kind in ("reduce_min", "reduce_max")]
     step = node.apply("step_of_range", *ends)
     zero = node.apply("zero_of_range", ends[0], step)
-    node.emit("pointwise", [x, step, zero], **attributes("steps_from_zero"))
+    node.emit_function("steps_from_zero", x, step, zero)
     names = [*node.outputs, "", ""]
     if names[1]:
         node.emit("reshape", [step], output=1, shape=())
@@ -327,16 +323,12 @@ def read_layer_normalization(node: Any) -> None:
     compose.layer_normalised(node, axes, [*node.inputs[1:], "", ""], node.attr("epsilon", 1e-5))
 
 
-def read_group_normalization(node: Any) -> None:
-    compose.group_normalised(node, node.attr("num_groups", 0), node.inputs[1:3], node.attr("epsilon", 1e-5))
-
-
 def read_mean_variance_normalization(node: Any) -> None:
     x = node.tensor(0)
     axes = tuple(sorted({compose.axis_of(node, axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])}))
     _, rest, variance = compose.centred(node, x.name, axes)
     deviation = compose.plus(node, node.apply("sqrt", variance), compose.TINY)
-    node.emit("pointwise", [rest, deviation], **attributes("quotient"))
+    node.emit_function("quotient", rest, deviation)
 
 
 def read_local_response(node: Any) -> None:

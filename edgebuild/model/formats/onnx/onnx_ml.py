@@ -498,7 +498,7 @@ def normalizer(node: Any) -> None:
         total = total if norm == "L1" else node.apply("sqrt", total)
         least = node.array(np.float32(np.finfo(np.float32).tiny))
         total = node.apply("maximum", total, least)
-    node.emit("pointwise", [x, node.reshaped(total, kept_shape(node.tensor(0), axes, True))], **attributes("quotient"))
+    node.emit_function("quotient", x, node.reshaped(total, kept_shape(node.tensor(0), axes, True)))
 
 
 def _linear(node: Any, rows: int) -> list[str]:

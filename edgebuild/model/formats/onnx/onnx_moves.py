@@ -10,9 +10,8 @@ import numpy as np
 
 from ...ir import Array, Tensor
 from ...ops import base, indexing
-from ...ops.pointwise import attributes
 from .. import compose
-from .onnx_layers import pool_reader
+from .onnx_layers import read_pool
 
 
 def read_slice(node: Any) -> None:
@@ -101,11 +100,6 @@ def read_dropout(node: Any) -> None:
     compose.identity(node)
     if len(node.outputs) > 1 and node.outputs[1]:
         node.store(node.outputs[1], np.ones(node.tensor(0).shape, np.bool_))
-
-
-def read_transpose(node: Any) -> None:
-    rank = len(node.tensor(0).shape)
-    node.emit("transpose", node.inputs[:1], perm=tuple(node.attr("perm", list(reversed(range(rank))))))
 
 
 def read_concat(node: Any) -> None:
@@ -429,12 +423,12 @@ def read_lp_pool(node: Any) -> None:
     average, name = node.before("average"), node.apply(before, node.inputs[0])
     average.inputs = [name if p in LENGTHS else node.apply("power", name, node.array(np.float32(p)))]
     average.attributes = {**node.attributes, "count_include_pad": 1}
-    pool_reader("avg_pool2d")(average)
+    read_pool(average, "avg_pool2d")
     total = [average.outputs[0], node.array(np.float32(prod(window)))]
     if not after:
         return node.emit("mul", total, clamp=compose.OPEN)
     more = [node.array(np.float32(1 / p))] if after == "power" else []
-    node.emit("pointwise", [node.inner("mul", total, clamp=compose.OPEN), *more], **attributes(after))
+    node.emit_function(after, node.inner("mul", total, clamp=compose.OPEN), *more)
 
 
 def read_global_lp_pool(node: Any) -> None:

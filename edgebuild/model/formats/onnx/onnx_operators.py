@@ -5,11 +5,11 @@ Those under "" are read as other operators."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 
 from ...ir import Array, Tensor
 from .. import compose
@@ -86,9 +86,9 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "ReverseSequence": moves.read_reverse_sequence,
         "Trilu": moves.read_trilu,
     },
-    "add": {"Add": values.arithmetic_reader("add")},
-    "arg": {"ArgMax": values.arg_reader(True), "ArgMin": values.arg_reader(False)},
-    "avg_pool2d": {"AveragePool": layers.pool_reader("avg_pool2d"), "GlobalAveragePool": global_average},
+    "add": {"Add": lambda node: compose.arithmetic(node, "add", compose.OPEN)},
+    "arg": {"ArgMax": partial(values.read_arg, largest=True), "ArgMin": partial(values.read_arg, largest=False)},
+    "avg_pool2d": {"AveragePool": partial(layers.read_pool, kind="avg_pool2d"), "GlobalAveragePool": global_average},
     "blend": {"Resize": moves.read_resize, "LRN": layers.read_local_response},
     "cast": {
         "Cast": lambda node: node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1))),
@@ -106,39 +106,41 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "DynamicQuantizeLinear": layers.read_dynamic_quantize,
         "MatMulInteger": layers.read_matmul_integer,
     },
-    "max_pool2d": {"MaxPool": layers.pool_reader("max_pool2d")},
-    "mean": {"ReduceMean": values.reduction_reader("mean")},
-    "mul": {"Mul": values.arithmetic_reader("mul")},
+    "max_pool2d": {"MaxPool": partial(layers.read_pool, kind="max_pool2d")},
+    "mean": {"ReduceMean": partial(values.read_reduction, kind="mean")},
+    "mul": {"Mul": lambda node: compose.arithmetic(node, "mul", compose.OPEN)},
     "pad": {"Pad": moves.read_pad},
     "pointwise": {
-        **{name: values.function_reader(function) for name, function in values.FUNCTIONS_OF.items()},
+        **{name: partial(values.read_function, function=function) for name, function in values.FUNCTIONS_OF.items()},
         "BitShift": values.read_bit_shift,
-        "Gelu": values.read_gelu,
+        "Gelu": lambda node: node.emit_function("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu"),
         "IsInf": values.read_is_inf,
         "Mod": values.read_mod,
         "Pow": values.read_pow,
-        "Min": values.chain_reader("minimum"),
-        "Max": values.chain_reader("maximum"),
-        "Sum": values.chain_reader("sum"),
+        "Min": partial(values.read_chain, function="minimum"),
+        "Max": partial(values.read_chain, function="maximum"),
+        "Sum": partial(values.read_chain, function="sum"),
         "Mean": values.read_mean,
     },
     "reduce_max": {
-        "ReduceMax": values.reduction_reader("reduce_max"),
-        "GlobalMaxPool": values.global_reader("reduce_max"),
+        "ReduceMax": partial(values.read_reduction, kind="reduce_max"),
+        "GlobalMaxPool": values.read_global_maximum,
     },
-    "reduce_min": {"ReduceMin": values.reduction_reader("reduce_min")},
-    "reduce_prod": {"ReduceProd": values.reduction_reader("reduce_prod")},
+    "reduce_min": {"ReduceMin": partial(values.read_reduction, kind="reduce_min")},
+    "reduce_prod": {"ReduceProd": partial(values.read_reduction, kind="reduce_prod")},
     "reduce_sum": {
-        "ReduceSum": values.reduction_reader("reduce_sum"),
-        "ReduceSumSquare": values.reduction_reader("reduce_sum", "square"),
-        "ReduceL1": values.reduction_reader("reduce_sum", "abs"),
-        "ReduceL2": values.reduction_reader("reduce_sum", "square", "sqrt"),
-        "ReduceLogSum": values.reduction_reader("reduce_sum", "", "log"),
+        "ReduceSum": partial(values.read_reduction, kind="reduce_sum"),
+        "ReduceSumSquare": partial(values.read_reduction, kind="reduce_sum", before="square"),
+        "ReduceL1": partial(values.read_reduction, kind="reduce_sum", before="abs"),
+        "ReduceL2": partial(values.read_reduction, kind="reduce_sum", before="square", after="sqrt"),
+        "ReduceLogSum": partial(values.read_reduction, kind="reduce_sum", after="log"),
         "ReduceLogSumExp": values.read_log_sum_exp,
         "LpNormalization": values.read_lp_normalization,
         "InstanceNormalization": layers.read_instance_normalization,
         "LayerNormalization": layers.read_layer_normalization,
-        "GroupNormalization": layers.read_group_normalization,
+        "GroupNormalization": lambda node: compose.group_normalised(
+            node, node.attr("num_groups", 0), node.inputs[1:3], node.attr("epsilon", 1e-5)
+        ),
         "MeanVarianceNormalization": layers.read_mean_variance_normalization,
     },
     "reshape": {
@@ -157,7 +159,11 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "softmax": {"Softmax": layers.read_softmax},
     "topk": {"TopK": values.read_topk},
-    "transpose": {"Transpose": moves.read_transpose},
+    "transpose": {
+        "Transpose": lambda node: node.emit(
+            "transpose", node.inputs[:1], perm=tuple(node.attr("perm", range(len(node.tensor(0).shape))[::-1]))
+        )
+    },
     "transpose_conv2d": {"ConvTranspose": layers.read_conv_transpose},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,54 +11,31 @@ import numpy as np
 from ...ops import functions
 from ...ops.base import is_float
 from ...ops.pointwise import attributes
-from ..compose import arithmetic, axes_of, axis_of, kept_shape, over_norm, running_sum
+from ..compose import axes_of, axis_of, kept_shape, over_norm, running_sum
 
-
-def arithmetic_reader(kind: str) -> Any:
-    def read(node: Any) -> None:
-        arithmetic(node, kind, (None, None))
-
-    return read
-
-
-FUNCTIONS_OF = {
-    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Floor": "floor", "Ceil": "ceil", "Round": "round",
-    "Reciprocal": "reciprocal", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Erf": "erf", "Sin": "sin", "Cos": "cos",
-    "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh",
-    "Acosh": "acosh", "Atanh": "atanh", "Tanh": "tanh", "Sigmoid": "sigmoid", "HardSigmoid": "hard_sigmoid",
-    "HardSwish": "hard_swish", "LeakyRelu": "leaky_relu", "ThresholdedRelu": "thresholded_relu", "Elu": "elu",
-    "Selu": "selu", "Celu": "celu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "swish", "Mish": "mish",
-    "Shrink": "shrink", "Not": "not", "IsNaN": "is_nan", "Sub": "difference", "Div": "quotient", "PRelu": "prelu",
-    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
-    "LessOrEqual": "less_equal", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bit_and",
-    "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor", "BitwiseNot": "bit_not", "Where": "where",
+# Functions of elements by the operator's name; those that have its words are not listed.
+OF_ONE_NAME = (
+    "Abs Neg Sign Floor Ceil Round Reciprocal Sqrt Exp Log Erf Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh "
+    "Tanh Sigmoid HardSigmoid HardSwish LeakyRelu ThresholdedRelu Elu Selu Celu Softplus Softsign Swish Mish Shrink "
+    "Not Equal Greater Less And Or Xor Where"
+)
+FUNCTIONS_OF = {name: re.sub(r"\B([A-Z])", r"_\1", name).lower() for name in OF_ONE_NAME.split()} | {
+    "IsNaN": "is_nan", "Sub": "difference", "Div": "quotient", "PRelu": "prelu", "GreaterOrEqual": "greater_equal",
+    "LessOrEqual": "less_equal", "BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor",
+    "BitwiseNot": "bit_not",
 }  # fmt: skip
 
 
-def function_reader(function: str) -> Any:
+def read_function(node: Any, function: str) -> None:
     """Attributes of the node have the names of the parameters."""
-
-    def read(node: Any) -> None:
-        row = functions.FUNCTIONS[function]
-        attrs = attributes(function, **{n: node.attr(n, v) for n, v in row.parameters.items()})
-        if row.condition:
-            attrs["to"] = node.tensor(1).dtype
-        node.emit("pointwise", node.inputs, **attrs)
-
-    return read
-
-
-def read_gelu(node: Any) -> None:
-    node.emit(
-        "pointwise", node.inputs, **attributes("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu")
-    )
+    row = functions.FUNCTIONS[function]
+    to = node.tensor(1).dtype if row.condition else ""
+    node.emit_function(function, to=to, **{n: node.attr(n, v) for n, v in row.parameters.items()})
 
 
 def read_mod(node: Any) -> None:
     signed = "remainder" if node.attr("fmod", 0) else "mod"
-    node.emit(
-        "pointwise", node.inputs, **attributes("unsigned_remainder" if node.tensor(0).dtype == "uint8" else signed)
-    )
+    node.emit_function("unsigned_remainder" if node.tensor(0).dtype == "uint8" else signed)
 
 
 def read_pow(node: Any) -> None:
@@ -69,23 +47,19 @@ def read_pow(node: Any) -> None:
     elif exponent.dtype != base.dtype:
         computed = exponent.data is None
         power = node.inner("cast", [power], to=base.dtype) if computed else node.array(exponent.data, like=base)
-    node.emit("pointwise", [node.inputs[0], power], **attributes("power"))
+    node.emit_function("power", node.inputs[0], power)
 
 
-def chain_reader(function: str) -> Any:
+def read_chain(node: Any, function: str) -> None:
     """One op for each operand after the first."""
-
-    def read(node: Any) -> None:
-        node.chained(node.inputs, "pointwise", True, **attributes(function))
-
-    return read
+    node.chained(node.inputs, "pointwise", True, **attributes(function))
 
 
 def read_mean(node: Any) -> None:
     """The sum, divided by the number of operands."""
     total = node.chained(node.inputs, "pointwise", False, **attributes("sum"))
     count = node.array(np.float32(len(node.inputs)))
-    node.emit("pointwise", [total, count], **attributes("quotient"))
+    node.emit_function("quotient", total, count)
 
 
 def read_is_inf(node: Any) -> None:
@@ -93,15 +67,13 @@ def read_is_inf(node: Any) -> None:
     signs = bool(node.attr("detect_negative", 1)), bool(node.attr("detect_positive", 1))
     largest = node.array(np.finfo(np.float32).max * np.float32(1 if signs[1] else -1))
     x = node.apply("abs", node.inputs[0]) if all(signs) else node.inputs[0]
-    operands = [x, largest if any(signs) else x]
-    node.emit("pointwise", operands, **attributes("greater" if signs[1] else "less"))
+    node.emit_function("greater" if signs[1] else "less", x, largest if any(signs) else x)
 
 
 def read_bit_shift(node: Any) -> None:
     if node.tensor(0).dtype != "uint8":
         raise node.error(f"shifts of {node.tensor(0).dtype}", "supported: uint8")
-    direction = node.attr("direction", "LEFT").lower()
-    node.emit("pointwise", node.inputs, **attributes(f"shift_{direction}"))
+    node.emit_function(f"shift_{node.attr('direction', 'LEFT').lower()}")
 
 
 def read_cast_like(node: Any) -> None:
@@ -117,6 +89,7 @@ def read_cast_like(node: Any) -> None:
 
 
 LARGEST = float(np.finfo(np.float32).max)
+BOUNDS = ((1, "maximum", "min"), (2, "minimum", "max"))  # of Clip: operand, function, name
 
 
 def read_clip(node: Any) -> None:
@@ -131,49 +104,26 @@ def read_clip(node: Any) -> None:
             value = np.ravel(node.real(node.constant(position, name)))[0]
         return None if value is None else float(value)
 
-    x = node.tensor(0)
-    if x.quant is not None:
-        return _between_stored(node)
-    if is_float(x) and any(_is_computed(node, position) for position in (1, 2)):
-        return _between_computed(node)
-    low, high = bound(1, "min"), bound(2, "max")
-    if is_float(x):
-        low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
-        if low <= high and low < np.inf and high > -np.inf:
-            return node.emit("clamp", node.inputs[:1], clamp=tuple(None if np.isinf(v) else v for v in (low, high)))
+    x, name = node.tensor(0), node.inputs[0]
+    operands = [(i, function, what) for i, function, what in BOUNDS if node.has(i)]
+    if x.quant is not None:  # bounds are of its scale: what is stored is compared
+        for i, function, what in operands:
+            name = node.apply(function, name, node.array(np.ravel(node.constant(i, what).data)[:1], like=x))
+    elif is_float(x) and any(t.quant is None and not t.constant for t in (node.tensor(i) for i, *_ in operands)):
+        for i, function, _ in operands:  # the graph computes them: the largest value less 80 dB of a spectrogram
+            name = node.apply(function, name, node.inputs[i])
     else:
-        low, high = (None if v is None or np.isinf(v) else v for v in (low, high))
-    name = node.inputs[0]  # integers, and bounds that cross: the upper one counts
-    for function, value in (("maximum", low), ("minimum", high)):
-        if value is not None:
-            name = node.apply(function, name, node.array(value, like=x))
+        low, high = bound(1, "min"), bound(2, "max")
+        if is_float(x):
+            low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
+            if low <= high and low < np.inf and high > -np.inf:
+                return node.emit("clamp", node.inputs[:1], clamp=tuple(None if np.isinf(v) else v for v in (low, high)))
+        else:
+            low, high = (None if v is None or np.isinf(v) else v for v in (low, high))
+        for (_, function, _), value in zip(BOUNDS, (low, high), strict=True):
+            if value is not None:  # integers, and bounds that cross: the upper one counts
+                name = node.apply(function, name, node.array(value, like=x))
     node.emit("reshape", [name], shape=x.shape)
-
-
-def _is_computed(node: Any, position: int) -> bool:
-    if len(node.inputs) <= position or not node.inputs[position]:
-        return False
-    bound = node.tensor(position)
-    return bound.quant is None and not bound.constant
-
-
-def _between_computed(node: Any) -> None:
-    """Bounds that the graph computes, as the largest value less 80 dB of a spectrogram."""
-    name, shape = node.inputs[0], node.tensor(0).shape
-    for function, position in (("maximum", 1), ("minimum", 2)):
-        if node.has(position):
-            name = node.apply(function, name, node.inputs[position])
-    node.emit("reshape", [name], shape=shape)
-
-
-def _between_stored(node: Any) -> None:
-    """Bounds of a quantised tensor are of its scale, so that what is stored is compared."""
-    name, shape = node.inputs[0], node.tensor(0).shape
-    for function, position, what in (("maximum", 1, "min"), ("minimum", 2, "max")):
-        if node.has(position):
-            limit = node.array(np.ravel(node.constant(position, what).data)[:1], like=node.tensor(0))
-            name = node.apply(function, name, limit)
-    node.emit("reshape", [name], shape=shape)
 
 
 def keeps_dims(node: Any) -> bool:
@@ -193,38 +143,30 @@ def read_axes(node: Any) -> tuple[int, ...] | None:
     return axes_of(node, listed, len(node.tensor(0).shape))
 
 
-def reduction_reader(kind: str, before: str = "", after: str = "") -> Any:
+def read_reduction(node: Any, kind: str, before: str = "", after: str = "") -> None:
     """A reduction, perhaps with elementwise functions before and after it."""
-
-    def read(node: Any) -> None:
-        axes, name = read_axes(node), node.inputs[0]
-        if before:
-            name = node.apply(before, name)
-        keep = keeps_dims(node)
-        x = node.tensor(0)
-        if axes is None:
-            return node.emit("reshape", [name], shape=x.shape)
-        shape = kept_shape(x, axes, keep)
-        if not axes:
-            axes, shape = (0,), ()
-            name = node.reshaped(name, (1,))
-        if not after:
-            return node.emit_as(kind, [name], shape, axes=axes)
-        total = node.inner(kind, [name], axes=axes)
-        node.emit("pointwise", [node.reshaped(total, shape)], **attributes(after))
-
-    return read
+    axes, name = read_axes(node), node.inputs[0]
+    if before:
+        name = node.apply(before, name)
+    keep = keeps_dims(node)
+    x = node.tensor(0)
+    if axes is None:
+        return node.emit("reshape", [name], shape=x.shape)
+    shape = kept_shape(x, axes, keep)
+    if not axes:
+        axes, shape = (0,), ()
+        name = node.reshaped(name, (1,))
+    if not after:
+        return node.emit_as(kind, [name], shape, axes=axes)
+    total = node.inner(kind, [name], axes=axes)
+    node.emit_function(after, node.reshaped(total, shape))
 
 
-def global_reader(kind: str) -> Any:
+def read_global_maximum(node: Any) -> None:
     """Over all rows and columns, which stay as dimensions of size 1."""
-
-    def read(node: Any) -> None:
-        x = node.tensor(0)
-        axes = tuple(range(2, len(x.shape)))
-        node.emit_as(kind, node.inputs[:1], kept_shape(x, axes, True), axes=axes)
-
-    return read
+    x = node.tensor(0)
+    axes = tuple(range(2, len(x.shape)))
+    node.emit_as("reduce_max", node.inputs[:1], kept_shape(x, axes, True), axes=axes)
 
 
 def read_log_sum_exp(node: Any) -> None:
@@ -233,13 +175,12 @@ def read_log_sum_exp(node: Any) -> None:
     if axes is None:
         return node.emit("reshape", node.inputs[:1], shape=x.shape)
     largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), kept_shape(x, axes, True))
-    most = float(np.finfo(np.float32).max)
-    largest = node.inner("clamp", [largest], clamp=(-most, most))  # the difference of two infinities is no number
+    largest = node.inner("clamp", [largest], clamp=(-LARGEST, LARGEST))  # the difference of two infinities is no number
     less = node.apply("difference", node.inputs[0], largest)
     powers = node.apply("exp", less)
     total = node.apply("log", node.inner("reduce_sum", [powers], axes=axes))
     shape = kept_shape(x, axes, keeps_dims(node))
-    node.emit("pointwise", [node.reshaped(total, shape), node.reshaped(largest, shape)], **attributes("sum"))
+    node.emit_function("sum", node.reshaped(total, shape), node.reshaped(largest, shape))
 
 
 def read_lp_normalization(node: Any) -> None:
@@ -249,15 +190,12 @@ def read_lp_normalization(node: Any) -> None:
     over_norm(node, axes, before, after, 0.0)
 
 
-def arg_reader(largest: bool) -> Any:
-    def read(node: Any) -> None:
-        x = node.tensor(0)
-        axis = axis_of(node, node.attr("axis", 0), len(x.shape))
-        shape = kept_shape(x, (axis,), keeps_dims(node))
-        last = bool(node.attr("select_last_index", 0))
-        node.emit_as("arg", node.inputs[:1], shape, axis=axis, largest=largest, last=last, to="int64")
-
-    return read
+def read_arg(node: Any, largest: bool) -> None:
+    x = node.tensor(0)
+    axis = axis_of(node, node.attr("axis", 0), len(x.shape))
+    shape = kept_shape(x, (axis,), keeps_dims(node))
+    last = bool(node.attr("select_last_index", 0))
+    node.emit_as("arg", node.inputs[:1], shape, axis=axis, largest=largest, last=last, to="int64")
 
 
 def read_topk(node: Any) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
-from ...ops.pointwise import attributes
 from ..compose import moving
 
 PLANE = (0, 1)  # x and y
@@ -42,16 +41,16 @@ def read_landmarks_matrix(node: Any) -> None:
         raise node.error(f"landmarks of shape {x.shape}, indices up to {max(indices)}", "supported: 1 x N x 3")
     places = _taken(node, node.inputs[0], [(0,), subset, PLANE])
     left, right = (_taken(node, node.inputs[0], [(0,), (end,), PLANE]) for end in ends)
-    axes = _turned_axes(node, _pointwise(node, "difference", right, left), angle)
+    axes = _turned_axes(node, node.apply("difference", right, left), angle)
     lines = node.reshaped(axes, (1, 2, 1, 2))
-    turned = _total(node, _pointwise(node, "product", node.reshaped(places, (1, 1, len(subset), 2)), lines), 3)
+    turned = _total(node, node.apply("product", node.reshaped(places, (1, 1, len(subset), 2)), lines), 3)
     turned = node.reshaped(turned, (1, 2, len(subset)))
     most, least = (node.reshaped(node.inner(f"reduce_{end}", [turned], axes=(2,)), (1, 2, 1)) for end in ("max", "min"))
-    scaled = _times(node, _pointwise(node, "difference", most, least), (scale / size).reshape(1, 2, 1))
-    columns = _pointwise(node, "product", axes, scaled)
-    middle = _times(node, _pointwise(node, "sum", most, least), np.array([[[0.5]]], np.float32))
-    corner = _pointwise(node, "difference", middle, _times(node, scaled, (size / 2).reshape(1, 2, 1)))
-    last = node.reshaped(_total(node, _pointwise(node, "product", axes, corner), 1), (1, 1, 2))
+    scaled = _times(node, node.apply("difference", most, least), (scale / size).reshape(1, 2, 1))
+    columns = node.apply("product", axes, scaled)
+    middle = _times(node, node.apply("sum", most, least), np.array([[[0.5]]], np.float32))
+    corner = node.apply("difference", middle, _times(node, scaled, (size / 2).reshape(1, 2, 1)))
+    last = node.reshaped(_total(node, node.apply("product", axes, corner), 1), (1, 1, 2))
     rows = node.inner("concat", [columns, node.array(np.zeros((1, 1, 2), np.float32)), last], axis=1)
     rest = node.array(np.eye(4, dtype=np.float32)[None, 2:])
     node.emit("concat", [node.turned(rows, (0, 2, 1)), rest], axis=1)
@@ -60,15 +59,14 @@ def read_landmarks_matrix(node: Any) -> None:
 def _turned_axes(node: Any, line: str, angle: float) -> str:
     """Rows (cos r, -sin r), (sin r, cos r) of a rotation: `angle` less the line's, which is 0 of one without length."""
     line = node.reshaped(line, (1, 2))
-    length = node.inner("reduce_sum", [_pointwise(node, "square", line)], axes=(1,))
-    length = _pointwise(node, "sqrt", node.reshaped(length, (1, 1)))
-    none = _pointwise(node, "equal", length, node.array(np.array([[0]], np.float32)))
-    along = _pointwise(node, "quotient", line, length)
-    unit = node.inner("pointwise", [none, node.array(np.array([[1, 0]], np.float32)), along],
-                      **{**attributes("where"), "to": "float32"})  # fmt: skip
+    length = node.inner("reduce_sum", [node.apply("square", line)], axes=(1,))
+    length = node.apply("sqrt", node.reshaped(length, (1, 1)))
+    none = node.apply("equal", length, node.array(np.array([[0]], np.float32)))
+    along = node.apply("quotient", line, length)
+    unit = node.apply("where", none, node.array(np.array([[1, 0]], np.float32)), along, to="float32")
     c, s = cos(angle), sin(angle)
     weights = np.array([[c, s], [-s, c], [s, -c], [c, s]], np.float32)
-    parts = _pointwise(node, "product", node.reshaped(unit, (1, 1, 2)), node.array(weights[None]))
+    parts = node.apply("product", node.reshaped(unit, (1, 1, 2)), node.array(weights[None]))
     return str(node.reshaped(_total(node, parts, 2), (1, 2, 2)))
 
 
@@ -81,14 +79,14 @@ def read_transformed_landmarks(node: Any) -> None:
     count = x.shape[1]
     matrix = _taken(node, node.inputs[1], [(0,), PLANE, PLANE])
     places = _taken(node, node.inputs[0], [(0,), range(count), PLANE])
-    parts = _pointwise(node, "product", node.reshaped(places, (1, count, 1, 2)), node.reshaped(matrix, (1, 1, 2, 2)))
+    parts = node.apply("product", node.reshaped(places, (1, count, 1, 2)), node.reshaped(matrix, (1, 1, 2, 2)))
     moved = node.reshaped(_total(node, parts, 3), (1, count, 2))
     shift = node.reshaped(_taken(node, node.inputs[1], [(0,), PLANE, (3,)]), (1, 1, 2))
     if x.shape[2] == 2:
-        node.emit("pointwise", [moved, shift], **attributes("sum"))
+        node.emit_function("sum", moved, shift)
     else:
         depth = _taken(node, node.inputs[0], [(0,), range(count), (2,)])
-        node.emit("concat", [_pointwise(node, "sum", moved, shift), depth], axis=2)
+        node.emit("concat", [node.apply("sum", moved, shift), depth], axis=2)
 
 
 def read_transformed_image(node: Any) -> None:
@@ -104,17 +102,17 @@ def read_transformed_image(node: Any) -> None:
     across, down = np.meshgrid(np.arange(size[1]) + 0.5, np.arange(size[0]) + 0.5)
     middles = np.stack([across, down, np.ones(size)], axis=-1).astype(np.float32).reshape(1, *size, 1, 3)
     matrix = node.reshaped(_taken(node, node.inputs[1], [(0,), PLANE, (0, 1, 3)]), (1, 1, 1, 2, 3))
-    place = node.reshaped(_total(node, _pointwise(node, "product", matrix, node.array(middles)), 4), (1, *size, 2))
-    place = _pointwise(node, "difference", place, node.array(np.array([[[[0.5]]]], np.float32)))
+    place = node.reshaped(_total(node, node.apply("product", matrix, node.array(middles)), 4), (1, *size, 2))
+    place = node.apply("difference", place, node.array(np.array([[[[0.5]]]], np.float32)))
     last = np.array([x.shape[2] - 1, x.shape[1] - 1], np.float32).reshape(1, 1, 1, 2)
-    near = _pointwise(node, "maximum", place, node.array(np.array([[[[0]]]], np.float32)))
-    near = _pointwise(node, "minimum", near, node.array(last))
-    inside = node.inner("reduce_min", [_pointwise(node, "equal", place, near)], axes=(3,))
+    near = node.apply("maximum", place, node.array(np.array([[[[0]]]], np.float32)))
+    near = node.apply("minimum", near, node.array(last))
+    inside = node.inner("reduce_min", [node.apply("equal", place, near)], axes=(3,))
     grid = _times(node, near, 2 / np.maximum(last, 1))
-    grid = _pointwise(node, "difference", grid, node.array(np.array([[[[1]]]], np.float32)))
+    grid = node.apply("difference", grid, node.array(np.array([[[[1]]]], np.float32)))
     sampled = node.inner("grid_sample", [node.inputs[0], grid], taps=2, corners=True, padding="border")
-    operands = [node.reshaped(inside, (1, *size, 1)), sampled, node.array(np.array([[[[0]]]], np.float32))]
-    node.emit("pointwise", operands, **{**attributes("where"), "to": "float32"})
+    outside = node.array(np.array([[[[0]]]], np.float32))
+    node.emit_function("where", node.reshaped(inside, (1, *size, 1)), sampled, outside, to="float32")
 
 
 def _options(node: Any) -> dict[str, Any]:
@@ -135,12 +133,8 @@ def _taken(node: Any, name: str, index: Sequence[Sequence[int]]) -> str:
     return str(node.inner("take", [name], index=tables)) if any(tables) else name
 
 
-def _pointwise(node: Any, function: str, *operands: str) -> str:
-    return str(node.inner("pointwise", operands, **attributes(function)))
-
-
 def _times(node: Any, name: str, factors: Any) -> str:
-    return _pointwise(node, "product", name, node.array(np.asarray(factors, np.float32)))
+    return str(node.apply("product", name, node.array(np.asarray(factors, np.float32))))
 
 
 def _total(node: Any, name: str, axis: int) -> str:

@@ -81,15 +81,11 @@ def read_fully_connected(node: Any) -> None:
     node.emit_as("dense", [flat, *operands_of(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
 
 
-def read_conv2d(node: Any) -> None:
-    attrs = window_of(node, "Conv2DOptions", node.tensor(1).shape[1:3], dilated=True)
-    groups = node.tensor(0).shape[-1] // max(1, node.tensor(1).shape[-1])
-    node.emit("conv2d", operands_of(node, 0, 2), groups=groups, **attrs)
-
-
-def read_depthwise_conv2d(node: Any) -> None:
-    attrs = window_of(node, "DepthwiseConv2DOptions", node.tensor(1).shape[1:3], dilated=True)
-    node.emit("depthwise_conv2d", operands_of(node, 0, 2), **attrs)
+def read_convolution(node: Any, kind: str, options_type: str) -> None:
+    attrs = window_of(node, options_type, node.tensor(1).shape[1:3], dilated=True)
+    if kind == "conv2d":
+        attrs["groups"] = node.tensor(0).shape[-1] // max(1, node.tensor(1).shape[-1])
+    node.emit(kind, operands_of(node, 0, 2), **attrs)
 
 
 def read_transpose_conv(node: Any) -> None:
@@ -130,20 +126,15 @@ def read_mediapipe_transpose_conv(node: Any) -> None:
     node.emit("transpose_conv2d", node.inputs[:3], clamp=(None, None), **attrs)
 
 
-def pool_reader(kind: str) -> Any:
-    def read(node: Any) -> None:
-        window = tuple(node.fields("Pool2DOptions", "FilterHeight", "FilterWidth"))
-        node.emit(kind, node.inputs, window=window, **window_of(node, "Pool2DOptions", window))
-
-    return read
+def pool_attributes(node: Any) -> dict[str, Any]:
+    window = tuple(node.fields("Pool2DOptions", "FilterHeight", "FilterWidth"))
+    return {"window": window, **window_of(node, "Pool2DOptions", window)}
 
 
 def read_l2_pool(node: Any) -> None:
     """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
-    window = tuple(node.fields("Pool2DOptions", "FilterHeight", "FilterWidth"))
-    attrs = window_of(node, "Pool2DOptions", window)
-    squares = node.apply("square", *node.inputs)
-    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": compose.OPEN, "finite": False})
+    attrs, squares = pool_attributes(node), node.apply("square", *node.inputs)
+    average = node.inner("avg_pool2d", [squares], **{**attrs, "clamp": compose.OPEN, "finite": False})
     node.emit("pointwise", [average], **{**attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
 
 
@@ -179,11 +170,8 @@ def read_l2_normalization(node: Any) -> None:
 # Readers of TFLite operators that compute element by element, or reduce dimensions.
 
 
-def arithmetic_reader(kind: str, options_type: str) -> Any:
-    def read(node: Any) -> None:
-        compose.arithmetic(node, kind, fused_clamp(node, node.options(options_type).FusedActivationFunction()))
-
-    return read
+def activation_of(node: Any, options_type: str) -> tuple[float | None, float | None]:
+    return fused_clamp(node, node.options(options_type).FusedActivationFunction())
 
 
 def read_add_n(node: Any) -> None:
@@ -195,35 +183,21 @@ def read_add_n(node: Any) -> None:
     node.chained(node.inputs, kind, True, clamp=(None, None), **attrs)
 
 
-FUNCTIONS_OF = {
-    "ABS": "abs", "NEG": "neg", "SIGN": "sign", "FLOOR": "floor", "CEIL": "ceil", "ROUND": "round", "SQUARE": "square",
-    "SQRT": "sqrt", "RSQRT": "rsqrt", "EXP": "exp", "LOG": "log", "SIN": "sin", "COS": "cos", "TANH": "tanh",
-    "LOGISTIC": "sigmoid", "HARD_SWISH": "hard_swish", "ELU": "elu", "LOGICAL_NOT": "not", "MINIMUM": "minimum",
-    "MAXIMUM": "maximum", "SQUARED_DIFFERENCE": "squared_difference", "POW": "power", "FLOOR_DIV": "floor_div",
-    "FLOOR_MOD": "mod", "PRELU": "prelu", "EQUAL": "equal", "NOT_EQUAL": "not_equal", "GREATER": "greater",
-    "GREATER_EQUAL": "greater_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "LOGICAL_AND": "and",
-    "LOGICAL_OR": "or", "SELECT_V2": "where", "SELECT": "where",
+# Functions of elements that have the name of the operator, and those that have another.
+OF_ONE_NAME = (
+    "abs neg sign floor ceil round square sqrt rsqrt exp log sin cos tanh hard_swish elu minimum maximum prelu "
+    "squared_difference floor_div equal not_equal greater greater_equal less less_equal"
+)
+FUNCTIONS_OF = {name.upper(): name for name in OF_ONE_NAME.split()} | {
+    "LOGISTIC": "sigmoid", "POW": "power", "FLOOR_MOD": "mod", "SELECT_V2": "where", "SELECT": "where",
+    "LOGICAL_NOT": "not", "LOGICAL_AND": "and", "LOGICAL_OR": "or",
 }  # fmt: skip
 
 
-def clamped_reader(function: str, options_type: str) -> Any:
-    def read(node: Any) -> None:
-        clamp = fused_clamp(node, node.options(options_type).FusedActivationFunction())
-        finite = {"finite": True} if is_float(node.tensor(0)) else {}
-        node.emit("pointwise", node.inputs, **{**attributes(function), "clamp": clamp, **finite})
-
-    return read
-
-
-def read_gelu(node: Any) -> None:
-    node.emit(
-        "pointwise", node.inputs, **attributes("gelu_tanh" if node.options("GeluOptions").Approximate() else "gelu")
-    )
-
-
-def read_quantize(node: Any) -> None:
-    """QUANTIZE reads float32 or, to change scale or type, integers."""
-    node.emit("quantize" if node.tensor(0).dtype == "float32" else "requantize", node.inputs)
+def read_clamped(node: Any, function: str, options_type: str) -> None:
+    finite = {"finite": True} if is_float(node.tensor(0)) else {}
+    clamp = activation_of(node, options_type)
+    node.emit("pointwise", node.inputs, **{**attributes(function), "clamp": clamp, **finite})
 
 
 def read_dequantize(node: Any) -> None:
@@ -241,28 +215,16 @@ def read_relu6(node: Any) -> None:
     node.emit("clamp", node.inputs, clamp=(0.0, 6.0), **({"as_stored": True} if as_stored else {}))
 
 
-def reduction_reader(kind: str) -> Any:
-    def read(node: Any) -> None:
-        x = node.tensor(0)
-        axes = compose.axes_of(node, node.constant(1, "axis").data, len(x.shape))
-        keep = bool(node.options("ReducerOptions").KeepDims())
-        node.emit_as(kind, node.inputs[:1], compose.kept_shape(x, axes, keep), axes=axes)
-
-    return read
+def read_reduction(node: Any, kind: str) -> None:
+    x = node.tensor(0)
+    axes = compose.axes_of(node, node.constant(1, "axis").data, len(x.shape))
+    keep = bool(node.options("ReducerOptions").KeepDims())
+    node.emit_as(kind, node.inputs[:1], compose.kept_shape(x, axes, keep), axes=axes)
 
 
-def read_sum(node: Any) -> None:
-    quantised = node.tensor(0).quant is not None
-    reduction_reader("sum" if quantised else "reduce_sum")(node)
-
-
-def arg_reader(largest: bool) -> Any:
-    def read(node: Any) -> None:
-        x = node.tensor(0)
-        axis = compose.axis_of(node, node.numbers(1, "axis")[0], len(x.shape))
-        node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.written[0].dtype)
-
-    return read
+def read_arg(node: Any, largest: bool) -> None:
+    axis = compose.axis_of(node, node.numbers(1, "axis")[0], len(node.tensor(0).shape))
+    node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.written[0].dtype)
 
 
 def read_topk(node: Any) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Array, Tensor, real_values
+from ...ir import Array, real_values
 from ...ops import base, resampling
 from ...ops.base import is_float, zero_of
 from .. import compose
-from .tflite_layers import fused_clamp
+from .tflite_layers import activation_of
 
 MOST_PADDING = 1 << 15  # elements at an end of a dimension that is cut into parts
 
@@ -77,38 +77,32 @@ def read_pack(node: Any) -> None:
 
 
 def read_fill(node: Any) -> None:
+    """The node comes to a constant."""
     value = node.constant(1, "value")
-    _filled(node, value, node.written[0].shape, np.ravel(value.data)[0])
+    node.store(node.outputs[0], np.full(node.written[0].shape, np.ravel(value.data)[0], value.dtype), value.quant)
 
 
 def read_zeros_like(node: Any) -> None:
     """TFLM stores zeros, whatever the zero point."""
-    _filled(node, node.written[0], node.tensor(0).shape, 0)
-
-
-def _filled(node: Any, like: Tensor, shape: tuple[int, ...], value: Any) -> None:
-    """The node comes to a constant."""
-    node.store(node.outputs[0], np.full(shape, value, like.dtype), like.quant)
+    node.store(node.outputs[0], np.zeros(node.tensor(0).shape, node.written[0].dtype), node.written[0].quant)
 
 
 def read_depth_to_space(node: Any) -> None:
     (n, h, w, c), b = node.tensor(0).shape, node.options("DepthToSpaceOptions").BlockSize()
     compose.check_blocks(node, b * b, c)
-    compose.rearranged(
-        node, node.inputs[0], (n, h, w, b, b, c // b**2), (0, 1, 3, 2, 4, 5), (n, h * b, w * b, c // b**2)
-    )
+    inner, shape = (n, h, w, b, b, c // b**2), (n, h * b, w * b, c // b**2)
+    compose.rearranged(node, node.inputs[0], inner, (0, 1, 3, 2, 4, 5), shape)
 
 
 def read_space_to_depth(node: Any) -> None:
     (n, h, w, c), b = node.tensor(0).shape, node.options("SpaceToDepthOptions").BlockSize()
     compose.check_blocks(node, b, h, w)
-    compose.rearranged(
-        node, node.inputs[0], (n, h // b, b, w // b, b, c), (0, 1, 3, 2, 4, 5), (n, h // b, w // b, c * b * b)
-    )
+    inner, shape = (n, h // b, b, w // b, b, c), (n, h // b, w // b, c * b * b)
+    compose.rearranged(node, node.inputs[0], inner, (0, 1, 3, 2, 4, 5), shape)
 
 
 def read_mirror_pad(node: Any) -> None:
-    pads = [(int(a), int(b)) for a, b in np.reshape(node.constant(1, "paddings").data, (-1, 2))]
+    pads = compose.pairs(np.reshape(node.constant(1, "paddings").data, (-1, 2)))
     compose.bordered(node, pads, "symmetric" if node.options("MirrorPadOptions").Mode() else "reflect")
 
 
@@ -199,18 +193,16 @@ def read_densify(node: Any) -> None:
 
 
 def read_concat(node: Any) -> None:
-    options = node.options("ConcatenationOptions")
-    if fused_clamp(node, options.FusedActivationFunction()) != (None, None):
-        raise node.error("fused activation", "apply the activation to the operands")
-    scale = node.written[0].quant
-    whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
-    parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in whole]
-    node.emit("concat", parts, axis=compose.axis_of(node, options.Axis(), len(node.tensor(0).shape)))
-
-
-def _rescaled(node: Any, name: str) -> bool:
     """The kernel of uint8 brings operands to the result's scale. Those of int8 and int16 move integers."""
-    return name in node.legacy and node.builder.tensors[name].quant != node.written[0].quant
+    if activation_of(node, "ConcatenationOptions") != (None, None):
+        raise node.error("fused activation", "apply the activation to the operands")
+    scale, parts = node.written[0].quant, list[str]()
+    for i, name in enumerate(node.inputs):
+        if (x := node.tensor(i)).elements:
+            rescaled = name in node.legacy and x.quant != scale
+            parts.append(node.inner("requantize", [name], scale) if rescaled else name)
+    axis = node.options("ConcatenationOptions").Axis()
+    node.emit("concat", parts, axis=compose.axis_of(node, axis, len(node.tensor(0).shape)))
 
 
 def read_pad(node: Any) -> None:
@@ -257,18 +249,14 @@ def read_update_slice(node: Any) -> None:
     compose.scattered(node, places, table, 1, "none")
 
 
-def emit_bilinear(node: Any, size: list[int], corners: bool, half: bool) -> None:
-    x = node.tensor(0)
-    rows, columns = (resampling.table(n, m, corners, half) for n, m in zip(x.shape[1:3], size, strict=True))
-    node.emit("bilinear", node.inputs[:1], rows=rows, columns=columns)
-
-
 def read_bilinear(node: Any) -> None:
     """Neighbours and weights of float32 are those of TFLM (kernels/internal/reference/resize_bilinear.h)."""
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
     size = node.numbers(1, "size")
     if not is_float(x):
-        return emit_bilinear(node, size, bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
+        ends = bool(options.AlignCorners()), bool(options.HalfPixelCenters())
+        rows, columns = (resampling.table(n, m, *ends) for n, m in zip(x.shape[1:3], size, strict=True))
+        return node.emit("bilinear", node.inputs[:1], rows=rows, columns=columns)
     passes = []
     for axis, m in enumerate(size, start=1):
         n = x.shape[axis]

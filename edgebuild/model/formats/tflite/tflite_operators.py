@@ -6,6 +6,7 @@ Those under "" are read as other operators.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from ...ops.pointwise import attributes
 from .. import compose
@@ -13,7 +14,6 @@ from ..builder import Reader
 from ..compose import emits
 from . import tflite_landmarks as landmarks
 from . import tflite_layers as layers
-from . import tflite_layers as values
 from . import tflite_moves as moves
 from . import tflite_signals as signals
 
@@ -51,55 +51,67 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "custom TransformLandmarks": landmarks.read_transformed_landmarks,
         "custom TransformTensorBilinear": landmarks.read_transformed_image,
     },
-    "add": {"ADD": values.arithmetic_reader("add", "AddOptions"), "ADD_N": values.read_add_n},
-    "arg": {"ARG_MAX": values.arg_reader(True), "ARG_MIN": values.arg_reader(False)},
-    "avg_pool2d": {"AVERAGE_POOL_2D": layers.pool_reader("avg_pool2d"), "L2_POOL_2D": layers.read_l2_pool},
+    "add": {
+        "ADD": lambda node: compose.arithmetic(node, "add", layers.activation_of(node, "AddOptions")),
+        "ADD_N": layers.read_add_n,
+    },
+    "arg": {"ARG_MAX": partial(layers.read_arg, largest=True), "ARG_MIN": partial(layers.read_arg, largest=False)},
+    "avg_pool2d": {
+        "AVERAGE_POOL_2D": lambda node: node.emit("avg_pool2d", node.inputs, **layers.pool_attributes(node)),
+        "L2_POOL_2D": layers.read_l2_pool,
+    },
     "batch_matmul": {"BATCH_MATMUL": layers.read_batch_matmul},
     "blend": {"RESIZE_BILINEAR": moves.read_bilinear, "LOCAL_RESPONSE_NORMALIZATION": layers.read_local_response},
     "cast": {"CAST": lambda node: node.emit("cast", node.inputs, to=node.written[0].dtype)},
     "clamp": {
         "RELU": emits("clamp", clamp=(0.0, None)),
-        "RELU6": values.read_relu6,
+        "RELU6": layers.read_relu6,
         "RELU_0_TO_1": emits("clamp", clamp=(0.0, 1.0)),
         "RELU_N1_TO_1": emits("clamp", clamp=(-1.0, 1.0)),
     },
     "concat": {"CONCATENATION": moves.read_concat},
-    "conv2d": {"CONV_2D": layers.read_conv2d},
+    "conv2d": {"CONV_2D": partial(layers.read_convolution, kind="conv2d", options_type="Conv2DOptions")},
     "dense": {"FULLY_CONNECTED": layers.read_fully_connected},
-    "depthwise_conv2d": {"DEPTHWISE_CONV_2D": layers.read_depthwise_conv2d},
-    "dequantize": {"DEQUANTIZE": values.read_dequantize},
+    "depthwise_conv2d": {
+        "DEPTHWISE_CONV_2D": partial(
+            layers.read_convolution, kind="depthwise_conv2d", options_type="DepthwiseConv2DOptions"
+        )
+    },
+    "dequantize": {"DEQUANTIZE": layers.read_dequantize},
     "detection": {"custom TFLite_Detection_PostProcess": signals.read_detection},
     "gather": {
         "GATHER": lambda node: compose.gathered(node, *node.fields("GatherOptions", "Axis", "BatchDims")),
         "EMBEDDING_LOOKUP": moves.read_embedding_lookup,
     },
     "gather_nd": {"GATHER_ND": compose.gathered_nd},
-    "irfft": {"custom SignalIrfft": signals.signal_reader("irfft", length="fft_length")},
+    "irfft": {"custom SignalIrfft": partial(signals.read_signal, kind="irfft", length="fft_length")},
     "log_softmax": {"LOG_SOFTMAX": emits("log_softmax")},
     "lstm": {"UNIDIRECTIONAL_SEQUENCE_LSTM": signals.read_lstm},
-    "max_pool2d": {"MAX_POOL_2D": layers.pool_reader("max_pool2d")},
-    "mean": {"MEAN": values.reduction_reader("mean")},
-    "mul": {"MUL": values.arithmetic_reader("mul", "MulOptions")},
+    "max_pool2d": {"MAX_POOL_2D": lambda node: node.emit("max_pool2d", node.inputs, **layers.pool_attributes(node))},
+    "mean": {"MEAN": partial(layers.read_reduction, kind="mean")},
+    "mul": {"MUL": lambda node: compose.arithmetic(node, "mul", layers.activation_of(node, "MulOptions"))},
     "pad": {"PAD": moves.read_pad, "PADV2": moves.read_pad},
     "pointwise": {
-        **{name: emits("pointwise", **attributes(function)) for name, function in values.FUNCTIONS_OF.items()},
-        "SUB": values.clamped_reader("difference", "SubOptions"),
-        "DIV": values.clamped_reader("quotient", "DivOptions"),
-        "LEAKY_RELU": lambda node: node.emit(
-            "pointwise", node.inputs, **attributes("leaky_relu", alpha=node.options("LeakyReluOptions").Alpha())
-        ),
-        "GELU": values.read_gelu,
+        **{name: emits("pointwise", **attributes(function)) for name, function in layers.FUNCTIONS_OF.items()},
+        "SUB": partial(layers.read_clamped, function="difference", options_type="SubOptions"),
+        "DIV": partial(layers.read_clamped, function="quotient", options_type="DivOptions"),
+        "LEAKY_RELU": lambda node: node.emit_function("leaky_relu", alpha=node.options("LeakyReluOptions").Alpha()),
+        "GELU": lambda node: node.emit_function("gelu_tanh" if node.options("GeluOptions").Approximate() else "gelu"),
     },
-    "quantize": {"QUANTIZE": values.read_quantize},
+    "quantize": {
+        "QUANTIZE": lambda node: node.emit(
+            "quantize" if node.tensor(0).dtype == "float32" else "requantize", node.inputs
+        )
+    },
     "reduce_max": {
-        "REDUCE_MAX": values.reduction_reader("reduce_max"),
-        "REDUCE_ANY": values.reduction_reader("reduce_max"),
+        "REDUCE_MAX": partial(layers.read_reduction, kind="reduce_max"),
+        "REDUCE_ANY": partial(layers.read_reduction, kind="reduce_max"),
     },
     "reduce_min": {
-        "REDUCE_MIN": values.reduction_reader("reduce_min"),
-        "REDUCE_ALL": values.reduction_reader("reduce_min"),
+        "REDUCE_MIN": partial(layers.read_reduction, kind="reduce_min"),
+        "REDUCE_ALL": partial(layers.read_reduction, kind="reduce_min"),
     },
-    "reduce_prod": {"REDUCE_PROD": values.reduction_reader("reduce_prod")},
+    "reduce_prod": {"REDUCE_PROD": partial(layers.read_reduction, kind="reduce_prod")},
     "reshape": {
         "RESHAPE": moves.read_reshape,
         "SQUEEZE": moves.read_ones,
@@ -108,7 +120,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "BROADCAST_ARGS": moves.read_broadcast,
         "DENSIFY": moves.read_densify,
     },
-    "rfft": {"custom SignalRfft": signals.signal_reader("rfft", length="fft_length")},
+    "rfft": {"custom SignalRfft": partial(signals.read_signal, kind="rfft", length="fft_length")},
     "running_sum": {
         "CUMSUM": lambda node: compose.running_sum(
             node, *map(bool, node.fields("CumsumOptions", "Exclusive", "Reverse"))
@@ -116,9 +128,9 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "scatter": {"DYNAMIC_UPDATE_SLICE": moves.read_update_slice},
     "softmax": {"SOFTMAX": layers.read_softmax},
-    "sum": {"SUM": values.read_sum},
+    "sum": {"SUM": lambda node: layers.read_reduction(node, "reduce_sum" if node.tensor(0).quant is None else "sum")},
     "svdf": {"SVDF": signals.read_svdf},
-    "topk": {"TOPK_V2": values.read_topk},
+    "topk": {"TOPK_V2": layers.read_topk},
     "transpose": {
         "TRANSPOSE": lambda node: node.emit("transpose", node.inputs[:1], perm=tuple(node.numbers(1, "permutation")))
     },
@@ -127,18 +139,18 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "custom Convolution2DTransposeBias": layers.read_mediapipe_transpose_conv,
     },
     "unit_rows": {"L2_NORMALIZATION": layers.read_l2_normalization},
-    "signal_window": {"custom SignalWindow": signals.signal_reader("signal_window", shift="shift")},
+    "signal_window": {"custom SignalWindow": partial(signals.read_signal, kind="signal_window", shift="shift")},
     "signal_raise": {"custom SignalFftAutoScale": signals.read_auto_scale},
     "signal_energy": {
-        "custom SignalEnergy": signals.signal_reader("signal_energy", first="start_index", end="end_index")
+        "custom SignalEnergy": partial(signals.read_signal, kind="signal_energy", first="start_index", end="end_index")
     },
-    "signal_bank": {"custom SignalFilterBank": signals.channel_reader("signal_bank")},
-    "signal_root": {"custom SignalFilterBankSquareRoot": signals.signal_reader("signal_root")},
+    "signal_bank": {"custom SignalFilterBank": signals.read_filter_bank},
+    "signal_root": {"custom SignalFilterBankSquareRoot": partial(signals.read_signal, kind="signal_root")},
     "signal_denoise": {"custom SignalFilterBankSpectralSubtraction": signals.read_spectral_subtraction},
-    "signal_gain": {"custom SignalPCAN": signals.signal_reader("signal_gain", shift="snr_shift")},
+    "signal_gain": {"custom SignalPCAN": partial(signals.read_signal, kind="signal_gain", shift="snr_shift")},
     "signal_log": {
-        "custom SignalFilterBankLog": signals.signal_reader(
-            "signal_log", correction="input_correction_bits", scale="output_scale"
+        "custom SignalFilterBankLog": partial(
+            signals.read_signal, kind="signal_log", correction="input_correction_bits", scale="output_scale"
         )
     },
 }

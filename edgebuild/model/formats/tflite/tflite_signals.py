@@ -7,7 +7,6 @@ unwritten, it has zeros for the samples before the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -195,13 +194,9 @@ def _signal_options(node: Any, names: dict[str, str]) -> dict[str, int]:
         raise node.error(f"its options are damaged: {problem}", "fetch the file or export it again") from None
 
 
-def signal_reader(kind: str, **names: str) -> Callable[[Any], None]:
-    """A node that is one op with these attributes of its options."""
-
-    def read(node: Any) -> None:
-        node.emit(kind, node.inputs, **_signal_options(node, names))
-
-    return read
+def read_signal(node: Any, kind: str, **names: str) -> None:
+    """One op with these attributes of the node's options."""
+    node.emit(kind, node.inputs, **_signal_options(node, names))
 
 
 def read_auto_scale(node: Any) -> None:
@@ -233,16 +228,12 @@ def read_spectral_subtraction(node: Any) -> None:
     node.emit("reshape", [after.name], output=1, shape=x.shape)
 
 
-def channel_reader(kind: str, **names: str) -> Callable[[Any], None]:
-    """As `plainly`; the number of channels in the options is that of the tensors."""
-
-    def read(node: Any) -> None:
-        count = _signal_options(node, {"count": "num_channels"})["count"]
-        if count != node.written[0].elements:
-            raise node.error(f"{count} channels, and an output of shape {node.written[0].shape}")
-        node.emit(kind, node.inputs, **_signal_options(node, names))
-
-    return read
+def read_filter_bank(node: Any) -> None:
+    """The number of channels in the options is that of the tensors."""
+    count = _signal_options(node, {"count": "num_channels"})["count"]
+    if count != node.written[0].elements:
+        raise node.error(f"{count} channels, and an output of shape {node.written[0].shape}")
+    node.emit("signal_bank", node.inputs)
 
 
 def read_svdf(node: Any) -> None:
