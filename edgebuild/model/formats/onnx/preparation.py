@@ -12,8 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ....base.errors import did_you_mean, fail
 from ...ir import Array, Tensor, real_values
+from ..builder import needed
 from .control_flow import graphs, reads
-from .fused import LIKE, real_form
+from .fused import LIKE, Fused, real_form
 from .onnx_checks import NORMALISES, OWN_DOMAINS
 from .onnx_operators import OnnxNode
 
@@ -22,7 +23,6 @@ from .onnx_operators import OnnxNode
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 CONVERTED = ("Upsample",)  # operators that only older opsets have
 PLACES = 11  # opset that first has attributes for the places of Resize
-FOLDED = 1  # axis from which an older Hardmax takes all dimensions as one, by default
 
 
 def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
@@ -38,15 +38,19 @@ def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
     from onnx import version_converter
 
     for graph in graphs(model.graph):
-        _fold_hardmax(graph)
+        _replace_nodes(graph, file, _of_a_matrix)
     try:
         model = version_converter.convert_version(model, OLDEST)
     except Exception as problem:  # the converter is C++ and has exceptions of its own
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         text = f"opset {opset} cannot be converted to {OLDEST}: {first}"
         raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
-    if opset < PLACES:
-        _add_resize_modes(model.graph)
+    resizes = [
+        n for part in graphs(model.graph) for n in part.node if n.op_type == "Resize" and n.domain in OWN_DOMAINS
+    ]
+    for node in resizes if opset < PLACES else ():  # those began at the first element; the converter leaves that out
+        node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+        node.attribute.append(helper.make_attribute("nearest_mode", "simple"))
     return model
 
 
@@ -61,32 +65,27 @@ def _since(operator: str, opset: int) -> int:
     return int(onnx.defs.get_schema(operator, opset).since_version)
 
 
-def _fold_hardmax(graph: onnx.GraphProto) -> None:
-    """Before opset 13 Hardmax works on a matrix: the dimensions from its axis on are one."""
-    nodes = list[onnx.NodeProto]()
-    for node in graph.node:
-        if node.op_type != "Hardmax" or node.domain not in OWN_DOMAINS:
-            nodes.append(node)
-            continue
-        axis = next((a.i for a in node.attribute if a.name == "axis"), FOLDED)
-        (x,), (y,) = node.input, node.output
-        nodes += [
-            helper.make_node("Shape", [x], [f"{y}@shape"]),
-            helper.make_node("Flatten", [x], [f"{y}@matrix"], axis=axis),
-            helper.make_node("Hardmax", [f"{y}@matrix"], [f"{y}@hardmax"], node.name, axis=1),
-            helper.make_node("Reshape", [f"{y}@hardmax", f"{y}@shape"], [y]),
-        ]
+Rewrite = Callable[[onnx.NodeProto, onnx.GraphProto, str], Iterator[onnx.NodeProto]]
+
+
+def _replace_nodes(graph: onnx.GraphProto, file: str, nodes_of: Rewrite) -> None:
+    """Put in the place of each node those that it stands for."""
+    nodes = [new for node in graph.node for new in nodes_of(node, graph, file)]
     del graph.node[:]
     graph.node.extend(nodes)
 
 
-def _add_resize_modes(graph: onnx.GraphProto) -> None:
-    """Upsample, and Resize of opset 10, begin at the first element; the converter leaves the newer default."""
-    for part in graphs(graph):
-        for node in part.node:
-            if node.op_type == "Resize" and node.domain in OWN_DOMAINS:
-                node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
-                node.attribute.append(helper.make_attribute("nearest_mode", "simple"))
+def _of_a_matrix(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
+    """Before opset 13 Hardmax works on a matrix: the dimensions from its axis on are one."""
+    if node.op_type != "Hardmax" or node.domain not in OWN_DOMAINS:
+        yield node
+        return
+    yield from Fused(node, graph, file).body("""x -> y
+        shape = Shape(x)
+        matrix = Flatten<axis = {axis:1}>(x)
+        hardmax = Hardmax<axis = 1>(matrix)
+        y = Reshape(hardmax, shape)
+    """)
 
 
 # Zeros that a file leaves out, and stored numbers that it reads.
@@ -105,72 +104,60 @@ HALF: Mapping[int, int] = {TensorProto.UINT8: 2**7, TensorProto.UINT16: 2**15}
 
 def add_zero_points(graph: onnx.GraphProto) -> None:
     """Give each QuantizeLinear and DequantizeLinear its zero point as a constant where the type of it is known."""
-    known = {t.name: t for t in graph.initializer}
-    types = {v.name: v.type.tensor_type.elem_type for v in graph.input} | {n: t.data_type for n, t in known.items()}
-    made = {name: node for node in graph.node for name in node.output}
+    constants = {t.name: t for t in graph.initializer}
+    types = {v.name: v.type.tensor_type.elem_type for v in graph.input} | {n: t.data_type for n, t in constants.items()}
+    writers = {name: node for node in graph.node for name in node.output}
     for node in graph.node:
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
             continue
-        kind = _type(node.output[0] if node.op_type == "QuantizeLinear" else node.input[0], made, types)
+        kind = _type(node.output[0] if node.op_type == "QuantizeLinear" else node.input[0], writers, types)
         for at in reversed([i for i, a in enumerate(node.attribute) if a.name == LIKE]):
             del node.attribute[at]
-        if not kind or (len(node.input) > 2 and node.input[2]) or node.input[1] not in known:
+        if not kind or (len(node.input) > 2 and node.input[2]) or node.input[1] not in constants:
             continue
         zero = f"{node.output[0]}@zero_point"
-        data = np.zeros(tuple(known[node.input[1]].dims), helper.tensor_dtype_to_np_dtype(kind))
+        data = np.zeros(tuple(constants[node.input[1]].dims), helper.tensor_dtype_to_np_dtype(kind))
         graph.initializer.append(numpy_helper.from_array(data, zero))
         node.input[2:] = [zero]
         types[zero] = kind
 
 
-def add_borders_and_halves(graph: onnx.GraphProto) -> None:
+def add_borders_and_halves(graph: onnx.GraphProto, file: str) -> None:
     """Behind add_zero_points: give Pad of stored numbers its 0, and Cast of unsigned ones half of their range."""
-    known = {t.name: t for t in graph.initializer}
-    made = {name: node for node in graph.node for name in node.output}
-    nodes = list[onnx.NodeProto]()
-    for node in graph.node:
-        if node.op_type not in ("Pad", "Cast") or not (kind := _stored_type(node.input[0], made, known)):
-            nodes.append(node)
-        elif node.op_type == "Pad":
-            zero = numpy_helper.from_array(
-                np.zeros((), helper.tensor_dtype_to_np_dtype(kind)), f"{node.output[0]}@zero"
-            )
-            graph.initializer.append(zero)
-            node.input[:] = [*node.input[:2], (*node.input[2:3], "")[0] or zero.name, *node.input[3:]]
-            nodes.append(node)
-        else:
-            nodes += _whole(node, graph, HALF.get(kind, 0))
-    del graph.node[:]
-    graph.node.extend(nodes)
+    constants = {t.name: t for t in graph.initializer}
+    writers = {name: node for node in graph.node for name in node.output}
+
+    def nodes_of(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
+        kind = _stored_type(node.input[0], writers, constants) if node.op_type in ("Pad", "Cast") else 0
+        f = Fused(node, graph, file)
+        if kind and node.op_type == "Pad":
+            zero = f.constant("zero", np.zeros((), helper.tensor_dtype_to_np_dtype(kind)))
+            node.input[:] = [*node.input[:2], f.at(2) or zero, *node.input[3:]]
+        elif half := HALF.get(kind, 0):
+            signed, whole, added = (f.between(part) for part in ("signed", "whole", "half"))
+            f.constant("half", np.int32(half))
+            yield f.made("Cast", node.input[:1], signed, to=TensorProto.INT32)
+            yield f.made("Add", [signed, added], whole)
+            node.input[0] = whole
+        yield node
+
+    _replace_nodes(graph, file, nodes_of)
 
 
-def _whole(node: onnx.NodeProto, graph: onnx.GraphProto, half: int) -> list[onnx.NodeProto]:
-    """A Cast of stored numbers, to which `half` is added."""
-    if not half:
-        return [node]
-    signed, whole, added = (f"{node.output[0]}@{part}" for part in ("signed", "whole", "half"))
-    graph.initializer.append(numpy_helper.from_array(np.array(half, np.int32), added))
-    last = onnx.NodeProto()
-    last.CopyFrom(node)
-    last.input[0] = whole
-    first = helper.make_node("Cast", node.input[:1], [signed], node.name, to=TensorProto.INT32)
-    return [first, helper.make_node("Add", [signed, added], [whole], node.name), last]
-
-
-def _stored_type(name: str, made: Mapping[str, onnx.NodeProto], known: Mapping[str, onnx.TensorProto]) -> int:
+def _stored_type(name: str, writers: Mapping[str, onnx.NodeProto], constants: Mapping[str, onnx.TensorProto]) -> int:
     """The type of numbers that a QuantizeLinear made, and that nodes only moved since or compared; else 0."""
-    while (node := made.get(name)) is not None and node.op_type in HAND_ON:
+    while (node := writers.get(name)) is not None and node.op_type in HAND_ON:
         name = node.input[0]
-    if node is None or node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in known:
+    if node is None or node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in constants:
         return 0
-    zero = known[node.input[2]]
+    zero = constants[node.input[2]]
     return zero.data_type if prod(zero.dims) == 1 else 0  # numbers of several scales are stored as they are
 
 
-def _type(name: str, made: Mapping[str, onnx.NodeProto], types: Mapping[str, int]) -> int:
+def _type(name: str, writers: Mapping[str, onnx.NodeProto], types: Mapping[str, int]) -> int:
     """The type of a tensor of integers; other nodes than QuantizeLinear hand on that of what they read first."""
     while name not in types:
-        node = made.get(name)
+        node = writers.get(name)
         if node is None or not node.input or node.op_type == "Cast":
             return 0
         given = {a.name: a for a in node.attribute}
@@ -226,7 +213,9 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
         results = ReferenceEvaluator(model).run(None, values)
     except Exception as problem:  # any operator on any operands: there is no list of what may go wrong
         if reader is not None:
-            return _computed_by_ops(node, reader)
+            first = len(node.builder.ops)
+            reader(node)
+            return node.builder.compute(first)
         text = str(problem).strip().splitlines()
         raise node.error(f"cannot be computed from its constants: {text[0] if text else type(problem).__name__}"
                          ) from None  # fmt: skip
@@ -236,17 +225,10 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
         tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
 
 
-def _computed_by_ops(node: OnnxNode, reader: Callable[[OnnxNode], None]) -> None:
-    """The meanings of the ops that the node is read as; the graph gets their results alone."""
-    builder, first = node.builder, len(node.builder.ops)
-    reader(node)
-    builder.compute(first)
-
-
 def _refuse_large(node: OnnxNode, values: dict[str, Array]) -> None:
-    known = sum(v.size for v in values.values())
+    given = sum(v.size for v in values.values())
     for shape in _shapes(node, values):
-        if prod(shape) > min(max(MOST, known), MOST_AT_ALL - node.builder.computed):
+        if prod(shape) > min(max(MOST, given), MOST_AT_ALL - node.builder.computed):
             raise node.error(f"a constant of shape {'x'.join(map(str, shape))} is too large")
         for what, count, most in _work(node, values, prod(shape)):
             if count > most:
@@ -321,25 +303,17 @@ def prepared(
     model = newer(model, file)
     _constants_first(model.graph)
     for part in reversed(list(graphs(model.graph))):  # bodies first, which the nodes around them take along
-        nodes = [made for node in part.node for made in real_form(node, part, file)]
-        told = [n for n in nodes if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
-        if told:  # a body does not know the types of what is around it
-            raise fail("a zero point is left out in a body", file=file, node=told[0].name, hints=["give it"])
-        del part.node[:]
-        part.node.extend(nodes)
+        _replace_nodes(part, file, real_form)
+        open_ = [n for n in part.node if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
+        if open_:  # a body does not know the types of what is around it
+            raise fail("a zero point is left out in a body", file=file, node=open_[0].name, hints=["give it"])
     if any(node.op_type == "LayerNormalization" for part in graphs(model.graph) for node in part.node):
-        _at_least(model, NORMALISES)
+        for own in model.opset_import:  # in which it has a body; what is read of older ones means the same there
+            own.version = max(own.version, NORMALISES) if own.domain in OWN_DOMAINS else own.version
     add_zero_points(model.graph)
-    add_borders_and_halves(model.graph)
+    add_borders_and_halves(model.graph, file)
     _dequantised_first(model.graph)
     return model
-
-
-def _at_least(model: onnx.ModelProto, opset: int) -> None:
-    """Tell an opset in which an operator has a body. What is read of the older ones has the same meaning there."""
-    for own in model.opset_import:
-        if own.domain in OWN_DOMAINS:
-            own.version = max(own.version, opset)
 
 
 def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
@@ -350,16 +324,12 @@ def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
     for name in outputs:
         if name not in written:
             raise fail(f"option 'outputs': no node writes '{name}'{did_you_mean(name, sorted(written))}", file=file)
-    needed, kept = set(outputs), []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(reads(node))
-    del graph.node[:], graph.output[:]
-    graph.node.extend(reversed(kept))
+    nodes, used = list(graph.node), needed([(reads(node), node.output) for node in graph.node], outputs)
+    kept = [node for node, is_used in zip(nodes, used, strict=True) if is_used]
+    inputs = [v for v in graph.input if v.name in {*outputs, *(name for node in kept for name in reads(node))}]
+    del graph.node[:], graph.output[:], graph.input[:]
+    graph.node.extend(kept)
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
-    inputs = [value for value in graph.input if value.name in needed]
-    del graph.input[:]
     graph.input.extend(inputs)
 
 
@@ -439,11 +409,11 @@ def _constants_first(graph: onnx.GraphProto) -> None:
 def _dequantised_first(graph: onnx.GraphProto) -> None:
     """Integers of an input or a constant are dequantised before they are moved, so that their type has one meaning."""
     given = {value.name for value in (*graph.input, *graph.initializer)}
-    made = {name: node for node in graph.node for name in node.output}
+    writers = {name: node for node in graph.node for name in node.output}
     nodes = list[onnx.NodeProto]()
     for node in graph.node:
         moves = list[onnx.NodeProto]()
-        while node.op_type == "DequantizeLinear" and (move := made.get((moves or [node])[-1].input[0])):
+        while node.op_type == "DequantizeLinear" and (move := writers.get((moves or [node])[-1].input[0])):
             if move.op_type not in MOVES or move.domain not in OWN_DOMAINS:
                 break
             moves.append(move)
