@@ -14,7 +14,7 @@ from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Quant, Tensor
-from ..ir.axes import Nest
+from ..ir.axes import Dim, Nest, Same, Whole
 from ..surface.interface import C_TYPES as C_TYPES
 
 UNSIGNED = ("uint32", "uint64")  # of TFLM's audio front end; other operators move them, but do not compute with them
@@ -408,6 +408,28 @@ def operand_names(operands: Sequence[Tensor], constants: Sequence[str] = ()) -> 
 def constants_of(operands: Sequence[Tensor], names: Sequence[str], note: str = "operand") -> tuple[Constant, ...]:
     """The operands that are constants, as the kernel's parameters of these names."""
     return tuple(Constant(n, t.data, note) for n, t in zip(names, operands, strict=True) if t.data is not None)
+
+
+Count = Callable[[Op, Graph], int]
+
+
+def lettered(rule: str, inside: Count = lambda op, graph: 0, **extents: Count) -> Callable[[Op, Graph], Nest]:
+    """An index relation by letters, as einsum has them: `n* v* -> nv`, a word for each operand and one for the result.
+
+    A star: of this dimension all may be needed, as of all of an operand without a word. `extents`: of letters that no
+    operand has.
+    """
+    words, result = (side.split() for side in rule.split("->"))
+
+    def nest(op: Op, graph: Graph) -> Nest:
+        own, dims = {c: extent(op, graph) for c, extent in extents.items()}, list[tuple[Dim, ...]]()
+        for position, t in enumerate(graph.operands(op)):
+            letters = words[position] if position < len(words) else "*" * len(t.shape)
+            own |= {c: t.shape[d] for d, c in enumerate(letters) if c != "*"}
+            dims.append(tuple(Whole(t.shape[d]) if c == "*" else Same(c) for d, c in enumerate(letters)))
+        return Nest({c: own[c] for c in result[0]}, tuple(result[0]), tuple(dims), inside=inside(op, graph))
+
+    return nest
 
 
 # Loops over tensors that step differently through each: with as few levels as can be.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from ..ir.axes import Dim, Nest, Same, Whole
-from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float
+from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float, lettered
 
 # Ensembles of decision trees: out[n, k] = sum over trees of what the leaf that sample n comes to says of target k.
 #
@@ -21,13 +19,6 @@ from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float
 TABLES = ("feature", "threshold", "yes", "no", "root", "target", "weight", "missing")
 NOTES = {"feature": "-1: a leaf", "yes": "next if not above; of a leaf its first entry", "root": "of every tree",
          "no": "next if above; of a leaf past its last entry", "target": "of an entry"}  # fmt: skip
-
-
-def trees_nest(op: Op, graph: Graph) -> Nest:
-    x, *tables = graph.operands(op)
-    extents = {"n": x.shape[0], "k": op.attrs["targets"]}
-    operands: list[tuple[Dim, ...]] = [(Same("n"), Whole(prod(x.shape[1:])))]
-    return Nest(extents, ("n", "k"), (*operands, *(tuple(Whole(n) for n in t.shape) for t in tables)))
 
 
 def trees_reference(op: Op, graph: Graph, x: Array, *tables: Array) -> Array:
@@ -64,7 +55,10 @@ def trees_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("classifiers.c:trees", stem, shape, constants, estimate=12.0 * x.shape[0] * trees * depth)
 
 
-TREES = Spec("trees", trees_nest, trees_reference, trees_kernel, float_only=True, limits=(known_tables,))
+TREES = Spec(
+    "trees", lettered("n* -> nk", k=lambda op, graph: op.attrs["targets"]), trees_reference, trees_kernel,
+    float_only=True, limits=(known_tables,),
+)  # fmt: skip
 
 
 # Squared distances to vectors, and pairs of classes as shares: what support vector machines need besides products.
@@ -76,12 +70,6 @@ TREES = Spec("trees", trees_nest, trees_reference, trees_kernel, float_only=True
 
 MOST_TURNS, ERROR, MOST_CLASSES = 100, 0.005, 32
 LEAST = 1e-7  # of a probability of one class against another
-
-
-def kernel_machine_nest(op: Op, graph: Graph) -> Nest:
-    x, vectors = graph.operands(op)
-    extents = {"n": x.shape[0], "v": vectors.shape[0]}
-    return Nest(extents, ("n", "v"), ((Same("n"), Whole(x.shape[1])), (Same("v"), Whole(vectors.shape[1]))))
 
 
 def rows_of_floats(op: Op, graph: Graph) -> str | None:
@@ -97,11 +85,6 @@ def kernel_machine_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     constants = (Constant("vectors", vectors.array, "one a row"),)
     cost = 6.0 * shape["N"] * shape["F"] * shape["V"]
     return Kernel("classifiers.c:distances", f"distances_{shape['V']}x{shape['F']}", shape, constants, estimate=cost)
-
-
-def coupling_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    return Nest({"n": x.shape[0], "k": op.attrs["classes"]}, ("n", "k"), ((Same("n"), Whole(x.shape[1])),))
 
 
 def coupled(op: Op, graph: Graph, x: Array) -> Array:
@@ -146,11 +129,14 @@ def coupling_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 DISTANCES = Spec(
-    "distances", kernel_machine_nest,
+    "distances", lettered("n* v* -> nv"),
     lambda op, graph, x, vectors: np.asarray(((x[:, None] - vectors) ** 2).sum(-1, dtype=np.float32)),
     kernel_machine_kernel, float_only=True, limits=(rows_of_floats,),
 )  # fmt: skip
-COUPLING = Spec("coupling", coupling_nest, coupled, coupling_kernel, float_only=True, limits=(few_classes,))
+COUPLING = Spec(
+    "coupling", lettered("n* -> nk", k=lambda op, graph: op.attrs["classes"]), coupled, coupling_kernel,
+    float_only=True, limits=(few_classes,),
+)  # fmt: skip
 
 
 # TFLite_Detection_PostProcess: boxes of an SSD head decoded, and those that lie over better ones left out.
@@ -164,11 +150,6 @@ COUPLING = Spec("coupling", coupling_nest, coupled, coupling_kernel, float_only=
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 NUMBERS = {"score_threshold": "nms_score_threshold", "iou_threshold": "nms_iou_threshold", **{n: n for n in SCALES}}
 FIELDS = 6  # floats of a box in the result: corners, class, score
-
-
-def detection_nest(op: Op, graph: Graph) -> Nest:
-    whole = tuple(tuple(Whole(n) for n in t.shape) for t in graph.operands(op))
-    return Nest({"i": FIELDS * op.attrs["most"] + 1}, ("i",), whole)
 
 
 def fitting(op: Op, graph: Graph) -> str | None:
@@ -247,4 +228,7 @@ def detection_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     )
 
 
-DETECTION = Spec("detection", detection_nest, detection_reference, detection_kernel, float_only=True, limits=(fitting,))
+DETECTION = Spec(
+    "detection", lettered("-> i", i=lambda op, graph: FIELDS * op.attrs["most"] + 1), detection_reference,
+    detection_kernel, float_only=True, limits=(fitting,),
+)  # fmt: skip

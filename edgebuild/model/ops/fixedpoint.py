@@ -82,16 +82,13 @@ def fits(x: Array | np.int64, shift: Array | int) -> Array:
     return np.asarray(abs(np.asarray(x, np.int64)) < (1 << 31) >> np.clip(np.asarray(shift, np.int64), 0, 31))
 
 
-def _wrap32(x: Array) -> Array:
-    return np.asarray(x, np.int64).astype(np.int32).astype(np.int64)
-
-
 def requantize(x: Array | np.int64, mantissa: Array | int, shift: Array | int, arithmetic: Arithmetic) -> Array:
     """x * M / 2^31 * 2^shift in the given arithmetic. `x` holds int32 values; int64 out."""
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
     if arithmetic.fixed_point:
-        return rounding_right_shift(rounding_high_multiply(_wrap32(x << left), mantissa), right)
+        in_words = (x << left).astype(np.int32).astype(np.int64)
+        return rounding_right_shift(rounding_high_multiply(in_words, mantissa), right)
     return round_half_even(x * mantissa, 31 - shift)
 
 

@@ -65,17 +65,9 @@ def _shift(x: Array, y: Array, left: bool) -> Array:
     return np.asarray(np.where(y < bits, moved, 0))
 
 
-def _tanh_gelu(x: Array) -> Array:
-    return np.asarray(0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
-
-
 def _range_step(low: Array, high: Array) -> Array:
     size = np.maximum(high, 0) - np.minimum(low, 0)
     return np.asarray(np.where(size > 0, size / np.float32(255), 1))
-
-
-def _range_zero(low: Array, step: Array) -> Array:
-    return np.clip(np.rint(-np.minimum(low, 0) / step), 0, 255)
 
 
 def _unary(meaning: Callable[..., Any], real: str, integer: str = "", **parameters: float) -> ElementFunction:
@@ -167,7 +159,8 @@ FUNCTIONS: dict[str, ElementFunction] = {
     ),
     "gelu": _unary(lambda x: 0.5 * x * (1 + _erf(x / sqrt(2))), "0.5f * {0} * (1.0f + {{eb_erf}}({0} * 0.707106781f))"),
     "gelu_tanh": _unary(
-        _tanh_gelu, "0.5f * {0} * (1.0f + {{eb_tanh}}(0.797884561f * ({0} + 0.044715f * {0} * {0} * {0})))"
+        lambda x: 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        "0.5f * {0} * (1.0f + {{eb_tanh}}(0.797884561f * ({0} + 0.044715f * {0} * {0} * {0})))",
     ),
     "softplus": _unary(
         lambda x: np.logaddexp(0, x), "({0} > 0.0f ? {0} : 0.0f) + {{eb_log1p}}({{eb_exponential}}(-{{eb_abs}}({0})))"
@@ -217,7 +210,9 @@ FUNCTIONS: dict[str, ElementFunction] = {
         2, _range_step, "{{eb_range}}({0}, {1}) > 0.0f ? {{eb_range}}({0}, {1}) / 255.0f : 1.0f"
     ),
     "zero_of_range": ElementFunction(
-        2, _range_zero, "(float){{eb_clamp}}({{eb_round}}(({0} < 0.0f ? -{0} : 0.0f) / {1}), 0, 255)"
+        2,
+        lambda low, step: np.clip(np.rint(-np.minimum(low, 0) / step), 0, 255),
+        "(float){{eb_clamp}}({{eb_round}}(({0} < 0.0f ? -{0} : 0.0f) / {1}), 0, 255)",
     ),
     "steps_from_zero": ElementFunction(
         3,

@@ -12,7 +12,7 @@ from ...base.templates import at_row, plus, times
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window, numbered, same
 from . import base
-from .base import Constant, Form, Kernel, Ranges, Spec, zero_of
+from .base import Constant, Form, Kernel, Ranges, Spec, lettered, zero_of
 
 # Values at other places: out[i0, i1, ...] = in[m0[i0], m1[i1], ...], with a table of indices for each dimension.
 #
@@ -89,10 +89,6 @@ def inside(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def take_rows(op: Op, graph: Graph) -> str:
-    return "each" if len(op.attrs["index"]) > 1 and not graph.operands(op)[0].constant else ""
-
-
 def _progression(index: Index) -> tuple[int, int] | None:
     """First index and step, if it is one without places outside."""
     first, step = index[0], index[1] - index[0] if len(index) > 1 else 0
@@ -166,7 +162,10 @@ def take_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("indexing.c:take", stem, shape, tuple(constants), scalars, estimate=20 + (2.0 + 12 / run) * count)
 
 
-TAKE = Spec("take", take_nest, take_reference, take_kernel, rows=take_rows, part=part, exact=True, limits=(inside,))
+TAKE = Spec(
+    "take", take_nest, take_reference, take_kernel, part=part, exact=True, limits=(inside,),
+    rows=lambda op, graph: "each" if len(op.attrs["index"]) > 1 and not graph.operands(op)[0].constant else "",
+)  # fmt: skip
 
 
 # GATHER, Gather: out[a, i, b] = table[a, index[i], b]; GATHER_ND, GatherND: out[i, b] = table[index[i], b].
@@ -300,13 +299,6 @@ JOINS: dict[str, tuple[str, Any]] = {
 }
 
 
-def scatter_nest(op: Op, graph: Graph) -> Nest:
-    """Rows of any number may be written; columns have nothing to do with each other."""
-    x, _, update = graph.operands(op)
-    operands = ((Whole(x.shape[0]), Same("c")), (Whole(update.shape[0]),), (Whole(update.shape[0]), Same("c")))
-    return Nest({"r": x.shape[0], "c": x.shape[1]}, ("r", "c"), operands)
-
-
 def scatter_reference(op: Op, graph: Graph, x: Array, index: Array, update: Array) -> Array:
     y, join = x.copy(), JOINS[op.attrs["reduction"]][1]
     for at, row in zip(wrapped(index, len(x)), update, strict=True):
@@ -339,5 +331,8 @@ def scatter_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("indexing.c:scatter", f"{op.kind}_{x.shape[0]}x{x.shape[1]}", shape, constants, estimate=cost)
 
 
-SCATTER = Spec("scatter", scatter_nest, scatter_reference, scatter_kernel, exact=True, limits=(whole_places,))
+SCATTER = Spec(  # rows of any number may be written; columns have nothing to do with each other
+    "scatter", lettered("*c * *c -> rc", r=lambda op, graph: graph.operands(op)[0].shape[0]), scatter_reference,
+    scatter_kernel, exact=True, limits=(whole_places,),
+)  # fmt: skip
 REDUCE = replace(SCATTER, kind="scatter_reduce", exact=False, float_only=True, plain=True)

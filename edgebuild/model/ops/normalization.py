@@ -160,16 +160,15 @@ def output_quantisation(op: Op, graph: Graph) -> str | None:
     """A quantised TFLite softmax has output scale 1/256 and zero point -128, of int16 1/32768 and 0 and rows of at
     most 65536 elements; from int8 to int16, 1/65536 and -32768."""
     (x,), y = graph.operands(op), graph.result(op)
-    q = y.quant
-    if (x.dtype, y.dtype) == ("int8", "int16") and q is not None:
-        fits = graph.arithmetic.fixed_point and q.zero_point[0] == -(2**15)
-        return None if fits and abs(q.scale[0] * 2**16 - 1) < 1e-3 else f"output is int16, {q}"
-    if y.dtype == "int16" and q is not None:
-        fits = graph.arithmetic.fixed_point and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
-        return None if fits and abs(q.scale[0] * 2**15 - 1) < 1e-3 else f"output is int16, {q}"
-    if is_float(y) or not graph.arithmetic.fixed_point or q is None:
+    q, fixed = y.quant, graph.arithmetic.fixed_point
+    if q is None or is_float(y) or not (fixed or y.dtype == "int16"):
         return None
-    return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
+    zero, steps = (0, 2**15) if y.dtype == "int16" else (-128, 256)
+    if (x.dtype, y.dtype) == ("int8", "int16"):
+        zero, steps = -(2**15), 2**16
+    fits = fixed and q.zero_point[0] == zero and abs(q.scale[0] * steps - 1) < 1e-3
+    fits = fits and (zero != 0 or y.shape[-1] <= 1 << 16)
+    return None if fits else f"output is {'int16, ' if y.dtype == 'int16' else ''}{q}"
 
 
 def step_of_int16(op: Op, graph: Graph) -> str | None:
@@ -269,15 +268,18 @@ QUARTER = 1 << 23  # in Q6.25
 ALPHA = (117049297, 127690142, 1057819769, 638450708)  # 11/240 a, a/20, 2/a - a, a/4 for a = 2^(1/4)
 
 
+def int8_rows(op: Op, graph: Graph, output: tuple[float, int], most: int) -> str | None:
+    """Tell what is wrong with a form of TFLM's int8: `output`, scale and zero point; `most`: elements of a row."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+        return f"{x.dtype} to {y.dtype}"
+    fits = y.quant.zero_point[0] == output[1] and abs(y.quant.scale[0] / output[0] - 1) < 1e-3
+    return None if fits and y.shape[-1] <= most else f"output is {y.quant}, rows of {y.shape[-1]}"
+
+
 def log_softmax_known_form(op: Op, graph: Graph) -> str | None:
     """A quantised LOG_SOFTMAX is of int8, with output scale 1/16, zero point 127, and rows of at most 4095 elements."""
-    x, y = graph.operands(op)[0], graph.result(op)
-    if is_float(y):
-        return None
-    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
-        return f"values of type {x.dtype}"
-    fits = y.quant.zero_point[0] == LOG_SOFTMAX_OUTPUT[1] and abs(y.quant.scale[0] / LOG_SOFTMAX_OUTPUT[0] - 1) < 1e-3
-    return None if fits and y.shape[-1] <= LOG_SOFTMAX_MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
+    return None if is_float(graph.result(op)) else int8_rows(op, graph, LOG_SOFTMAX_OUTPUT, LOG_SOFTMAX_MOST)
 
 
 def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -318,11 +320,7 @@ def unit_rows_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 def unit_rows_known_form(op: Op, graph: Graph) -> str | None:
     """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
-    x, y = graph.operands(op)[0], graph.result(op)
-    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
-        return f"{x.dtype} to {y.dtype}"
-    fits = y.quant.zero_point[0] == UNIT_ROWS_OUTPUT[1] and abs(y.quant.scale[0] / UNIT_ROWS_OUTPUT[0] - 1) < 1e-3
-    return None if fits and y.shape[-1] <= UNIT_ROWS_MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
+    return int8_rows(op, graph, UNIT_ROWS_OUTPUT, UNIT_ROWS_MOST)
 
 
 def unit_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -9,9 +9,8 @@ import numpy as np
 
 from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Nest, Same, Whole
 from . import fixedpoint, spatial
-from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float, lettered, scale_of, zero_of
 
 # UNIDIRECTIONAL_SEQUENCE_LSTM of one sample: all steps of a long short-term memory, with a state that lasts.
 #
@@ -22,12 +21,9 @@ from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float, s
 Q12, Q15 = 2.0**-12, 2.0**-15
 
 
-def lstm_nest(op: Op, graph: Graph) -> Nest:
-    """Every row may need all operands."""
-    x, hidden, _, own, back = graph.operands(op)[:5]
-    operands: tuple[tuple[Dim, ...], ...] = tuple(tuple(Whole(n) for n in t.shape) for t in graph.operands(op))
-    inside = x.shape[0] * (own.elements + back.elements)
-    return Nest({"r": x.shape[0] + 2, "u": hidden.shape[1]}, ("r", "u"), operands, inside=inside)
+def lstm_macs(op: Op, graph: Graph) -> int:
+    x, _, _, own, back = graph.operands(op)[:5]
+    return x.shape[0] * (own.elements + back.elements)
 
 
 def _wide(op: Op, graph: Graph) -> bool:
@@ -135,9 +131,12 @@ def lstm_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("recurrent.c:lstm", stem, shape, tuple(constants), scalars, estimate=cost)
 
 
-LSTM = Spec(
-    "lstm", lstm_nest, lstm_reference, lstm_kernel, integers=("int8", "int16"), plain=True, limits=(known_form,)
-)
+LSTM = Spec(  # every row may need all operands
+    "lstm", lettered(
+        "-> ru", lstm_macs, r=lambda op, graph: graph.operands(op)[0].shape[0] + 2,
+        u=lambda op, graph: graph.operands(op)[1].shape[1],
+    ), lstm_reference, lstm_kernel, integers=("int8", "int16"), plain=True, limits=(known_form,),
+)  # fmt: skip
 
 
 # SVDF: a filter over the features of a step, then one over its last results in time (Nakkiran et al. 2015).
@@ -145,17 +144,6 @@ LSTM = Spec(
 # svdf_state(state, x, features): every filter's results move on by one step, and the newest, the sum of x * features,
 # goes behind them; the state is 1 x (filters * memory). svdf(state, times, bias): the sum over time of each filter, and
 # of `rank` filters for each output. TFLM holds an int8 network's state in int16 or int8.
-
-
-def state_nest(op: Op, graph: Graph) -> Nest:
-    state, x, w = graph.operands(op)
-    extents = {"n": state.shape[0], "s": state.shape[1]}
-    dims: tuple[tuple[Dim, ...], ...] = (
-        (Same("n"), Whole(state.shape[1])),
-        (Same("n"), Whole(x.shape[-1])),
-        tuple(Whole(n) for n in w.shape),
-    )
-    return Nest(extents, ("n", "s"), dims, inside=w.elements)
 
 
 def factor(a: Tensor, b: Tensor, y: Tensor) -> fixedpoint.Multiplier:
@@ -173,14 +161,6 @@ def state_reference(op: Op, graph: Graph, state: Array, x: Array, w: Array) -> A
     moved = np.roll(state.reshape(len(w), memory), -1, axis=1)
     moved[:, -1] = newest.ravel()
     return moved.reshape(state.shape).astype(y.dtype)
-
-
-def svdf_nest(op: Op, graph: Graph) -> Nest:
-    state, w = graph.operands(op)[:2]
-    extents = {"n": state.shape[0], "u": w.shape[0] // op.attrs["rank"]}
-    bias = [(Same("u"),)] * (len(op.inputs) - 2)
-    weights: tuple[Dim, ...] = tuple(Whole(n) for n in w.shape)
-    return Nest(extents, ("n", "u"), ((Same("n"), Whole(state.shape[1])), weights, *bias), inside=w.elements)
 
 
 def svdf_reference(op: Op, graph: Graph, state: Array, w: Array, bias: Array | None = None) -> Array:
@@ -209,13 +189,8 @@ def state_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         m, (low, high) = factor(x, w, y), fixedpoint.limits(y.dtype)
         scalars = {"x_zero": zero_of(x), "multiplier": m.mantissa, "shift": m.shift, "low": low, "high": high}
     shape |= {"float": is_float(y)}
-    return Kernel(
-        "recurrent.c:svdf",
-        f"svdf_state_{w.shape[0]}x{w.shape[1]}",
-        shape,
-        (Constant("w", w.array, "weights"),),
-        scalars,
-    )
+    constants = (Constant("w", w.array, "weights"),)
+    return Kernel("recurrent.c:svdf", f"svdf_state_{w.shape[0]}x{w.shape[1]}", shape, constants, scalars)
 
 
 def svdf_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -235,5 +210,15 @@ def svdf_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("recurrent.c:svdf", f"svdf_{w.shape[0]}x{w.shape[1]}", shape, constants, scalars)
 
 
-STATE = Spec("svdf_state", state_nest, state_reference, state_kernel, integers=("int8", "int16"), limits=(one_step,))
-SVDF = Spec("svdf", svdf_nest, svdf_reference, svdf_kernel, integers=("int8", "int16"), limits=(one_step,))
+STATE = Spec(
+    "svdf_state", lettered(
+        "n* n* -> ns", lambda op, graph: graph.operands(op)[2].elements,
+        s=lambda op, graph: graph.operands(op)[0].shape[1],
+    ), state_reference, state_kernel, integers=("int8", "int16"), limits=(one_step,),
+)  # fmt: skip
+SVDF = Spec(
+    "svdf", lettered(
+        "n* ** u -> nu", lambda op, graph: graph.operands(op)[1].elements,
+        u=lambda op, graph: graph.operands(op)[1].shape[0] // op.attrs["rank"],
+    ), svdf_reference, svdf_kernel, integers=("int8", "int16"), limits=(one_step,),
+)  # fmt: skip

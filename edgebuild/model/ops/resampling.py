@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from ..ir.axes import Nest, Same, Whole, lines
+from ..ir.axes import lines
 from . import base
-from .base import Constant, Form, Kernel, Spec, is_float
+from .base import Constant, Form, Kernel, Spec, is_float, lettered
 from .indexing import OUTSIDE
 
 # Resize, Upsample, RESIZE_BILINEAR: each dimension by itself, as sums of neighbours with weights.
@@ -18,10 +18,6 @@ from .indexing import OUTSIDE
 # `blend` works along `axis`: out[i] = offset[i] + sum over k of weight[i][k] * in[index[i][k]]. OUTSIDE is the index of
 # no element. One of weight 0 counts: 0 times an infinity is no number, in onnxruntime and TFLM, too. To the nearest is
 # `take`.
-
-
-def resize_nest(op: Op, graph: Graph) -> Nest:
-    return lines(graph.operands(op)[0].shape, op.attrs["axis"], len(op.attrs["index"]))
 
 
 def resize_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -62,7 +58,10 @@ def resize_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("resampling.c:blend", f"blend_{shape['K']}_along_{axis}", shape, tuple(constants), estimate=cost)
 
 
-RESIZE = Spec("blend", resize_nest, resize_reference, resize_kernel, float_only=True, limits=(resize_real,))
+RESIZE = Spec(
+    "blend", lambda op, graph: lines(graph.operands(op)[0].shape, op.attrs["axis"], len(op.attrs["index"])),
+    resize_reference, resize_kernel, float_only=True, limits=(resize_real,),
+)  # fmt: skip
 
 
 # RESIZE_BILINEAR of int8 and int16: rows and columns at once, places and weights in steps of 1/1024.
@@ -86,12 +85,6 @@ def table(n: int, m: int, corners: bool, half: bool) -> Table:
         before = max(int(at / ONE), 0)
         found.append((before, min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1), at - ONE * before))
     return tuple(found)
-
-
-def bilinear_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    extents = {"n": x.shape[0], "h": len(op.attrs["rows"]), "w": len(op.attrs["columns"]), "c": x.shape[3]}
-    return Nest(extents, ("n", "h", "w", "c"), ((Same("n"), Whole(x.shape[1]), Whole(x.shape[2]), Same("c")),))
 
 
 def bilinear_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -123,7 +116,11 @@ def bilinear_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("resampling.c:bilinear", stem, shape, constants, estimate=20.0 * y.elements)
 
 
-BILINEAR = Spec("bilinear", bilinear_nest, bilinear_reference, bilinear_kernel, integers=INTEGERS, limits=(alike,))
+BILINEAR = Spec(
+    "bilinear",
+    lettered("n**c -> nhwc", h=lambda op, g: len(op.attrs["rows"]), w=lambda op, g: len(op.attrs["columns"])),
+    bilinear_reference, bilinear_kernel, integers=INTEGERS, limits=(alike,),
+)  # fmt: skip
 
 
 # GridSample: out[n, h, w, c] is the image at the place grid[n, h, w], a column and a row from -1 to 1.
@@ -135,13 +132,6 @@ BILINEAR = Spec("bilinear", bilinear_nest, bilinear_reference, bilinear_kernel, 
 
 SHARPNESS = -0.75  # of the cubic, as onnxruntime and PyTorch have it
 FAR = 1 << 20  # pixels beyond the image: places that are farther off are taken for this far
-
-
-def grid_sample_nest(op: Op, graph: Graph) -> Nest:
-    x, grid = graph.operands(op)
-    extents = dict(zip("nhwc", (*grid.shape[:3], x.shape[3]), strict=True))
-    image = (Same("n"), Whole(x.shape[1]), Whole(x.shape[2]), Same("c"))
-    return Nest(extents, tuple("nhwc"), (image, (Same("n"), Same("h"), Same("w"), Whole(2))))
 
 
 def _at(place: Array, size: int, corners: bool) -> Array:
@@ -222,6 +212,6 @@ def grid_sample_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 GRID_SAMPLE = Spec(
-    "grid_sample", grid_sample_nest, grid_sample_reference, grid_sample_kernel, float_only=True,
+    "grid_sample", lettered("n**c nhw* -> nhwc"), grid_sample_reference, grid_sample_kernel, float_only=True,
     limits=(grid_sample_real,),
 )  # fmt: skip

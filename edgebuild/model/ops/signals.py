@@ -236,10 +236,6 @@ def _headroom(op: Op, x: Array) -> Array:
     return np.array(max(15 - most.bit_length(), 0))
 
 
-def _raise(op: Op, x: Array, by: Array) -> Array:
-    return np.asarray(x.astype(np.int64) << int(by.ravel()[0]))
-
-
 def _energy(op: Op, x: Array) -> Array:
     both = x.reshape(*x.shape[:-1], -1, 2).astype(np.int64)
     at = np.arange(both.shape[-2])
@@ -340,7 +336,7 @@ STAGES = {
     "signal_window": Stage(("int16", "int16"), "int16", _window, ("shift",), ("window",)),
     "signal_add": Stage(2 * ("int16",), "int16", lambda op, a, b: np.clip(a.astype(int) + b, -(2**15), 2**15 - 1)),
     "signal_headroom": Stage(("int16",), "int32", _headroom, along=False),
-    "signal_raise": Stage(("int16", "int32"), "int16", _raise),
+    "signal_raise": Stage(("int16", "int32"), "int16", lambda op, x, by: x.astype(np.int64) << int(by.ravel()[0])),
     "signal_energy": Stage(("int16",), "uint32", _energy, ("first", "end"), along=False),
     "signal_bank": Stage(("uint32",) + 5 * ("int16",), "uint64", _bank, (), ("weights", "unweights", *PLACES), False),
     "signal_root": Stage(("uint64", "int32"), "uint32", _root),

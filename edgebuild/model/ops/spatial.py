@@ -368,11 +368,7 @@ def words(values: Array) -> Array:
 Reference = Callable[..., Array]
 
 
-def always(op: Op, graph: Graph) -> bool:
-    return True
-
-
-def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -> Transfer:
+def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op, graph: True) -> Transfer:
     """Of an op whose result never falls where an operand rises. `steady`: its arithmetic stays in int32."""
 
     def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
@@ -382,7 +378,7 @@ def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -
     return interval
 
 
-def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -> Transfer:
+def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op, graph: True) -> Transfer:
     """Of an op that rises or falls in each operand while the others stay: its extremes are at ends of intervals."""
 
     def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
