@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...base.errors import fail, visible
 from ...base.inputs import MODEL, read_bytes
-from .format import Bound, Format, Shapes, Wanted, known_file, known_folder
+from .format import Bound, Format, Shapes, Wanted, file_kind, folder_kind
 
 if TYPE_CHECKING:  # a build without changes asks for a model's files, and needs no graphs
     from ..ir import Graph
@@ -44,10 +44,10 @@ def format_of(path: Path, data: bytes = b"") -> Format | None:
 
 def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:
     """The model file as a graph; see `Wanted` for the options. Raises EdgebuildError for all that is wrong with it."""
-    remedy = known_folder(path)
+    remedy = folder_kind(path)
     data = b"" if remedy else read_bytes(path, "cannot read the model", MODEL)
     if not any(f.holds(data) for f in formats().values()):
-        remedy = remedy or known_file(path, data)
+        remedy = remedy or file_kind(path, data)
     if remedy:
         raise fail(f"not a model that edgebuild reads: {remedy[0]}", file=str(path), hints=[remedy[1]])
     form = format_of(path, data)

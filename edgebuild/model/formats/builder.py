@@ -47,11 +47,11 @@ class GraphBuilder:
     def read(
         self,
         nodes: Sequence[Node],
-        known: Callable[[Node], None],
+        checked: Callable[[Node], None],
         reader: Callable[[Node], None],
         ends: Sequence[str] | None = None,
     ) -> None:
-        """Read all nodes; those that are not `known` or cannot be read are told together.
+        """Read all nodes; those that are not `checked` or cannot be read are told together.
 
         Nodes that only miss the results of others are not told, nor any if all `ends` are there without them: a branch
         that never runs may have been what wanted them. None: all nodes count.
@@ -59,7 +59,7 @@ class GraphBuilder:
         problems, missing = list[Diagnostic](), False
         for node in nodes:
             try:
-                known(node)
+                checked(node)
                 if not self.broken.intersection(node.inputs):
                     node.read_by(reader)
                     self._note_unmade(node)
@@ -321,9 +321,9 @@ class Node(ABC):
 
 def needed(nodes: Sequence[tuple[Sequence[str], Sequence[str]]], outputs: Sequence[str]) -> list[bool]:
     """For each node, given by what it reads and writes, whether an output needs it. Nodes are in a valid order."""
-    wanted, found = set(outputs), list[bool]()
+    wanted, used = set(outputs), list[bool]()
     for reads, writes in reversed(nodes):
-        found.append(not wanted.isdisjoint(writes))
-        if found[-1]:
+        used.append(not wanted.isdisjoint(writes))
+        if used[-1]:
             wanted.update(reads)
-    return found[::-1]
+    return used[::-1]

@@ -103,7 +103,9 @@ def whole_index(x: Tensor) -> list[Index]:
     return [range(n) for n in x.shape]
 
 
-def taken(node: Any, name: str, index: Sequence[Index], shape: Sequence[int] | None = None, output: int = 0) -> None:
+def values_at(
+    node: Any, name: str, index: Sequence[Index], shape: Sequence[int] | None = None, output: int = 0
+) -> None:
     """The node's output: values of tensor `name` at these indices, under `shape` if that is another one."""
     x = node.builder.tensors[name]
     tables = tuple(tuple(int(i) for i in table) for table in index)
@@ -146,7 +148,7 @@ def parts_along(node: Any, name: str, axis: int, sizes: Sequence[int]) -> None:
         index[axis] = range(start, start + size)
         start += size
         if node.outputs[output]:
-            taken(node, name, index, output=output)
+            values_at(node, name, index, output=output)
 
 
 def stacked(node: Any, axis: int) -> None:
@@ -163,7 +165,7 @@ def reversed_along(node: Any, axes: Sequence[int]) -> None:
     for axis in axes:
         d = axis_of(node, axis, len(x.shape))
         index[d] = range(x.shape[d])[::-1]
-    taken(node, node.inputs[0], index)
+    values_at(node, node.inputs[0], index)
 
 
 def identity(node: Any) -> None:
@@ -183,7 +185,7 @@ def expanded(node: Any, shape: Sequence[int]) -> None:
         raise node.error(f"shape {x.shape} cannot be broadcast to {tuple(shape)}") from None
     wide = (1,) * (len(shape) - len(x.shape)) + x.shape
     name = node.reshaped(node.inputs[0], wide)
-    taken(node, name, [range(n) if n == m else [0] * n for n, m in zip(shape, wide, strict=True)])
+    values_at(node, name, [range(n) if n == m else [0] * n for n, m in zip(shape, wide, strict=True)])
 
 
 def read_expand(node: Any) -> None:
@@ -192,7 +194,9 @@ def read_expand(node: Any) -> None:
 
 def read_tile(node: Any) -> None:
     x = node.tensor(0)
-    taken(node, node.inputs[0], [list(range(n)) * r for n, r in zip(x.shape, node.numbers(1, "repeats"), strict=True)])
+    values_at(
+        node, node.inputs[0], [list(range(n)) * r for n, r in zip(x.shape, node.numbers(1, "repeats"), strict=True)]
+    )
 
 
 def rearranged(node: Any, name: str, inner: Sequence[int], perm: Sequence[int], shape: Sequence[int]) -> None:
@@ -207,7 +211,7 @@ def check_blocks(node: Any, block: int, *sizes: int) -> None:
         raise node.error(f"blocks of {block} in {sizes}")
 
 
-def taken_along(node: Any, axis: int, index: Array, shape: Sequence[int], name: str = "") -> None:
+def values_along(node: Any, axis: int, index: Array, shape: Sequence[int], name: str = "") -> None:
     """A gather whose indices are known, from tensor `name` or the first operand."""
     name = name or node.inputs[0]
     x = node.builder.tensors[name]
@@ -216,7 +220,7 @@ def taken_along(node: Any, axis: int, index: Array, shape: Sequence[int], name: 
         raise node.error(f"index {int(index.max())} of dimension {axis}, which has {x.shape[axis]}")
     tables = whole_index(x)
     tables[axis] = index.ravel()
-    taken(node, name, tables, shape)
+    values_at(node, name, tables, shape)
 
 
 def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:
@@ -229,7 +233,7 @@ def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:
         more: dict[str, Any] = {"constant_values": -1} if mode == "constant" else {}
         line: Array = np.pad(np.arange(n), grown, mode, **more)  # type: ignore[call-overload]
         index.append(line[max(-before, 0) : len(line) - max(-after, 0)])
-    taken(node, node.inputs[0], index)
+    values_at(node, node.inputs[0], index)
 
 
 MOST_DIMENSIONS = 4
@@ -274,7 +278,7 @@ def gathered(node: Any, axis: int, batch: int) -> None:
     batch = batch + len(index.shape) if batch < 0 else batch
     if index.data is not None and not batch and index.quant is None:
         shape = table.shape[:axis] + index.shape + table.shape[axis + 1 :]
-        return taken_along(node, axis, index.data.astype(np.int64), shape)
+        return values_along(node, axis, index.data.astype(np.int64), shape)
     if batch and axis != batch:
         raise node.error(f"batch_dims {batch} and axis {axis}", "the axis behind the batch dimensions is supported")
     node.emit("gather", node.inputs, axis=axis, batch=batch)
@@ -293,7 +297,7 @@ def gathered_nd(node: Any) -> None:
             raise node.error(f"indices {index.data.min()} to {index.data.max()} in {sizes}")
         flat = np.ravel_multi_index(tuple(p % n for p, n in zip(places, sizes, strict=True)), sizes)
         rows = node.reshaped(node.inputs[0], (prod(sizes), *x.shape[depth:]))
-        return taken_along(node, 0, np.asarray(flat), (*index.shape[:-1], *x.shape[depth:]), rows)
+        return values_along(node, 0, np.asarray(flat), (*index.shape[:-1], *x.shape[depth:]), rows)
     node.emit("gather_nd", node.inputs, batch=batch)
 
 
@@ -307,7 +311,7 @@ def scattered(node: Any, places: Array | str, table: tuple[int, int], update: in
     if reduction == "none" and not isinstance(places, str):
         index = np.arange(rows)
         index[places.ravel()] = rows + np.arange(count)
-        return taken_along(node, 0, index, shape, node.inner("concat", names, axis=0))
+        return values_along(node, 0, index, shape, node.inner("concat", names, axis=0))
     at = node.array(places.ravel().astype(np.int32)) if not isinstance(places, str) else node.reshaped(places, (count,))
     kind = "scatter" if reduction == "none" else "scatter_reduce"
     node.emit_as(kind, [names[0], at, names[1]], shape, reduction=reduction)
@@ -529,12 +533,12 @@ def dequantize(node: Any, quant: Quant, dtype: str, less: int) -> None:
     x = node.tensor(0)
     if x.data is not None:
         data = (x.data.astype(np.int64) - less).astype(dtype)
-        made = Tensor(node.outputs[0], x.shape, dtype, quant, data)
+        stored = Tensor(node.outputs[0], x.shape, dtype, quant, data)
         with np.errstate(over="ignore"):
-            reals = real_values(made)
+            reals = real_values(stored)
         if not np.isfinite(reals).all():  # a mask of the lowest number, of which rounding makes an infinity
-            made = Tensor(made.name, x.shape, "float32", None, reals)
-        node.builder.tensors[made.name] = made
+            stored = Tensor(stored.name, x.shape, "float32", None, reals)
+        node.builder.tensors[stored.name] = stored
         return
     if x.quant is None or x.quant != quant:
         if x.quant is not None:

@@ -97,18 +97,18 @@ ENDS = {  # of names
 }
 
 
-def known_file(path: Path, data: bytes) -> tuple[str, str] | None:
+def file_kind(path: Path, data: bytes) -> tuple[str, str] | None:
     """Name the kind of a file that is no model of ours, and the remedy; None if nobody knows."""
     if not data:
         return "empty", "fetch or export it again"
     if data.startswith(ZIP):
         return _archive(path)
-    heads = [found for head, found in HEADS.items() if data.lstrip().startswith(head)]
-    heads += [found for head, found in FIFTH.items() if data[4:].startswith(head)]
+    heads = [kind for head, kind in HEADS.items() if data.lstrip().startswith(head)]
+    heads += [kind for head, kind in FIFTH.items() if data[4:].startswith(head)]
     return heads[0] if heads else ENDS.get(path.suffix.lower())
 
 
-def known_folder(path: Path) -> tuple[str, str] | None:
+def folder_kind(path: Path) -> tuple[str, str] | None:
     """The same of a folder."""
     return SAVED if os.path.exists(path / "saved_model.pb") else None
 

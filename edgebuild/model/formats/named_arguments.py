@@ -95,16 +95,16 @@ def readers(table: str, onnx: Mapping[str, Reader], own: Mapping[str, Reader]) -
     dimension, or one for all; two stars: for both ends of each. `own`: readers that the format has itself, by
     `names; operands; arguments that need not be read`.
     """
-    found = dict[str, Reader]()
+    by_name = dict[str, Reader]()
     for line in filter(None, table.split("\n")):
         names, operator, operands, *rules = (part.strip() for part in line.split(";"))
         for name, _, inline in (name.partition(">") for name in names.split()):
             other = inline or operator.strip("=") or name.capitalize()
-            found[name] = _reader(onnx[other], operator[:1] == "=", operands.split(), " ".join(rules).split())
+            by_name[name] = _reader(onnx[other], operator[:1] == "=", operands.split(), " ".join(rules).split())
     for rows, reader in own.items():
         listed, operands, *others = rows.split(";")
-        found |= dict.fromkeys(listed.split(), _reader(reader, False, operands.split(), (), " ".join(others).split()))
-    return found
+        by_name |= dict.fromkeys(listed.split(), _reader(reader, False, operands.split(), (), " ".join(others).split()))
+    return by_name
 
 
 def _reader(

@@ -42,9 +42,9 @@ class Shape:
             raise ValueError(f"unknown kind '{self.kind}'; known: {', '.join(KINDS)}")
         if min(self.x, self.y, self.c, self.o, self.u, self.v, self.stride) < 1 or self.pad < 0:
             raise ValueError(f"layer '{self.name}': sizes and strides are at least 1, padding at least 0")
-        made = self.c * (self.stride**2 if self.kind == "reorg" else 1)
-        if self.kind not in ("conv", "dense") and self.o != made:
-            raise ValueError(f"layer '{self.name}': {self.kind} of {self.c} channels gives {made}, not {self.o}")
+        outputs = self.c * (self.stride**2 if self.kind == "reorg" else 1)
+        if self.kind not in ("conv", "dense") and self.o != outputs:
+            raise ValueError(f"layer '{self.name}': {self.kind} of {self.c} channels gives {outputs}, not {self.o}")
         if min(self.out) < 1:
             raise ValueError(f"layer '{self.name}': the window {self.u}x{self.v} is larger than its padded input")
 
@@ -118,12 +118,12 @@ def _unchained(rows: Sequence[Shape], number: int, file: str) -> Iterator[Diagno
 
 def counts(rows: tuple[Shape, ...], dense: bool = False) -> tuple[Counts, ...]:
     """Counts of chapter 5 of the thesis: convolutions, and `dense` layers where they are wanted."""
-    found = []
+    counted_rows = []
     for r in rows:
         x, y, o = r.out
         counted = r.kind == "conv" or (dense and r.kind == "dense")
-        found.append(Counts(r.x * r.y * r.c, x * y * o, r.weights) if counted else Counts(0, 0, 0, False))
-    return tuple(found)
+        counted_rows.append(Counts(r.x * r.y * r.c, x * y * o, r.weights) if counted else Counts(0, 0, 0, False))
+    return tuple(counted_rows)
 
 
 def network(rows: tuple[Shape, ...], item: int, partial: int, dense: bool = True) -> Network:

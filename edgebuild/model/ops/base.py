@@ -451,16 +451,16 @@ def broadcast_steps(shape: Sequence[int], rank: int) -> list[int]:
 
 def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
     """Loops over `extents`, outermost first; those that go on where the inner one ends are one, those of 1 are none."""
-    found: list[Loop] = []
+    loops: list[Loop] = []
     for extent, *moves in reversed(list(zip(extents, *operands, strict=True))):
         if extent == 1:
             continue
-        inner = found[-1] if found else None
+        inner = loops[-1] if loops else None
         if inner is not None and all(m == step * inner[0] for m, step in zip(moves, inner[1:], strict=True)):
-            found[-1] = (extent * inner[0], *inner[1:])
+            loops[-1] = (extent * inner[0], *inner[1:])
         else:
-            found.append((extent, *moves))
-    return tuple(reversed(found)) or ((1, *(0 for _ in operands)),)
+            loops.append((extent, *moves))
+    return tuple(reversed(loops)) or ((1, *(0 for _ in operands)),)
 
 
 def turning(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:

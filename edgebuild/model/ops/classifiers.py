@@ -36,7 +36,7 @@ def trees_reference(op: Op, graph: Graph, x: Array, *tables: Array) -> Array:
     return y
 
 
-def known_tables(op: Op, graph: Graph) -> str | None:
+def rows_and_tables(op: Op, graph: Graph) -> str | None:
     """Samples are rows of float32."""
     x = graph.operands(op)[0]
     bad = not is_float(x) or len(x.shape) != 2 or any(not t.constant for t in graph.operands(op)[1:])
@@ -57,7 +57,7 @@ def trees_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 TREES = Spec(
     "trees", lettered("n* -> nk", k=lambda op, graph: op.attrs["targets"]), trees_reference, trees_kernel,
-    float_only=True, limits=(known_tables,),
+    float_only=True, limits=(rows_and_tables,),
 )  # fmt: skip
 
 
@@ -186,15 +186,15 @@ def _overlap(a: Array, b: Array) -> np.float32:
     return np.float32(0) if min(areas) <= 0 else np.float32(common / (areas[0] + areas[1] - common))
 
 
-def _taken(op: Op, scores: Array, boxes: Array, most: int) -> list[int]:
+def _best_boxes(op: Op, scores: Array, boxes: Array, most: int) -> list[int]:
     """The boxes of one list of scores, the best first."""
-    taken = list[int]()
+    chosen = list[int]()
     for n in np.argsort(-scores, kind="stable"):
-        if len(taken) == most or not scores[n] >= op.attrs["score_threshold"]:
+        if len(chosen) == most or not scores[n] >= op.attrs["score_threshold"]:
             break
-        if all(_overlap(boxes[k], boxes[n]) <= op.attrs["iou_threshold"] for k in taken):
-            taken.append(int(n))
-    return taken
+        if all(_overlap(boxes[k], boxes[n]) <= op.attrs["iou_threshold"] for k in chosen):
+            chosen.append(int(n))
+    return chosen
 
 
 def detection_reference(op: Op, graph: Graph, boxes: Array, scores: Array, anchors: Array) -> Array:
@@ -202,14 +202,14 @@ def detection_reference(op: Op, graph: Graph, boxes: Array, scores: Array, ancho
     own = scores[0, :, -classes:]
     corners = np.stack([_corners(op, b, a) for b, a in zip(boxes[0], anchors, strict=True)])
     if per_class:
-        lists = ((c, _taken(op, own[:, c], corners, per_class)) for c in range(classes))
-        found = sorted(((-own[n, c], c, n) for c, places in lists for n in places), key=lambda e: e[0])[:most]
+        lists = ((c, _best_boxes(op, own[:, c], corners, per_class)) for c in range(classes))
+        boxes_of = sorted(((-own[n, c], c, n) for c, places in lists for n in places), key=lambda e: e[0])[:most]
     else:
-        found = [(-own[n].max(), int(own[n].argmax()), n) for n in _taken(op, own.max(1), corners, most)]
+        boxes_of = [(-own[n].max(), int(own[n].argmax()), n) for n in _best_boxes(op, own.max(1), corners, most)]
     y = np.zeros(FIELDS * most + 1, np.float32)
-    for i, (score, c, n) in enumerate(found):
+    for i, (score, c, n) in enumerate(boxes_of):
         y[4 * i : 4 * i + 4], y[4 * most + i], y[5 * most + i] = corners[n], c, -score
-    y[-1] = len(found)
+    y[-1] = len(boxes_of)
     return y
 
 

@@ -34,7 +34,7 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, tuple(extents), tuple(map(dims, operands)))
 
 
-def known_result(op: Op, graph: Graph) -> str | None:
+def result_type(op: Op, graph: Graph) -> str | None:
     """The result is int8, int16 or float32."""
     y = graph.result(op)
     return None if y.dtype in ("int8", "int16", "float32") else f"'{y.name}' is {y.dtype}"
@@ -197,7 +197,7 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 ADD = Spec(
     "add", nest, add_reference, elementwise_kernel, clamps=True, integers=("int8", "int16"),
-    interval=spatial.rising(add_reference, add_steady), rows=elementwise_rows, limits=(broadcastable, known_result),
+    interval=spatial.rising(add_reference, add_steady), rows=elementwise_rows, limits=(broadcastable, result_type),
 )  # fmt: skip
 MUL = replace(ADD, kind="mul", reference=mul_reference, interval=spatial.corners(mul_reference, mul_steady))
 
@@ -270,7 +270,7 @@ def convert_steady(op: Op, graph: Graph) -> bool:
     return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y)).holds(fixedpoint.span(x.dtype))
 
 
-def known_numbers(op: Op, graph: Graph) -> str | None:
+def number_types(op: Op, graph: Graph) -> str | None:
     """Types are bool, float32, and integers of 8 to 64 bits; uint32 and uint64 are not made of float32."""
     x, y = graph.operands(op)[0], graph.result(op)
     real = x.dtype == "float32" and y.dtype in UNSIGNED
@@ -278,7 +278,7 @@ def known_numbers(op: Op, graph: Graph) -> str | None:
     return f"type {unknown[0]}" if unknown else None
 
 
-def known_types(op: Op, graph: Graph) -> str | None:
+def operand_types(op: Op, graph: Graph) -> str | None:
     """Types are float32, int32, int16 and int8; quantised tensors have one scale."""
     x, y = graph.operands(op)[0], graph.result(op)
     for t in (x, y):
@@ -323,7 +323,7 @@ def convert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def conversion(kind: str, reference: Callable[..., Array], **facts: Any) -> Spec:
-    facts = {"integers": INTEGERS, "limits": (known_types,), **facts}
+    facts = {"integers": INTEGERS, "limits": (operand_types,), **facts}
     facts["rows"] = lambda op, graph: "each" if len(graph.result(op).shape) > 1 else ""
     return Spec(kind, nest, reference, convert_kernel, **facts)
 
@@ -333,7 +333,7 @@ CONVERSIONS = (
         "clamp", clamp_reference, clamps=True, integers=("int8", "int16"), plain=True, limits=(),
         interval=spatial.rising(clamp_reference, convert_steady),
     ),
-    conversion("cast", cast_reference, float_only=True, plain=True, limits=(known_numbers,)),
+    conversion("cast", cast_reference, float_only=True, plain=True, limits=(number_types,)),
     conversion("quantize", quantize_reference, float_only=True, interval=spatial.rising(quantize_reference)),
     conversion("dequantize", dequantize_reference, float_only=True, interval=spatial.rising(dequantize_reference)),
     conversion("requantize", clamp_reference, interval=spatial.rising(clamp_reference, convert_steady)),

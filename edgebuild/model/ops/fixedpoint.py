@@ -255,10 +255,10 @@ def fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear
     key = hashlib.sha256(want.tobytes())
     for t in terms:
         key.update(t.values.tobytes())
-    known = (key.digest(), want.shape, low, high, *((t.values.shape, t.weight, t.down) for t in terms))
-    if known not in _found:
-        _found[known] = _fit_terms(terms, want, low, high)
-    return _found[known]
+    question = (key.digest(), want.shape, low, high, *((t.values.shape, t.weight, t.down) for t in terms))
+    if question not in _found:
+        _found[question] = _fit_terms(terms, want, low, high)
+    return _found[question]
 
 
 _found: dict[tuple[object, ...], Linear | None] = {}
@@ -273,9 +273,9 @@ def _fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linea
             continue
         for nudge in product((0, 1, -1), repeat=len(terms)):
             nudged = tuple(f + n for f, n in zip(factors, nudge, strict=True))
-            found = _offset(terms, nudged, shift, want, low, high)
-            if found is not None:
-                return Linear(nudged, found, shift)
+            offset = _offset(terms, nudged, shift, want, low, high)
+            if offset is not None:
+                return Linear(nudged, offset, shift)
         tried += 1
         if tried == 2:  # what the finest forms do not give, coarser ones will not
             break
@@ -336,9 +336,9 @@ def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Sc
     values = np.arange(first, first + want.size, dtype=np.int64)
     up = 30 - int(abs(values).max()).bit_length()
     for away in (False, True):
-        found = fit_terms((Term(values - (away & (values < 0)), weight, 32 - up),), want, low, high)
-        if found is not None:
-            return Scaled(found.factors[0], found.offset, found.shift, up, away)
+        form = fit_terms((Term(values - (away & (values < 0)), weight, 32 - up),), want, low, high)
+        if form is not None:
+            return Scaled(form.factors[0], form.offset, form.shift, up, away)
     return None
 
 

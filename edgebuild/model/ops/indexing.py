@@ -133,12 +133,12 @@ def _axes(op: Op, graph: Graph, form: Form) -> tuple[list[_Axis], int]:
     last, first = len(tables), 2 if form.rolled else 0
     while last > first and tables[last - 1] is None:
         last -= 1
-    steps, found = base.steps(x.shape), list[_Axis]()
+    steps, axes = base.steps(x.shape), list[_Axis]()
     for d in range(last):
         if not (form.rolled and d == 0):
             variable = "row" if form.rolled and d == 1 else f"i{d}"
-            found.append(_axis(d, variable, tables[d] or tuple(range(x.shape[d])), steps[d], form))
-    return found, prod(x.shape[last:])
+            axes.append(_axis(d, variable, tables[d] or tuple(range(x.shape[d])), steps[d], form))
+    return axes, prod(x.shape[last:])
 
 
 def take_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -253,8 +253,8 @@ def nd_reference(op: Op, graph: Graph, table: Array, index: Array) -> Array:
     batch, depth = op.attrs["batch"], index.shape[-1]
     lead = table.shape[:batch]
     tables, places = table.reshape(-1, *table.shape[batch:]), index.reshape(prod(lead), -1, depth)
-    found = [t[tuple(wrapped(p[:, d], t.shape[d]) for d in range(depth))] for t, p in zip(tables, places, strict=True)]
-    return np.stack(found).reshape((*index.shape[:-1], *table.shape[batch + depth :]))
+    rows = [t[tuple(wrapped(p[:, d], t.shape[d]) for d in range(depth))] for t, p in zip(tables, places, strict=True)]
+    return np.stack(rows).reshape((*index.shape[:-1], *table.shape[batch + depth :]))
 
 
 def nd_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -93,9 +93,9 @@ def part_shape(
     sizes: Sequence[int], whole: Sequence[int], dtype: str, there: str, here: str, start: str | int = "start"
 ) -> dict[str, Any]:
     """The numbers of `runs` in moves.c.j2. `there`, `here`: the parameters with the whole and with the part alone."""
-    found, run = base.runs(sizes, whole)
+    turns, run = base.runs(sizes, whole)
     names = {"there": there, "here": here, "start": start, "fill": 0, "more": False}
-    return {"loops": found, "run": run, "item": ITEM_BYTES[dtype], "all": prod(sizes) == prod(whole), **names}
+    return {"loops": turns, "run": run, "item": ITEM_BYTES[dtype], "all": prod(sizes) == prod(whole), **names}
 
 
 def runs_cost(sizes: Sequence[int], item: int) -> float:
@@ -340,10 +340,10 @@ def over_itself(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
     Not `divides`: remainders by differences, for cores on which quotients of constants are no products.
     """
     (x,) = graph.operands(op)
-    found = swapped(x.shape, op.attrs["perm"])
-    if found is None or found[2] != 1 or x.elements > MOST_ELEMENTS:
+    matrix = swapped(x.shape, op.attrs["perm"])
+    if matrix is None or matrix[2] != 1 or x.elements > MOST_ELEMENTS:
         return None
-    rows, columns, _ = found
+    rows, columns, _ = matrix
     starts = cycle_starts(rows, columns)
     if not starts:
         return None

@@ -37,14 +37,14 @@ def _table(function: Callable[[float], float], low: float, high: float) -> Array
     All in float32, as TFLM computes them when it starts.
     """
     one, two, unit = np.float32, np.float32(2), np.float32(2.0**15)
-    step, found = one(high - low) / one(STEPS), []
+    step, values = one(high - low) / one(STEPS), []
     for i in range(STEPS):
         places = (one(low) + one(i) * step, one(low) + one(i) * step + step / two, one(low) + one(i + 1) * step)
         here, middle, after = (one(function(float(at))) * unit for at in places)
         line = _rounded((after + _rounded(here)) / two)
-        found.append(_rounded(here) - _rounded((line - _rounded(middle)) / two))
-    found.append(_rounded(one(function(high)) * unit))
-    return np.clip(np.array(found), LOW, HIGH).astype(np.int16)
+        values.append(_rounded(here) - _rounded((line - _rounded(middle)) / two))
+    values.append(_rounded(one(function(high)) * unit))
+    return np.clip(np.array(values), LOW, HIGH).astype(np.int16)
 
 
 @cache  # few models need them, and they take milliseconds
@@ -232,13 +232,13 @@ def log_softmax_reference(op: Op, graph: Graph, x: Array) -> Array:
         return (less - np.log(np.exp(less).sum(axis=-1, keepdims=True))).astype(np.float32)
     places, powers, back = log_softmax_tables(op, graph)
     distance = x.max(axis=-1, keepdims=True).astype(np.int64) - x
-    known = distance < len(places)
-    at = np.where(known, distance, 0)
-    total = np.where(known, powers[at], 0).astype(np.int64).sum(axis=-1, keepdims=True)
+    counted = distance < len(places)
+    at = np.where(counted, distance, 0)
+    total = np.where(counted, powers[at], 0).astype(np.int64).sum(axis=-1, keepdims=True)
     logs = np.array([log_from_one(int(t)) for t in total.ravel()], np.int64).reshape(total.shape)
     reach = -back.times(logs - 2**31, Arithmetic.TFLITE)
     y = fixedpoint.rounding_right_shift(places[at] - logs, OUTPUT_SHIFT) + LOG_SOFTMAX_OUTPUT[1]
-    return np.where(known & (distance < reach), np.clip(y, -128, 127), -128).astype(np.int8)
+    return np.where(counted & (distance < reach), np.clip(y, -128, 127), -128).astype(np.int8)
 
 
 def log_from_one(raw: int) -> int:
@@ -277,7 +277,7 @@ def int8_rows(op: Op, graph: Graph, output: tuple[float, int], most: int) -> str
     return None if fits and y.shape[-1] <= most else f"output is {y.quant}, rows of {y.shape[-1]}"
 
 
-def log_softmax_known_form(op: Op, graph: Graph) -> str | None:
+def log_softmax_form(op: Op, graph: Graph) -> str | None:
     """A quantised LOG_SOFTMAX is of int8, with output scale 1/16, zero point 127, and rows of at most 4095 elements."""
     return None if is_float(graph.result(op)) else int8_rows(op, graph, LOG_SOFTMAX_OUTPUT, LOG_SOFTMAX_MOST)
 
@@ -295,7 +295,7 @@ def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("normalization.c:log_softmax", stem, shape, constants, numbers)
 
 
-LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kernel, limits=(log_softmax_known_form,))
+LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kernel, limits=(log_softmax_form,))
 
 
 # L2_NORMALIZATION: rows of the last dimension, divided by their Euclidean lengths.
@@ -318,7 +318,7 @@ def unit_rows_reference(op: Op, graph: Graph, x: Array) -> Array:
     return np.clip(np.stack(steps), -128, 127).astype(np.int8).reshape(x.shape)
 
 
-def unit_rows_known_form(op: Op, graph: Graph) -> str | None:
+def unit_rows_form(op: Op, graph: Graph) -> str | None:
     """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
     return int8_rows(op, graph, UNIT_ROWS_OUTPUT, UNIT_ROWS_MOST)
 
@@ -332,4 +332,4 @@ def unit_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     )
 
 
-UNIT_ROWS = Spec("unit_rows", nest, unit_rows_reference, unit_rows_kernel, limits=(unit_rows_known_form,))
+UNIT_ROWS = Spec("unit_rows", nest, unit_rows_reference, unit_rows_kernel, limits=(unit_rows_form,))

@@ -43,9 +43,9 @@ def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float
             for x, t in zip(operands, graph.operands(op), strict=True)
         ]
         with np.errstate(all="ignore"):
-            found = np.asarray(row.meaning(*real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
-            found = found + np.float32(share) * np.max(np.abs(found), where=np.isfinite(found), initial=0.0)
-            scaled = np.nan_to_num(found / np.float32(scale_of(y)), nan=-FAR, posinf=FAR, neginf=-FAR)
+            result = np.asarray(row.meaning(*real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
+            result = result + np.float32(share) * np.max(np.abs(result), where=np.isfinite(result), initial=0.0)
+            scaled = np.nan_to_num(result / np.float32(scale_of(y)), nan=-FAR, posinf=FAR, neginf=-FAR)
         steps = np.rint(np.clip(scaled, -FAR, FAR)).astype(np.int64)
     return spatial.stored(steps, op, y)
 
@@ -65,8 +65,8 @@ def through_reals_expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, 
     real = list(at)
     for i, _ in values:
         real[i] = f"((float)({at[i]} - x{i}_zero) * x{i}_scale)"
-    found = row.real.format(*real, **{n: n for n in row.parameters})
-    return _clamped(y.dtype, f"{{eb_round}}(({found}) / scale)"), numbers
+    result = row.real.format(*real, **{n: n for n in row.parameters})
+    return _clamped(y.dtype, f"{{eb_round}}(({result}) / scale)"), numbers
 
 
 def _clamped(dtype: str, steps: str) -> str:
@@ -101,8 +101,8 @@ def missing(op: Op, graph: Graph) -> str | None:
     if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
         return f"quantised operands of types {', '.join(t.dtype for t in values)}"
     if FUNCTIONS[function].result:
-        known = function in COMPARISONS and graph.arithmetic.fixed_point
-        return None if known else f"{function} of quantised values"
+        compared = function in COMPARISONS and graph.arithmetic.fixed_point
+        return None if compared else f"{function} of quantised values"
     if y.dtype != values[0].dtype or y.quant is None:
         return f"result of type {y.dtype}"
     if through_reals(op, graph):
@@ -135,12 +135,12 @@ def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
     row = FUNCTIONS[op.attrs["function"]]
     real = ((INT8 - zero_of(x)).astype(np.float32) * np.float32(scale_of(x))).astype(np.float64)
     with np.errstate(all="ignore"):
-        found = np.asarray(row.meaning(real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
+        result = np.asarray(row.meaning(real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
     if graph.arithmetic.fixed_point:
-        ratio = found * (np.float32(1) / np.float32(scale_of(y)))
+        ratio = result * (np.float32(1) / np.float32(scale_of(y)))
         steps = np.sign(ratio) * np.floor(np.abs(ratio).astype(np.float64) + 0.5)
     else:
-        steps = np.rint(found / np.float32(scale_of(y)))
+        steps = np.rint(result / np.float32(scale_of(y)))
     return np.nan_to_num(steps, nan=0.0, posinf=1e6, neginf=-1e6) + zero_of(y)
 
 
@@ -226,14 +226,14 @@ ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
 def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
     """As TFLM's elementwise.cc; it refuses values below 0, for which anything will do."""
     real = 1 / float(np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y)))
-    m, found = quantize_multiplier(real), []
+    m, steps = quantize_multiplier(real), []
     for value in np.maximum(INT8 - zero_of(x), 0):
         factor, right = inverse_root(int(value))
         root = requantize(np.int64(1), factor, ROOT_BITS - right, Arithmetic.TFLITE)
-        found.append(
+        steps.append(
             int(requantize(root, m.mantissa, m.shift - ROOT_BITS, Arithmetic.TFLITE)) if value > 0 else 127 - zero_of(y)
         )
-    return np.array(found) + zero_of(y)
+    return np.array(steps) + zero_of(y)
 
 
 TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
@@ -275,7 +275,7 @@ def _scaled(operand: str, bits: int) -> str:
     return f"{REQUANTIZE}({at}, {operand}_mul, {operand}_shift)"
 
 
-def _apart(bits: int) -> str:
+def _difference(bits: int) -> str:
     return f"{_scaled('x0', bits)} - {_scaled('x1', bits)}"
 
 
@@ -284,8 +284,11 @@ PRELU = (
     f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
 )
 TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] = {  # C, given the operands' headroom
-    "difference": (elementwise.add_scaling, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
-    "squared_difference": (_squares, lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)"),
+    "difference": (elementwise.add_scaling, lambda bits: f"{REQUANTIZE}({_difference(bits)}, y_mul, y_shift)"),
+    "squared_difference": (
+        _squares,
+        lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_difference(bits)}), y_mul, y_shift)",
+    ),
     "prelu": (_prelu, lambda _: PRELU),
     "quotient": (lambda op, graph: fixedpoint.quotient_factor(op, graph).named("y"), lambda _: fixedpoint.QUOTIENT),
 }
@@ -334,16 +337,16 @@ def quantised_reference(op: Op, graph: Graph, *operands: Array, share: float = 0
     if _goes_through_reals(op, graph):
         return through_reals_reference(op, graph, *operands, share=share)
     if len(operands) == 1 and y.dtype == "int16":
-        found = WIDE[function][0](op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
-        return np.clip(found, *spatial.bounds(op, y)).astype(np.int16)
+        result = WIDE[function][0](op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
+        return np.clip(result, *spatial.bounds(op, y)).astype(np.int16)
     if len(operands) == 1:
         return table(op, graph)[operands[0].astype(np.int64) + 128]
     if function in SELECT:
         return np.clip(FUNCTIONS[function].meaning(*operands), *spatial.bounds(op, y)).astype(y.dtype)
-    found = _two(op, graph, *operands)
+    result = _two(op, graph, *operands)
     if function in COMPARISONS:
-        return found
-    return spatial.stored(found, op, y)
+        return result
+    return spatial.stored(result, op, y)
 
 
 def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
@@ -428,8 +431,8 @@ def pointwise_reference(op: Op, graph: Graph, *operands: Array, share: float = 0
     if row.arity == 1 and is_float(graph.operands(op)[0]):
         operands = (operands[0].astype(np.float64),)
     with np.errstate(all="ignore"):
-        found = np.asarray(row.meaning(*operands, *(op.attrs[name] for name in row.parameters)))
-        return clip_float(found, op.attrs["clamp"]) if is_float(y) else found.astype(y.dtype)
+        result = np.asarray(row.meaning(*operands, *(op.attrs[name] for name in row.parameters)))
+        return clip_float(result, op.attrs["clamp"]) if is_float(y) else result.astype(y.dtype)
 
 
 def is_quantised(op: Op, graph: Graph) -> bool:
@@ -438,7 +441,7 @@ def is_quantised(op: Op, graph: Graph) -> bool:
     return any(t.quant is not None and t.dtype != "int32" for t in values)
 
 
-def known_form(op: Op, graph: Graph) -> str | None:
+def has_form(op: Op, graph: Graph) -> str | None:
     """Operands are broadcast to at most 8 dimensions and are of one type, for which the function has a form."""
     row, operands = row_of(op), graph.operands(op)
     if len(operands) != row.arity:
@@ -536,6 +539,6 @@ def _element(name: str, numbers: dict[str, int | float], operand: int, turns: tu
 
 SPEC = Spec(
     "pointwise", elementwise.nest, pointwise_reference, kernel, rows=rows, clamps=True, integers=("int8", "int16"),
-    plain=True, interval=interval, limits=(known_form,),
+    plain=True, interval=interval, limits=(has_form,),
     moved=lambda op, graph, share, *operands: pointwise_reference(op, graph, *operands, share=share),
 )  # fmt: skip

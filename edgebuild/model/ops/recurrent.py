@@ -91,7 +91,7 @@ def _integer_step(
     return np.clip(product(shown, out, "out") + zero_of(th), *fixedpoint.limits(th.dtype)), c
 
 
-def known_form(op: Op, graph: Graph) -> str | None:
+def has_form(op: Op, graph: Graph) -> str | None:
     """Values are float32, int8 with int16 cells, or int16; a quantised cell's scale is a power of two."""
     x, hidden, cell = graph.operands(op)[:3]
     if is_float(x):
@@ -135,7 +135,7 @@ LSTM = Spec(  # every row may need all operands
     "lstm", lettered(
         "-> ru", lstm_macs, r=lambda op, graph: graph.operands(op)[0].shape[0] + 2,
         u=lambda op, graph: graph.operands(op)[1].shape[1],
-    ), lstm_reference, lstm_kernel, integers=("int8", "int16"), plain=True, limits=(known_form,),
+    ), lstm_reference, lstm_kernel, integers=("int8", "int16"), plain=True, limits=(has_form,),
 )  # fmt: skip
 
 

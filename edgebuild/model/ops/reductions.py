@@ -96,17 +96,17 @@ def _sums(op: Op, graph: Graph) -> tuple[Array, int, Array, float] | None:
     if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > fixedpoint.MOST_VALUES:
         return None
     scaled, total = graph.arithmetic.rounds_once, np.arange(-128 * count, 127 * count + 1)
-    taken = zero_of(x) * count if scaled else 0
+    zeros = zero_of(x) * count if scaled else 0
     weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
-    return total, taken, _pool2d_average(op, graph, total - taken, np.array(count)), weight
+    return total, zeros, _pool2d_average(op, graph, total - zeros, np.array(count)), weight
 
 
 def _pool2d_linear(op: Op, graph: Graph) -> fixedpoint.Scaled | None:
     """The average as one multiplication, if all windows lie inside of the input."""
     if (sums := _sums(op, graph)) is None:
         return None
-    total, taken, want, weight = sums
-    return fixedpoint.fit_scale(int(total[0]) - taken, want, weight, *spatial.bounds(op, graph.result(op)))
+    total, zeros, want, weight = sums
+    return fixedpoint.fit_scale(int(total[0]) - zeros, want, weight, *spatial.bounds(op, graph.result(op)))
 
 
 def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled | None:
@@ -116,9 +116,9 @@ def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled
     """
     if (sums := _sums(op, graph)) is None:
         return None
-    (total, taken, want, weight), y = sums, graph.result(op)
+    (total, offset, want, weight), y = sums, graph.result(op)
     if to_even:
-        zeros = zero_of(y) - weight * taken if graph.arithmetic.rounds_once else 0.0
+        zeros = zero_of(y) - weight * offset if graph.arithmetic.rounds_once else 0.0
         even = fixedpoint.fit_even((fixedpoint.Term(total, weight, 0),), want, zeros, *spatial.bounds(op, y))
         return None if even is None else fixedpoint.Scaled(even.factors[0], even.offset, even.shift, 0, False)
     for away in (False, True):
@@ -401,8 +401,8 @@ def line_nest(op: Op, graph: Graph) -> Nest:
 def arg_reference(op: Op, graph: Graph, x: Array) -> Array:
     axis, last = op.attrs["axis"], op.attrs["last"]
     line = np.flip(x, axis) if last else x
-    found = (np.argmax if op.attrs["largest"] else np.argmin)(line, axis)
-    return np.asarray(x.shape[axis] - 1 - found if last else found).astype(graph.result(op).dtype)
+    place = (np.argmax if op.attrs["largest"] else np.argmin)(line, axis)
+    return np.asarray(x.shape[axis] - 1 - place if last else place).astype(graph.result(op).dtype)
 
 
 def topk_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -410,8 +410,8 @@ def topk_reference(op: Op, graph: Graph, x: Array) -> Array:
     none = x != x
     keys = (-x.astype(np.float64), ~none) if op.attrs["largest"] else (x, none)
     order = np.lexsort(keys, axis).take(np.arange(op.attrs["k"]), axis=axis)
-    found = order if op.attrs["indices"] else np.take_along_axis(x, order, axis)
-    return np.asarray(found).astype(graph.result(op).dtype)
+    result = order if op.attrs["indices"] else np.take_along_axis(x, order, axis)
+    return np.asarray(result).astype(graph.result(op).dtype)
 
 
 def line_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -492,7 +492,7 @@ def running_sum_reference(op: Op, graph: Graph, x: Array) -> Array:
     return np.ascontiguousarray(np.flip(total, axis) if op.attrs["reverse"] else total).astype(y.dtype)
 
 
-def known_form(op: Op, graph: Graph) -> str | None:
+def has_form(op: Op, graph: Graph) -> str | None:
     """Values are float32, int32 or int64; sums are of int8, too, of a TFLite file in lines of at most 15 elements."""
     (x,), y = graph.operands(op), graph.result(op)
     if x.quant is None:
@@ -533,5 +533,5 @@ def running_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 RUNNING_SUM = Spec(
     "running_sum", lambda op, graph: lines(graph.operands(op)[0].shape, op.attrs["axis"]), running_sum_reference,
-    running_sum_kernel, plain=True, limits=(known_form,),
+    running_sum_kernel, plain=True, limits=(has_form,),
 )  # fmt: skip

@@ -79,12 +79,12 @@ Table = tuple[tuple[int, int, int], ...]
 def table(n: int, m: int, corners: bool, half: bool) -> Table:
     """Of n elements for m places: neighbours, and the weight of the later one."""
     step = (ONE * (n - 1) + (m - 1) // 2) // (m - 1) if corners and m > 1 else (ONE * n + m // 2) // m
-    found = []
+    rows = []
     for i in range(m):
         at = i * step + (step // 2 - ONE // 2 if half else 0)
         before = max(int(at / ONE), 0)
-        found.append((before, min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1), at - ONE * before))
-    return tuple(found)
+        rows.append((before, min(-(-at // ONE) if at > 0 else int((at + ONE - 1) / ONE), n - 1), at - ONE * before))
+    return tuple(rows)
 
 
 def bilinear_reference(op: Op, graph: Graph, x: Array) -> Array:

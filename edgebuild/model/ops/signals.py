@@ -268,8 +268,8 @@ def _root(op: Op, x: Array, by: Array) -> Array:
 def _noise(op: Op, x: Array, state: Array, smoothing: Array, rest: Array) -> Array:
     signal = x << np.uint32(op.attrs["smoothing_bits"])
     total = signal.astype(np.uint64) * smoothing + state.astype(np.uint64) * rest
-    found = (total >> np.uint64(op.attrs["bits"])).astype(np.uint32)
-    return np.minimum(found, signal) if op.attrs["clamping"] else found
+    noise = (total >> np.uint64(op.attrs["bits"])).astype(np.uint32)
+    return np.minimum(noise, signal) if op.attrs["clamping"] else noise
 
 
 def _denoise(op: Op, x: Array, noise: Array) -> Array:
@@ -296,15 +296,15 @@ def _signed(x: int, width: int) -> int:
 
 
 def _gain(op: Op, x: Array, noise: Array, table: Array) -> Array:
-    found = []
+    gains = []
     for signal, n in zip(x.ravel().tolist(), noise.ravel().tolist(), strict=True):
         gain = gain_of(table, n) % 2**32
         ratio = (signal * gain % 2**64 >> op.attrs["shift"]) % 2**32
         if ratio < 2 << SNR_BITS:
-            found.append(ratio * ratio >> (2 + 2 * SNR_BITS - GAIN_BITS))
+            gains.append(ratio * ratio >> (2 + 2 * SNR_BITS - GAIN_BITS))
         else:
-            found.append((ratio >> (SNR_BITS - GAIN_BITS)) - (1 << GAIN_BITS))
-    return np.array(found, np.uint32).reshape(x.shape)
+            gains.append((ratio >> (SNR_BITS - GAIN_BITS)) - (1 << GAIN_BITS))
+    return np.array(gains, np.uint32).reshape(x.shape)
 
 
 def log_table() -> Array:
@@ -314,11 +314,11 @@ def log_table() -> Array:
 
 
 def _log(op: Op, x: Array) -> Array:
-    table, found = log_table().astype(int), []
+    table, logs = log_table().astype(int), []
     for value in x.ravel().tolist():
         value = (value << op.attrs["correction"]) % 2**32
         if value <= 1:
-            found.append(0)
+            logs.append(0)
             continue
         whole = value.bit_length() - 1
         rest = value - (1 << whole)
@@ -327,8 +327,8 @@ def _log(op: Op, x: Array) -> Array:
         step = ((table[at + 1] - table[at]) * (part - (at << 9))) >> 16
         log = (whole << 16) + part + table[at] + step
         natural = (LOG_OF_E * log + (1 << 15)) >> 16
-        found.append(min((op.attrs["scale"] * natural + (1 << 15)) % 2**32 >> 16, 2**15 - 1))
-    return np.array(found).reshape(x.shape)
+        logs.append(min((op.attrs["scale"] * natural + (1 << 15)) % 2**32 >> 16, 2**15 - 1))
+    return np.array(logs).reshape(x.shape)
 
 
 PLACES = ("frequencies", "weight_starts", "widths")

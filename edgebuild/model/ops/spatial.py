@@ -278,12 +278,12 @@ def symmetric_weights(op: Op, graph: Graph) -> str | None:
         return f"{len(w.quant.scale)} weight scales for {channels} output channels"
     if is_float(x):
         return None
-    apart = graph.arithmetic.bias_slack * scale_of(graph.result(op))
-    return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None, apart)
+    slack = graph.arithmetic.bias_slack * scale_of(graph.result(op))
+    return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None, slack)
 
 
-def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None, apart: float) -> str | None:
-    """Tell what is wrong with the bias. `apart`: by how much its scale may differ from that of the products."""
+def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None, slack: float) -> str | None:
+    """Tell what is wrong with the bias. `slack`: by how much its scale may differ from that of the products."""
     if bias is not None and bias.dtype not in ("int32", "int64"):
         return f"bias is {bias.dtype}, not int32 or int64"
     if bias is None or bias.quant is None or not any(bias.quant.scale):
@@ -292,7 +292,7 @@ def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None, apart: float) 
         return None  # converters let layers share one bias of zeros, which has the scale of any of them
     want = np.array(quant_of(w).scale) * scale_of(x)
     have = np.array(bias.quant.scale)
-    if len(have) not in (1, len(want)) or not np.allclose(have, want, rtol=1e-2, atol=apart):
+    if len(have) not in (1, len(want)) or not np.allclose(have, want, rtol=1e-2, atol=slack):
         return f"scale {have[0]:.6g} of the bias, scale(x) * scale(w) is {want[0]:.6g}"
     return None
 
@@ -336,8 +336,8 @@ def kept(make: Callable[Concatenate[Sums, More], Made]) -> Callable[Concatenate[
         key = (make, more, tuple(named.items()))
         if key not in s.following:
             s.following[key] = make(s, *more, **named)
-        found: Made = s.following[key]
-        return found
+        result: Made = s.following[key]
+        return result
 
     return asked
 

@@ -52,8 +52,8 @@ def _reach(edit: Edit, graph: Graph) -> set[str]:
     """
     ops = (*edit.remove, *edit.insert)
     read = {n for op in ops for n in op.inputs}.difference(graph.inputs)
-    made = {n for op in ops for n in op.outputs} | {t.name for t in edit.tensors}
-    return read | made | edit.rename.keys() | set(edit.rename.values())
+    written = {n for op in ops for n in op.outputs} | {t.name for t in edit.tensors}
+    return read | written | edit.rename.keys() | set(edit.rename.values())
 
 
 def _apply(graph: Graph, edits: Sequence[Edit]) -> Graph:

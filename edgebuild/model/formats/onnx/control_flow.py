@@ -89,10 +89,10 @@ def reads(node: onnx.NodeProto) -> list[str]:
 def choice(node: Any, read: Read) -> None:
     """If: one branch where the condition is known, else both, of which each element of the result takes one."""
     branches = [node.attributes[name] for name in ("then_branch", "else_branch")]
-    known = node.tensor(0).data
-    if known is not None:
-        taken = int(not known.any())
-        return _ends(node, read(node, branches[taken], [], f"{node.name}/{taken}/"))
+    condition_value = node.tensor(0).data
+    if condition_value is not None:
+        index = int(not condition_value.any())
+        return _ends(node, read(node, branches[index], [], f"{node.name}/{index}/"))
     condition = node.reshaped(node.inputs[0], ())
     results = zip(*(read(node, branch, [], f"{node.name}/{i}/") for i, branch in enumerate(branches)), strict=True)
     for output, (yes, no) in enumerate(results):
@@ -102,8 +102,8 @@ def choice(node: Any, read: Read) -> None:
 
 def loop(node: Any, read: Read) -> None:
     """Loop with a known number of turns."""
-    most = _known(node, 0, "the number of turns") if node.inputs[0] else None
-    go = _known(node, 1, "the condition") if node.has(1) else True
+    most = _constant(node, 0, "the number of turns") if node.inputs[0] else None
+    go = _constant(node, 1, "the condition") if node.has(1) else True
     body, values, turns = node.attributes["body"], list(node.inputs[2:]), list[list[str]]()
     while go and (most is None or len(turns) < most):
         _bounded(node, len(turns) + 1)
@@ -147,11 +147,11 @@ def scan(node: Any, read: Read) -> None:
         turns.append(results[states:])
     scans = len(node.outputs) - states
     places, turned = (node.attr(f"scan_output_{what}", [0] * scans) for what in ("axes", "directions"))
-    found = [[t[i] for t in turns][:: -1 if turned[i] else 1] for i in range(scans)]
-    _ends(node, [*values, *(_stacked(node, parts, axis) for parts, axis in zip(found, places, strict=True))])
+    scanned = [[t[i] for t in turns][:: -1 if turned[i] else 1] for i in range(scans)]
+    _ends(node, [*values, *(_stacked(node, parts, axis) for parts, axis in zip(scanned, places, strict=True))])
 
 
-def _known(node: Any, position: int, what: str) -> int:
+def _constant(node: Any, position: int, what: str) -> int:
     data = node.tensor(position).data
     if data is None:
         raise node.error(f"{what} is computed by the graph", f"give it as a constant: {UNROLLED}")

@@ -61,7 +61,7 @@ class Cell(Parts):
         cuts = [self.longs(i * size) for i in range(count + 1)]
         return [self.op("Slice", x, cuts[i], cuts[i + 1], axes) for i in range(count)]
 
-    def known(self, position: int) -> Array | None:
+    def floats(self, position: int) -> Array | None:
         """A constant operand in float32, None where it is left out."""
         data = self.stored(position)
         return None if data is None else data.astype(np.float32)
@@ -110,7 +110,7 @@ class Cell(Parts):
 def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     f, g, h = functions
     d = cell.at
-    b, peepholes = cell.known(3), cell.known(7)
+    b, peepholes = cell.floats(3), cell.floats(7)
     bias = np.zeros((d + 1, 8 * hidden), np.float32) if b is None else b
     start = cell.constant(bias[d][: 4 * hidden] + bias[d][4 * hidden :])
     holes = [cell.constant(p) for p in peepholes[d].reshape(3, hidden)] if peepholes is not None else []
@@ -135,7 +135,7 @@ def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
 
 def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     f, g = functions
-    r, b = cell.known(2), cell.known(3)
+    r, b = cell.floats(2), cell.floats(3)
     assert r is not None
     d, n = cell.at, 2 * hidden
     bias = np.zeros((len(r), 6 * hidden), np.float32) if b is None else b
@@ -160,7 +160,7 @@ def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
 
 
 def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
-    d, b = cell.at, cell.known(3)
+    d, b = cell.at, cell.floats(3)
     bias = np.zeros((d + 1, 2 * hidden), np.float32) if b is None else b
     recurrent, start = cell.product(2, d), cell.constant(bias[d][:hidden] + bias[d][hidden:])
 
@@ -230,7 +230,7 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
     if kind == DYNAMIC:
         x, features = own(x), GATES[kind] * hidden
     zero, flat = cell.longs(0), cell.longs(batch, features)
-    made: dict[int, str] = {}
+    rows_by_step: dict[int, str] = {}
     lasts, nothing = _lasting(cell, steps, batch), cell.constant(np.zeros((), np.float32))
     for t in reversed(range(steps)) if backwards else range(steps):
         ends = cell.longs(t), cell.longs(t + 1)
@@ -238,10 +238,10 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
         new = step(part if kind == DYNAMIC else own(part), states)
         if t in lasts:  # a sequence that has ended keeps its state and gives zeros
             new = [cell.op("Where", lasts[t], a, b) for a, b in zip(new, states, strict=True)]
-            made[t] = cell.op("Where", lasts[t], new[0], nothing)
-        states, made[t] = new, made.get(t, new[0])
+            rows_by_step[t] = cell.op("Where", lasts[t], new[0], nothing)
+        states, rows_by_step[t] = new, rows_by_step.get(t, new[0])
     wide = cell.longs(1, 1, batch, hidden)
-    rows = [cell.op("Reshape", made[t], wide) for t in range(steps)]
+    rows = [cell.op("Reshape", rows_by_step[t], wide) for t in range(steps)]
     last = cell.longs(1, batch, hidden)
     return [cell.op("Concat", *rows, axis=0), *(cell.op("Reshape", s, last) for s in states)]
 
@@ -251,9 +251,9 @@ def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
     name = cell.node.inputs[4] if len(cell.node.inputs) > 4 else ""
     if not name:
         return {}
-    known = cell.node.tensor(4).data
+    lengths = cell.node.tensor(4).data
     column = cell.reshape(name, batch, 1)
-    wanted = [t for t in range(steps) if known is None or (known <= t).any()]
+    wanted = [t for t in range(steps) if lengths is None or (lengths <= t).any()]
     return {t: cell.op("Greater", column, cell.constant(np.array(t, np.int32))) for t in wanted}
 
 
@@ -295,7 +295,7 @@ class Fused:
     def between(self, what: str) -> str:
         return f"{self.node.output[0]}@{what}"
 
-    def made(self, operator: str, inputs: list[str], output: str = "", **attributes: Any) -> onnx.NodeProto:
+    def op(self, operator: str, inputs: list[str], output: str = "", **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(operator, inputs, [output or self.node.output[0]], self.name, **attributes)
 
     def inputs(self, first: int, past: int) -> list[str]:
@@ -309,7 +309,7 @@ class Fused:
 
     def real(self, at: int, inputs: Sequence[str], axis: int = 1) -> onnx.NodeProto:
         """Real numbers of the operand at this place, of its value, scale and zero point."""
-        return self.made("DequantizeLinear", list(filter(None, inputs)), self.between(f"real{at}"), axis=axis)
+        return self.op("DequantizeLinear", list(filter(None, inputs)), self.between(f"real{at}"), axis=axis)
 
     def list_of(self, what: str, *values: int) -> str:
         return self.constant(what, np.array(values, np.int64))
@@ -458,9 +458,9 @@ def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
 def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
     """MatMulNBits: weights of 4 or 8 bits with a scale for each block of a row, as real numbers."""
     bits, block, k, n = (f.attributes.get(name, 0) for name in ("bits", "block_size", "K", "N"))
-    known = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
-    stored = [known.get(f.at(i)) for i in (1, 2, 3)]
-    computed = any(f.at(i) and f.at(i) not in known for i in (1, 2, 3)) or f.attributes.get("weight_prepacked", 0)
+    constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
+    stored = [constants.get(f.at(i)) for i in (1, 2, 3)]
+    computed = any(f.at(i) and f.at(i) not in constants for i in (1, 2, 3)) or f.attributes.get("weight_prepacked", 0)
     if bits not in (4, 8) or f.at(4) or computed or (stored[2] is not None and stored[2].dtype != np.uint8):
         text = "weights that are computed, packed, sorted by an index, or of other than 4 or 8 bits"
         raise f.refuse(text, "supported: constant, 4 or 8 bits")
@@ -476,9 +476,9 @@ def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
     steps = unpacked(packed, blocks * block).reshape(n, blocks, block) - middle
     weights = (steps * np.asarray(scales, np.float32).reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
     product = f.between("product") if f.at(5) else f.node.output[0]
-    yield f.made("MatMul", [f.at(0), f.constant("weights", np.ascontiguousarray(weights.T))], product)
+    yield f.op("MatMul", [f.at(0), f.constant("weights", np.ascontiguousarray(weights.T))], product)
     if f.at(5):
-        yield f.made("Add", [product, f.at(5)])
+        yield f.op("Add", [product, f.at(5)])
 
 
 def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
@@ -490,18 +490,18 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
         if kind and kind not in ACTIVATIONS:
             raise f.refuse(f"activation {kind}", f"supported: {', '.join(ACTIVATIONS)}")
         numbers, names = list(own.get("activation_params", [])), ACTIVATIONS.get(kind, ())
-        told = dict(zip(names, numbers, strict=False))
-        told |= {name: own[f"activation_{name}"] for name in names if f"activation_{name}" in own}
+        parameters = dict(zip(names, numbers, strict=False))
+        parameters |= {name: own[f"activation_{name}"] for name in names if f"activation_{name}" in own}
         product, added = f.between("product"), f.at(3)
         inputs = [*f.node.input][:3] if f.at(2) else [*f.node.input][:2]
-        yield f.made(operator, inputs, product, **{n: v for n, v in own.items() if n not in OWN})
+        yield f.op(operator, inputs, product, **{n: v for n, v in own.items() if n not in OWN})
         if added:
-            yield f.made("Add", [product, added], f.between("sum"))
+            yield f.op("Add", [product, added], f.between("sum"))
         last = f.between("sum") if added else product
         if kind == "Clip":
-            yield f.made("Clip", [last, *(f.constant(f"bound{i}", v) for i, v in enumerate(numbers[:2]))])
+            yield f.op("Clip", [last, *(f.constant(f"bound{i}", v) for i, v in enumerate(numbers[:2]))])
         else:
-            yield f.made(kind or "Identity", [last], **told)
+            yield f.op(kind or "Identity", [last], **parameters)
 
     return parts
 
@@ -509,9 +509,9 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
 def pool_of_last(f: Fused) -> Iterator[onnx.NodeProto]:
     """NhwcMaxPool: of images whose channels stand last."""
     first, last = channels_first(2 + len(f.attributes["kernel_shape"]))
-    yield f.made("Transpose", [f.at(0)], f.between("first"), perm=first)
-    yield f.made("MaxPool", [f.between("first")], f.between("pooled"), **f.attributes)
-    yield f.made("Transpose", [f.between("pooled")], perm=last)
+    yield f.op("Transpose", [f.at(0)], f.between("first"), perm=first)
+    yield f.op("MaxPool", [f.between("first")], f.between("pooled"), **f.attributes)
+    yield f.op("Transpose", [f.between("pooled")], perm=last)
 
 
 def channels_first(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -591,10 +591,10 @@ def attention(f: Fused) -> Iterator[onnx.NodeProto]:
     for which, name in enumerate(names):
         yield from part(f, f.at(1), which, 1)
         product = f.between(f"product{which}") if f.at(2) else name
-        yield f.made("MatMul", [f.at(0), f.between(f"{f.at(1)}.{which}")], product)
+        yield f.op("MatMul", [f.at(0), f.between(f"{f.at(1)}.{which}")], product)
         if f.at(2):
             yield from part(f, f.at(2), which, 0)
-            yield f.made("Add", [product, f.between(f"{f.at(2)}.{which}")], name)
+            yield f.op("Add", [product, f.between(f"{f.at(2)}.{which}")], name)
     yield from attended(f, names, f.at(5))
 
 
@@ -607,7 +607,7 @@ def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
         for which in range(3):
             yield from part(f, f.at(3), which, 0)
             biased = f.between(f"operand{which}")
-            yield f.made("Add", [names[which], f.between(f"{f.at(3)}.{which}")], biased)
+            yield f.op("Add", [names[which], f.between(f"{f.at(3)}.{which}")], biased)
             names[which] = biased
     yield from attended(f, names, f.at(5))
 
@@ -663,11 +663,11 @@ def quantised(f: Fused) -> Iterator[onnx.NodeProto]:
         yield _bias(f, operator, operands, bias)
         names.append(f.between("bias"))
     if operator == "Gemm" and not f.at(result + 1):  # whose result stays real where its zero point is left out
-        yield f.made(operator, names, **own)
+        yield f.op(operator, names, **own)
         return
-    yield f.made(operator, names, f.between("real"), **own)
+    yield f.op(operator, names, f.between("real"), **own)
     like = {} if f.at(result + 1) else {LIKE: f.at(operands[0])}
-    yield f.made("QuantizeLinear", [f.between("real"), *filter(None, f.inputs(result, result + 2))], **like)
+    yield f.op("QuantizeLinear", [f.between("real"), *filter(None, f.inputs(result, result + 2))], **like)
 
 
 def _channels_last(f: Fused) -> Iterator[onnx.NodeProto]:
@@ -678,9 +678,9 @@ def _channels_last(f: Fused) -> Iterator[onnx.NodeProto]:
     inner, y = onnx.NodeProto(), f.node.output[0]
     inner.CopyFrom(f.node)
     inner.input[0], inner.output[0] = f.between("first"), f.between("last")
-    yield f.made("Transpose", [f.at(0)], inner.input[0], perm=first)
+    yield f.op("Transpose", [f.at(0)], inner.input[0], perm=first)
     yield from quantised(Fused(inner, f.graph, f.file))
-    yield f.made("Transpose", [inner.output[0]], y, perm=back)
+    yield f.op("Transpose", [inner.output[0]], y, perm=back)
 
 
 def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.NodeProto:
@@ -695,28 +695,28 @@ def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.N
     product = np.ravel(scales[0] * scales[1] * np.float32(f.attributes.get("alpha", 1.0))).astype(np.float32)
     product = np.asarray(product[0] if product.size == 1 else product)
     inputs = [f.at(bias), f.constant("bias_scale", product), f.constant("bias_zero", np.zeros_like(product, np.int32))]
-    return f.made("DequantizeLinear", inputs, f.between("bias"), axis=0)
+    return f.op("DequantizeLinear", inputs, f.between("bias"), axis=0)
 
 
 def joined(f: Fused) -> Iterator[onnx.NodeProto]:
     """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
     places = range(2, len(f.node.input), 3)
     yield from (f.real(at, f.inputs(at, at + 3)) for at in places)
-    yield f.made("Concat", [f.between(f"real{at}") for at in places], f.between("real"), **f.attributes)
-    yield f.made("QuantizeLinear", [f.between("real"), *f.node.input[:2]])
+    yield f.op("Concat", [f.between(f"real{at}") for at in places], f.between("real"), **f.attributes)
+    yield f.op("QuantizeLinear", [f.between("real"), *f.node.input[:2]])
 
 
 def integer_product(f: Fused) -> Iterator[onnx.NodeProto]:
     """ConvInteger, MatMulInteger: the same with scales of 1 and a result of type int32."""
     one, zero = f.constant("one", np.float32(1)), f.constant("zero", np.int32(0))
-    known = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
+    constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     for at in range(2):
         own, axis = f.at(at + 2), 1 if f.node.op_type == "MatMulInteger" else 0
-        many = own in known and known[own].size > 1
-        scale = f.constant(f"ones{at}", np.ones_like(known[own], np.float32)) if many else one
+        many = own in constants and constants[own].size > 1
+        scale = f.constant(f"ones{at}", np.ones_like(constants[own], np.float32)) if many else one
         yield f.real(at, [f.at(at), scale, own], axis)
-    yield f.made(INTEGER[f.node.op_type], [f.between(f"real{i}") for i in range(2)], f.between("real"), **f.attributes)
-    yield f.made("QuantizeLinear", [f.between("real"), one, zero])
+    yield f.op(INTEGER[f.node.op_type], [f.between(f"real{i}") for i in range(2)], f.between("real"), **f.attributes)
+    yield f.op("QuantizeLinear", [f.between("real"), one, zero])
 
 
 def real_product(f: Fused) -> Iterator[onnx.NodeProto]:

@@ -94,16 +94,16 @@ def _shown(value: int | bytes) -> str:
     return repr(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
 
 
-def known_shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
+def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
     """Shapes of the graph's inputs and constants by name; 0 for a size that is open."""
     inputs = [(v.name, v.type.tensor_type.shape) for v in graph.input if v.type.tensor_type.HasField("shape")]
-    found = {name: tuple(d.dim_value for d in shape.dim) for name, shape in inputs}
-    found |= {t.name: tuple(t.dims) for t in graph.initializer}
+    shapes = {name: tuple(d.dim_value for d in shape.dim) for name, shape in inputs}
+    shapes |= {t.name: tuple(t.dims) for t in graph.initializer}
     for node in (n for n in graph.node if n.op_type == "Constant" and n.output):
         values = [helper.get_attribute_value(a) for a in node.attribute if not a.name.startswith("sparse")]
         for value in values:
-            found[node.output[0]] = tuple(value.dims) if isinstance(value, onnx.TensorProto) else np.shape(value)
-    return found
+            shapes[node.output[0]] = tuple(value.dims) if isinstance(value, onnx.TensorProto) else np.shape(value)
+    return shapes
 
 
 # Operand counts, attributes and types of ONNX nodes against their operators' signatures.
@@ -257,18 +257,18 @@ def check_types(model: onnx.ModelProto, file: str) -> None:
     declared = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output, *graph.value_info)}
     types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
     types |= {t.name: t.data_type for t in graph.initializer}
-    shapes = known_shapes(graph)
+    shapes = shapes_of(graph)
     for node in graph.node:
         domain = "" if node.domain in OWN_DOMAINS else node.domain
-        found = signature(domain, node.op_type, versions.get(domain, 1))
-        if found is None:
+        wanted = signature(domain, node.op_type, versions.get(domain, 1))
+        if wanted is None:
             continue
-        for name, made in _checked(node, found, types, shapes, versions[""], file).items():
-            told = declared.get(name, 0)
-            if made and told and made != told:
-                text = f"'{name}' is declared as {_type_name(told)} and computed as {_type_name(made)}"
+        for name, result in _checked(node, wanted, types, shapes, versions[""], file).items():
+            noted = declared.get(name, 0)
+            if result and noted and result != noted:
+                text = f"'{name}' is declared as {_type_name(noted)} and computed as {_type_name(result)}"
                 raise _error(node, file, text, "correct the type in the file's list of values")
-            types[name] = made or told
+            types[name] = result or noted
 
 
 def _error(node: onnx.NodeProto, file: str, text: str, hint: str) -> EdgebuildError:
@@ -303,10 +303,10 @@ def _checked(
         if port.alike and bound.setdefault(port.variable, own) != own:
             text = f"operand {at} '{name}' is {_type_name(own)}, and one before it {_type_name(bound[port.variable])}"
             raise _error(node, file, text, "both must be of one type")
-    made = [_result(port, bound, node.domain == MICROSOFT) for port in _results(node, wanted)]
-    if not all(made) and node.domain in OWN_DOMAINS:
-        made = _inferred(node, types, version) or made
-    return {name: kind for name, kind in zip(node.output, made, strict=True) if name}
+    results = [_result(port, bound, node.domain == MICROSOFT) for port in _results(node, wanted)]
+    if not all(results) and node.domain in OWN_DOMAINS:
+        results = _inferred(node, types, version) or results
+    return {name: kind for name, kind in zip(node.output, results, strict=True) if name}
 
 
 def _port(wanted: Signature, at: int) -> Port:
@@ -334,14 +334,14 @@ def _miscounted(node: onnx.NodeProto, wanted: Signature) -> str | None:
     return None
 
 
-def _attributes(node: onnx.NodeProto, known: Mapping[str, tuple[int, bool]] | None) -> str | None:
-    if known is None:  # the onnx package's checker has seen to it
+def _attributes(node: onnx.NodeProto, formal: Mapping[str, tuple[int, bool]] | None) -> str | None:
+    if formal is None:  # the onnx package's checker has seen to it
         return None
     own = {a.name: a.type for a in node.attribute}
     for name, kind in own.items():
-        if name not in known or kind != known[name][0]:
+        if name not in formal or kind != formal[name][0]:
             return f"attribute '{name}' of type {AttributeProto.AttributeType.Name(kind)} is none of this operator"
-    missing = [name for name, (_, required) in known.items() if required and name not in own]
+    missing = [name for name, (_, required) in formal.items() if required and name not in own]
     return f"attribute '{missing[0]}' is missing" if missing else None
 
 
@@ -366,13 +366,13 @@ def _result(port: Port, bound: Mapping[str, int], defaults: bool) -> int:
 
 def _inferred(node: onnx.NodeProto, types: Mapping[str, int], version: int) -> list[int] | None:
     """Types of results that follow from attributes, as the onnx package infers them; None if it cannot."""
-    known = {n: helper.make_tensor_type_proto(types[n], None) for n in node.input if types.get(n)}
+    operands = {n: helper.make_tensor_type_proto(types[n], None) for n in node.input if types.get(n)}
     schema = onnx.defs.get_schema(node.op_type, version, "")
     try:
-        found = onnx.shape_inference.infer_node_outputs(schema, node, known)
+        inferred = onnx.shape_inference.infer_node_outputs(schema, node, operands)
     except Exception:  # exceptions of C++, one for each operator
         return None
-    return [found[n].tensor_type.elem_type if n in found else 0 for n in node.output]
+    return [inferred[n].tensor_type.elem_type if n in inferred else 0 for n in node.output]
 
 
 UNLISTED = 4  # format of files whose constants are not among the inputs

@@ -17,16 +17,16 @@ from ..channels_first import convolution, pool, transpose_convolution
 
 def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
     """An attribute that lists a number for each spatial dimension, as of two dimensions: one is a row of height 1."""
-    found = listed(node, name, default, dims, ends)
-    return tuple(found) if dims == 2 else tuple(n for end in found for n in (default, end))
+    numbers = listed(node, name, default, dims, ends)
+    return tuple(numbers) if dims == 2 else tuple(n for end in numbers for n in (default, end))
 
 
 def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list[int]:
     """An attribute that lists a number for each end of each spatial dimension."""
-    found = [int(n) for n in node.attr(name, [default] * dims * ends)]
-    if len(found) != dims * ends:
-        raise node.error(f"{name} {found} for {dims} spatial dimensions", f"give {dims * ends} numbers")
-    return found
+    values = [int(n) for n in node.attr(name, [default] * dims * ends)]
+    if len(values) != dims * ends:
+        raise node.error(f"{name} {values} for {dims} spatial dimensions", f"give {dims * ends} numbers")
+    return values
 
 
 def _dims(node: Any, window: Sequence[int]) -> int:
@@ -58,8 +58,8 @@ def spread_of(node: Any, window: Sequence[int]) -> dict[str, Any]:
     dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
     sizes = zip(node.image_size()[-dims:], window, stride[-dims:], dilation[-dims:], strict=True)
-    found = [spread_size(node, d, *side, dims) for d, side in enumerate(sizes)]
-    pad, size = zip(*[(0, 1)] * (2 - dims), *found, strict=True)
+    spread = [spread_size(node, d, *side, dims) for d, side in enumerate(sizes)]
+    pad, size = zip(*[(0, 1)] * (2 - dims), *spread, strict=True)
     return {"stride": stride, "dilation": dilation, "pad": pad, "size": size}
 
 
@@ -368,6 +368,6 @@ def read_affine_grid(node: Any) -> None:
     lines = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in sides]
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sides)], axis=-1).reshape(-1, rank + 1)
     rows = node.reshaped(node.inputs[0], (size[0] * rank, rank + 1))
-    found = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=compose.OPEN)
-    turned = node.turned(node.reshaped(found, (size[0], rank, len(places))), (0, 2, 1))
+    product = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=compose.OPEN)
+    turned = node.turned(node.reshaped(product, (size[0], rank, len(places))), (0, 2, 1))
     node.emit("reshape", [turned], shape=(size[0], *sides, rank))

@@ -79,10 +79,10 @@ def _forest(node: Any, of: str) -> Forest:
     target, weight = list[int](), list[float]()
     for at, (tree, mode) in enumerate(zip(ids["treeids"], modes, strict=True)):
         if mode == "LEAF":
-            found = entries.get(at, [])
-            tables.leaf(at, len(target), len(target) + len(found))
-            target += [k for k, _ in found]
-            weight += [v for _, v in found]
+            leaf = entries.get(at, [])
+            tables.leaf(at, len(target), len(target) + len(leaf))
+            target += [k for k, _ in leaf]
+            weight += [v for _, v in leaf]
             continue
         yes, no = (place[tree, ids[name][at]] for name in ("truenodeids", "falsenodeids"))
         tracks = bool(ids["missing_value_tracks_true"][at]) if ids["missing_value_tracks_true"].size else False
@@ -121,7 +121,7 @@ class _Tables:
         self.branch(second, feature, "BRANCH_LT", ways[::-1], False)
 
     def forest(self, node: Any, roots: Any, target: Array, weight: Array) -> Forest:
-        _known_features(node, self.of["feature"])
+        _check_features(node, self.of["feature"])
         tables = self.of | {"threshold": self.threshold, "target": target, "weight": weight, "root": np.array(roots)}
         names = [n for n in TABLES if n != "missing" or tables["missing"].any()]
         small = np.int16 if max(self.threshold.size, len(target)) < 2**15 else np.int32
@@ -132,13 +132,13 @@ class _Tables:
 
 def _roots(ids: dict[str, Array]) -> list[tuple[int, int]]:
     """The node of every tree that no other node leads to: in files it is the first of its tree."""
-    found: dict[int, int] = {}
+    first: dict[int, int] = {}
     for tree, number in zip(ids["treeids"], ids["nodeids"], strict=True):
-        found.setdefault(int(tree), int(number))
-    return list(found.items())
+        first.setdefault(int(tree), int(number))
+    return list(first.items())
 
 
-def _known_features(node: Any, features: Array) -> None:
+def _check_features(node: Any, features: Array) -> None:
     x = node.tensor(0)
     if len(x.shape) != 2 or int(features.max(initial=0)) >= x.shape[1]:
         raise node.error(f"feature {features.max(initial=0)} of an input of shape {x.shape}", "rows of features")
@@ -299,8 +299,8 @@ def _kernels(node: Any, x: str, vectors: Array) -> str:
     kind, count = node.attr("kernel_type", "LINEAR"), len(vectors)
     gamma, offset, degree = _parameters(node)
     if kind == "RBF":
-        apart = node.inner("distances", [x, node.array(vectors)])
-        scaled = node.inner("mul", [apart, node.array(np.float32(-gamma))], clamp=OPEN)
+        squares = node.inner("distances", [x, node.array(vectors)])
+        scaled = node.inner("mul", [squares, node.array(np.float32(-gamma))], clamp=OPEN)
         return str(node.apply("exp", scaled))
     weights = node.array(vectors * np.float32(gamma))
     inner = node.inner("dense", [x, weights, node.array(np.full(count, offset, np.float32))], clamp=OPEN)

@@ -27,7 +27,7 @@ def read_slice(node: Any) -> None:
             raise node.error("step 0")
         last = end if end > -(2**31) + 1 else None
         index[d] = range(x.shape[d])[start : None if step < 0 and last is None else end : step]
-    compose.taken(node, node.inputs[0], index)
+    compose.values_at(node, node.inputs[0], index)
 
 
 def read_split(node: Any) -> None:
@@ -164,7 +164,7 @@ def read_gather_elements(node: Any) -> None:
     flat = node.reshaped(node.inputs[0], (x.elements,))
     if isinstance(places, str):
         return node.emit("gather", [flat, places], axis=0, batch=0)
-    compose.taken_along(node, 0, places, places.shape, flat)
+    compose.values_along(node, 0, places, places.shape, flat)
 
 
 def read_scatter_elements(node: Any) -> None:
@@ -212,8 +212,8 @@ def resize_tables(
         at = np.arange(below + start, below + start + len(w))
         if inside_only:
             w = np.where((at >= 0) & (at < n), w, 0)
-        found = np.clip(at, 0, n - 1)
-        index.append([int(i) for i in (np.where(w, found, indexing.OUTSIDE) if scale < 1 else found)])
+        inside = np.clip(at, 0, n - 1)
+        index.append([int(i) for i in (np.where(w, inside, indexing.OUTSIDE) if scale < 1 else inside)])
         weight.append([float(v) for v in w / w.sum()])
     return index, weight
 
@@ -345,11 +345,11 @@ def _through_reals(node: Any, x: Tensor) -> None:
 
 def _offsets(line: list[float], n: int, outside: float | None, index: list[list[int]]) -> list[float]:
     """Places outside have a value and no neighbours, if that is asked for."""
-    found = [0.0] * len(line)
+    offsets = [0.0] * len(line)
     for i, at in enumerate(line):
         if outside is not None and not 0 <= at <= n - 1:
-            found[i], index[i] = outside, [indexing.OUTSIDE] * len(index[i])
-    return found
+            offsets[i], index[i] = outside, [indexing.OUTSIDE] * len(index[i])
+    return offsets
 
 
 def _resized_nearest(
@@ -443,7 +443,7 @@ def read_compress(node: Any) -> None:
     whole = node.inputs[0] if axis is not None else node.reshaped(node.inputs[0], (node.tensor(0).elements,))
     shape = node.builder.tensors[whole].shape
     axis, index = compose.axis_of(node, axis or 0, len(shape)), np.flatnonzero(kept)
-    compose.taken_along(node, axis, index, (*shape[:axis], len(index), *shape[axis + 1 :]), whole)
+    compose.values_along(node, axis, index, (*shape[:axis], len(index), *shape[axis + 1 :]), whole)
 
 
 def read_reverse_sequence(node: Any) -> None:

@@ -75,7 +75,7 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
     outputs = [v.name for v in model.graph.output]
     wanted = needed([(control_flow.reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [OnnxNode(builder, proto, opset) for proto, used in zip(model.graph.node, wanted, strict=True) if used]
-    builder.read(nodes, _known, _read_node, outputs)
+    builder.read(nodes, _check_operator, _read_node, outputs)
     return builder.finish([t.name for t in inputs], outputs)
 
 
@@ -98,12 +98,12 @@ def _with_bodies(model: onnx.ModelProto) -> list[tuple[str, str]]:
 def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) -> onnx.ModelProto:
     _add_default_attributes(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    known = {value.name for value in (*model.graph.input, *model.graph.value_info)}
+    declared = {value.name for value in (*model.graph.input, *model.graph.value_info)}
     for part in control_flow.graphs(model.graph):  # the inliner wants to find all types in the graph around bodies
         values = [onnx.helper.make_tensor_value_info(c.name, c.data_type, c.dims) for c in part.initializer]
         values += [*part.input, *part.value_info]
-        model.graph.value_info.extend(value for value in values if value.name not in known)
-        known |= {value.name for value in values}
+        model.graph.value_info.extend(value for value in values if value.name not in declared)
+        declared |= {value.name for value in values}
     model.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))  # left out
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
 
@@ -152,7 +152,7 @@ def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
     return checked_size(Tensor(value.name, tuple(int(n) for n in sizes), TYPES[kind.elem_type]), file)
 
 
-def _known(node: Node) -> None:
+def _check_operator(node: Node) -> None:
     assert isinstance(node, OnnxNode)
     if node.proto.domain == onnx_ml.DOMAIN and node.origin in onnx_ml.ML_READERS:
         return
@@ -193,8 +193,8 @@ def _read_node(node: Node) -> None:
 
 def _read_parts(node: OnnxNode, parts: Sequence[onnx.NodeProto]) -> None:
     """Read these nodes in place of the node."""
-    made = [OnnxNode(node.builder, part, node.opset) for part in parts]
-    node.builder.read(made, _known, _read_node, node.outputs)
+    nodes = [OnnxNode(node.builder, part, node.opset) for part in parts]
+    node.builder.read(nodes, _check_operator, _read_node, node.outputs)
 
 
 def _refuse_random(node: OnnxNode) -> None:
@@ -218,17 +218,17 @@ def _scale_constants(node: OnnxNode) -> None:
             continue
         dtype, less = SIGNED.get(t.dtype, ("", 0))
         if dtype == scaled.dtype:
-            made = replace(t, name=f"{name}@{node.outputs[0]}", dtype=dtype, quant=scaled.quant,
+            stored = replace(t, name=f"{name}@{node.outputs[0]}", dtype=dtype, quant=scaled.quant,
                            data=(t.data.astype(np.int64) - less).astype(dtype))  # fmt: skip
-            tensors[made.name] = made
-            node.inputs = [*node.inputs[:at], made.name, *node.inputs[at + 1 :]]
+            tensors[stored.name] = stored
+            node.inputs = [*node.inputs[:at], stored.name, *node.inputs[at + 1 :]]
 
 
 def _read_body(node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], prefix: str) -> list[str]:
     """Read a copy of a body whose inputs are these tensors; the names of its outputs."""
     copy, outputs = control_flow.copied(body, given, prefix)
     node.builder.tensors |= {t.name: t for t in (_constant(p, node.builder.graph.file) for p in copy.initializer)}
-    node.builder.read([OnnxNode(node.builder, p, node.opset) for p in copy.node], _known, _read_node, outputs)
+    node.builder.read([OnnxNode(node.builder, p, node.opset) for p in copy.node], _check_operator, _read_node, outputs)
     return outputs
 
 

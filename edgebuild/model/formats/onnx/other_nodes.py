@@ -87,7 +87,7 @@ def sides(node: OnnxNode, sizes: Sequence[int], taps: Sequence[int]) -> list[Sid
     lengths = len(sizes), *(len(v) // (2 if name == "pads" else 1) for name, v in listed.items())
     if set(lengths) != {count} or min(*listed["strides"], *listed["dilations"], *taps) < 1:
         raise node.error(f"a window of {list(taps)} with {listed} on {list(sizes)}", "give a number for each dimension")
-    auto, found = node.attr("auto_pad", "NOTSET"), list[Side]()
+    auto, result = node.attr("auto_pad", "NOTSET"), list[Side]()
     for at, (size, k) in enumerate(zip(sizes, taps, strict=True)):
         stride, dilation = listed["strides"][at], listed["dilations"][at]
         before, after = (listed["pads"][at], listed["pads"][at + count]) if auto == "NOTSET" else (0, 0)
@@ -95,10 +95,10 @@ def sides(node: OnnxNode, sizes: Sequence[int], taps: Sequence[int]) -> list[Sid
             total = max((-(-size // stride) - 1) * stride + (k - 1) * dilation + 1 - size, 0)
             less, more = total // 2, total - total // 2
             before, after = (less, more) if auto == "SAME_UPPER" else (more, less)
-        found.append(Side(size, k, stride, dilation, before, after))
-        if found[-1].out < 1:
+        result.append(Side(size, k, stride, dilation, before, after))
+        if result[-1].out < 1:
             raise node.error(f"a window of {list(taps)} on {list(sizes)}", "it must fit into the padded input")
-    return found
+    return result
 
 
 def gathered(parts: Parts, x: str, window: Sequence[Side], beyond: str = "") -> str:
@@ -442,16 +442,18 @@ def sliced(node: OnnxNode) -> list[onnx.NodeProto] | None:
         -len(x.shape) <= axis < len(x.shape) for axis in axes
     ):
         raise node.error(f"{starts.size} starts, {ends.size} ends and axes {axes} of {len(x.shape)} dimensions")
-    parts, name, known = Parts(node), x.name, list[list[int]]()
+    parts, name, constant = Parts(node), x.name, list[list[int]]()
     for i, (axis, step) in enumerate(zip(axes, steps, strict=True)):
         start, end = int(starts.flat[i]), int(ends.flat[i])
         if not roots.flat[i] and not others.flat[i]:
-            known.append([start, end, axis, step])
+            constant.append([start, end, axis, step])
             continue
         if roots.flat[i] != others.flat[i] or step != 1:
             raise node.error(f"its length along axis {axis} is computed by the graph", REMEDY)
         name = _gathered(parts, name, i, axis, end - start)
-    return parts.done(parts.op("Slice", name, *(parts.longs(*n) for n in zip(*known, strict=True))) if known else name)
+    return parts.done(
+        parts.op("Slice", name, *(parts.longs(*n) for n in zip(*constant, strict=True))) if constant else name
+    )
 
 
 def _gathered(parts: Parts, x: str, place: int, axis: int, length: int) -> str:
@@ -477,9 +479,9 @@ def _sums(node: OnnxNode, name: str, depth: int) -> Sums:
     if op is not None and depth < DEEPEST and t.elements <= MOST and t.dtype in ("int32", "int64"):
         operands = [node.builder.tensors[n] for n in op.inputs]
         if op.kind in KNOWN and all(o.elements <= MOST and o.dtype in ("int32", "int64") for o in operands):
-            found = KNOWN[op.kind](op, [_sums(node, n, depth + 1) for n in op.inputs])
-            if found is not None:
-                return found
+            sums = KNOWN[op.kind](op, [_sums(node, n, depth + 1) for n in op.inputs])
+            if sums is not None:
+                return sums
     names = np.array([f"{name}[{i}]" for i in range(t.elements)], object)
     return names.reshape(t.shape), np.zeros(t.shape, np.int64)
 
@@ -495,7 +497,7 @@ def _sum(op: Op, operands: list[Sums]) -> Sums | None:
     return None if ((names != "") & (others != "")).any() else (np.asarray(names + others, object), np.asarray(a + b))
 
 
-def _taken(op: Op, operands: list[Sums]) -> Sums | None:
+def _elements(op: Op, operands: list[Sums]) -> Sums | None:
     """Elements at known places."""
     shape = operands[0][0].shape
     tables = [range(n) if t is None else t for n, t in zip(shape, op.attrs["index"], strict=True)]
@@ -511,7 +513,7 @@ KNOWN: Mapping[str, Callable[[Op, list[Sums]], Sums | None]] = {
     "concat": lambda op, given: (np.concatenate([a for a, _ in given], op.attrs["axis"]),
                                  np.concatenate([b for _, b in given], op.attrs["axis"])),
     "pointwise": _sum,
-    "take": _taken,
+    "take": _elements,
 }  # fmt: skip
 PLACES = {"Slice": sliced}
 
@@ -538,13 +540,13 @@ def dft(node: OnnxNode) -> None:
     order = (*(d for d in range(rank - 1) if d != axis), axis, rank - 1)
     lines = node.turned(x.name, order)
     lead = tuple(x.shape[d] for d in order[:-2])
-    found = _transformed(node, lines, (*lead, size, x.shape[-1]), length, back, half)
-    shape = node.builder.tensors[found].shape
+    spectrum = _transformed(node, lines, (*lead, size, x.shape[-1]), length, back, half)
+    shape = node.builder.tensors[spectrum].shape
     turned = tuple(order.index(d) for d in range(rank))
     if turned == tuple(range(rank)):
-        node.emit("reshape", [found], shape=shape)
+        node.emit("reshape", [spectrum], shape=shape)
     else:
-        node.emit("transpose", [found], perm=turned)
+        node.emit("transpose", [spectrum], perm=turned)
 
 
 def stft(node: OnnxNode) -> None:
@@ -564,13 +566,13 @@ def stft(node: OnnxNode) -> None:
     places = np.add.outer(np.arange(count) * step, np.arange(length)).ravel()
     signal = node.reshaped(x.name, (*x.shape[:2], parts))
     index = moving((range(x.shape[0]), tuple(int(p) for p in places), range(parts)), node.builder.tensors[signal])
-    taken = node.inner("take", [signal], index=index) if any(index) else signal
-    frames = node.reshaped(taken, (x.shape[0], count, length, parts))
+    samples = node.inner("take", [signal], index=index) if any(index) else signal
+    frames = node.reshaped(samples, (x.shape[0], count, length, parts))
     if window is not None:
         weights = node.array(np.float32(window).reshape(length, 1))
         frames = node.inner("mul", [frames, weights], clamp=OPEN)
-    found = _transformed(node, frames, (x.shape[0], count, length, parts), length, False, half)
-    node.emit("reshape", [found], shape=node.builder.tensors[found].shape)
+    spectrum = _transformed(node, frames, (x.shape[0], count, length, parts), length, False, half)
+    node.emit("reshape", [spectrum], shape=node.builder.tensors[spectrum].shape)
 
 
 def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, back: bool, half: bool) -> str:
@@ -579,8 +581,8 @@ def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, ba
     if node.builder.tensors[x].dtype != "float32":
         raise node.error(f"values of {node.builder.tensors[x].dtype}", "supported: float32")
     if half and 4 <= length <= 1 << 14 and not length & (length - 1) and size <= length:
-        found = node.inner("irfft" if back else "rfft", [node.reshaped(x, (*lead, size * parts))], length=length)
-        return node.reshaped(found, (*lead, length, 1) if back else (*lead, length // 2 + 1, 2))
+        product = node.inner("irfft" if back else "rfft", [node.reshaped(x, (*lead, size * parts))], length=length)
+        return node.reshaped(product, (*lead, length, 1) if back else (*lead, length // 2 + 1, 2))
     if length > LONGEST or length < 1:
         hint = f"at most {LONGEST}, but for real lines of a power of two onesided"
         raise node.error(f"a length of {length}", hint)
@@ -588,8 +590,8 @@ def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, ba
     count = length // 2 + 1 if half else length
     matrix = _real_matrix(length) if results == 1 else _matrix(size, parts, length, back, count)
     flat = node.reshaped(x, (int(np.prod(lead)), size * parts))
-    found = node.inner("dense", [flat, node.array(np.ascontiguousarray(matrix.T))], clamp=OPEN)
-    return node.reshaped(found, (*lead, matrix.shape[1] // results, results))
+    product = node.inner("dense", [flat, node.array(np.ascontiguousarray(matrix.T))], clamp=OPEN)
+    return node.reshaped(product, (*lead, matrix.shape[1] // results, results))
 
 
 def _matrix(size: int, parts: int, length: int, back: bool, count: int) -> Array:

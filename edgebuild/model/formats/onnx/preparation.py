@@ -57,8 +57,8 @@ def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
 def _same(model: onnx.ModelProto, opset: int) -> bool:
     """Whether all operators are in this old opset what they are in the lowest one that can be converted."""
     nodes = [node for part in graphs(model.graph) for node in part.node if node.domain in OWN_DOMAINS]
-    known = all(onnx.defs.has(node.op_type, opset) for node in nodes)
-    return opset > 0 and known and all(_since(node.op_type, opset) == _since(node.op_type, LOWEST) for node in nodes)
+    defined = all(onnx.defs.has(node.op_type, opset) for node in nodes)
+    return opset > 0 and defined and all(_since(node.op_type, opset) == _since(node.op_type, LOWEST) for node in nodes)
 
 
 def _since(operator: str, opset: int) -> int:
@@ -136,8 +136,8 @@ def add_borders_and_halves(graph: onnx.GraphProto, file: str) -> None:
         elif half := HALF.get(kind, 0):
             signed, whole, added = (f.between(part) for part in ("signed", "whole", "half"))
             f.constant("half", np.int32(half))
-            yield f.made("Cast", node.input[:1], signed, to=TensorProto.INT32)
-            yield f.made("Add", [signed, added], whole)
+            yield f.op("Cast", node.input[:1], signed, to=TensorProto.INT32)
+            yield f.op("Add", [signed, added], whole)
             node.input[0] = whole
         yield node
 
@@ -252,10 +252,10 @@ def _shapes(node: OnnxNode, values: dict[str, Array]) -> Iterator[tuple[int, ...
     }
     sizes = {n: numpy_helper.from_array(v, n) for n, v in values.items() if v.size <= MOST_SIZES}
     opsets = [helper.make_opsetid("", node.opset)]
-    found: dict[str, onnx.TypeProto] = {}
+    inferred: dict[str, onnx.TypeProto] = {}
     with suppress(Exception):  # sequences, and what the evaluator has a message for
-        found = onnx.shape_inference.infer_node_outputs(schema, node.proto, types, sizes, opset_imports=opsets)
-    for kind in found.values():
+        inferred = onnx.shape_inference.infer_node_outputs(schema, node.proto, types, sizes, opset_imports=opsets)
+    for kind in inferred.values():
         yield tuple(d.dim_value if d.HasField("dim_value") else 1 for d in kind.tensor_type.shape.dim)
 
 

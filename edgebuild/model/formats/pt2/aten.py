@@ -166,7 +166,7 @@ def cut(node: AtenNode) -> None:
     axis = axis_of(node, node.argument("dim", 0), len(x.shape))
     index[axis] = range(x.shape[axis])[node.argument("start") : node.argument("end") : node.argument("step")]
     index[axis] = index[axis] if at is None else [axis_of(node, at, x.shape[axis])]
-    compose.taken(node, x.name, index, node.output_type()[1])
+    compose.values_at(node, x.name, index, node.output_type()[1])
 
 
 def split(node: AtenNode) -> None:
@@ -175,7 +175,7 @@ def split(node: AtenNode) -> None:
     for output in range(len(node.outputs)):
         shape, index = node.output_type(output)[1], compose.whole_index(x)
         index[axis] = range(start, start := start + prod(shape) * x.shape[axis] // x.elements)
-        compose.taken(node, x.name, index, shape, output)
+        compose.values_at(node, x.name, index, shape, output)
 
 
 def pad(node: AtenNode) -> None:
@@ -188,7 +188,7 @@ def pad(node: AtenNode) -> None:
 def upsample(node: AtenNode) -> None:
     """To the nearest element, which is the one before."""
     sizes = zip(node.tensor(0).shape, node.output_type()[1], strict=True)
-    compose.taken(node, node.inputs[0], [np.floor(np.arange(m) * np.float32(n / m)).astype(int) for n, m in sizes])
+    compose.values_at(node, node.inputs[0], [np.floor(np.arange(m) * np.float32(n / m)).astype(int) for n, m in sizes])
 
 
 def filled(node: AtenNode) -> None:
@@ -298,11 +298,11 @@ def _read(archive: Archive, file: str, wanted: Sequence[str]) -> Graph:
         raise fail(f"option 'outputs': no node writes '{name}'{did_you_mean(name, sorted(written))}", file=file)
     ends = list(wanted) or ends
     serving = needed([(n.inputs, n.outputs) for n in nodes], [*ends, *states.values()])
-    builder.read([n for n, used in zip(nodes, serving, strict=True) if used], _known, _read_node, ends)
+    builder.read([n for n, used in zip(nodes, serving, strict=True) if used], _check_operator, _read_node, ends)
     return builder.finish(inputs, ends)
 
 
-def _known(node: Node) -> None:
+def _check_operator(node: Node) -> None:
     if node.origin not in READERS:
         raise node.error(f"operator {node.origin} is not supported", UNKNOWN)
 

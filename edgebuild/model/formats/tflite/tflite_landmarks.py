@@ -39,8 +39,8 @@ def read_landmarks_matrix(node: Any) -> None:
         raise node.error("no subset, or an index, a size, a scale or an angle that is none", DAMAGED)
     if len(x.shape) != 3 or x.shape[0] != 1 or x.shape[2] != 3 or max(indices) >= x.shape[1]:
         raise node.error(f"landmarks of shape {x.shape}, indices up to {max(indices)}", "supported: 1 x N x 3")
-    places = _taken(node, node.inputs[0], [(0,), subset, PLANE])
-    left, right = (_taken(node, node.inputs[0], [(0,), (end,), PLANE]) for end in ends)
+    places = _part(node, node.inputs[0], [(0,), subset, PLANE])
+    left, right = (_part(node, node.inputs[0], [(0,), (end,), PLANE]) for end in ends)
     axes = _turned_axes(node, node.apply("difference", right, left), angle)
     lines = node.reshaped(axes, (1, 2, 1, 2))
     turned = _total(node, node.apply("product", node.reshaped(places, (1, 1, len(subset), 2)), lines), 3)
@@ -77,15 +77,15 @@ def read_transformed_landmarks(node: Any) -> None:
     if len(x.shape) != 3 or x.shape[0] != 1 or x.shape[2] not in (2, 3):
         raise node.error(f"landmarks of shape {x.shape}", "supported: 1 x N x 2 and 1 x N x 3")
     count = x.shape[1]
-    matrix = _taken(node, node.inputs[1], [(0,), PLANE, PLANE])
-    places = _taken(node, node.inputs[0], [(0,), range(count), PLANE])
+    matrix = _part(node, node.inputs[1], [(0,), PLANE, PLANE])
+    places = _part(node, node.inputs[0], [(0,), range(count), PLANE])
     parts = node.apply("product", node.reshaped(places, (1, count, 1, 2)), node.reshaped(matrix, (1, 1, 2, 2)))
     moved = node.reshaped(_total(node, parts, 3), (1, count, 2))
-    shift = node.reshaped(_taken(node, node.inputs[1], [(0,), PLANE, (3,)]), (1, 1, 2))
+    shift = node.reshaped(_part(node, node.inputs[1], [(0,), PLANE, (3,)]), (1, 1, 2))
     if x.shape[2] == 2:
         node.emit_function("sum", moved, shift)
     else:
-        depth = _taken(node, node.inputs[0], [(0,), range(count), (2,)])
+        depth = _part(node, node.inputs[0], [(0,), range(count), (2,)])
         node.emit("concat", [node.apply("sum", moved, shift), depth], axis=2)
 
 
@@ -101,7 +101,7 @@ def read_transformed_image(node: Any) -> None:
         raise node.error(f"an image of shape {x.shape} to {size}", "supported: 1 x H x W x C, sizes as in the file")
     across, down = np.meshgrid(np.arange(size[1]) + 0.5, np.arange(size[0]) + 0.5)
     middles = np.stack([across, down, np.ones(size)], axis=-1).astype(np.float32).reshape(1, *size, 1, 3)
-    matrix = node.reshaped(_taken(node, node.inputs[1], [(0,), PLANE, (0, 1, 3)]), (1, 1, 1, 2, 3))
+    matrix = node.reshaped(_part(node, node.inputs[1], [(0,), PLANE, (0, 1, 3)]), (1, 1, 1, 2, 3))
     place = node.reshaped(_total(node, node.apply("product", matrix, node.array(middles)), 4), (1, *size, 2))
     place = node.apply("difference", place, node.array(np.array([[[[0.5]]]], np.float32)))
     last = np.array([x.shape[2] - 1, x.shape[1] - 1], np.float32).reshape(1, 1, 1, 2)
@@ -128,7 +128,7 @@ def _check_matrix(node: Any) -> None:
         raise node.error(f"a matrix of shape {node.tensor(1).shape}", "supported: 1 x 4 x 4")
 
 
-def _taken(node: Any, name: str, index: Sequence[Sequence[int]]) -> str:
+def _part(node: Any, name: str, index: Sequence[Sequence[int]]) -> str:
     tables = moving(index, node.builder.tensors[name])
     return str(node.inner("take", [name], index=tables)) if any(tables) else name
 

@@ -76,8 +76,8 @@ def read_fully_connected(node: Any) -> None:
     flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
     clamp = fused_clamp(node, options.FusedActivationFunction())
     front = x.shape[:-1] if options.KeepNumDims() else (rows,)
-    told = node.written[0].shape  # a vector may stay one
-    shape = told if told == (rows * w.shape[0],) else (*front, w.shape[0])
+    written = node.written[0].shape  # a vector may stay one
+    shape = written if written == (rows * w.shape[0],) else (*front, w.shape[0])
     node.emit_as("dense", [flat, *operands_of(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
 
 

@@ -23,7 +23,7 @@ def read_slice(node: Any) -> None:
     if min((*begin, *(s + 1 for s in size)), default=0) < 0:
         raise node.error(f"begins {begin}, sizes {size}", "a begin is at least 0, a size too, or -1 for the rest")
     index = [range(b, n if s < 0 else b + s) for b, s, n in zip(begin, size, x.shape, strict=True)]
-    compose.taken(node, node.inputs[0], index)
+    compose.values_at(node, node.inputs[0], index)
 
 
 def read_strided_slice(node: Any) -> None:
@@ -42,7 +42,7 @@ def read_strided_slice(node: Any) -> None:
         first = None if options.BeginMask() >> d & 1 else b
         past = None if options.EndMask() >> d & 1 else b + e if options.Offset() else e
         index[d] = range(x.shape[d])[first:past:step]
-    compose.taken(node, node.inputs[0], index, node.written[0].shape)
+    compose.values_at(node, node.inputs[0], index, node.written[0].shape)
 
 
 def read_split(node: Any) -> None:
@@ -65,7 +65,7 @@ def read_unpack(node: Any) -> None:
     for output in range(len(node.outputs)):
         index = compose.whole_index(x)
         index[axis] = [output]
-        compose.taken(node, node.inputs[0], index, shape, output)
+        compose.values_at(node, node.inputs[0], index, shape, output)
 
 
 def read_pack(node: Any) -> None:
@@ -117,7 +117,7 @@ def read_nearest(node: Any) -> None:
         at = (np.arange(wanted, dtype=np.float32) + np.float32(0.5 if options.HalfPixelCenters() else 0)) * scale
         places = [floor(abs(v) + 0.5) if options.AlignCorners() else floor(v) for v in at.astype(np.float64)]
         index.append([max(0, min(size - 1, p)) for p in places])
-    compose.taken(node, node.inputs[0], [*index, range(c)])
+    compose.values_at(node, node.inputs[0], [*index, range(c)])
 
 
 def read_batch_to_space(node: Any) -> None:
@@ -134,7 +134,7 @@ def read_batch_to_space(node: Any) -> None:
     index: list[compose.Index] = [range(m) for m in whole]
     for d, (before, after) in enumerate(crops, start=1):
         index[d] = range(int(before), whole[d] - int(after))
-    compose.taken(node, node.reshaped(turned, whole), index)
+    compose.values_at(node, node.reshaped(turned, whole), index)
 
 
 def read_space_to_batch(node: Any) -> None:

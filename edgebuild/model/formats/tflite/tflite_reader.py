@@ -144,8 +144,8 @@ def choose(node: Any, read: Read, variables: Variables) -> None:
         raise node.error("a branch around the whole model", "the file is damaged; fetch or export it again")
     given = node.inputs[1:]
     if condition.data is not None:
-        taken = numbers[not condition.data.all()]
-        return _ends(node, read(taken, given, f"{node.name}/{taken}"), variables)
+        number_of_branch = numbers[not condition.data.all()]
+        return _ends(node, read(number_of_branch, given, f"{node.name}/{number_of_branch}"), variables)
     branches = [partial(read, number, given, f"{node.name}/{i}/{number}") for i, number in enumerate(numbers)]
     for i, (yes, no) in enumerate(zip(*variables.choose(node, branches), strict=True)):
         either(node, node.reshaped(node.inputs[0], (1,) * len(tensors[yes].shape)), yes, no, i)
@@ -228,12 +228,12 @@ class TfliteNode(Node):
         self.builder.states.append((state.name, written.name, zero(state)))
         return written
 
-    def open_shape(self, told: Sequence[int]) -> tuple[int, ...]:
-        """Of a view of the first operand that the file leaves open: `told`, where one size may be -1 for the rest."""
+    def open_shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Of a view of the first operand that the file leaves open: `sizes`, where one size may be -1 for the rest."""
         if self.written[0].name not in self.unsized:
             return self.written[0].shape
-        rest = prod(n for n in told if n != -1)
-        return tuple(self.tensor(0).elements // max(rest, 1) if n == -1 else int(n) for n in told)
+        rest = prod(n for n in sizes if n != -1)
+        return tuple(self.tensor(0).elements // max(rest, 1) if n == -1 else int(n) for n in sizes)
 
     def result(
         self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
@@ -314,7 +314,7 @@ Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
 def _read_nodes(builder: GraphBuilder, nodes: Sequence[TfliteNode], special: Special) -> None:
     builder.read(
         nodes,
-        lambda node: None if node.origin in special else _known(node),
+        lambda node: None if node.origin in special else _check_operator(node),
         lambda node: special.get(node.origin, _read_node)(node),
     )
 
@@ -395,7 +395,7 @@ def _operators(subgraph: Any) -> list[Any]:
 
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
     """Constants that the graphs that are called once assign to variables, by the variable's name."""
-    found: dict[str, Array] = {}
+    values: dict[str, Array] = {}
     for number in _called_once(model):
         graph, handles = model.Subgraphs(number), dict[int, str]()
         tensors = tensors_of(model, graph, file, size)
@@ -408,8 +408,8 @@ def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
                 if value is None:
                     text, hint = f"the first value of variable '{name}' is computed", "give it a constant"
                     raise fail(text, file=file, hints=[hint])
-                found[name] = value
-    return found
+                values[name] = value
+    return values
 
 
 def _called_once(model: Any) -> list[int]:
@@ -441,15 +441,15 @@ def _shared_name(op: Any) -> str:
 
 def _check_written(nodes: Sequence[TfliteNode], given: Sequence[str], file: str) -> None:
     """Raise EdgebuildError where nodes write a tensor twice, or one that is given to their graph or is a constant."""
-    taken, hints = set(given), ["the file is damaged; export it again"]
+    names, hints = set(given), ["the file is damaged; export it again"]
     for t in (t for node in nodes for t in node.written):
-        if t.name in taken or t.constant:
+        if t.name in names or t.constant:
             first = "a constant and " if t.constant else "an input and " if t.name in given else ""
             raise fail(f"tensor '{t.name}' is {first}written{'' if first else ' twice'}", file=file, hints=hints)
-        taken.add(t.name)
+        names.add(t.name)
 
 
-def _known(node: Node) -> None:
+def _check_operator(node: Node) -> None:
     if node.origin not in READERS:
         hint = "edgebuild ops lists what is supported; keep this part of the model in the application"
         raise node.error(f"operator {node.origin} is not supported", hint)

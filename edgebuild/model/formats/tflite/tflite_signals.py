@@ -59,13 +59,13 @@ def _shifted(node: Any, state: str, x: str, axis: int, start: Array | None = Non
 
 def _stream_options(node: Any, least: dict[str, int], x: Tensor, types: tuple[str, ...] = ("int16",)) -> list[int]:
     """Numbers of the options, each at least as large as is told here; raises if the operand is of another type."""
-    told = _signal_options(node, {name: name for name in least})
-    bad = [f"{name} {told[name]}" for name, low in least.items() if not low <= told[name] <= MOST_SAMPLES]
+    numbers = _signal_options(node, {name: name for name in least})
+    bad = [f"{name} {numbers[name]}" for name, low in least.items() if not low <= numbers[name] <= MOST_SAMPLES]
     if bad or x.dtype not in types or not x.shape:
         raise node.error(
             ", ".join(bad) or f"'{x.name}' is {x.dtype} of shape {x.shape}", f"supported: {' and '.join(types)}"
         )
-    return [told[name] for name in least]
+    return [numbers[name] for name in least]
 
 
 def _whole_number(node: Any, output: int, name: str) -> None:
@@ -166,10 +166,10 @@ def read_stacker(node: Any) -> None:
 def read_circular_buffer(node: Any) -> None:
     """The last slots. TFLM ends an inference here if it is not the last of `cycles_max`; that is not supported."""
     x, y = node.tensor(0), node.written[0]
-    told = _signal_options(node, {"cycles": "cycles_max"}) if node.custom_options() else {"cycles": 0}
-    if told["cycles"] != 1:
+    numbers = _signal_options(node, {"cycles": "cycles_max"}) if node.custom_options() else {"cycles": 0}
+    if numbers["cycles"] != 1:
         hint = "export it with cycles_max 1, and call the part of the model behind it only when it is wanted"
-        raise node.error(f"cycles_max {told['cycles']}", hint)
+        raise node.error(f"cycles_max {numbers['cycles']}", hint)
     if len(x.shape) != 4 or x.shape[1] != 1 or y.shape != (x.shape[0], y.shape[1], *x.shape[2:]) or x.quant != y.quant:
         raise node.error(
             f"a slot of shape {x.shape} for {y.shape}, scales {x.quant} and {y.quant}", "one slot of the output"
@@ -185,8 +185,8 @@ def read_circular_buffer(node: Any) -> None:
 def _signal_options(node: Any, names: dict[str, str]) -> dict[str, int]:
     """Numbers of the node's flexbuffer: attribute -> name in the file."""
     try:
-        told = flexbuffers.Loads(node.custom_options())
-        numbers = {attribute: int(told[name]) for attribute, name in names.items()}
+        values = flexbuffers.Loads(node.custom_options())
+        numbers = {attribute: int(values[name]) for attribute, name in names.items()}
         if wide := [names[attribute] for attribute, n in numbers.items() if not -(2**31) <= n < 2**31]:
             raise ValueError(f"{wide[0]} has more than 32 bits")
         return numbers
@@ -287,8 +287,8 @@ def _lstm_rows(node: Any, rows: Tensor, wanted: range, like: Tensor, what: str) 
     """Rows of the result in the type of `like`."""
     shape, name = (len(wanted), rows.shape[1]), f"{node.outputs[0]}@{what}"
     same = like.dtype == rows.dtype
-    taken = Tensor(name, shape, rows.dtype, like.quant if same else None)
-    node.add("take", [rows.name], taken, {"index": (tuple(wanted), None)})
+    part = Tensor(name, shape, rows.dtype, like.quant if same else None)
+    node.add("take", [rows.name], part, {"index": (tuple(wanted), None)})
     if not same:
         node.add("cast", [name], Tensor(f"{name}@cast", shape, like.dtype, like.quant), {"to": like.dtype})
     return name if same else f"{name}@cast"
@@ -321,11 +321,11 @@ def read_detection(node: Any) -> None:
     """The result's parts are views of the vector, in the shapes of the file or, where it has none, of TFLM."""
     anchors = node.constant(2, "the anchors")
     operands = [*node.inputs[:2], node.array(real_values(anchors).astype(np.float32))]
-    found, at = node.inner("detection", operands, **(attrs := _detection_options(node))), 0
+    vector, at = node.inner("detection", operands, **(attrs := _detection_options(node))), 0
     most = attrs["most"]
     for output, shape in enumerate(((1, most, 4), (1, most), (1, most), (1,))):
         size = int(np.prod(shape))
-        part = node.inner("span", [found], begin=(at,), size=(size,))
+        part = node.inner("span", [vector], begin=(at,), size=(size,))
         at += size
         y = node.written[output]
         y = y if y.elements == size else replace(y, shape=shape)
@@ -334,11 +334,11 @@ def read_detection(node: Any) -> None:
 
 def _detection_options(node: Any) -> dict[str, Any]:
     try:
-        told = flexbuffers.Loads(node.custom_options())
-        regular, many = bool(told.get("use_regular_nms", False)), int(told["max_classes_per_detection"])
-        attrs: dict[str, Any] = {name: float(np.float32(told[key])) for name, key in classifiers.NUMBERS.items()}
-        attrs |= {"most": int(told["max_detections"]), "classes": int(told["num_classes"])}
-        attrs["per_class"] = int(told.get("detections_per_class", PER_CLASS)) if regular else 0
+        values = flexbuffers.Loads(node.custom_options())
+        regular, many = bool(values.get("use_regular_nms", False)), int(values["max_classes_per_detection"])
+        attrs: dict[str, Any] = {name: float(np.float32(values[key])) for name, key in classifiers.NUMBERS.items()}
+        attrs |= {"most": int(values["max_detections"]), "classes": int(values["num_classes"])}
+        attrs["per_class"] = int(values.get("detections_per_class", PER_CLASS)) if regular else 0
     except Exception as problem:  # the options are a format of their own, whose reader checks nothing
         raise node.error(f"its options are damaged: {problem}", "fetch the file or export it again") from None
     if many != 1 and not regular:

@@ -44,12 +44,12 @@ def ints(array: Any) -> list[int]:
 
 def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tensor]:
     """All tensors of a subgraph, by number. `file_size` bounds what they say of their own sizes."""
-    tensors, taken = [], set[str]()
+    tensors, names = [], set[str]()
     for index in range(subgraph.TensorsLength()):
         t = subgraph.Tensors(index)
         name = (t.Name() or b"").decode() or f"tensor_{index}"
-        name = name if name not in taken else f"{name}#{index}"
-        taken.add(name)
+        name = name if name not in names else f"{name}#{index}"
+        names.add(name)
         shape = tuple(ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
         halves = t.Type() == INT4 and bool(model.Buffers(t.Buffer()).DataLength())
         dtype = "int8" if halves else TYPES.get(t.Type())
@@ -63,15 +63,15 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
         if any(n < 1 for n in shape):
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
-        made = checked_size(Tensor(name, shape, dtype, _quant(t, len(shape), name, file)), file)
-        made = replace(made, data=_data(model, t, made, file, file_size, halves))
-        if made.dtype in ("int8", "uint8", "int16") and made.quant and not t.Quantization().ZeroPointLength():
+        own = checked_size(Tensor(name, shape, dtype, _quant(t, len(shape), name, file)), file)
+        own = replace(own, data=_data(model, t, own, file, file_size, halves))
+        if own.dtype in ("int8", "uint8", "int16") and own.quant and not t.Quantization().ZeroPointLength():
             text = f"tensor '{name}' has a scale and no zero point"
             raise fail(text, file=file, hints=["TFLite Micro takes it for not quantised; give it both"])
-        if made.constant and t.IsVariable():
+        if own.constant and t.IsVariable():
             text = f"tensor '{name}' is a constant and a variable"
             raise fail(text, file=file, hints=["a variable tensor has no data; it begins with zeros"])
-        tensors.append(_in_known_type(made))
+        tensors.append(_in_own_type(own))
     return tensors
 
 
@@ -81,7 +81,7 @@ def _writer(model: Any, subgraph: Any, number: int) -> str:
     return next((operator_name(model, op) for op in operators if number in ints(op.OutputsAsNumpy())), "")
 
 
-def _in_known_type(t: Tensor) -> Tensor:
+def _in_own_type(t: Tensor) -> Tensor:
     """The tensor in one of the types that ops know."""
     if t.dtype == "float16" and t.data is not None:
         return replace(t, dtype="float32", data=t.data.astype(np.float32))
@@ -92,33 +92,33 @@ def _in_known_type(t: Tensor) -> Tensor:
     return t
 
 
-def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: bool) -> Any:
+def _data(model: Any, t: Any, like: Tensor, file: str, file_size: int, halves: bool) -> Any:
     """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
     buffer = model.Buffers(t.Buffer())
     if not buffer.DataLength():
         return None
-    count, shape = made.elements, made.shape
+    count, shape = like.elements, like.shape
     if t.Sparsity() is not None:
-        return _dense(buffer, made, places(t.Sparsity(), shape))
-    size = -(-count // 2) if halves else count * np.dtype(made.dtype).itemsize
+        return _dense(buffer, like, places(t.Sparsity(), shape))
+    size = -(-count // 2) if halves else count * np.dtype(like.dtype).itemsize
     if buffer.DataLength() != size or size > file_size:
-        text = f"tensor '{made.name}' has {buffer.DataLength()} bytes of data, {made.dtype} of shape {shape} {size}"
+        text = f"tensor '{like.name}' has {buffer.DataLength()} bytes of data, {like.dtype} of shape {shape} {size}"
         raise fail(text, file=file, hints=["the file is damaged; fetch or export it again"])
     if halves:
         both = buffer.DataAsNumpy().view(np.int8)
         return np.stack([both << 4 >> 4, both >> 4], axis=-1).ravel()[:count].reshape(shape)
-    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(made.dtype).newbyteorder("<")).reshape(shape)
+    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(like.dtype).newbyteorder("<")).reshape(shape)
 
 
-def _dense(buffer: Any, made: Tensor, where: Array) -> Array:
+def _dense(buffer: Any, like: Tensor, where: Array) -> Array:
     """The numbers of a sparse constant at their places, and 0 elsewhere, as TFLite stores it."""
-    kind = np.dtype(made.dtype).newbyteorder("<")
+    kind = np.dtype(like.dtype).newbyteorder("<")
     values = np.frombuffer(buffer.DataAsNumpy().tobytes(), kind)
     if len(values) != len(where):
         raise ValueError(f"{len(values)} numbers of a sparse tensor at {len(where)} places")
-    data = np.zeros(made.elements, made.dtype)
+    data = np.zeros(like.elements, like.dtype)
     data[where] = values
-    return data.reshape(made.shape)
+    return data.reshape(like.shape)
 
 
 def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
@@ -162,13 +162,13 @@ def places(sparsity: Any, shape: Sequence[int]) -> Array:
     levels = [sparsity.DimMetadata(i) for i in range(sparsity.DimMetadataLength())]
     if sorted(order) != list(range(len(shape) + len(blocks))) or len(levels) != len(order):
         raise ValueError("levels of a sparse tensor that are not its dimensions")
-    entries, found = np.zeros(1, np.int64), dict[int, Array]()
+    entries, index_of = np.zeros(1, np.int64), dict[int, Array]()
     for dimension, level in zip(order, levels, strict=True):
         entries, chosen, repeat = _entered(level, entries, prod(shape))
-        found = {d: np.repeat(index, repeat) for d, index in found.items()} | {dimension: chosen}
-    index = [found[d] for d in range(len(shape))]
+        index_of = {d: np.repeat(index, repeat) for d, index in index_of.items()} | {dimension: chosen}
+    index = [index_of[d] for d in range(len(shape))]
     for block, d in enumerate(blocks, len(shape)):
-        index[d] = index[d] * levels[order.index(block)].DenseSize() + found[block]
+        index[d] = index[d] * levels[order.index(block)].DenseSize() + index_of[block]
     return np.ravel_multi_index(tuple(index), tuple(shape)) if shape else entries
 
 
