@@ -6,7 +6,7 @@ A folder's `__init__` has a FORMAT, which is all that the rest of the house know
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -85,19 +85,10 @@ def printable(graph: Graph) -> Graph:
         return graph
     if len(set(names.values())) < len(names):
         raise fail("two tensors have names that differ only in characters that nobody sees", file=graph.file)
-    ops = tuple(
-        replace(
-            op,
-            name=visible(op.name),
-            inputs=tuple(names[n] for n in op.inputs),
-            outputs=tuple(names[n] for n in op.outputs),
-        )
-        for op in graph.ops
-    )
-    return replace(
-        graph,
-        ops=ops,
-        tensors={names[n]: replace(t, name=names[n], origin=origin_of(t)) for n, t in graph.tensors.items()},
-        inputs=tuple(names[n] for n in graph.inputs),
-        outputs=tuple(names[n] for n in graph.outputs),
-    )
+
+    def shown(tensors: Sequence[str]) -> tuple[str, ...]:
+        return tuple(names[n] for n in tensors)
+
+    ops = (replace(op, name=visible(op.name), inputs=shown(op.inputs), outputs=shown(op.outputs)) for op in graph.ops)
+    tensors = {names[n]: replace(t, name=names[n], origin=origin_of(t)) for n, t in graph.tensors.items()}
+    return replace(graph, ops=tuple(ops), tensors=tensors, inputs=shown(graph.inputs), outputs=shown(graph.outputs))

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from .. import ops
-from ..ir import Array, Quant, Tensor, after_move, real_values
+from ..ir import Quant, Tensor, after_move, real_values
 from .builder import Node
 from .compose import Pad
 
@@ -43,7 +43,7 @@ class ChannelsFirstNode(Node):
     def nhwc(self) -> str:
         """The first operand, transposed from NCHW."""
         x = self.tensor(0)
-        size, perm = self.image_size(), self._perm(x)
+        size, perm = self.image_size(), TO_NHWC if len(x.shape) == 4 else (0, 2, 1)
         origin, shape = after_move(x, "transpose", perm), tuple(x.shape[p] for p in perm)
         turned = Tensor(f"{self.outputs[0]}@in", shape, x.dtype, x.quant, origin=origin)
         self._add("transpose", [x.name], turned, {"perm": perm})
@@ -55,9 +55,6 @@ class ChannelsFirstNode(Node):
         if len(x.shape) not in (3, 4):
             raise self.error(f"input '{x.name}' of shape {x.shape}", "N x C x H x W and N x C x L are supported")
         return (1, *x.shape[2:])[-2:]  # type: ignore[return-value]
-
-    def _perm(self, x: Tensor) -> tuple[int, ...]:
-        return TO_NHWC if len(x.shape) == 4 else (0, 2, 1)
 
     def as_image(self, w: Tensor) -> Tensor:
         """Constant weights of a 1-D window as those of a window of height 1."""
@@ -115,9 +112,7 @@ class ChannelsFirstNode(Node):
         data = np.ascontiguousarray(np.broadcast_to(t.array.ravel(), (channels,)))
         return self.store(f"{t.name}@flat", data, t.quant)
 
-    def real(self, t: Tensor) -> Array:
-        """The real values of a constant, whether it is quantised or not."""
-        return real_values(t)
+    real = staticmethod(real_values)
 
 
 WHOLE: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}

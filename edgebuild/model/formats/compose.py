@@ -20,7 +20,6 @@ import numpy as np
 from ..ir import Array, Quant, Tensor, real_values
 from ..ops import elementwise, indexing
 from ..ops.base import is_float
-from ..ops.pointwise import attributes
 from .builder import Reader
 
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
@@ -331,7 +330,7 @@ def blended(node: Any, passes: list[tuple[int, list[list[int]], list[list[float]
 
 
 def chosen(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
-    node.emit("pointwise", [condition, yes, no], **attributes("where", to=dtype))
+    node.emit_function("where", condition, yes, no, to=dtype)
 
 
 def either(node: Any, condition: str, yes: str, no: str, output: int) -> None:
@@ -340,7 +339,7 @@ def either(node: Any, condition: str, yes: str, no: str, output: int) -> None:
     if (a.shape, a.dtype) != (b.shape, b.dtype):
         seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
         raise node.error(seen, "both are computed where the condition is; give them one type and shape")
-    node.emit("pointwise", [condition, yes, no], output=output, **attributes("where", to=a.dtype))
+    node.emit_function("where", condition, yes, no, output=output, to=a.dtype)
 
 
 def from_end(node: Any, index: str, size: str, zero: str) -> str:

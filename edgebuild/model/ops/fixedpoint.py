@@ -256,12 +256,12 @@ def fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear
     for t in terms:
         key.update(t.values.tobytes())
     question = (key.digest(), want.shape, low, high, *((t.values.shape, t.weight, t.down) for t in terms))
-    if question not in _found:
-        _found[question] = _fit_terms(terms, want, low, high)
-    return _found[question]
+    if question not in _answers:
+        _answers[question] = _fit_terms(terms, want, low, high)
+    return _answers[question]
 
 
-_found: dict[tuple[object, ...], Linear | None] = {}
+_answers: dict[tuple[object, ...], Linear | None] = {}
 
 
 def _fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear | None:

@@ -306,7 +306,7 @@ def bias_quant(x: Tensor, w: Tensor) -> Quant:
 # Sums of products in int8: how an op's tensors become `Sums`, and the letters of templates.
 
 More = ParamSpec("More")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any) -> Sums:
@@ -328,15 +328,15 @@ def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any
     )  # fmt: skip
 
 
-def kept(make: Callable[Concatenate[Sums, More], Made]) -> Callable[Concatenate[Sums, More], Made]:
+def kept(make: Callable[Concatenate[Sums, More], Result]) -> Callable[Concatenate[Sums, More], Result]:
     """A function of sums, such as a stream of weights, that is computed once however many forms of kernels ask."""
 
     @wraps(make)
-    def asked(s: Sums, /, *more: More.args, **named: More.kwargs) -> Made:
+    def asked(s: Sums, /, *more: More.args, **named: More.kwargs) -> Result:
         key = (make, more, tuple(named.items()))
         if key not in s.following:
             s.following[key] = make(s, *more, **named)
-        result: Made = s.following[key]
+        result: Result = s.following[key]
         return result
 
     return asked

@@ -73,21 +73,16 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
     for name, values in VALUES.get(node.op_type, {}).items():
         if name in own and own[name] not in values:
             return f"attribute '{name}' is {_shown(own[name])}; allowed: {', '.join(map(_shown, values))}"
-    if node.op_type in ROWS and node.input[0] in shapes:
-        return _unfit(node.input, own.get("axis", -1), shapes)
+    if node.op_type in ROWS and node.input[0] in shapes:  # of all elements from the axis on
+        axis, rank = own.get("axis", -1), len(shapes[node.input[0]])
+        if not -rank <= axis < rank:
+            return f"axis {axis} of an operand of {rank} dimensions"
+        wide = [n for n in node.input[1:] if len(shapes.get(n, ())) > rank]
+        return f"'{wide[0]}' has {len(shapes[wide[0]])} dimensions, the operand {rank}" if wide else None
     if node.op_type == "Resize" and own.get("mode", b"nearest") == b"nearest":
         wrong = [name for name in SMOOTH if own.get(name, 0)]
         return f"attribute '{wrong[0]}' of a Resize that takes the nearest" if wrong else None
     return None
-
-
-def _unfit(names: Sequence[str], axis: int, shapes: Mapping[str, Sequence[int]]) -> str | None:
-    """Tell what is wrong with the axis or the factors of a normalisation of all elements from the axis on."""
-    rank = len(shapes[names[0]])
-    if not -rank <= axis < rank:
-        return f"axis {axis} of an operand of {rank} dimensions"
-    wide = [n for n in names[1:] if len(shapes.get(n, ())) > rank]
-    return f"'{wide[0]}' has {len(shapes[wide[0]])} dimensions, the operand {rank}" if wide else None
 
 
 def _shown(value: int | bytes) -> str:
@@ -507,7 +502,8 @@ def _forget_shapes(model: onnx.ModelProto) -> None:
     for dim in (d for v in model.graph.input if v.type.HasField("tensor_type") for d in v.type.tensor_type.shape.dim):
         if dim.HasField("dim_value") and not dim.dim_value:
             dim.ClearField("dim_value")
-    for part in (*graphs(model.graph), *(graph for f in model.functions for graph in _bodies_of(f.node))):
+    of_functions = (body for f in model.functions for node in f.node for body in bodies(node))
+    for part in (*graphs(model.graph), *(part for body in of_functions for part in graphs(body))):
         constants = {t.name for t in part.initializer}
         kept = [value for value in part.value_info if value.name not in constants]
         del part.value_info[:]
@@ -515,10 +511,6 @@ def _forget_shapes(model: onnx.ModelProto) -> None:
         for value in (*part.value_info, *part.output):
             if value.type.HasField("tensor_type"):
                 value.type.tensor_type.ClearField("shape")
-
-
-def _bodies_of(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    yield from (part for node in nodes for body in bodies(node) for part in graphs(body))
 
 
 def _names(model: onnx.ModelProto) -> Iterator[Any]:
@@ -536,18 +528,10 @@ INFERENCE = re.compile(r"\(op_type:(?P<kind>\w+)(?:, node name: (?P<node>.*?))?\
 
 def _diagnosed(problem: Exception, file: str) -> Diagnostic:
     """The error for what the onnx package says of a model, with the node that it names."""
-    words, text = str(problem), _first_line(problem)
+    words = str(problem)
+    text = next(iter(words.strip().splitlines()), type(problem).__name__)
     seen = INFERENCE.search(words) or NODE.search(words)
     parts = seen.groupdict() if seen else {}
-    return Diagnostic(
-        f"not a valid ONNX model: {parts.get('text') or text}",
-        file,
-        node=parts.get("node") or "",
-        kind=parts.get("kind") or "",
-        hints=(FORBIDDEN,),
-    )
-
-
-def _first_line(problem: Exception) -> str:
-    lines = str(problem).strip().splitlines()
-    return lines[0] if lines else type(problem).__name__
+    node, kind = parts.get("node") or "", parts.get("kind") or ""
+    text = f"not a valid ONNX model: {parts.get('text') or text}"
+    return Diagnostic(text, file, node=node, kind=kind, hints=(FORBIDDEN,))

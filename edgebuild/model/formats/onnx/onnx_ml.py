@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
 from typing import Any
@@ -12,7 +12,6 @@ import onnx
 
 from ...ir import Array
 from ...ops.classifiers import TABLES
-from ...ops.pointwise import attributes
 from ..compose import kept_shape
 from .onnx_operators import READERS
 
@@ -87,7 +86,9 @@ def _forest(node: Any, of: str) -> Forest:
         yes, no = (place[tree, ids[name][at]] for name in ("truenodeids", "falsenodeids"))
         tracks = bool(ids["missing_value_tracks_true"][at]) if ids["missing_value_tracks_true"].size else False
         tables.branch(at, ids["featureids"][at], mode, (yes, no), tracks)
-    roots = [place[tree, number] for tree, number in _roots(ids)]
+    # The node of every tree that no other node leads to is in files the first of its tree.
+    first = dict(zip(ids["treeids"][::-1], ids["nodeids"][::-1], strict=True))
+    roots = [place[tree, first[tree]] for tree in dict.fromkeys(ids["treeids"])]
     return tables.forest(node, roots, np.array(target), np.array(weight, np.float32))
 
 
@@ -121,27 +122,15 @@ class _Tables:
         self.branch(second, feature, "BRANCH_LT", ways[::-1], False)
 
     def forest(self, node: Any, roots: Any, target: Array, weight: Array) -> Forest:
-        _check_features(node, self.of["feature"])
+        x, most = node.tensor(0), self.of["feature"].max(initial=0)
+        if len(x.shape) != 2 or most >= x.shape[1]:
+            raise node.error(f"feature {most} of an input of shape {x.shape}", "rows of features")
         tables = self.of | {"threshold": self.threshold, "target": target, "weight": weight, "root": np.array(roots)}
         names = [n for n in TABLES if n != "missing" or tables["missing"].any()]
         small = np.int16 if max(self.threshold.size, len(target)) < 2**15 else np.int32
         types = {"threshold": np.float32, "weight": np.float32, "missing": np.bool_, "target": np.int16}
         operands = [node.array(tables[n].astype(types.get(n, small))) for n in names]
         return Forest(operands, target, weight, len(tables["root"]))
-
-
-def _roots(ids: dict[str, Array]) -> list[tuple[int, int]]:
-    """The node of every tree that no other node leads to: in files it is the first of its tree."""
-    first: dict[int, int] = {}
-    for tree, number in zip(ids["treeids"], ids["nodeids"], strict=True):
-        first.setdefault(int(tree), int(number))
-    return list(first.items())
-
-
-def _check_features(node: Any, features: Array) -> None:
-    x = node.tensor(0)
-    if len(x.shape) != 2 or int(features.max(initial=0)) >= x.shape[1]:
-        raise node.error(f"feature {features.max(initial=0)} of an input of shape {x.shape}", "rows of features")
 
 
 def _summed(node: Any, forest: Forest, targets: int, aggregate: str = "") -> str:
@@ -162,7 +151,7 @@ def _transformed(node: Any, name: str, output: int) -> None:
     if transform == "SOFTMAX":
         node.emit("softmax", [name], output=output, beta=1.0)
     elif transform == "LOGISTIC":
-        node.emit("pointwise", [name], output=output, **attributes("sigmoid"))
+        node.emit_function("sigmoid", name, output=output)
     else:
         node.emit("reshape", [name], output=output, shape=node.builder.tensors[name].shape)
 
@@ -199,11 +188,6 @@ ENSEMBLE_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_
 def _stored(node: Any, name: str) -> Array:
     """A tensor attribute."""
     return onnx.numpy_helper.to_array(node.attr(name, onnx.TensorProto()))
-
-
-def tree_regressor(node: Any) -> None:
-    forest, targets = _forest(node, "target"), node.attr("n_targets", 1)
-    _transformed(node, _summed(node, forest, targets), 0)
 
 
 def tree_classifier(node: Any) -> None:
@@ -264,10 +248,12 @@ def _two_classes(node: Any, forest: Forest, labels: Array) -> None:
         _transformed(node, both, 1)
 
 
-TREE_READERS = {
+TREE_READERS: Mapping[str, Callable[[Any], None]] = {
     "TreeEnsemble": ensemble,
     "TreeEnsembleClassifier": tree_classifier,
-    "TreeEnsembleRegressor": tree_regressor,
+    "TreeEnsembleRegressor": lambda node: _transformed(
+        node, _summed(node, _forest(node, "target"), node.attr("n_targets", 1)), 0
+    ),
 }
 
 
@@ -312,10 +298,9 @@ def _kernels(node: Any, x: str, vectors: Array) -> str:
     return str(power)
 
 
-def _parameters(node: Any) -> tuple[float, float, float]:
+def _parameters(node: Any) -> Sequence[float]:
     """Gamma, offset, degree."""
-    gamma, offset, degree = (*node.attr("kernel_params", []), 0.0, 0.0, 3.0)[:3]
-    return gamma, offset, degree
+    return (*node.attr("kernel_params", []), 0.0, 0.0, 3.0)[:3]
 
 
 def _fitting(node: Any, name: str, size: int) -> Array:
@@ -325,10 +310,14 @@ def _fitting(node: Any, name: str, size: int) -> Array:
     return values
 
 
-def svm_regressor(node: Any) -> None:
-    """The sum of weighted kernels; of one class, 1 inside and -1 outside."""
+def _check_untransformed(node: Any) -> None:
     if node.attr("post_transform", "NONE") != "NONE":
         raise node.error(f"post_transform {node.attr('post_transform', '')}", "NONE is supported")
+
+
+def svm_regressor(node: Any) -> None:
+    """The sum of weighted kernels; of one class, 1 inside and -1 outside."""
+    _check_untransformed(node)
     count = node.attr("n_supports", 0)
     operands = _operands(node, count, _fitting(node, "coefficients", count)[None])
     operands.append(node.array(_fitting(node, "rho", 1)))
@@ -336,8 +325,8 @@ def svm_regressor(node: Any) -> None:
         return node.emit("dense", operands, clamp=OPEN)
     total = node.inner("dense", operands, clamp=OPEN)
     inside = node.apply("greater", total, node.array(np.float32(0)))
-    choice = [inside, *(node.array(np.full((1, 1), v, np.float32)) for v in (1, -1))]
-    node.emit("pointwise", choice, **attributes("where", to="float32"))
+    signs = (node.array(np.full((1, 1), v, np.float32)) for v in (1, -1))
+    node.emit_function("where", inside, *signs, to="float32")
 
 
 def svm_classifier(node: Any) -> None:
@@ -434,7 +423,7 @@ def imputer(node: Any) -> None:
         raise node.error("no imputed_value_floats", "numbers in float32 are supported")
     x = _real(node)
     unknown = node.apply("is_nan", x) if np.isnan(missing) else node.apply("equal", x, node.array(missing))
-    node.emit("pointwise", [unknown, node.array(values), x], **attributes("where", to="float32"))
+    node.emit_function("where", unknown, node.array(values), x, to="float32")
 
 
 def label_encoder(node: Any) -> None:
@@ -512,8 +501,7 @@ def _linear(node: Any, rows: int) -> list[str]:
 
 
 def linear_regressor(node: Any) -> None:
-    if node.attr("post_transform", "NONE") != "NONE":
-        raise node.error(f"post_transform {node.attr('post_transform', '')}", "NONE is supported")
+    _check_untransformed(node)
     node.emit("dense", _linear(node, node.attr("targets", 1)), clamp=OPEN)
 
 
@@ -527,11 +515,6 @@ def linear_classifier(node: Any) -> None:
         _label_of_largest(node, raw, labels)
 
 
-def zip_map(node: Any) -> None:
-    """Scores under their labels. C has no dictionaries: the scores stay a row, in the order of the labels."""
-    node.emit("reshape", node.inputs, shape=node.tensor(0).shape)
-
-
 ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "ArrayFeatureExtractor": array_feature_extractor,
     "Binarizer": binarizer,
@@ -542,7 +525,8 @@ ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "Normalizer": normalizer,
     "OneHotEncoder": one_hot_encoder,
     "Scaler": scaler,
-    "ZipMap": zip_map,
+    # C has no dictionaries: scores stay a row, in the order of their labels.
+    "ZipMap": lambda node: node.emit("reshape", node.inputs, shape=node.tensor(0).shape),
     **SVM_READERS,
     **TREE_READERS,
 }

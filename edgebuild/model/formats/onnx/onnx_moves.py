@@ -262,9 +262,7 @@ SIMPLE = "simple"  # of files before opset 11, as in onnxruntime: floor where th
 
 
 def _given(node: Any, position: int, what: str) -> Array | None:
-    if len(node.inputs) <= position or not node.inputs[position]:
-        return None
-    data = np.ravel(node.constant(position, what).data)
+    data = np.ravel(node.constant(position, what).data) if node.has(position) else np.zeros(0)
     return data if data.size else None
 
 
@@ -317,7 +315,14 @@ def read_resize(node: Any) -> None:
     if mode == "nearest":
         return _resized_nearest(node, x, lines, factor, outside)
     if x.quant is not None:
-        return _through_reals(node, x)
+        # A quantised image is resized as real numbers, and takes its scale again.
+        image = Tensor(f"{node.outputs[0]}@dequantized", x.shape, "float32")
+        node.add("dequantize", [x.name], image, {})
+        resized = node.before("resized")
+        resized.inputs = [image.name, *node.inputs[1:]]
+        read_resize(resized)
+        y = node.builder.tensors[resized.outputs[0]]
+        return node.add("quantize", [y.name], Tensor(node.outputs[0], y.shape, x.dtype, x.quant), {})
     weights = {"linear": _linear_weight, "cubic": _cubic_weight(node.attr("cubic_coeff_a", -0.75))}.get(mode)
     if weights is None:
         raise node.error(f"mode {mode}", "nearest, linear and cubic are supported")
@@ -330,17 +335,6 @@ def read_resize(node: Any) -> None:
             index, weight = two_neighbours(n, line) if near else resize_tables(n, line, widened, weights, inside)
             passes.append((axis, index, weight, _offsets(line, n, outside, index)))
     compose.blended(node, passes)
-
-
-def _through_reals(node: Any, x: Tensor) -> None:
-    """A quantised image is resized as real numbers, and takes its scale again."""
-    image = Tensor(f"{node.outputs[0]}@dequantized", x.shape, "float32")
-    node.add("dequantize", [x.name], image, {})
-    resized = node.before("resized")
-    resized.inputs = [image.name, *node.inputs[1:]]
-    read_resize(resized)
-    y = node.builder.tensors[resized.outputs[0]]
-    node.add("quantize", [y.name], Tensor(node.outputs[0], y.shape, x.dtype, x.quant), {})
 
 
 def _offsets(line: list[float], n: int, outside: float | None, index: list[list[int]]) -> list[float]:

@@ -478,8 +478,8 @@ def _sums(node: OnnxNode, name: str, depth: int) -> Sums:
     op = next((op for op in reversed(node.builder.ops) if name in op.outputs), None)
     if op is not None and depth < DEEPEST and t.elements <= MOST and t.dtype in ("int32", "int64"):
         operands = [node.builder.tensors[n] for n in op.inputs]
-        if op.kind in KNOWN and all(o.elements <= MOST and o.dtype in ("int32", "int64") for o in operands):
-            sums = KNOWN[op.kind](op, [_sums(node, n, depth + 1) for n in op.inputs])
+        if op.kind in SUMS_OF_KIND and all(o.elements <= MOST and o.dtype in ("int32", "int64") for o in operands):
+            sums = SUMS_OF_KIND[op.kind](op, [_sums(node, n, depth + 1) for n in op.inputs])
             if sums is not None:
                 return sums
     names = np.array([f"{name}[{i}]" for i in range(t.elements)], object)
@@ -507,7 +507,7 @@ def _elements(op: Op, operands: list[Sums]) -> Sums | None:
     return operands[0][0][places], operands[0][1][places]
 
 
-KNOWN: Mapping[str, Callable[[Op, list[Sums]], Sums | None]] = {
+SUMS_OF_KIND: Mapping[str, Callable[[Op, list[Sums]], Sums | None]] = {
     "reshape": lambda op, given: (given[0][0].reshape(op.attrs["shape"]), given[0][1].reshape(op.attrs["shape"])),
     "cast": lambda op, given: given[0],
     "concat": lambda op, given: (np.concatenate([a for a, _ in given], op.attrs["axis"]),

@@ -216,17 +216,9 @@ class _Reader:
         """All lines together, after each op was looked at."""
         if not self.outputs:
             raise self.wrong("the graph has no output")
-        graph = Graph(
-            self.name,
-            tuple(self.ops),
-            self.tensors,
-            tuple(self.inputs),
-            tuple(self.outputs),
-            self.arithmetic,
-            tuple(self.removed),
-            self.saved,
-            tuple(self.states),
-        )
+        ports = tuple(self.inputs), tuple(self.outputs)
+        graph = Graph(self.name, tuple(self.ops), self.tensors, *ports, self.arithmetic)
+        graph = replace(graph, removed=tuple(self.removed), removed_macs=self.saved, states=tuple(self.states))
         for op, number in zip(self.ops, self.places, strict=True):
             try:
                 _check(ops.result_shape(op, graph) == graph.result(op).shape, "its operands give another shape")

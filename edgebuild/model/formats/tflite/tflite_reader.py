@@ -98,8 +98,7 @@ def _selected(node: Any, values: list[str]) -> str:
     if {(t.shape, t.dtype, t.quant) for t in others} != {(first.shape, first.dtype, first.quant)}:
         raise node.error("branches assign a variable values of two forms", "give them one shape, type and scale")
     condition = node.reshaped(node.inputs[0], (1,) * len(first.shape))
-    chosen = attributes("where", to=first.dtype)
-    return str(node.inner("pointwise", [condition, *values], first.quant, **chosen))
+    return str(node.inner("pointwise", [condition, *values], first.quant, **attributes("where", to=first.dtype)))
 
 
 def zero(state: Tensor) -> Array | None:
@@ -329,7 +328,7 @@ class _Inner:
     builder: GraphBuilder
     special: Special
     handles: dict[str, str]  # of variables, which graphs hand on to each other
-    known: dict[int, list[Tensor]] = field(default_factory=dict)
+    tensors: dict[int, list[Tensor]] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
     copies: int = 0
 
@@ -343,9 +342,9 @@ class _Inner:
             text = f"more than {MOST_COPIES} copies of graphs, or more than {DEEPEST} in one another"
             raise fail(text, file=self.file, hints=["loops and branches are read once for each turn and place"])
         subgraph = self.model.Subgraphs(number)
-        if number not in self.known:
-            self.known[number] = tensors_of(self.model, subgraph, self.file, self.size)
-        own = [replace(t, name=f"{number if t.constant else prefix}/{t.name}") for t in self.known[number]]
+        if number not in self.tensors:
+            self.tensors[number] = tensors_of(self.model, subgraph, self.file, self.size)
+        own = [replace(t, name=f"{number if t.constant else prefix}/{t.name}") for t in self.tensors[number]]
         for i, name in zip(ints(subgraph.InputsAsNumpy()), given, strict=True):
             if name in self.handles:
                 self.handles[own[i].name] = self.handles[name]
@@ -466,13 +465,10 @@ def _read_node(node: Node) -> None:
             raise node.error(f"operand {position} is missing")
     before = len(node.builder.ops)
     READERS[node.origin](node)
-    if all(_counts(node.builder.tensors[name]) for name in node.inputs if name in node.builder.tensors):
+    operands = [node.builder.tensors[name] for name in node.inputs if name in node.builder.tensors]
+    counts = (t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS for t in operands)
+    if all(t.constant and t.quant is None for t in operands) and all(counts):  # as of which converters compute shapes
         node.builder.compute(before)
-
-
-def _counts(t: Tensor) -> bool:
-    """Whether it is a constant like those of which converters compute shapes."""
-    return t.constant and t.quant is None and t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS
 
 
 def _refuse_types(node: TfliteNode, written: Tensor) -> None:
