@@ -313,9 +313,8 @@ def convert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             )
             cost = 30.0 * size
             if linear is not None:
-                shape |= {"linear": True, "up": linear.up, "away": linear.away, "shift": linear.shift, **ends}
-                shape |= {"taken": zero_of(x)}
-                scalars, cost, variant = {"y_mul": linear.factor, "offset": linear.offset}, 9.3 * size, "linear"
+                shape |= {**linear.letters(zero_of(x)), **ends}
+                scalars, cost, variant = linear.scalars, 9.3 * size, "linear"
     return Kernel(
         "elementwise.c:convert", f"{op.kind}_{size}", shape, (), scalars,
         variant=variant, estimate=cost, placed=form.rolled,

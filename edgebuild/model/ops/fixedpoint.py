@@ -310,6 +310,14 @@ class Scaled:
     up: int
     away: bool
 
+    def letters(self, taken: int) -> dict[str, int | bool]:
+        """The numbers of the template `linear`; `taken` is subtracted from the integer first."""
+        return {"linear": True, "up": self.up, "away": self.away, "shift": self.shift, "taken": taken}
+
+    @property
+    def scalars(self) -> dict[str, int | float]:
+        return {"y_mul": self.factor, "offset": self.offset}
+
 
 def fit_even(terms: Sequence[Term], want: Array, zeros: float, low: int, high: int) -> Linear | None:
     """The form whose last shift rounds to the nearest, halves to even, and whose factors are powers of two.

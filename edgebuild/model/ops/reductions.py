@@ -201,10 +201,9 @@ def pool2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     linear = _pool2d_linear(op, graph) if average and integer else None
     shape["linear"] = linear is not None
     if linear is not None:
-        shape |= {"up": linear.up, "away": linear.away, "shift": linear.shift, "scaled": False}
-        shape |= {"taken": count * zero_of(x) if graph.arithmetic.rounds_once else 0}
-        shape |= {"low": scalars["low"], "high": scalars["high"]}
-        scalars, constants = {"y_mul": linear.factor, "offset": linear.offset}, ()
+        shape |= linear.letters(count * zero_of(x) if graph.arithmetic.rounds_once else 0)
+        shape |= {"scaled": False, "low": scalars["low"], "high": scalars["high"]}
+        scalars, constants = linear.scalars, ()
     stem = f"{kind}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
     if form.rolled and average and average_rows(op, graph) == "reduce":
         shape["rows"] = form.rows
@@ -310,9 +309,8 @@ def mean_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         shape["low"], shape["high"] = fixedpoint.limits(y.dtype)
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
         if (linear := _mean_linear(op, graph, count)) is not None:
-            shape |= {"linear": True, "up": linear.up, "away": linear.away, "shift": linear.shift}
-            shape |= {"taken": count * zero_of(x)}
-            scalars = {"y_mul": linear.factor, "offset": linear.offset}
+            shape |= linear.letters(count * zero_of(x))
+            scalars = linear.scalars
     if form.rolled:
         shape |= {"averaged": _turning(x, [d for d in axes if d != 1]), "N": y.elements, "rows": form.rows}
         return Kernel(

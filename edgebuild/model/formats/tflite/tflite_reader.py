@@ -194,13 +194,10 @@ class TfliteNode(Node):
 
     def options(self, type_name: str) -> Any:
         """The node's options as the schema's type `type_name`; defaults if the file has none."""
-        options = getattr(tflite, type_name)()
-        table = self._table.BuiltinOptions()
-        if table is None:
+        if (options := _options(self._table, type_name)) is None:
             raise self.error(f"{type_name} are missing", "the file is damaged or was cut")
         if self._table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, type_name):
             raise self.error(f"it has the options of another operator, not {type_name}", "export the file again")
-        options.Init(table.Bytes, table.Pos)
         for name in _numbers(type(options)):
             if isinstance(value := getattr(options, name)(), float) and not isfinite(value):
                 raise self.error(f"option {name} is {value}", "the file is damaged; export it again")
@@ -388,6 +385,15 @@ def _nodes(builder: GraphBuilder, model: Any, subgraph: Any, tensors: Sequence[T
     return nodes
 
 
+def _options(op: Any, type_name: str) -> Any:
+    """The options of an operator as this type of the schema; None if there are none."""
+    table = op.BuiltinOptions()
+    if table is not None:
+        options = getattr(tflite, type_name)()
+        options.Init(table.Bytes, table.Pos)
+    return options if table is not None else None
+
+
 def _operators(subgraph: Any) -> list[Any]:
     return [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
 
@@ -413,14 +419,9 @@ def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
 
 def _called_once(model: Any) -> list[int]:
     """Numbers of the graphs that CALL_ONCE nodes of the first one name."""
-    graph, numbers = model.Subgraphs(0), list[int]()
-    for op in _operators(graph):
-        table = op.BuiltinOptions()
-        if operator_name(model, op) == "CALL_ONCE" and table is not None:
-            options = tflite.CallOnceOptions()
-            options.Init(table.Bytes, table.Pos)
-            numbers.append(options.InitSubgraphIndex())
-    return numbers
+    calls = (op for op in _operators(model.Subgraphs(0)) if operator_name(model, op) == "CALL_ONCE")
+    every = (_options(op, "CallOnceOptions") for op in calls)
+    return [options.InitSubgraphIndex() for options in every if options is not None]
 
 
 def _acts(model: Any) -> bool:
@@ -430,11 +431,8 @@ def _acts(model: Any) -> bool:
 
 
 def _shared_name(op: Any) -> str:
-    table = op.BuiltinOptions()
-    if table is None:
+    if (options := _options(op, "VarHandleOptions")) is None:
         return ""
-    options = tflite.VarHandleOptions()
-    options.Init(table.Bytes, table.Pos)
     return ":".join((text or b"").decode() for text in (options.Container(), options.SharedName()))
 
 
