@@ -211,7 +211,7 @@ def test_transposed_readers_that_need_few_rows_or_none(kinds: tuple[str, ...]) -
         ranges = rolling.needs[graph.ops[1].outputs[0]][0][2]
         unread += all(first >= past for first, past in ranges)
         found = planned(graph, tile="rolling")
-        interpret(graph, found.graph, found.steps, found.places, found.rolling.streamed)
+        interpret(graph, found.graph, found.steps)
         rings = [rows for step in found.steps if step.rolled for rows in step.rolled.rings.values()]
         assert all(rows > 0 for rows in rings), seed
     assert unread

@@ -41,7 +41,7 @@ def separate(plan: Plan) -> list[str]:
 
 def check(graph: Graph) -> Plan:
     found = planned(graph := replace(graph), tile="rolling")
-    interpret(graph, found.graph, found.steps, found.places, found.rolling.streamed)
+    interpret(graph, found.graph, found.steps)
     return found
 
 

@@ -36,7 +36,7 @@ def layers() -> Graph:
 
 def check(graph: Graph) -> Plan:
     found = planned(graph := replace(graph), tile="rolling")
-    interpret(graph, found.graph, found.steps, found.places, found.rolling.streamed)
+    interpret(graph, found.graph, found.steps)
     return found
 
 

@@ -81,7 +81,7 @@ def grouped() -> Graph:
 def check(graph: Graph, **options: Any) -> None:
     """Plan a graph, replay and interpret it."""
     found = planned(graph := replace(graph), **options)  # a graph of its own, for graphs keep their kernels
-    interpret(graph, found.graph, found.steps, found.places, found.rolling.streamed)
+    interpret(graph, found.graph, found.steps)
 
 
 # Each function plants a mistake; the network is one that it spoils.

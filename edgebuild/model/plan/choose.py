@@ -350,7 +350,7 @@ class _Choice:
 
 
 def _interpreted(model: Graph, plan: Plan) -> Plan:
-    interpret.interpret(model, plan.graph, plan.steps, plan.places, plan.rolling.streamed)
+    interpret.interpret(model, plan.graph, plan.steps)
     return plan
 
 
