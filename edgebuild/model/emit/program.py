@@ -16,19 +16,7 @@ from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
-from .addresses import (
-    SCRATCH,
-    Named,
-    address,
-    beside_apart,
-    blocks,
-    fetched,
-    level1_address,
-    level1_macro,
-    row_offset,
-    run_places,
-    where_apart,
-)
+from . import addresses
 from .call_loops import Arg, Call, Letter, Loop, Step, looped, shared
 from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text, wrapped
 from .runs import rolled_step, stream_tables, streamed_step, tile_tables, tiled_step
@@ -62,7 +50,7 @@ class Function:
 class Program:
     plan: Plan
     weights: Weights
-    constants: tuple[Named, ...]  # places in the weights
+    constants: tuple[addresses.Named, ...]  # places in the weights
     functions: tuple[Function, ...]
     steps: tuple[Step, ...]
     definitions: tuple[str, ...]  # of the functions of steps
@@ -124,7 +112,7 @@ def _definitions(plan: Plan, steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[Named, ...]:
+def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[addresses.Named, ...]:
     """Names of places in the weights, those that calls use."""
     found = []
     for use in uses:
@@ -132,8 +120,8 @@ def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[st
             shape = "x".join(map(str, c.data.shape)) or "1"
             note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}"
             if (name := _constant_name(plan, use, c)) in used:
-                found.append(Named(name, weights.offset(c), note))
-    return (*found, *blocks(plan, weights).values())
+                found.append(addresses.Named(name, weights.offset(c), note))
+    return (*found, *addresses.blocks(plan, weights).values())
 
 
 def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
@@ -144,7 +132,9 @@ def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
     """All constants in order; those of moved ops in the blocks in which they are fetched."""
     for use in uses:
         if isinstance(moved := plan.steps[use.step].moves, Moves):
-            yield from (b for b in fetched(plan, use.step, moved) if b.data.nbytes)  # equal ones are packed once
+            yield from (
+                b for b in addresses.fetched(plan, use.step, moved) if b.data.nbytes
+            )  # equal ones are packed once
         else:
             yield from use.kernel.constants
 
@@ -262,14 +252,18 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     kernel, y = use.kernel, plan.graph.result(use.op)
     sums = plan.rolling.modes[y.name] == "reduce"
     placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
-    at_row = {t.name: row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
-    where = partial(level1_address, plan, use.step, use.run) if use.run else partial(address, plan)
+    at_row = {t.name: addresses.row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
+    where = partial(addresses.level1_address, plan, use.step, use.run) if use.run else partial(addresses.address, plan)
     places = [
         where(t, at_row.get(t.name, "") + _columns(use.share, t, t is y)) for t in (*_activations(plan, use.op), y)
     ]
-    places = beside_apart(plan, use.rolled, kernel, (*_activations(plan, use.op), y), places) if use.rolled else places
+    places = (
+        addresses.beside_apart(plan, use.rolled, kernel, (*_activations(plan, use.op), y), places)
+        if use.rolled
+        else places
+    )
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
-    places += where_apart(plan, _activations(plan, use.op)[0]) if _finds_apart(use) else []
+    places += addresses.where_apart(plan, _activations(plan, use.op)[0]) if _finds_apart(use) else []
     constants = _near_constants(plan, use) or [
         Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
         for c in kernel.constants
@@ -285,8 +279,8 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         each = use.run.scratch_each[use.run.ops.index(use.op)]
         several = use.run.together * use.run.shares > 1 and plan.rolling.modes[y.name] != "reduce"
         core = f" + core * {each}" if several else ""
-        at = run_places(plan, use.step, use.run)[y.name, SCRATCH]
-        groups.append([Arg(f"{level1_macro(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
+        at = addresses.run_places(plan, use.step, use.run)[y.name, addresses.SCRATCH]
+        groups.append([Arg(f"{addresses.level1_macro(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
     elif kernel.scratch:
         place = plan.places[scratch_name(y.name)]
         macro = at_macro(plan, place.memory)
@@ -310,6 +304,6 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
     """The constants of an op of a run in the first level."""
     if use.run is None:
         return []
-    known, y = run_places(plan, use.step, use.run), use.op.outputs[0]
+    known, y = addresses.run_places(plan, use.step, use.run), use.op.outputs[0]
     pairs = [(C_TYPES[str(c.data.dtype)], known[y, c.name]) for c in use.kernel.constants]
-    return [Arg(f"{level1_macro(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]
+    return [Arg(f"{addresses.level1_macro(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]

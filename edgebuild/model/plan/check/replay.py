@@ -18,24 +18,8 @@ from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Tensor
 from ...ir.axes import Window, input_range
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
+from .. import printed
 from ..memory.problem import Place
-from ..printed import (
-    CONSTANTS,
-    CacheOp,
-    Copy,
-    CoreWork,
-    Moves,
-    RolledCalls,
-    Share,
-    Start,
-    Step,
-    Stream,
-    StreamedRun,
-    TiledOp,
-    Transfer,
-    Wait,
-    scratch_name,
-)
 from .machine import (
     NOTHING,
     STORE,
@@ -93,22 +77,24 @@ class Operations:
         everywhere = Addresses.of(self.graph, None, self.places)
         return self.bytes_in(everywhere, self.relations.part(tensor, 0, self.relations.rows(tensor)))
 
-    def step(self, section: Step) -> Iterator[Operation]:
+    def step(self, section: printed.Step) -> Iterator[Operation]:
         """All that a step does, with what stands before and behind it."""
         yield from self.transfers(section.before)
-        if isinstance(section.moves, TiledOp):
+        if isinstance(section.moves, printed.TiledOp):
             yield from _Tiles(self, section.moves).operations()
-        elif isinstance(section.moves, StreamedRun):
+        elif isinstance(section.moves, printed.StreamedRun):
             yield from _Rows(self, section, section.moves).operations()
         else:
             yield from self.core(section)
         yield from self.transfers(section.after)
 
-    def transfers(self, between: Sequence[Transfer]) -> Iterator[Wait | CacheOp | Move]:
+    def transfers(self, between: Sequence[printed.Transfer]) -> Iterator[printed.Wait | printed.CacheOp | Move]:
         for t in between:
-            yield self.move("constants between steps", t.copy, t.block) if isinstance(t, Start) else t
+            yield self.move("constants between steps", t.copy, t.block) if isinstance(t, printed.Start) else t
 
-    def move(self, name: str, copy: Copy, block: Constant | None = None, moved: TiledOp | None = None) -> Move:
+    def move(
+        self, name: str, copy: printed.Copy, block: Constant | None = None, moved: printed.TiledOp | None = None
+    ) -> Move:
         """A copy with its bytes on both sides; `block`: the constants that it is of."""
         grid = np.arange(copy.bytes), np.arange(copy.rows)[:, None], np.arange(copy.planes)[:, None, None]
         far = (copy.far + grid[0] + grid[1] * copy.far_row + grid[2] * copy.far_plane).ravel()
@@ -129,7 +115,7 @@ class Operations:
         there, inside = Bytes(memory, far, NOWHERE, what, values), Bytes(*here, NOWHERE, what)
         return Move(name, copy.channel, *((there, inside) if copy.fetch else (inside, there)), copy.bytes)
 
-    def near(self, name: str, at: Array, constants: bool, moved: TiledOp | None) -> tuple[str, Array]:
+    def near(self, name: str, at: Array, constants: bool, moved: printed.TiledOp | None) -> tuple[str, Array]:
         """Memory and addresses of places in the first level, or in one of the scratchpads of an engine."""
         memory, size = self.level, self.room
         if moved is not None and moved.regions:
@@ -139,14 +125,16 @@ class Operations:
             raise BrokenPlan(f"{name} leaves {memory}")
         return memory, at
 
-    def data(self, name: str, kernel: Kernel, at: Sequence[int], moved: TiledOp | None = None) -> Iterator[Bytes]:
+    def data(
+        self, name: str, kernel: Kernel, at: Sequence[int], moved: printed.TiledOp | None = None
+    ) -> Iterator[Bytes]:
         """A kernel's constants, which must stand at these places."""
         for constant, place in zip(kernel.constants, at, strict=True):
             values = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
             memory, there = self.near(name, place + np.arange(len(values)), True, moved)
             yield Bytes(memory, there, NOWHERE, f"its {constant.name}", values)
 
-    def core(self, section: Step) -> Iterator[Operation]:
+    def core(self, section: printed.Step) -> Iterator[Operation]:
         """The calls of a step whose operands the core reaches where they lie."""
         addresses = Addresses.of(self.graph, section, self.places)
         callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
@@ -164,16 +152,16 @@ class Operations:
                 part = self.relations.part(self.streamed, row, row + 1)
                 yield [Call("the application", (), self.bytes_in(addresses, part))]
 
-    def check_rings(self, callees: Sequence[Callee], rolled: RolledCalls) -> None:
+    def check_rings(self, callees: Sequence[Callee], rolled: printed.RolledCalls) -> None:
         for callee in callees:
             if not self.relations.finds_rings(callee, rolled):
                 raise BrokenPlan(f"{callee.op.name} looks for rows in rings of other sizes")
 
-    def call(self, callee: Callee, section: Step, addresses: Addresses, row: int | None) -> Call:
+    def call(self, callee: Callee, section: printed.Step, addresses: Addresses, row: int | None) -> Call:
         """One call of a kernel; `row` None: of an op that runs whole."""
         op, relations, reduces = callee.op, self.relations, row is not None and callee.reduces
         reads = [b for i in callee.operands for b in self.bytes_in(addresses, relations.needed(callee, i, row), i)]
-        writes, scratch, name = list[Bytes](), None, scratch_name(op.outputs[0])
+        writes, scratch, name = list[Bytes](), None, printed.scratch_name(op.outputs[0])
         if callee.scratch:
             if callee.scratch > section.inner.get(name, 0):
                 raise BrokenPlan(f"{op.name} works on {callee.scratch} B, of which it has {section.inner.get(name, 0)}")
@@ -191,7 +179,7 @@ class Operations:
 class _Tiles:
     """An op that runs tile by tile."""
 
-    def __init__(self, every: Operations, moved: TiledOp) -> None:
+    def __init__(self, every: Operations, moved: printed.TiledOp) -> None:
         self.every, self.moved, self.name, self.graph = every, moved, moved.op.name, every.graph
         self.parts = PartKernels(moved.op, self.graph, moved.form)
 
@@ -199,14 +187,14 @@ class _Tiles:
         moved, started = self.moved, 0
         for turn in moved.turns:
             called = max(turn.fetched, turn.staged)
-            yield from map(Wait, turn.arrived)
+            yield from map(printed.Wait, turn.arrived)
             yield from self.starts(started, turn.fetched)
-            yield from map(Wait, turn.waits)
+            yield from map(printed.Wait, turn.waits)
             yield from self.starts(turn.fetched, called)
             yield [self.call(work, core) for core, work in enumerate(turn.calls)]
             yield from self.starts(called, turn.stored)
             started = turn.stored
-        yield from map(Wait, moved.last_waits)
+        yield from map(printed.Wait, moved.last_waits)
         if started != len(moved.copies):
             raise BrokenPlan(f"{self.name} leaves copies that nobody begins")
         channels = frozenset(c.channel for c in moved.copies)
@@ -217,7 +205,7 @@ class _Tiles:
             block = None if copy.tensor else self.moved.blocks[copy.block]
             yield self.every.move(self.name, copy, block, self.moved)
 
-    def call(self, work: CoreWork, core: int) -> Call:
+    def call(self, work: printed.CoreWork, core: int) -> Call:
         op, parts, moved, reads = self.moved.op, self.parts, self.moved, list[Bytes]()
         places = iter(work.at)
         out, needed = parts.made(work.ranges), parts.needed(work.ranges)
@@ -243,7 +231,7 @@ class _Tiles:
 class _Rows:
     """A run whose rows are copied to rings in the first level, and from there."""
 
-    def __init__(self, every: Operations, section: Step, run: StreamedRun) -> None:
+    def __init__(self, every: Operations, section: printed.Step, run: printed.StreamedRun) -> None:
         self.every, self.section, self.run, self.name = every, section, run, section.name
         self.graph, self.relations = every.graph, every.relations
         self.kernels = dict[tuple[int, int], Kernel]()
@@ -255,7 +243,7 @@ class _Rows:
         streams = {s.storage: s for s in run.outputs}
         yield from self.constants()
         yield from (self.copy(stream, 0) for stream in run.inputs)
-        yield Wait(CONSTANTS)
+        yield printed.Wait(printed.CONSTANTS)
         rows, made = [0] * (len(run.ops) + len(run.inputs)), [0] * len(run.ops)
         for number in run.events:
             call, rows[number] = rows[number], rows[number] + 1
@@ -263,12 +251,12 @@ class _Rows:
                 stream = run.inputs[number - len(run.ops)]
                 if call + 1 < stream.copies:
                     yield self.copy(stream, call + 1)
-                yield Wait(stream.channel + call % 2)
+                yield printed.Wait(stream.channel + call % 2)
                 continue
             callee = callees[number]
             result = streams.get(callee.op.outputs[0])
             if result is not None and not result.whole and call > 1:
-                yield Wait(result.channel + call % 2)
+                yield printed.Wait(result.channel + call % 2)
             here = self.rows(callee, number, call)
             made[number] += len(here)
             last = made[number] == relations.calls(callee)
@@ -278,7 +266,7 @@ class _Rows:
         for callee, count in zip(callees, made, strict=True):
             relations.check_count(callee, count)
         channels = frozenset(s.channel + odd for s in run.streams for odd in (0, 1))
-        yield from map(Wait, sorted(channels))
+        yield from map(printed.Wait, sorted(channels))
         results = [part for name in self.section.results for part in self.every.of_tensor(name)]
         yield Complete(self.name, channels, results)
 
@@ -287,17 +275,17 @@ class _Rows:
         far, stage = run.stage_at or (0,) * len(run.blocks), run.stage.memory if run.stage is not None else ""
         for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
             if block.data.nbytes and not run.prefetched:
-                copy = Copy(CONSTANTS, True, "", 0, at, near, block.data.nbytes, stage=stage)
+                copy = printed.Copy(printed.CONSTANTS, True, "", 0, at, near, block.data.nbytes, stage=stage)
                 yield self.every.move(self.name, copy, block)
 
-    def copy(self, stream: Stream, number: int) -> Move:
+    def copy(self, stream: printed.Stream, number: int) -> Move:
         """A copy of rows, or of all rows if they are made at once."""
         row, channel = number * stream.together, stream.channel + number % 2
         size = min(stream.together, stream.rows - row) * stream.bytes
         near = stream.near + row % stream.slots * stream.bytes
-        copy = Copy(channel, stream.fetched, stream.storage, 0, row * stream.bytes, near, size)
+        copy = printed.Copy(channel, stream.fetched, stream.storage, 0, row * stream.bytes, near, size)
         if stream.whole:
-            copy = Copy(stream.channel, False, stream.storage, 0, 0, stream.near, stream.total)
+            copy = printed.Copy(stream.channel, False, stream.storage, 0, 0, stream.near, stream.total)
         return self.every.move(self.name, copy)
 
     def rows(self, callee: Callee, number: int, call: int) -> range:
@@ -314,7 +302,9 @@ class _Rows:
         for share, part in parts:
             yield self.call(callee, number, at * run.shares + part, row, last, share, part)
 
-    def call(self, callee: Callee, number: int, core: int, row: int, last: bool, share: Share, part: int) -> Call:
+    def call(
+        self, callee: Callee, number: int, core: int, row: int, last: bool, share: printed.Share, part: int
+    ) -> Call:
         """A core's call, which may read all of the rows; sums must still stand where earlier calls left them."""
         run, op, relations = self.run, callee.op, self.relations
         columns = self.columns(callee, share, part)
@@ -336,7 +326,7 @@ class _Rows:
             writes = [self.found(made)]
         return Call(op.name, reads, writes, scratch, callee.reduces and row > 0)
 
-    def columns(self, callee: Callee, share: Share, part: int) -> tuple[int, int] | None:
+    def columns(self, callee: Callee, share: printed.Share, part: int) -> tuple[int, int] | None:
         """The columns of the result that a part makes; None: the whole row."""
         if not share.width:
             return None
@@ -346,7 +336,7 @@ class _Rows:
             raise BrokenPlan(f"part {part} of a row of {callee.op.name} begins behind its end")
         return low, high
 
-    def kernel(self, callee: Callee, share: Share, part: int, columns: tuple[int, int] | None) -> Kernel:
+    def kernel(self, callee: Callee, share: printed.Share, part: int, columns: tuple[int, int] | None) -> Kernel:
         """The kernel that the part must have, with its constants. Raises BrokenPlan if its own is another."""
         if columns is None:
             wanted = kernel_of(callee.op, self.graph, callee.form)
@@ -477,7 +467,7 @@ def _columns(t: Tensor, count: int) -> Ranges:
 
 def replay(
     graph: Graph,
-    steps: Sequence[Step],
+    steps: Sequence[printed.Step],
     places: Mapping[str, Place],
     target: Target | None = None,
     level1_bytes: int | None = None,
@@ -490,7 +480,7 @@ def replay(
     there are. `streamed`: the input whose rows the application brings. `views`: the storage of every activation and the
     bytes before it there, as they are printed.
     """
-    relations, moves = Relations(graph), any(isinstance(s.moves, Moves) for s in steps)
+    relations, moves = Relations(graph), any(isinstance(s.moves, printed.Moves) for s in steps)
     for name, (storage, start) in views.items():
         if (view := relations.views[name]) != View(storage, start):
             raise BrokenPlan(f"{name} begins {view.start} B behind {view.storage}, not {start} B behind {storage}")
@@ -515,10 +505,10 @@ def replay(
             raise BrokenPlan(f"output {name} does not stand at the end")
 
 
-def _sizes(graph: Graph, steps: Sequence[Step], places: Mapping[str, Place]) -> dict[str, int]:
+def _sizes(graph: Graph, steps: Sequence[printed.Step], places: Mapping[str, Place]) -> dict[str, int]:
     """Bytes of the memories that tensors and constants on their way lie in: more than they need."""
-    copies = [t.copy for s in steps for t in s.before if isinstance(t, Start)]
-    copies += [c for s in steps if isinstance(s.moves, TiledOp) for c in s.moves.copies]
+    copies = [t.copy for s in steps for t in s.before if isinstance(t, printed.Start)]
+    copies += [c for s in steps if isinstance(s.moves, printed.TiledOp) for c in s.moves.copies]
     staged = [c for c in copies if c.into]
     ends = [*(p.offset for p in places.values()), *(c.near + c.total for c in staged)]
     inner = max((size for s in steps for size in s.inner.values()), default=0)  # scratch may exceed all tensors

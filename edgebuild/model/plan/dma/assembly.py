@@ -29,20 +29,7 @@ from ..printed import Copy, ReachedOp, Start
 from ..search import Plan, Planner, form_of
 from ..section import Section
 from ..storage import layout_problem, placed_buffers
-from .levels import (
-    best_offer,
-    channel_between,
-    check_engines,
-    check_levels,
-    engines_of,
-    layer_of_op,
-    nearest,
-    no_tile,
-    rooms,
-    scratchpads,
-    whole_cycles,
-    with_residents,
-)
+from . import levels
 from .prefetch import (
     Fetch,
     Staging,
@@ -114,8 +101,10 @@ class SearchPath:
 def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
     """Where activations lie that do not stay in the first level: what a DMA unit reaches from there."""
     target = planner.target
-    near, _ = nearest(target)
-    return tuple(m for m in planner.memories if channel_between(target, near, target.memory_named(m.name)) is not None)
+    near, _ = levels.nearest(target)
+    return tuple(
+        m for m in planner.memories if levels.channel_between(target, near, target.memory_named(m.name)) is not None
+    )
 
 
 class OtherHomes(Exception):
@@ -138,7 +127,7 @@ def assembled(planner: Planner, search: Residency, found: SearchPath, earlier: i
 
     `earlier`: how many steps before their own constants come to the second level at most; None: any number.
     """
-    room = rooms(planner.target, None)[nearest(planner.target)[0].name]
+    room = levels.rooms(planner.target, None)[levels.nearest(planner.target)[0].name]
     return _Assembly(planner, search, found, room, earlier).plan()
 
 
@@ -185,7 +174,7 @@ class _Assembly:
     def plan(self) -> Plan:
         """Raises DoesNotFit where a level has no layout."""
         planner, cutter = self.planner, self.planner.cutter
-        near = nearest(planner.target)[0].name
+        near = levels.nearest(planner.target)[0].name
         unplaced = [self._made(i) for i in range(len(self.found.steps))]
         sections = [self._section(step) for step in self.found.steps]
         far, places, stages = self._far(sections)
@@ -309,7 +298,7 @@ class _Assembly:
                 buffers.append(Buffer(_work(at), size, at, at + 1, self.align))
         for e in self.found.early:
             buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, self.align))
-        return MemoryProblem(tuple(buffers), (BufferMemory(nearest(self.planner.target)[0].name, self.room),))
+        return MemoryProblem(tuple(buffers), (BufferMemory(levels.nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
         return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.found.early) else 0)
@@ -381,8 +370,8 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     Raises EdgebuildError where nothing fits.
     """
     planner = Planner(graph, target, request)
-    near, _ = nearest(target)
-    room = whole = rooms(target, None)[near.name]
+    near, _ = levels.nearest(target)
+    room = whole = levels.rooms(target, None)[near.name]
     memories = far_memories(planner)
     homes = spilled(planner, memories)
     for _ in range(TRIES):
@@ -424,7 +413,7 @@ def search_of(
 ) -> Residency:
     """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
     target, memories = planner.target, memories or far_memories(planner)
-    spaces = nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
+    spaces = levels.nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
     return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
 
 
@@ -465,17 +454,17 @@ def chosen(search: Residency) -> SearchPath:
 
 def check_request(target: Target, request: ModelRequest) -> None:
     """Raise EdgebuildError for what does not go together with `--map`."""
-    check_levels(target)
-    check_engines(target)
+    levels.check_levels(target)
+    levels.check_engines(target)
     other = request.tile not in (None, "off") or request.objective == "energy"
     if other or request.arena == "caller" or request.stream_input is not None:
         raise fail("--map goes with --tile off and --arena static, not with --stream-input or --objective energy")
-    (near, home), store = nearest(target), target.memory("weights")
-    if (room := rooms(target, None).get(near.name, 0)) < 0:
+    (near, home), store = levels.nearest(target), target.memory("weights")
+    if (room := levels.rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
         raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
-    by_way = staging_channel(target, near, home, store) is not None and not engines_of(target)
-    if channel_between(target, near, store) is None and not by_way:
+    by_way = staging_channel(target, near, home, store) is not None and not levels.engines_of(target)
+    if levels.channel_between(target, near, store) is None and not by_way:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
@@ -485,9 +474,9 @@ def reached(target: Target) -> Target:
 
     Raises EdgebuildError where no memory is left for them.
     """
-    near = nearest(target)[0]
+    near = levels.nearest(target)[0]
     memories = [
-        m if channel_between(target, near, m) else replace(m, roles=tuple(r for r in m.roles if r != "arena"))
+        m if levels.channel_between(target, near, m) else replace(m, roles=tuple(r for r in m.roles if r != "arena"))
         for m in target.memories
     ]
     if not any("arena" in m.roles and m.level != 1 for m in memories):
@@ -514,27 +503,27 @@ def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = N
     Raises EdgebuildError where an op does not fit and the core cannot reach its operands.
     """
     target = plan.target
-    near, second = nearest(target)
+    near, second = levels.nearest(target)
     decided = [_decided(plan, op, choose) for section in plan.steps for op in section.ops]
     if staging_channel(target, near, second, target.memory("weights")) is not None:
         return _through_second_level(plan, decided)
     mapped = _sound(plan, decided)
     heights = _heights(plan, near.name, [m for m in mapped.moves.values() if isinstance(m, MappedOp)])
     mapped = replace(mapped, layout=replace(plan.layout, heights=heights))
-    return mapped if plan.request.map != "auto" else _checked(with_residents(mapped))
+    return mapped if plan.request.map != "auto" else _checked(levels.with_residents(mapped))
 
 
 def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) -> _Decided:
     target, (y,) = plan.target, op.outputs
-    form, near, store = form_of(target, plan.request), nearest(target)[0], target.memory("weights")
+    form, near, store = form_of(target, plan.request), levels.nearest(target)[0], target.memory("weights")
     homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
     spaces = near, homes[y], store
-    layer = layer_of_op(op, plan.graph, target, form, spaces, homes=homes)
+    layer = levels.layer_of_op(op, plan.graph, target, form, spaces, homes=homes)
     tiles = _by_core(plan, op, form, layer, spaces, choose)
-    whole, why = layer.alone if tiles is None else whole_cycles(layer), ""
-    if engines_of(target):
+    whole, why = layer.alone if tiles is None else levels.whole_cycles(layer), ""
+    if levels.engines_of(target):
         cpu = layer.alone if tiles is None else tiles.cost.total
-        offer = best_offer(op, plan.graph, target, form, spaces[1:], cpu)
+        offer = levels.best_offer(op, plan.graph, target, form, spaces[1:], cpu)
         tiles, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (tiles, whole, offer.why)
     return _Decided(op, layer, tiles and replace(tiles, whole=(whole,), why=why or tiles.why), ReachedOp(why, (whole,)))
 
@@ -542,7 +531,7 @@ def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) 
 def _through_second_level(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
     planner = Planner(plan.graph, plan.target, plan.request)
-    search = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name])
+    search = search_of(planner, levels.rooms(plan.target, None)[levels.nearest(plan.target)[0].name])
     runs = {d.op.outputs[0]: d.tiles or BareOp.of(d.layer, d.reached.whole) for d in decided}
     order = enumerate(planner.cutter.order)
     steps = tuple(Step(at, at + 1, frozenset(), runs[op.outputs[0]]) for at, op in order)
@@ -574,9 +563,9 @@ def _by_core(
 ) -> MappedOp | None:
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
     near, _, store = spaces
-    if near.name in scratchpads(plan.target):
+    if near.name in levels.scratchpads(plan.target):
         return None
-    room = rooms(plan.target, None)[near.name]
+    room = levels.rooms(plan.target, None)[near.name]
     if len(layer.operands) > MOST_OPERANDS:
         return None
     try:
@@ -591,7 +580,7 @@ def _by_core(
     except NoMapping as reason:
         roots = {plan.home(o.name) for o in layer.operands if not o.packed}
         if any(memory.access == "dma" for memory in (*roots, store)):
-            raise no_tile(op, plan.graph.file, near, room, layer, reason) from None
+            raise levels.no_tile(op, plan.graph.file, near, room, layer, reason) from None
         return None
     return tiles if len(tiles.copies) <= MOST_COPIES else None
 

@@ -18,25 +18,9 @@ import numpy as np
 
 from ....base.target import Memory, Target
 from ...ops.base import Constant
+from .. import printed
 from ..hierarchy.nest import Channel, copy_cycles, parts_of
 from ..memory.problem import DoesNotFit, Place
-from ..printed import (
-    CLEAN,
-    INVALIDATE,
-    PARTS,
-    SLOTS,
-    STORE,
-    STORE_CHANNELS,
-    CacheOp,
-    Copy,
-    Moves,
-    Region,
-    Start,
-    Transfer,
-    Turn,
-    Wait,
-    scratch_name,
-)
 from ..rolling import RollingGraph
 from ..section import Section
 from .levels import channel_between
@@ -89,7 +73,7 @@ class StepConstants:
     def least(self) -> int:
         """Bytes of the second level that the step needs for them at least."""
         whole = aligned(self.bytes)
-        return whole if len(self.blocks) <= SLOTS else min(whole, SLOTS * self.slot)
+        return whole if len(self.blocks) <= printed.SLOTS else min(whole, printed.SLOTS * self.slot)
 
 
 @dataclass(frozen=True)
@@ -161,12 +145,12 @@ def schedule_stagings(
             continue
         inside, slots, need, cycles = 0.0, 0, aligned(step.bytes), copied(way, step.bytes)
         if max(load[step.until : at + 1]) + need > room:
-            slots, need = SLOTS, SLOTS * step.slot
-            if len(step.blocks) <= SLOTS or max(load[step.until : at + 1]) + need > room:
+            slots, need = printed.SLOTS, printed.SLOTS * step.slot
+            if len(step.blocks) <= printed.SLOTS or max(load[step.until : at + 1]) + need > room:
                 most = max(load[step.until : at + 1]) + min(need, aligned(step.bytes))
                 raise DoesNotFit(memory, most, room, (f"constants of step {at}",), False)
-            cycles = sum(copied(way, size) for size in step.blocks[:SLOTS])
-            rest = sum(copied(way, size) for size in step.blocks[SLOTS:])
+            cycles = sum(copied(way, size) for size in step.blocks[: printed.SLOTS])
+            rest = sum(copied(way, size) for size in step.blocks[printed.SLOTS :])
             inside = max(0.0, rest - step.cycles)
             slack[at] = max(0.0, slack[at] - rest)
         least = 0 if earlier is None else max(0, step.until - earlier)
@@ -183,7 +167,7 @@ class Fetch:
 
     first: int
     until: int
-    start: Start
+    start: printed.Start
 
 
 def first_copies(
@@ -201,21 +185,24 @@ def first_copies(
     fetches = list[Fetch]()
     for block, at in parts:
         for offset, size in way.cut(block.data.nbytes):
-            channel, waited = STORE + (started + len(fetches)) % STORE_CHANNELS, 0.0 if fetches else staging.waited
-            copy = Copy(channel, True, "", 0, offset, at + offset, size, stage=place.memory, into=True)
-            fetches.append(Fetch(staging.first, staging.until, Start(copy, block, staging.step, waited)))
+            channel, waited = (
+                printed.STORE + (started + len(fetches)) % printed.STORE_CHANNELS,
+                0.0 if fetches else staging.waited,
+            )
+            copy = printed.Copy(channel, True, "", 0, offset, at + offset, size, stage=place.memory, into=True)
+            fetches.append(Fetch(staging.first, staging.until, printed.Start(copy, block, staging.step, waited)))
     return tuple(fetches)
 
 
 def staged_run(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
     """The run with its constants fetched from the second level."""
     at = tuple(place.offset + at for at in joined(run.blocks)[1])
-    return replace(run, stage=Region(place.memory, place.offset, staging.bytes), stage_at=at)
+    return replace(run, stage=printed.Region(place.memory, place.offset, staging.bytes), stage_at=at)
 
 
 def staged_tiles(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
     """The op with its constants fetched from the second level, and brought there block by block where they are many."""
-    moved = replace(moved, stage=Region(place.memory, place.offset, staging.bytes))
+    moved = replace(moved, stage=printed.Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:
         starts = joined(moved.blocks)[1]
         copies = (
@@ -231,15 +218,15 @@ class _Parts:
 
     def __init__(self, moved: MappedOp, place: Place, slots: int, each: int, way: Channel) -> None:
         self.moved, self.place, self.slots, self.each, self.way = moved, place, slots, each, way
-        self.copies = list[Copy]()
+        self.copies = list[printed.Copy]()
 
     def layer(self) -> MappedOp:
-        turns, started = list[Turn](), 0
+        turns, started = list[printed.Turn](), 0
         flying = dict[int, int]()  # by channel: the block that comes to the first level
         for turn in self.moved.turns:
             fetched = self.moved.copies[started : turn.fetched]
             blocks = [c.block for c in fetched if not c.tensor]
-            arrived = sorted({PARTS + n % self.slots for n in blocks if n >= self.slots})
+            arrived = sorted({printed.PARTS + n % self.slots for n in blocks if n >= self.slots})
             for copy in fetched:
                 self.copies.append(copy if copy.tensor else self.from_slot(copy))
                 if not copy.tensor:
@@ -257,26 +244,26 @@ class _Parts:
     def slot(self, block: int) -> int:
         return self.place.offset + block % self.slots * self.each
 
-    def from_slot(self, copy: Copy) -> Copy:
+    def from_slot(self, copy: printed.Copy) -> printed.Copy:
         return replace(copy, stage=self.place.memory, far=self.slot(copy.block) + copy.far)
 
-    def to_slot(self, block: int) -> Iterator[Copy]:
-        channel, memory, at = PARTS + block % self.slots, self.place.memory, self.slot(block)
+    def to_slot(self, block: int) -> Iterator[printed.Copy]:
+        channel, memory, at = printed.PARTS + block % self.slots, self.place.memory, self.slot(block)
         for first, size in self.way.cut(self.moved.blocks[block].data.nbytes):
-            yield Copy(channel, True, "", block, first, at + first, size, stage=memory, into=True)
+            yield printed.Copy(channel, True, "", block, first, at + first, size, stage=memory, into=True)
 
 
 def coherence(
     target: Target, rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str, Place]
-) -> dict[int, list[CacheOp]]:
+) -> dict[int, list[printed.CacheOp]]:
     """Operations that keep core and DMA unit in agreement, by the step that they stand before."""
     cached = {m.name for m in target.memories if m.cached}
-    operations, by_dma = dict[int, list[CacheOp]](), set[str]()
-    if not any(isinstance(section.moves, Moves) for section in steps):
+    operations, by_dma = dict[int, list[printed.CacheOp]](), set[str]()
+    if not any(isinstance(section.moves, printed.Moves) for section in steps):
         return operations
 
     def add(step: int, kind: str, name: str, size: int) -> None:
-        operations.setdefault(step, []).append(CacheOp(kind, name, places[name], size))
+        operations.setdefault(step, []).append(printed.CacheOp(kind, name, places[name], size))
 
     def bytes_of(names: Sequence[str]) -> dict[str, int]:
         here = [n for n in dict.fromkeys(names) if n in places and places[n].memory in cached]
@@ -284,31 +271,31 @@ def coherence(
 
     roots = [rolling.storage[n] for n in rolling.graph.inputs if n in rolling.storage]
     for name, size in bytes_of(roots).items():
-        add(0, CLEAN, name, size)
+        add(0, printed.CLEAN, name, size)
     for step, section in enumerate(steps):
         results = bytes_of(section.results)
-        if isinstance(section.moves, Moves):
+        if isinstance(section.moves, printed.Moves):
             by_dma.update(results)
             continue
         for name, size in bytes_of([root for op in section.ops for root, _ in rolling.operands[op.outputs[0]]]).items():
             if name in by_dma:
-                add(step, INVALIDATE, name, size)
+                add(step, printed.INVALIDATE, name, size)
                 by_dma.remove(name)
         for name, size in results.items():
-            add(step + 1, CLEAN, name, size)
+            add(step + 1, printed.CLEAN, name, size)
             by_dma.discard(name)
-        for name in (scratch_name(op.outputs[0]) for op in section.ops):
+        for name in (printed.scratch_name(op.outputs[0]) for op in section.ops):
             if name in section.inner and places[name].memory in cached:
-                add(step + 1, CLEAN, name, section.inner[name])
+                add(step + 1, printed.CLEAN, name, section.inner[name])
     for name, size in bytes_of([rolling.storage[n] for n in rolling.graph.outputs]).items():
         if name in by_dma:
-            add(len(steps), INVALIDATE, name, size)
+            add(len(steps), printed.INVALIDATE, name, size)
     return operations
 
 
 def with_transfers(
     steps: Sequence[Section],
-    caches: Mapping[int, Sequence[CacheOp]],
+    caches: Mapping[int, Sequence[printed.CacheOp]],
     staged: Sequence[Fetch] = (),
     early: Sequence[Fetch] = (),
 ) -> tuple[Section, ...]:
@@ -316,7 +303,7 @@ def with_transfers(
 
     `staged`: copies to the second level; `early`: those to the first, which may be out of the second.
     """
-    between: list[list[Transfer]] = [list(caches.get(step, ())) for step in range(len(steps) + 1)]
+    between: list[list[printed.Transfer]] = [list(caches.get(step, ())) for step in range(len(steps) + 1)]
 
     def start(fetch: Fetch) -> None:
         between[fetch.first].append(fetch.start)
@@ -325,8 +312,8 @@ def with_transfers(
         """Once for all copies of a channel."""
         channel, before = fetch.start.copy.channel, between[fetch.until]
         last = next((t for t in reversed(before) if channel_of(t) == channel), None)
-        if not isinstance(last, Wait):
-            before.append(Wait(channel))
+        if not isinstance(last, printed.Wait):
+            before.append(printed.Wait(channel))
 
     for fetch in (f for f in staged if f.first < f.until):
         wait(fetch)
@@ -345,7 +332,7 @@ def with_transfers(
     )
 
 
-def channel_of(transfer: Transfer) -> int | None:
-    if isinstance(transfer, Start):
+def channel_of(transfer: printed.Transfer) -> int | None:
+    if isinstance(transfer, printed.Start):
         return transfer.copy.channel
-    return transfer.channel if isinstance(transfer, Wait) else None
+    return transfer.channel if isinstance(transfer, printed.Wait) else None
