@@ -18,6 +18,7 @@ from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp
 from .arm_dsp import dot, matrix, operands, taps, wide, winograd
 from .arm_mve import lanes
 from .blocks import two_in_one
+from .canonical import canonical
 from .micro import Function
 from .row import KernelLayer, Row
 
@@ -90,16 +91,22 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     return next((k for k in kernel.others if (wanted, k.variant) in form.choice), kernel)
 
 
-def _sums(op: Op, graph: Graph) -> Sums | None:
-    """The op as sums of products; the graph keeps those of its own ops, with the weights as kernels want them."""
-    make = SPECS[op.kind].sums
-    if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
-        return make(op, graph)
-    key = op.outputs[0], Sums
-    if key not in graph.kernels:
-        graph.kernels[key] = make(op, graph)
-    found: Sums | None = graph.kernels[key]
-    return found
+def _described(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph, Sums | None]:
+    """The op in its canonical form, its graph, and the op as sums of products; the graph keeps those of its own ops."""
+    own = bool(op.outputs) and graph.producers.get(op.outputs[0]) is op
+    key = op.outputs[:1], rolled
+    if own and key in graph.kernels:
+        described: tuple[Op, Graph, Sums | None] = graph.kernels[key]
+        return described
+    simple, around = canonical(op, graph, rolled)
+    if own and rolled and simple is op and (op.outputs[:1], False) in graph.kernels:
+        whole: tuple[Op, Graph, Sums | None] = graph.kernels[op.outputs[:1], False]
+        if whole[0] is op:
+            return whole
+    described = simple, around, SPECS[op.kind].sums(simple, around)
+    if own:
+        graph.kernels[key] = described
+    return described
 
 
 def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
@@ -112,7 +119,9 @@ def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
 
     A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
     """
-    sums = _sums(op, graph) if not form.rolled or SPECS[op.kind].rows(op, graph) == "each" else None
+    each = not form.rolled or SPECS[op.kind].rows(op, graph) == "each"
+    op, graph, sums = _described(op, graph, form.rolled)
+    sums = sums if each else None
     if form.rolled and sums is not None and sums.pointwise:
         return KernelLayer(op, graph, replace(form, rings=None, apart=(), rows=0), sums.row)
     return KernelLayer(op, graph, form, sums)
