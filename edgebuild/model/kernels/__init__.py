@@ -18,7 +18,7 @@ from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp
 from .arm_dsp import dot, matrix, operands, taps, wide, winograd
 from .arm_mve import lanes
 from .blocks import two_in_one
-from .canonical import canonical
+from .canonical import canonical, ungrouped
 from .micro import Function
 from .row import KernelLayer, Row
 
@@ -91,19 +91,22 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     return next((k for k in kernel.others if (wanted, k.variant) in form.choice), kernel)
 
 
-def _described(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph, Sums | None]:
-    """The op in its canonical form, its graph, and the op as sums of products; the graph keeps those of its own ops."""
+def _described(op: Op, graph: Graph, rolled: bool) -> list[tuple[Op, Graph, Sums | None]]:
+    """The op in the forms in which kernels may compute it, each with its graph and, if it is one, as sums of products.
+
+    The graph keeps those of its own ops, with the weights as kernels want them.
+    """
     own = bool(op.outputs) and graph.producers.get(op.outputs[0]) is op
     key = op.outputs[:1], rolled
     if own and key in graph.kernels:
-        described: tuple[Op, Graph, Sums | None] = graph.kernels[key]
-        return described
-    simple, around = canonical(op, graph, rolled)
-    if own and rolled and simple is op and (op.outputs[:1], False) in graph.kernels:
-        whole: tuple[Op, Graph, Sums | None] = graph.kernels[op.outputs[:1], False]
-        if whole[0] is op:
-            return whole
-    described = simple, around, SPECS[op.kind].sums(simple, around)
+        kept: list[tuple[Op, Graph, Sums | None]] = graph.kernels[key]
+        return kept
+    simple = canonical(op, graph, rolled)
+    known = graph.kernels.get((op.outputs[:1], False)) if own and rolled else None
+    if known is not None and known[0][0] is simple[0]:
+        return list(known)
+    forms = [simple, *([whole] if (whole := ungrouped(*simple)) is not None else [])]
+    described = [(*form, SPECS[op.kind].sums(*form)) for form in forms]
     if own:
         graph.kernels[key] = described
     return described
@@ -114,41 +117,41 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
     return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
 
 
-def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
-    """The layer for which rows are asked.
+def layers_of(op: Op, graph: Graph, form: Form) -> list[KernelLayer]:
+    """The layer for which rows are asked, and any other that computes the same.
 
     A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
     """
-    each = not form.rolled or SPECS[op.kind].rows(op, graph) == "each"
-    op, graph, sums = _described(op, graph, form.rolled)
-    sums = sums if each else None
-    if form.rolled and sums is not None and sums.pointwise:
-        return KernelLayer(op, graph, replace(form, rings=None, apart=(), rows=0), sums.row)
-    return KernelLayer(op, graph, form, sums)
+    each, layers = not form.rolled or SPECS[op.kind].rows(op, graph) == "each", list[KernelLayer]()
+    for simple, around, sums in _described(op, graph, form.rolled):
+        if form.rolled and each and sums is not None and sums.pointwise:
+            row = replace(form, rings=None, apart=(), rows=0)
+            layers.append(KernelLayer(simple, around, row, sums.row))
+        else:
+            layers.append(KernelLayer(simple, around, form, sums if each else None))
+    return layers
+
+
+def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
+    """The first of them, which is the op itself."""
+    return layers_of(op, graph, form)[0]
 
 
 def _best(op: Op, graph: Graph, form: Form) -> Kernel:
     """The best row's kernel, or the op's own."""
-    layer = layer_of(op, graph, form)
-    found = _from_rows(layer)
-    if found is None:
-        return replace(layer, form=form).plain
-    return placed(found) if form.rolled and not layer.form.rolled else found
+    layers = layers_of(op, graph, form)
+    return _from_rows(layers, form) or replace(layers[0], form=form).plain
 
 
-def placed(kernel: Kernel) -> Kernel:
-    """The kernel and those that would do as well, which get the address of a row."""
-    return replace(kernel, placed=True, others=tuple(replace(k, placed=True) for k in kernel.others))
-
-
-def _from_rows(layer: KernelLayer) -> Kernel | None:
+def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
     """The cheapest of those whose conditions hold; where that is wanted, of those that gather first."""
-    for gathers in (True, False) if layer.form.granularity else (False,):
-        serving = (row for row in ROWS if row.gathers == gathers and row.serves(layer))
-        made = [k for row in serving if (k := row.make(layer)) is not None]
-        engines = [] if gathers else offload.called(layer)
-        made = [k for k in (*made, *engines) if k.finds_apart or not any(layer.form.apart)]
-        if made := by_cost([k for k in made if k.in_place or not layer.form.over], layer.form):
+    for gathers in (True, False) if form.granularity else (False,):
+        served = [(row, layer) for row in ROWS if row.gathers == gathers for layer in layers if row.serves(layer)]
+        pairs = [(layer, k) for row, layer in served if (k := row.make(layer)) is not None]
+        pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]
+        made = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]
+        made = [k for k in made if k.finds_apart or not any(form.apart)]
+        if made := by_cost([k for k in made if k.in_place or not form.over], form):
             return replace(made[0], others=tuple(made[1:]))
     return None
 

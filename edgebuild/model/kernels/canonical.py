@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from ..ir import Graph, Op
 
+MOST_ZEROS = 4096  # bytes of weights
 KINDS = ("conv2d", "depthwise_conv2d")
 
 
@@ -50,3 +53,19 @@ def canonical(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph]:
     ]
     attrs["pad"] = (*attrs["pad"], *ends)
     return replace(op, attrs=attrs), replace(graph, tensors={**graph.tensors, **tensors})
+
+
+def ungrouped(op: Op, graph: Graph) -> tuple[Op, Graph] | None:
+    """A grouped convolution as one of all channels, with weights of 0 between groups, where these are few."""
+    if op.kind != "conv2d" or (groups := op.attrs.get("groups", 1)) == 1:
+        return None
+    w = graph.operands(op)[1]
+    near = op.attrs["dilation"][1] == 1 or w.shape[2] == 1
+    if w.data is None or not near or w.elements * (groups - 1) > MOST_ZEROS:
+        return None
+    k, fh, fw, c = w.shape
+    data = np.zeros((groups, k // groups, fh, fw, groups, c), w.data.dtype)
+    for group, own in enumerate(w.data.reshape(groups, k // groups, fh, fw, c)):
+        data[group, :, :, :, group] = own
+    whole = replace(w, shape=(k, fh, fw, groups * c), data=data.reshape(k, fh, fw, -1))
+    return replace(op, attrs={**op.attrs, "groups": 1}), replace(graph, tensors={**graph.tensors, whole.name: whole})
