@@ -34,6 +34,7 @@ class Wide(Net):
     integer: str = "int8"
     channels: tuple[int, ...] = (1, 3, 4, 8, 12, 20, 32)
     together: tuple[int, ...] = (1, 2, 4, 5, 8)  # channels of a group's result
+    columns: tuple[int, ...] = (4, 8, 20, 60, 7)  # of a dense layer's operand
 
     def quant(self, scale: float) -> Quant:
         """TFLite's int16 has no zero points."""
@@ -103,7 +104,7 @@ class Wide(Net):
         return self.summed("depthwise_conv2d", x, k, (taps[0], taps[1]), **attrs)
 
     def dense(self, x: Tensor) -> Tensor:
-        rows, c = int(self.pick(1, 1, 3)), int(self.pick(4, 8, 20, 60, 7))
+        rows, c = int(self.pick(1, 1, 3)), int(self.pick(*self.columns))
         x = self.tensors["x"] = replace(x, shape=(rows, c))
         return self.summed("dense", x, int(self.rng.integers(1, 11)), ())
 
@@ -164,6 +165,20 @@ def test_odd_numbers_of_channels(target: str, tmp_path: Path) -> None:
     runs = Counter(k.shape["wide"] for k in found if k.shape.get("flat") and k.shape["run"] != 1)
     assert min(runs[False], runs[True]) > 2, runs
     check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_large_sums(tmp_path: Path) -> None:
+    """Sums that no word has beside another one: whole, row by row, of odd numbers of channels, in groups."""
+    sizes = {"channels": (1040, 1101, 2100), "together": (1, 2, 3, 5), "columns": (1300, 1601)}
+    graphs = [network(seed, kind, **sizes) for kind in ("conv2d", "dense") for seed in range(8)]
+    form = form_of(load_target(TARGET))
+    shapes = [kernel_of(op, g, form).shape for g in graphs for op in g.ops]
+    rests = Counter((shape["rest"], shape["blocks"] != 0) for shape in shapes if shape.get("paired"))
+    assert min(rests[0, True], rests[1, True]) > 1, rests
+    check(TARGET, graphs, tmp_path)
+    (tmp_path / "rows").mkdir()
+    check(TARGET, [replace(g) for g in graphs[:4]], tmp_path / "rows", tile="rolling")
 
 
 @pytest.mark.one_in(2)

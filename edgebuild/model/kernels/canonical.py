@@ -36,7 +36,7 @@ def canonical(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph]:
         channels *= size
         weights = weights.reshape(*weights.shape[:2], 1, -1) if size > 1 else weights
         axes[1] = 1, 1, 1, 1, 0
-        if not (turn or rolled):
+        if axes[0][0] > 1 and not (turn or rolled):
             axes, weights = axes[::-1], weights.swapaxes(1, 2)
     if axes == given:
         return op, graph

@@ -1,4 +1,4 @@
-"""Grouped, dilated and transposed convolutions, and those of int16 values: two pixels at a time.
+"""Grouped, dilated and transposed convolutions, those of int16 values and of large sums: two pixels at a time.
 
 A list tells where the pixel under each tap lies; what lies there is widened group by group. See kernels/phases.py.
 Channels that are no multiple of four lie gapless: the taps together are padded to one, instead of each by itself.
@@ -6,7 +6,7 @@ Channels that are no multiple of four lie gapless: the taps together are padded 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from . import wide
 from .convolution import CALL, COPIED
 from .dot import micro
 from .factors import Factors, factors_within
-from .weight_words import bounds, of_channels_with
+from .weight_words import bounds, of_channels, of_channels_with
+
+FEW = 2  # channels that leave a part of others' blocks idle
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,33 @@ class PhaseSums:
 
 
 def convolution(layer: KernelLayer) -> Kernel | None:
-    """Only what other kernels do not serve: groups, columns that are not neighbours, and int16."""
-    x, w = layer.graph.operands(layer.op)[:2]
+    """Where others do not serve: groups, columns that are not neighbours, int16, large sums; and for few channels."""
+    (x, w), s = layer.graph.operands(layer.op)[:2], layer.sums
     neighbours = x.dtype == "int8" and (layer.op.attrs["dilation"][1] == 1 or w.shape[2] == 1)
-    return None if layer.op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)
+    served = layer.op.attrs.get("groups", 1) == 1 and neighbours
+    small = s is None or (s.out[2] > FEW and of_channels(s, 4, 1) is not None)
+    return None if served and small else gathered(layer)
 
 
-def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]]) -> list[PhaseSums]:
-    """The weights of each in the order in which they are read; fewer than phases if there is no such form."""
+def dense(layer: KernelLayer) -> Kernel | None:
+    """Large sums alone; a row of the operand is a pixel."""
+    s, (x, w), y = layer.sums, layer.graph.operands(layer.op)[:2], layer.graph.result(layer.op)
+    if s is None or layer.form.rolled or of_channels(s, 4, 1) is not None:
+        return None
+    shapes = {x: (1, 1, *x.shape), w: (w.shape[0], 1, 1, w.shape[1]), y: (1, 1, *y.shape)}
+    tensors = {
+        t.name: replace(t, shape=n, data=None if t.data is None else t.data.reshape(n)) for t, n in shapes.items()
+    }
+    attrs = {**layer.op.attrs, "stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
+    graph = replace(layer.graph, tensors={**layer.graph.tensors, **tensors})
+    return gathered(replace(layer, op=replace(layer.op, kind="conv2d", attrs=attrs), graph=graph))
+
+
+def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) -> list[PhaseSums]:
+    """The weights of each in the order in which they are read; fewer than phases if there is no such form.
+
+    `paired`: channels come in twos, whose sums may be large: each word has weights of one channel.
+    """
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if x.shape[0] != 1 or w.data is None:
         return []
@@ -61,7 +82,9 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]]) -> list[PhaseSum
         return []
     made = [spatial.sums_of(op, graph, "", a[:, :, None], x.shape[1:], y.shape[1:]) for a in weights]
     most = np.max([s.bound for s in made], axis=0)
-    found = [_phase(op, s, factors_within(s, most), phases.run(op, some)) for s, some in zip(made, taps, strict=True)]
+    ends = [factors_within(s, most) for s in made]
+    runs = [phases.run(op, some) for some in taps]
+    found = [_phase(op, *phase, paired) for phase in zip(made, ends, runs, strict=True)]
     return [phase for phase in found if phase is not None]
 
 
@@ -71,21 +94,31 @@ def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
     flat, (end, scalars) = weights.reshape(len(weights), 1, -1), wide.ends(op, graph)
     packed = [wide.stream(flat[part], first[part], ends[part], 2) for part in own]
     full = len(weights) // len(own) // 2 * packed[0].shape[1]
-    form: dict[str, str | bool] = {"finish": f"wide{end}", "unit": False}
+    form: dict[str, str | bool] = {"finish": f"wide{end}", "unit": False, "paired": False}
     streams = tuple(stream.ravel() for stream in packed)
     return PhaseSums(weights.shape[1], run, streams, full, form, scalars)
 
 
-def _phase(op: Op, s: Sums, ends: Factors, run: int) -> PhaseSums | None:
+def _phase(op: Op, s: Sums, ends: Factors, run: int, paired: bool) -> PhaseSums | None:
     """Of int8."""
     own, count = phases.groups(op, len(s.weights)), s.weights.shape[1]
     rows = 1 if s.weights.shape[3] % 4 else count
-    found = [_blocks(phases.group(s, part), rows, ends.words[part]) for part in own]
+    blocks = _twos if paired else _blocks
+    found = [blocks(phases.group(s, part), rows, ends.words[part]) for part in own]
     made = [each for each in found if each is not None]
     if len(made) < len(own) or s.finish == "sums":
         return None
     streams, scalars = tuple(stream for stream, _ in made), {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
-    return PhaseSums(count, run, streams, made[0][1], ends.shape, scalars)
+    return PhaseSums(count, run, streams, made[0][1], {**ends.shape, "paired": paired}, scalars)
+
+
+def _twos(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
+    """As `_blocks`, of channels in twos, and a last one by itself."""
+    k = len(s.weights)
+    weights, full = s.weights.reshape(k, rows, -1), k // 2 * 2
+    parts = [wide.stream(weights[own], s.start[own], ends[own], count, range(4)).ravel()
+             for own, count in ((slice(full), 2), (slice(full, k), 1)) if len(weights[own])]  # fmt: skip
+    return (np.concatenate(parts), parts[0].size if full else 0) if s.fits else None
 
 
 def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
@@ -107,12 +140,15 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
-    made = _phases(op, graph, taps)
-    found = [p for p in made if (p.ends, p.scalars) == (made[0].ends, made[0].scalars)]
-    if len(found) < len(taps):
+    for paired in (False, True):
+        made = _phases(op, graph, taps, paired)
+        found = [p for p in made if (p.ends, p.scalars) == (made[0].ends, made[0].scalars)]
+        if len(found) == len(taps):
+            break
+    else:
         return None
     (x, w), finish = graph.operands(op)[:2], found[0].finish
-    item, block = (2, 2) if finish.startswith("wide") else (1, 4)
+    item, block = (2, 2) if finish.startswith("wide") else (1, 2 if paired else 4)
     most, run, (k, _, _, c) = max(p.taps for p in found), max(p.run for p in found), w.shape
     flat, groups, n = item == 2 or c % 4 > 0, op.attrs.get("groups", 1), -(-c // 4) * 4
     kg, inner = k // groups, -(-most * c // 4) * 4
@@ -122,7 +158,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     shape = phases.shape(layer, op, graph, table) | {
         "blocks": kg // block, "tail": kg % block, "full": kg // block * block,
         "gather": f"_{c}" if c in (4, 8) else "",
-        "rest": kg % block if block == 4 and kg % 4 < 3 else 0, "n": n, "flat": flat, "run": run if flat else 1,
+        "rest": kg % block if item == 1 and kg % block < 3 else 0, "n": n, "flat": flat, "run": run if flat else 1,
         "item": C_TYPES[x.dtype], "bytes": item, "wide": item == 2, **found[0].ends, "padding": zeros,
         "bounds": finish.endswith("_clamped"), "list": 4 * inner, "lines": lines, "zeros": zeros_at,
     }  # fmt: skip
@@ -163,9 +199,11 @@ def _pair(p: PhaseSums, c: int, groups: int, kg: int, flat: bool) -> float:
             kg % 2
         )
     else:
-        rest = kg % 4 if kg % 4 < 3 else 0
+        rest = kg % 2 if p.ends["paired"] else kg % 4 if kg % 4 < 3 else 0
         products, turns = 0.0, inner // 4
-        if kg > rest:
+        if p.ends["paired"]:
+            products = kg // 2 * (micro("eb_rest2", p.finish).executed(groups=turns) + CALL)
+        elif kg > rest:
             blocks = micro("eb_dot2", p.finish).executed(blocks=-(-(kg - rest) // 4), groups=turns)
             products += blocks + CALL + COPIED * 2 * (kg % 4 == 3)
         products += micro(f"eb_rest{rest}", p.finish).executed(groups=turns) + CALL if rest else 0
