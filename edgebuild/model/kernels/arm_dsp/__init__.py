@@ -84,7 +84,6 @@ ROWS = (
     Row("conv2d", CORE, gathered.convolution),
     Row("conv2d", CORE, window_registers.halves),
     Row("transpose_conv2d", CORE, gathered.gathered),
-    Row("dense", CORE, gathered.dense),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, taps.of_halves),
     Row("add", CORE, add),

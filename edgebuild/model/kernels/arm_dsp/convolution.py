@@ -15,7 +15,7 @@ from ...ops.base import PIXELS, Form, Kernel, Sums, Traffic
 from ...ops.spatial import sums_shape
 from .dot import MICROS, Micro, micro
 from .factors import factors
-from .weight_words import of_channels, of_pixels, requantised, whole_words
+from .weight_words import of_channels, of_pixels, of_single_channels, requantised, whole_words
 
 Shape = dict[str, int | str | bool | tuple[int, ...]]
 
@@ -97,7 +97,8 @@ class Variant:
         if gathered is None:
             return None
         m = suited(self.micro, s, form)
-        stream = of_pixels(s) if m.packs == "pixels" else of_channels(s, m.channels, gathered.rows)
+        of = {"channels": of_channels, "pixels": of_pixels, "": of_single_channels}[m.packs]
+        stream = of(s, m.channels, gathered.rows)
         if stream is None or (s.finish == "sums" and "sums" not in m.ends):
             return None
         group = {2: "pairs", 4: "groups of four", 8: "groups of eight"}[m.channels]
@@ -313,6 +314,8 @@ VARIANTS = (
     Variant("dsp 2 pixels, packed taps", "arm_dsp/conv_packed.c.j2", "eb_dot2", packed_taps, TUNED),
     Variant("dsp 2 pixels, int8", "arm_dsp/conv_bytes.c.j2", "eb_dot2n", _bytes(2), WIDENED),
     Variant("dsp 1 pixel", "arm_dsp/conv_bytes.c.j2", "eb_dot1", _bytes(1), WIDENED),
+    Variant("dsp 1 pixel, large sums", "arm_dsp/dense.c.j2", "eb_single4", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel, large sums", "arm_dsp/conv_bytes.c.j2", "eb_single4", _bytes(1), PLAIN),
     Variant("dsp 1 pixel, row pointers", "arm_dsp/conv_rows.c.j2", "eb_dot1r", row_pointers, WIDENED),
 )
 WAITING = (  # where flash is slow

@@ -51,6 +51,11 @@ class Micro:
     ahead: bool = False
     ends: tuple[str, ...] = (*FINISHES, "sums")
 
+    @property
+    def blocked(self) -> bool:
+        """A call makes several groups of channels."""
+        return bool(self.packs) or self.pixels == 1
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -81,6 +86,7 @@ _LISTED = (
     Micro("eb_dot1w", 1, 4, "halves"),
     Micro("eb_dot1i", 1, 4, "every other"),
     Micro("eb_dot1r", 1, 4, "listed"),
+    Micro("eb_single4", 1, 4, "bytes", packs="", ends=FINISHES),
     Micro("eb_rest1", 2, 1, "paired halves", packs="", ends=FINISHES),
     Micro("eb_rest2", 2, 2, "paired halves", packs="", ends=FINISHES),
     Micro("eb_dot4", 4, 2, "zipped", packs="pixels", loads=frozenset(), ends=FINISHES),
@@ -162,14 +168,14 @@ class Dot:
         results = {1: ["y"], 2: ["y0", "y1"], 4: ["y"]}[m.pixels]
         found = [(f"const {OPERANDS[m.x].item} *", "x"), ("const int32_t *", "w"), *((f"{item} *", y) for y in results)]
         found += [("int32_t ", "step")] * (m.pixels == 4) + [(f"const {OPERANDS[m.x].item} *", "x_end")]
-        found += [("int32_t ", "blocks")] * bool(m.packs) + [("int32_t ", "zero")]
+        found += [("int32_t ", "blocks")] * m.blocked + [("int32_t ", "zero")]
         found += [("int32_t ", "unit")] * self.finish.unit
         return found + [("int32_t ", "low4"), ("int32_t ", "high4")] * self.finish.clamped
 
     def at(self, name: str) -> int:
         """Bytes from the stack pointer to an argument."""
         number = [n for _, n in self.arguments].index(name)
-        first = 0 if self.m.packs else -4  # without groups, x is read once
+        first = 0 if self.m.blocked else -4  # without groups, x is read once
         return first + {0: 0, 2: 4, 3: 8}.get(number, 48 + 4 * (number - 4))
 
     def load(self, registers: Registers, pointer: str, several: bool, step: int = 4) -> list[str]:
@@ -190,11 +196,11 @@ class Dot:
 def function(m: Micro, finish: str) -> Function:
     """The micro-kernel with this end as a whole function."""
     d = Dot(m, Finish(finish))
-    saved = ["r0", "r2", "r3", *SUMS, "lr"][0 if m.packs else 1 :]
-    listed = f"{'r0, ' if m.packs else ''}r2-r11"
+    saved = ["r0", "r2", "r3", *SUMS, "lr"][0 if m.blocked else 1 :]
+    listed = f"{'r0, ' if m.blocked else ''}r2-r11"
     inside = [*_begin(d), *_products(d), *_separate(d), *_finished(d), *_stored(d)]
-    body: list[Part] = [Loop("blocks", ("1:", *inside))] if m.packs else inside
-    places = ", ".join(f"{d.at(n)} {n}" for i, (_, n) in enumerate(d.arguments) if i != 1 and (i or m.packs))
+    body: list[Part] = [Loop("blocks", ("1:", *inside))] if m.blocked else inside
+    places = ", ".join(f"{d.at(n)} {n}" for i, (_, n) in enumerate(d.arguments) if i != 1 and (i or m.blocked))
     return Function(
         f"{m.name}_{finish}",
         tuple(f"EB_REG {kind}{name}" for kind, name in d.arguments),
@@ -222,13 +228,13 @@ def micro(name: str, finish: str) -> Function:
 def _remark(d: Dot) -> str:
     m, counts = d.m, {1: "One", 2: "Two", 4: "Four", 8: "eight"}
     some = f"groups of {counts[m.channels].lower()} channels" if m.channels > 2 else "pairs of channels"
-    some = f"by `blocks` {some}" if m.packs else f"by {counts[m.channels].lower()} channel{'s' * (m.channels > 1)}"
+    some = f"by `blocks` {some}" if m.blocked else f"by {counts[m.channels].lower()} channel{'s' * (m.channels > 1)}"
     start = {"channels": "A, 256 B + A for each two channels", "pixels": "of both pixels for each channel"}
     factors = "" if d.finish.sums else f", {'two factors' if d.finish.two else 'a factor'} a channel"
     results = {1: "", 2: "", 4: " Results of a pixel lie `step` behind the one before."}[m.pixels]
     return (
         f"{counts[m.pixels]} pixel{'s' * (m.pixels > 1)} {OPERANDS[m.x].text}, {some}. "
-        f"w: {'for each of these ' if m.packs else ''}start values {start.get(m.packs, '')}".rstrip()
+        f"w: {'for each of these ' if m.blocked else ''}start values {start.get(m.packs, '')}".rstrip()
         + f", words of weights{factors}.{results}"
         + (" The caller makes results of the sums." if d.finish.sums else "")
     )
@@ -237,7 +243,7 @@ def _remark(d: Dot) -> str:
 def _begin(d: Dot) -> list[str]:
     """The pointer to the pixels and their end, then start values, copied to every pixel."""
     m, first = d.m, list(SUMS[: d.m.channels * (2 if d.m.packs == "pixels" else 1)])
-    made = [f"ldr {X}, [sp]"] if m.packs and m.x != "listed" else []
+    made = [f"ldr {X}, [sp]"] if m.blocked and m.x != "listed" else []
     made += [f"ldr {_past(d) or _left(d)}, [sp, #{d.at('x_end')}]"] if m.x != "listed" else []
     made += d.load(first, W, "starts" in m.loads)
     return made + [f"mov {SUMS[at]}, {SUMS[at % len(first)]}" for at in range(len(first), m.pixels * m.channels)]
@@ -250,13 +256,13 @@ def _past(d: Dot) -> str:
 
 def _left(d: Dot) -> str:
     """The register of the bytes that are left before the first turn."""
-    return "r12" if d.m.packs else "lr"
+    return "r12" if d.m.blocked else "lr"
 
 
 def _products(d: Dot) -> list[Part]:
     """All taps, four at a time."""
     m, left, kept = d.m, _left(d), _past(d)
-    count = 4 if m.packs else 2  # groups of four taps that are written out for a turn
+    count = 4 if m.blocked else 2  # groups of four taps that are written out for a turn
     bodies = tuple((f"{2 + at}:", *_body(d, at == count - 1)) for at in range(count))
     past = kept or ("r3" if m.ahead else "lr")
     end = [] if kept or m.ahead or m.packs == "pixels" else [f"ldr {past}, [sp, #{d.at('x_end')}]"]
@@ -283,7 +289,7 @@ def _products(d: Dot) -> list[Part]:
 
 def _entry(d: Dot, left: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Into the loop where fewer groups come first than are written out, by one or two bits of the bytes left."""
-    if not d.m.packs:
+    if not d.m.blocked:
         return asm(f"""
         tst {left}, #16 /* an odd number of groups of four taps enters in the middle */
         bne 3f
@@ -405,7 +411,14 @@ def _of_pixels(d: Dot, last: bool) -> list[str]:
 
 
 def _widened(d: Dot) -> list[str]:
-    """Four taps of two pixels, with a word of four weights for each channel."""
+    """Four taps of two pixels, or of one, with a word of four weights for each channel."""
+    if d.m.pixels == 1:
+        made = ["ldr r3, [r0], #4", "ldm r1!, {r8, r9, r10, r11}", "sxtb16 r2, r3", "sxtb16 r3, r3, ror #8"]
+        for c, word in enumerate(("r8", "r9", "r10", "r11")):
+            v = d.of(0, c)
+            made += [f"sxtb16 r12, {word}", f"smlad {v}, r12, r2, {v}"]
+            made += [f"sxtb16 {word}, {word}, ror #8", f"smlad {v}, {word}, r3, {v}"]
+        return made
     made = ["ldm r0!, {r8, r9, r10, r11}"]
     for c in range(d.m.channels):
         one, other = d.of(0, c), d.of(1, c)
@@ -465,7 +478,7 @@ def within(register: str, low: str, high: str, other: str) -> list[str]:
 
 def _stored(d: Dot) -> list[str]:
     """Results to memory, and the next group of channels."""
-    if not d.m.packs:
+    if not d.m.blocked:
         return _stored_bytes(d)
     if d.m.packs == "pixels":
         return _stored_pairs(d)

@@ -1,4 +1,4 @@
-"""Grouped, dilated and transposed convolutions, those of int16 values and of large sums: two pixels at a time.
+"""Grouped, dilated and transposed convolutions, and those of int16 values: two pixels at a time.
 
 A list tells where the pixel under each tap lies; what lies there is widened group by group. See kernels/phases.py.
 Channels that are no multiple of four lie gapless: the taps together are padded to one, instead of each by itself.
@@ -6,7 +6,7 @@ Channels that are no multiple of four lie gapless: the taps together are padded 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from . import wide
 from .convolution import CALL, COPIED
 from .dot import micro
 from .factors import Factors, factors_within
-from .weight_words import bounds, of_channels, of_channels_with
+from .weight_words import bounds, of_channels_with
 
 FEW = 2  # channels that leave a part of others' blocks idle
 
@@ -45,26 +45,11 @@ class PhaseSums:
 
 
 def convolution(layer: KernelLayer) -> Kernel | None:
-    """Where others do not serve: groups, columns that are not neighbours, int16, large sums; and for few channels."""
+    """Where others do not serve: groups, columns that are not neighbours, int16; and for few channels."""
     (x, w), s = layer.graph.operands(layer.op)[:2], layer.sums
     neighbours = x.dtype == "int8" and (layer.op.attrs["dilation"][1] == 1 or w.shape[2] == 1)
     served = layer.op.attrs.get("groups", 1) == 1 and neighbours
-    small = s is None or (s.out[2] > FEW and of_channels(s, 4, 1) is not None)
-    return None if served and small else gathered(layer)
-
-
-def dense(layer: KernelLayer) -> Kernel | None:
-    """Large sums alone; a row of the operand is a pixel."""
-    s, (x, w), y = layer.sums, layer.graph.operands(layer.op)[:2], layer.graph.result(layer.op)
-    if s is None or layer.form.rolled or of_channels(s, 4, 1) is not None:
-        return None
-    shapes = {x: (1, 1, *x.shape), w: (w.shape[0], 1, 1, w.shape[1]), y: (1, 1, *y.shape)}
-    tensors = {
-        t.name: replace(t, shape=n, data=None if t.data is None else t.data.reshape(n)) for t, n in shapes.items()
-    }
-    attrs = {**layer.op.attrs, "stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
-    graph = replace(layer.graph, tensors={**layer.graph.tensors, **tensors})
-    return gathered(replace(layer, op=replace(layer.op, kind="conv2d", attrs=attrs), graph=graph))
+    return None if served and (s is None or s.out[2] > FEW) else gathered(layer)
 
 
 def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) -> list[PhaseSums]:

@@ -8,6 +8,7 @@ from ...ir import Array
 from ...ops.base import Constant, FourBytes, Sums
 from ...ops.spatial import kept, words
 from .factors import factors
+from .wide import stream
 
 MOST = 2**23  # of a sum that shares a word: 256 times it fits int32
 
@@ -47,7 +48,15 @@ def of_channels_with(s: Sums, channels: int, rows: int, ends: Array) -> Array | 
 
 
 @kept
-def of_pixels(s: Sums) -> Array | None:
+def of_single_channels(s: Sums, channels: int, rows: int) -> Array | None:
+    """The stream of micro-kernels that pack nothing, for sums that share no word; None where others serve."""
+    if of_channels(s, 4, 1) is not None or s.finish == "sums" or not s.fits:
+        return None
+    return stream(s.weights.reshape(s.out[2], rows, -1), s.start, factors(s).words, channels, range(4))
+
+
+@kept
+def of_pixels(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of eb_dot4, which packs two pixels: for each two channels start values, words of two taps, factors.
 
     None: a sum does not fit the upper part of a shared word, or a channel has no other beside it.
@@ -64,9 +73,9 @@ def of_pixels(s: Sums) -> Array | None:
     return words(np.concatenate([starts, packed.reshape(k // 2, -1), factors(s).words.reshape(k // 2, -1)], axis=1))
 
 
-def requantised(s: Sums, stream: Array, group: str) -> tuple[tuple[Constant, ...], dict[str, int | float]]:
+def requantised(s: Sums, values: Array, group: str) -> tuple[tuple[Constant, ...], dict[str, int | float]]:
     """Constants and scalars of a kernel with this stream, which has a record for each `group` of channels."""
-    packed = Constant("w", stream.ravel(), f"start values, weights and factors by {group} of channels")
+    packed = Constant("w", values.ravel(), f"start values, weights and factors by {group} of channels")
     if s.finish != "sums":
         return (packed,), {"y_zero": s.y_zero, **factors(s).scalars, **bounds(s)}
     return (packed, *s.rescaling), {"y_zero": s.y_zero, "low": s.low, "high": s.high}
