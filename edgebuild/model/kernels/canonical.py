@@ -46,7 +46,7 @@ def canonical(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph]:
         w.name: replace(w, shape=weights.shape, data=weights.copy()),
         y.name: replace(y, shape=(1, oh, ow, y.shape[3])),
     }
-    attrs = op.attrs | {name: (rows[i], columns[i]) for i, name in enumerate(names)}
+    attrs = {**op.attrs, **{name: (rows[i], columns[i]) for i, name in enumerate(names)}}
     ends = [
         max(0, (n - 1) * s + (taps - 1) * d + 1 - size - pad)
         for (size, n, s, d, pad), taps in zip(axes, weights.shape[1:3], strict=True)

@@ -27,6 +27,7 @@ from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, kept, words
 from ..micro import Function, Loop, Part
+from . import sum_kernels
 
 LABELS = {"piece": "0", "block": "6"}  # of loops along a line
 MOST_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
@@ -109,6 +110,17 @@ class Ends:
     scalars: Numbers
 
 
+def rounded(s: Sums) -> Ends | None:
+    """Start value, multiplier and rounding; behind the weights the shift: see `sum_kernels.finish`."""
+    how, rest = sum_kernels.finish(s)
+    if how == "general":
+        return None
+    multiplier, rounding, shift = (constant.data for constant in rest)
+    name = f"{'away' if how == 'signed' else 'up'}{'' if s.full_range else '_clamped'}"
+    return Ends(name, np.stack([s.start, multiplier, rounding], axis=1).astype(np.int64), shift[:, None],
+                {"low": s.low, "high": s.high} if not s.full_range else {})  # fmt: skip
+
+
 class Core(ABC):
     """An instruction set: its registers, and what the algorithm asks for, as lines of assembly."""
 
@@ -132,15 +144,41 @@ class Core(ABC):
     kept: ClassVar[str] = ""  # the spare register, where it stays as it is in the blocks of a line
     scalars: ClassVar[tuple[str, ...]]  # parameters of ends
 
+    # Instructions: lines of assembly for what the algorithm asks for --------------------------------
+
+    enter: Callable[[Sequence[str]], list[Part]]
+    leave: Callable[[], list[Part]]
+    get: Callable[[str, str], list[str]]  # to a register an argument, or a number of the function, by name
+    put: Callable[[str, str], list[str]]
+    set: Callable[[str, int], list[str]]
+    add: Callable[[str, str, int | str], list[str]]  # to one register the sum of another and a number, or a register
+    until: Callable[[str, str, str], list[str]]  # to the label, unless both registers are equal
+    back: Callable[[str, str], list[str]]  # one less; to the label unless it is 0
+    jump: Callable[[str], list[str]]
+    equal: Callable[[str, str, str], list[str]]  # to the label, which is near, if both registers are equal
+    within: Callable[[str, str, str], list[str]]  # to the label unless the place is behind the last one
+    temporary: Callable[[str], str]  # a register for what is added to a place
+    clear: Callable[[], list[Part]]  # the scratch becomes padding
+    listed: Callable[[], list[str]]  # the next address of the list becomes the source, from the channel on
+    few: Callable[[int], list[Part]]  # so many elements from the source to the plane; both places move on
+    begin: Callable[[], list[str]]  # the weights and the end of the next channel
+    starts: Callable[[int], list[str]]  # sums begin, before a loop
+    results: Callable[[int], list[Part]]  # sums become results; the place in the result moves on
+    out_on: Callable[[str], list[str]]  # the place in the result moves on by a number of the layer
+
     def __init__(self, p: Plane) -> None:
         self.p = p
         self.numbers = {} if self.loads else numbers(self)
         self.begun = set[int]()  # outputs of a block that have a sum
 
-    @classmethod
     @abstractmethod
+    def row(self, count: int, row: int) -> list[str]:
+        """Products of a row of the window, `row` rows behind where registers point."""
+
+    @classmethod
     def ends(cls, s: Sums) -> Ends | None:
         """None where sums have no end in few instructions."""
+        return rounded(s)
 
     @classmethod
     def stream(cls, rows: Array, dilation: int) -> Array:
@@ -195,51 +233,6 @@ class Core(ABC):
         """Elements by which both places move when so many are copied."""
         return used
 
-    # Instructions --------------------------------------------------------------------------------
-
-    @abstractmethod
-    def enter(self, arguments: Sequence[str]) -> list[Part]: ...
-
-    @abstractmethod
-    def leave(self) -> list[Part]: ...
-
-    @abstractmethod
-    def get(self, register: str, name: str) -> list[str]:
-        """An argument, or a number of the function, to a register."""
-
-    @abstractmethod
-    def put(self, register: str, name: str) -> list[str]: ...
-
-    @abstractmethod
-    def set(self, register: str, number: int) -> list[str]: ...
-
-    @abstractmethod
-    def add(self, to: str, of: str, number: int | str) -> list[str]:
-        """A number, or a register, is added."""
-
-    @abstractmethod
-    def until(self, a: str, b: str, label: str) -> list[str]:
-        """To the label, unless both registers are equal."""
-
-    @abstractmethod
-    def back(self, register: str, label: str) -> list[str]:
-        """One less; to the label unless it is 0."""
-
-    @abstractmethod
-    def jump(self, label: str) -> list[str]: ...
-
-    @abstractmethod
-    def equal(self, a: str, b: str, label: str) -> list[str]:
-        """To the label, which is near, if both registers are equal."""
-
-    @abstractmethod
-    def within(self, place: str, last: str, label: str) -> list[str]:
-        """To the label unless the place is behind the last one."""
-
-    @abstractmethod
-    def temporary(self, place: str) -> str:
-        """A register for what is added to a place."""
-
     def number(self, register: str, name: str) -> list[str]:
         return self.get(register, name) if self.loads else self.set(register, self.numbers[name])
 
@@ -257,41 +250,9 @@ class Core(ABC):
         there = [name for name in self.in_registers if name in numbers(self)]
         return [line for name in there for line in self.get(self.in_registers[name], name)]
 
-    @abstractmethod
-    def clear(self) -> list[Part]:
-        """The scratch becomes padding."""
-
-    @abstractmethod
-    def listed(self) -> list[str]:
-        """The next address of the list becomes the source, from the channel on."""
-
-    @abstractmethod
-    def few(self, count: int) -> list[Part]:
-        """So many elements from the source to the plane; both places move on."""
-
     def copy(self) -> list[Part]:
         """A line of them."""
         return _along(self, "piece", self.few, (self.to, self.end), self.p.run.used, self.p.piece, self.item)
-
-    @abstractmethod
-    def begin(self) -> list[str]:
-        """The weights and the end of the next channel."""
-
-    @abstractmethod
-    def starts(self, count: int) -> list[str]:
-        """Sums begin, before a loop."""
-
-    @abstractmethod
-    def row(self, count: int, row: int) -> list[str]:
-        """Products of a row of the window, `row` rows behind where registers point."""
-
-    @abstractmethod
-    def results(self, count: int) -> list[Part]:
-        """Sums become results; the place in the result moves on."""
-
-    @abstractmethod
-    def out_on(self, name: str) -> list[str]:
-        """The place in the result moves on by a number of the layer."""
 
     def steps(self) -> list[str]:
         """Before the rows of a window, where places move from row to row."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...ops.base import Sums
 from ..micro import Loop, Part
-from .plane import Core, Ends, Plane, numbers, table
-from .plane_thumb import rounded
+from .plane import Core, Plane, numbers, table
 from .two_in_one import SAVED, rv_frame, rv_result
 
 MOST_HELD = 9  # weights
@@ -43,10 +41,6 @@ class Rv32(Core):
     def serves(cls, p: Plane) -> bool:
         reach = (p.together - 1) * p.run.stride + (p.run.taps - 1) * p.run.dilation
         return max(reach, p.taps, p.turn * p.run.taps) <= cls.far and not (p.looped and p.together == len(cls.sums))
-
-    @classmethod
-    def ends(cls, s: Sums) -> Ends | None:
-        return rounded(s)
 
     def enter(self, arguments: Sequence[str]) -> list[Part]:
         loaded = (*numbers(self), *(f"unused {n}" for n in range(len(table(self)) - len(numbers(self)))))

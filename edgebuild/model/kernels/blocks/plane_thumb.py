@@ -9,21 +9,9 @@ import numpy as np
 
 from ...ops.base import Sums
 from ..micro import Loop, Part, moved, pushed
-from . import sum_kernels
 from .plane import Core, Ends, Plane, numbers, table
 from .two_in_one import Ends as Rounding
 from .two_in_one import v6_frame, v6_result, v7_result
-
-
-def rounded(s: Sums) -> Ends | None:
-    """Start value, multiplier and rounding; behind the weights the shift: see `sum_kernels.finish`."""
-    how, rest = sum_kernels.finish(s)
-    if how == "general":
-        return None
-    multiplier, rounding, shift = (constant.data for constant in rest)
-    name = f"{'away' if how == 'signed' else 'up'}{'' if s.full_range else '_clamped'}"
-    return Ends(name, np.stack([s.start, multiplier, rounding], axis=1).astype(np.int64), shift[:, None],
-                {"low": s.low, "high": s.high} if not s.full_range else {})  # fmt: skip
 
 
 class Thumb(Core):
@@ -215,10 +203,6 @@ class Armv7m(Thumb):
     weights = ("r8", "r9", "r10", "r11")
 
     @classmethod
-    def ends(cls, s: Sums) -> Ends | None:
-        return rounded(s)
-
-    @classmethod
     def serves(cls, p: Plane) -> bool:
         reach = (p.together - 1) * p.run.stride + (p.run.taps - 1) * p.run.dilation
         fits = p.run.taps < len(cls.weights) or p.together < len(cls.sums)  # r11 is one of both
@@ -287,7 +271,7 @@ class Armv6m(Thumb):
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
-        code = rounded(s)
+        code = super().ends(s)
         if code is not None:
             code.words[:, 0] -= 128 * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
         return code
