@@ -93,6 +93,16 @@ def group(s: Sums, own: slice) -> Sums:
     )  # fmt: skip
 
 
+def int8_sums(op: Op, graph: Graph, found: Sequence[Sequence[Tap]]) -> list[Sums]:
+    """Those of each phase; none unless it is one image and all int8, and no sum can leave int32."""
+    (x, w), y = graph.operands(op)[:2], graph.result(op)
+    if {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
+        return []
+    parts = [weights(w.data, own)[:, :, None] for own in found]
+    made = [spatial.sums_of(op, graph, "", part, x.shape[1:], y.shape[1:]) for part in parts]
+    return made if all(s.fits for s in made) else []
+
+
 def places(found: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Array:
     """For each phase the numbers of its head, how many taps it has, and rows and columns of these."""
     most, ahead = max(1, *map(len, found)), len(heads[0]) + 1

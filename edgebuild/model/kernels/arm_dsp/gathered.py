@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...ir import Array, Graph, Op
-from ...ops import spatial
-from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero_of
+from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, zero_of
 from .. import phases
 from ..row import KernelLayer
 from . import wide
@@ -57,18 +56,15 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) ->
 
     `paired`: channels come in twos, whose sums may be large: each word has weights of one channel.
     """
-    (x, w), y = graph.operands(op)[:2], graph.result(op)
-    if x.shape[0] != 1 or w.data is None:
+    (x, w), runs = graph.operands(op)[:2], [phases.run(op, some) for some in taps]
+    if wide.fits(op, graph) and x.shape[0] == 1:
+        weights = [phases.weights(w.array, some) for some in taps]
+        return [_wide_phase(op, graph, *phase) for phase in zip(weights, runs, strict=True)]
+    made = phases.int8_sums(op, graph, taps)
+    if not made:
         return []
-    weights = [phases.weights(w.data, some) for some in taps]
-    if wide.fits(op, graph):
-        return [_wide_phase(op, graph, a, phases.run(op, some)) for a, some in zip(weights, taps, strict=True)]
-    if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"}:
-        return []
-    made = [spatial.sums_of(op, graph, "", a[:, :, None], x.shape[1:], y.shape[1:]) for a in weights]
     most = np.max([s.bound for s in made], axis=0)
     ends = [factors_within(s, most) for s in made]
-    runs = [phases.run(op, some) for some in taps]
     found = [_phase(op, *phase, paired) for phase in zip(made, ends, runs, strict=True)]
     return [phase for phase in found if phase is not None]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops import spatial
-from ...ops.base import Constant, Kernel, Traffic, is_float, zero_of
+from ...ops.base import Constant, Kernel, Traffic, zero_of
 from .. import phases
 from ..row import KernelLayer
 from .sum_kernels import stream
@@ -22,15 +21,12 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
-    (x, w), y = graph.operands(op)[:2], graph.result(op)
-    if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
+    (x, w), own = graph.operands(op)[:2], phases.groups(op, graph.result(op).shape[3])
+    found = phases.int8_sums(op, graph, taps)
+    if not found or found[0].finish == "sums" or not all(p.finish == found[0].finish for p in found):
         return None
-    stated, own = [phases.weights(w.data, each) for each in taps], phases.groups(op, len(w.data))
-    found = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in stated]
     weights = [each.weights[:, :, 0] for each in found]  # those of channels whose results are all zero are gone
     s, (k, _, _, c) = found[0], w.shape
-    if s.finish == "sums" or not all(p.fits and p.finish == s.finish for p in found):
-        return None
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     streams = [
         [stream(phases.group(p, g), part[g].reshape(kg, -1)) for g in own]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops import contractions, spatial
-from ...ops.base import Constant, Kernel, is_float, zero_of
+from ...ops.base import Constant, Kernel, zero_of
 from ...ops.spatial import words
 from .. import phases
 from ..row import KernelLayer
@@ -26,16 +26,12 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
     """Two pixels by `channels` sums at a time."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
-    (x, w), y = graph.operands(op)[:2], graph.result(op)
-    plain = is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1
-    if plain or w.data is None or form.small:
-        return None
-    stated = [phases.weights(w.data, own) for own in taps]
-    sums = [spatial.sums_of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in stated]
-    if not all(s.fits for s in sums):
+    (x, w), sums = graph.operands(op)[:2], phases.int8_sums(op, graph, taps)
+    if not sums or form.small:
         return None
     weights = [each.weights[:, :, 0] for each in sums]  # those of channels whose results are all zero are gone
-    s, own, (k, _, _, c) = sums[0], phases.groups(op, len(w.data)), w.shape
+    s, (k, _, _, c) = sums[0], w.shape
+    own = phases.groups(op, k)
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     block = next(b for b in (4, 2, 1) if b <= channels and kg % b == 0)
     how = [finish(each) for each in sums]
