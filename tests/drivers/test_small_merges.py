@@ -120,3 +120,15 @@ def test_a_cleanup_function_is_called_at_the_end_of_the_scope(tmp_path: Path) ->
     artifacts, _ = compile_driver(DriverRequest((tmp_path / "t.bf.c",), "n", "pulpino"))
     text = next(a.data.decode() for a in artifacts if a.name == "n.c")
     assert "LOCK(lock); HAL_WRITE_G_x(g, 1); } HAL_WRITE_G_y(g, 2);" in text
+
+
+def test_no_store_moves_over_a_volatile_access(tmp_path: Path) -> None:
+    """Whether `volatile` stands at the object, in its typedef, or in that of a member."""
+    head = "typedef volatile unsigned vu; typedef struct { vu m; } M;\nbfGroup G { bit a; bit b; };\n"
+    for i, place in enumerate(("*(volatile unsigned *)64", "*(vu *)64", "flag", "((M *)64)->m", "((const vu *)64)[n]")):
+        access = f"n = {place}" if "const" in place else f"{place} = 1"
+        source = tmp_path / f"v{i}.bf.c"
+        body = f"void f(int n) {{ g->a = 1; {access}; g->b = 1; }}\n"
+        source.write_text(f"{head}vu flag;\nmake_device(G, g, 0x40000000);\n{body}")
+        _, driver = compile_driver(DriverRequest((source,), "v", "pulpino"))
+        assert [len(r.accesses) for _, r in driver.merged.all()] == [1, 1], place

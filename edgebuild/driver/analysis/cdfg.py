@@ -194,7 +194,7 @@ class Ways:
         self.edges = {False: self._numbered("succ"), True: self._numbered("pred")}
         self.inner_first = self._inner_first()
         self.after, self.before = self.reached(), self.reached(back=True)
-        self.circles = self._circles(self.after)
+        self.circles = self.circles_avoiding(0)
         self._without: dict[int, int] = {}  # `circles_without`
         self._last: tuple[int, list[int]] = -1, []  # `_only_through`
 
@@ -245,19 +245,10 @@ class Ways:
 
     def circles_avoiding(self, avoid: int) -> int:
         """The nodes that can follow themselves on ways that do not go through one of `avoid`."""
-        return self._circles(self.reached(avoid))
-
-    def _circles(self, reached: list[int]) -> int:
-        result = 0
-        for n, nodes in enumerate(reached):
-            result |= nodes & 1 << n
-        return result
+        return sum(nodes & 1 << n for n, nodes in enumerate(self.reached(avoid)))
 
     def set_of(self, nodes: Iterable[Node]) -> int:
-        result = 0
-        for n in nodes:
-            result |= 1 << self.numbers[n]
-        return result
+        return sum(1 << n for n in {self.numbers[x] for x in nodes})
 
     def first(self, nodes: int) -> Node:
         return self.nodes[(nodes & -nodes).bit_length() - 1]

@@ -224,8 +224,8 @@ class Walker:
             self.operands([x for x in c.parts if isinstance(x, Expression)])
             self.check_volatile(c)
 
-    def operands(self, operands: Iterable[Expression], sequencing: str = "u", used: bool = True) -> None:
-        self.in_turn([(sequencing, i, partial(self.expression, x, used)) for i, x in enumerate(operands)])
+    def operands(self, operands: Iterable[Expression]) -> None:
+        self.in_turn([("u", i, partial(self.expression, x)) for i, x in enumerate(operands)])
 
     def in_turn(self, steps: Iterable[tuple[str, int, Callable[[], None]]]) -> None:
         """Do the parts of an expression, each with the number by which the language puts it in order."""

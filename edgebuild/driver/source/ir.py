@@ -59,8 +59,8 @@ class CType(Value):
     size: int  # bytes; negative where it is not known
     count: int  # elements of an array
     signed: bool
-    is_volatile: bool  # as it is written
-    is_const: bool  # as it is written
+    is_volatile: bool  # itself, or the type that its typedef stands for
+    is_const: bool
     is_pod: bool
     changes: bool  # whether an object of this type may change by itself
     group: tuple[str, bool]  # name of the struct or union that it is or points to, and whether it points; else ""
@@ -485,7 +485,6 @@ class Call(Expression):
     callee: Expression | None
     target: Expression | None
     arguments: tuple[Expression, ...]
-    own_object: bool = False  # whether it calls a method of the object itself
 
     @property
     def is_construction(self) -> bool:

@@ -80,8 +80,8 @@ class Program:
     def _type(self, t: Type) -> ir.CType:
         c = t.get_canonical()
         number = c.get_declaration().enum_type.get_canonical() if c.kind == TypeKind.ENUM else c
-        kind, volatile = KINDS.get(c.kind, "number"), bool(t.is_volatile_qualified())
-        changes = volatile or c.is_volatile_qualified() or kind == "atomic"
+        kind = KINDS.get(c.kind, "number")
+        volatile, const = (bool(q(t) or q(c)) for q in (Type.is_volatile_qualified, Type.is_const_qualified))
         return ir.CType(
             self,
             t,
@@ -93,9 +93,9 @@ class Program:
             int(c.element_count) if kind == "array" else 0,
             number.kind in SIGNED,
             volatile,
-            bool(t.is_const_qualified()),
+            const,
             bool(c.is_pod()),
-            bool(changes),
+            volatile or kind == "atomic",
             clang.record(t),
         )
 
@@ -283,9 +283,6 @@ class Program:
     def _inside(self, c: Cursor) -> tuple[ir.Expression, ...]:
         return tuple(self.expression(x) for x in clang.children(c) if clang.is_expression(x))
 
-    def _parenthesised(self, c: Cursor) -> ir.Expression:
-        return ir.Parenthesised(self, c, self.expression(clang.children(c)[0]))
-
     def _unexposed(self, c: Cursor) -> ir.Expression:
         """Expressions that libclang has no kind for: conversions, `a ?: b`, `offsetof`, designators, and others."""
         children = clang.children(c)
@@ -306,10 +303,6 @@ class Program:
         inside = self._inside(c)
         return ir.MemberOf(self, c, inside[0] if inside else None, self.declaration(c.referenced))
 
-    def _subscript(self, c: Cursor) -> ir.Expression:
-        base, index = self._inside(c)
-        return ir.Subscript(self, c, base, index)
-
     def _unary(self, c: Cursor) -> ir.Expression:
         (operand,), operator = self._inside(c), clang.unary(c)
         if operator.endswith(("++", "--")):
@@ -328,19 +321,9 @@ class Program:
         left, right = self._inside(c)
         return ir.Assignment(self, c, left, right, clang.binary(c)[:-1])
 
-    def _conditional(self, c: Cursor) -> ir.Expression:
-        condition, yes, no = self._inside(c)
-        return ir.Choice(self, c, condition, yes, no)
-
-    def _list(self, c: Cursor) -> ir.Expression:
-        return ir.ListValue(self, c, self._inside(c))
-
     def _generic(self, c: Cursor) -> ir.Expression:
         controller, *chosen = self._inside(c)
         return ir.Generic(self, c, controller, tuple(chosen))
-
-    def _statements(self, c: Cursor) -> ir.Expression:
-        return ir.Statements(self, c, self.block(clang.children(c)[0]))
 
     def _lambda(self, c: Cursor) -> ir.Expression:
         function = self.function(c)
@@ -368,7 +351,7 @@ class Program:
         if method:
             objects = self._inside(parts[0])
             arguments = list(map(self.expression, parts[1:]))
-            return ir.Call(self, c, to, None, next(iter(objects), None), tuple(arguments), not objects)
+            return ir.Call(self, c, to, None, next(iter(objects), None), tuple(arguments))
         named = next((x for x in parts if _names(x, referenced)), parts[0] if parts else None)
         rest = [self.expression(x) for x in parts if x is not named]
         if to.has_object and rest:  # an operator
@@ -526,7 +509,7 @@ def _assembly_text(function: Cursor, statement: Cursor) -> str | None:
 Lowered = TypeVar("Lowered", bound=ir.Node)
 Handler = Callable[[Program, Cursor], Lowered]
 EXPRESSIONS: dict[CursorKind, Handler[ir.Expression]] = {
-    K.PAREN_EXPR: Program._parenthesised,
+    K.PAREN_EXPR: lambda p, c: ir.Parenthesised(p, c, *p._inside(c)),
     K.UNEXPOSED_EXPR: Program._unexposed,
     K.FLOATING_LITERAL: ir.RealNumber,
     K.CXX_NULL_PTR_LITERAL_EXPR: ir.NullPointer,
@@ -535,17 +518,17 @@ EXPRESSIONS: dict[CursorKind, Handler[ir.Expression]] = {
     K.DECL_REF_EXPR: lambda p, c: ir.Name(p, c, p.declaration(c.referenced)),
     K.VARIABLE_REF: lambda p, c: ir.Name(p, c, p.declaration(c.referenced)),
     K.MEMBER_REF_EXPR: Program._member,
-    K.ARRAY_SUBSCRIPT_EXPR: Program._subscript,
+    K.ARRAY_SUBSCRIPT_EXPR: lambda p, c: ir.Subscript(p, c, *p._inside(c)),
     K.UNARY_OPERATOR: Program._unary,
     K.BINARY_OPERATOR: Program._binary,
     K.COMPOUND_ASSIGNMENT_OPERATOR: Program._compound,
-    K.CONDITIONAL_OPERATOR: Program._conditional,
+    K.CONDITIONAL_OPERATOR: lambda p, c: ir.Choice(p, c, *p._inside(c)),
     K.CALL_EXPR: Program._call,
-    K.INIT_LIST_EXPR: Program._list,
+    K.INIT_LIST_EXPR: lambda p, c: ir.ListValue(p, c, p._inside(c)),
     K.COMPOUND_LITERAL_EXPR: lambda p, c: ir.CompoundLiteral(p, c, p._inside(c)[-1]),
     K.CXX_UNARY_EXPR: lambda p, c: ir.Unevaluated(p, c, p._inside(c)),
     K.GENERIC_SELECTION_EXPR: Program._generic,
-    K.StmtExpr: Program._statements,
+    K.StmtExpr: lambda p, c: ir.Statements(p, c, p.block(clang.children(c)[0])),
     K.LAMBDA_EXPR: Program._lambda,
     K.CXX_NEW_EXPR: lambda p, c: ir.Allocation(p, c, p._inside(c)),
     K.CXX_DELETE_EXPR: lambda p, c: ir.Allocation(p, c, p._inside(c)),
