@@ -88,7 +88,7 @@ def verify(
         recording = _recorded(graph, vectors, artifacts, report, builder)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
-        counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles, flash)} if by_layer else {}
+        steps = layers(model_path, artifacts, report, builder, by_cycles, flash) if by_layer else None
     compared = _judged(model_path, vectors, expected, outcome, report, reading, recording)
     return {
         "model": model_path.name,
@@ -104,8 +104,7 @@ def verify(
         "macs": report["macs"]["model"],
         **({"dma": outcome.dma} if outcome.dma else {}),
         **(_by_engine(report) | scale_loss(model_path, recording.plot.graph, vectors, reading)),
-        **_figures(sizes, target.firmware is not None),
-        **counted,
+        **(_figures(sizes, target.firmware is not None) | ({"layers": steps} if by_layer else {})),
     }
 
 
