@@ -388,7 +388,7 @@ def test_a_mean_that_cancels_may_be_off_by_a_step_of_its_terms() -> None:
 def test_a_cluster_is_not_judged_only_where_no_interpreter_runs_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fails in the program itself is no reason to call it equal."""
+    """A failure of the program itself is no reason to call it equal."""
     request = ClusterRequest(tmp_path / "m.onnx", tmp_path / "c.yaml", "net")
 
     def judged(error: EdgebuildError) -> Any:
