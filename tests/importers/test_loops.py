@@ -106,7 +106,7 @@ def test_the_judge_of_a_loop_of_real_numbers(
     only(judge, monkeypatch)
     file = tmp_path / "loop.tflite"
     file.write_bytes(loop())
-    oracles._warn_of_own_meaning.cache_clear()
+    oracles._warn.cache_clear()
     artifacts = compile_model(model_request(file, "model", "host", {}))
     assert verify(file, load_target("host"), artifacts)["equal"]
     assert ("pip install ai-edge-litert" in capsys.readouterr().err) == (judge is None)

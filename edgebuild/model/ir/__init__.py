@@ -248,14 +248,18 @@ def origin_of(t: Tensor) -> Origin:
 def real_values(t: Tensor) -> Array:
     """Real values of a constant: its data, dequantised to float32 if it is quantised."""
     assert t.data is not None
-    if t.quant is None:
-        return t.data
-    scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point)
-    if t.quant.axis is not None:
-        shape = [1] * len(t.shape)
+    return t.data if t.quant is None else reals_of(t.data, t).astype(np.float32)
+
+
+def reals_of(x: Array, t: Tensor) -> Array:
+    """The real numbers, in float64, that integers of a quantised tensor stand for."""
+    assert t.quant is not None
+    scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point, np.int64)
+    if t.quant.axis is not None and not t.quant.per_tensor:
+        shape = [1] * x.ndim
         shape[t.quant.axis] = -1
         scale, zero = scale.reshape(shape), zero.reshape(shape)
-    return np.asarray((t.data.astype(np.float64) - zero) * scale).astype(np.float32)
+    return np.asarray((x.astype(np.float64) - zero) * scale)
 
 
 def rename(graph: Graph, names: Mapping[str, str]) -> Graph:

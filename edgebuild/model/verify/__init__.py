@@ -76,7 +76,8 @@ def verify(
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = report_of(artifacts)
-    _check_judgeable(target, model_path)
+    _check_runnable(target)
+    _check_judged(model_path)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
     expected = reference(model_path, vectors, report, reading)
     with folder_of(keep) as folder:
@@ -117,11 +118,6 @@ def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
     mine = {name: [row for row in rows if row["engine"] == name] for name in names}
     engines = [{"name": n, "layers": len(each), "macs": sum(r["macs"] for r in each)} for n, each in mine.items()]
     return {"engines": engines, "core": [{"node": r["node"], "why": r["why"]} for r in rows if r["why"]]}
-
-
-def _check_judgeable(target: Target, model: Path) -> None:
-    _check_runnable(target)
-    _check_judged(model)
 
 
 def _timed(
@@ -275,7 +271,12 @@ def _of_steps(
     graph = recording.plot.graph
     if recording.seen and compared["equal"]:
         return compared | {"differences": dict.fromkeys(compared["differences"], 0), "max_abs_diff": 0}
-    exact = stepwise(graph, vectors, expected, _seen(graph, outcome, expected, report, recording))
+    pairs = _pairs(outcome, expected, report, recording)
+    seen = [
+        {**{name: values[v][0] for name, values in pairs.items()}, **dict(zip(graph.outputs, row, strict=False))}
+        for v, row in enumerate(outcome.outputs)
+    ]
+    exact = stepwise(graph, vectors, expected, seen)
     if exact is None:
         return compared
     if not recording.seen:
@@ -367,17 +368,6 @@ def _compare(
         "differences": differences,
         "differs": differs,
     }
-
-
-def _seen(
-    graph: Graph, outcome: Outcome, expected: Reference, report: dict[str, Any], recording: Recording
-) -> list[dict[str, Array]]:
-    """Per vector, what the firmware gave: outputs, and intermediate results."""
-    standing = _pairs(outcome, expected, report, recording)
-    return [
-        {**{name: pairs[v][0] for name, pairs in standing.items()}, **dict(zip(graph.outputs, row, strict=False))}
-        for v, row in enumerate(outcome.outputs)
-    ]
 
 
 def _pairs(

@@ -123,7 +123,13 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
     """
     misread = _misread(model)
     if misread and not _has_litert():
-        return _own_meaning(model, inputs, misread, outputs)
+        _warn(
+            model.name,
+            f"the model has {misread} than TensorFlow: the operators' meanings in numpy judge",
+            "they share the file's reader with the generated code",
+            "pip install ai-edge-litert: LiteRT then judges",
+        )
+        return _by_meanings(prepare(model, (), outputs), inputs, "the operators' meanings in numpy")
     judge = "litert" if misread else "tflm"
     _needs("tflite_micro")
     types = _tflite_input_types(model)
@@ -133,7 +139,8 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
     except EdgebuildError as error:
         if judge == "litert" or not _has_litert():
             raise
-        _told_of_other_judge(model.name, error.diagnostics[0].hints[:1])
+        text = "the TFLite Micro interpreter cannot run this model, so LiteRT judges"
+        _warn(model.name, text, *error.diagnostics[0].hints[:1], "LiteRT rounds some integers to a neighbouring step")
         results = _interpreted(judge := "litert", model, given)
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
@@ -146,19 +153,6 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
         rows.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
         tensors.append({key[2:]: value for key, value in mine.items() if key.startswith("t_")})
     return Reference(rows, tensors, slack=0, judge="TFLite Micro" if judge == "tflm" else "LiteRT")
-
-
-def _own_meaning(model: Path, inputs: list[list[Array]], misread: str, outputs: tuple[str, ...]) -> Reference:
-    """Results of the operators' meanings in numpy, where no interpreter that is known to be right is installed."""
-    _warn_of_own_meaning(model.name, misread)
-    return _by_meanings(prepare(model, (), outputs), inputs, "the operators' meanings in numpy")
-
-
-@cache
-def _warn_of_own_meaning(model: str, misread: str) -> None:
-    text = f"the model has {misread} than TensorFlow: the operators' meanings in numpy judge"
-    hints = ("they share the file's reader with the generated code", "pip install ai-edge-litert: LiteRT then judges")
-    progress.warn(Diagnostic(text, file=model, hints=hints, severity="warning"))
 
 
 def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str, Array]:
@@ -180,10 +174,8 @@ def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str,
 
 
 @cache
-def _told_of_other_judge(model: str, why: tuple[str, ...]) -> None:
+def _warn(model: str, text: str, *hints: str) -> None:
     """Warn once of a model: copies of it are judged, too."""
-    hints = (*why, "LiteRT rounds some integers to a neighbouring step")
-    text = "the TFLite Micro interpreter cannot run this model, so LiteRT judges"
     progress.warn(Diagnostic(text, file=model, hints=hints, severity="warning"))
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from .. import ops
-from ..ir import Array, Graph, Op, Tensor
+from ..ir import Array, Graph, Op, Tensor, reals_of
 from ..ops.base import Interval
 from ..ops.fixedpoint import limits
 from .rounding import largest
@@ -63,12 +63,7 @@ def _real(x: Array, t: Tensor) -> Array:
     """The real numbers, in float64, that integers stand for; other values as they are."""
     if t.quant is None or x.dtype.kind not in "iu":
         return x.astype(np.float64) if x.dtype.kind == "f" else x
-    scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point, np.int64)
-    if t.quant.axis is not None and not t.quant.per_tensor:
-        shape = [1] * x.ndim
-        shape[t.quant.axis] = -1
-        scale, zero = scale.reshape(shape), zero.reshape(shape)
-    return np.asarray((x.astype(np.int64) - zero) * scale)
+    return reals_of(x, t)
 
 
 def _twin(t: Tensor, real: Array) -> Tensor:

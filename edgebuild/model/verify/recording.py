@@ -90,8 +90,8 @@ class Plot:
 
     def makes(self, step: int) -> list[str]:
         """Results of a step that stand in the arena when it has ended."""
-        last = self.steps[step][-1:] if self.rows(step) else self.steps[step]
-        by_rows = {name for name, _ in filter(None, self.rows(step))}
+        last = self.steps[step][-1:] if self.rows[step] else self.steps[step]
+        by_rows = {name for name, _ in filter(None, self.rows[step])}
         return [op.outputs[0] for op in last if self.is_whole(op.outputs[0]) and op.outputs[0] not in by_rows]
 
     @cached_property
@@ -120,15 +120,12 @@ class Plot:
                 at += size
         return by_step
 
-    def rows(self, step: int) -> list[Row | None]:
-        """Rows that the calls of a step make, if it goes row by row through several ops; None: no whole row.
+    @cached_property
+    def rows(self) -> list[list[Row | None]]:
+        """By step: rows that its calls make, if it goes row by row through several ops; None: no whole row.
 
         None of runs in the first memory level, which have no fences between their calls: they are seen as a whole.
         """
-        return self._rows[step]
-
-    @cached_property
-    def _rows(self) -> list[list[Row | None]]:
         return [self._rows_of(step) for step in range(len(self.steps))]
 
     def _rows_of(self, step: int) -> list[Row | None]:
@@ -209,7 +206,7 @@ class Script:
             for name in plot.reads(step):
                 self._take(number, step, False, name, plot.place(name))
             self._command(GO_ON)
-            for row in plot.rows(step):
+            for row in plot.rows[step]:
                 self._take_all(number, pending)
                 self._command(GO_ON)
                 if row is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf, log10
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from .. import ops
 from ..compile import prepare
-from ..ir import Array, Graph, Tensor
+from ..ir import Array, Graph, Tensor, reals_of
 from ..passes.powers import FORMAT
 from .oracles import Reading
 
@@ -21,6 +20,7 @@ MOST = 200.0  # dB
 def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: Reading) -> dict[str, Any]:
     """Compare the real outputs of a graph of other scales with those of its file, both by the ops' meanings.
 
+    Returns `loss`: the signal-to-noise ratio in dB, and how often the largest is the same.
     Nothing for a graph with the scales of the file.
     """
     if graph.format != FORMAT:
@@ -29,7 +29,7 @@ def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: R
 
     def outputs(g: Graph, vector: list[Array]) -> list[Array]:
         values = ops.run(g, *vector)
-        return [real_values(values[name], g.tensors[name]) for name in g.outputs]
+        return [np.ravel(real_values(values[name], g.tensors[name])).astype(np.float64) for name in g.outputs]
 
     before, after = list[Array](), list[Array]()
     for vector in vectors:
@@ -39,11 +39,15 @@ def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: R
                  for x, n in zip(given, graph.inputs, strict=True)]  # fmt: skip
         before += outputs(first, given)
         after += outputs(graph, again)
-    return {"loss": loss(before, after)}
+    noise = sum(float(((a - b) ** 2).sum()) for a, b in zip(before, after, strict=True))
+    signal = sum(float((a**2).sum()) for a in before)
+    same = sum(int(a.argmax() == b.argmax()) for a, b in zip(before, after, strict=True))
+    snr = inf if not noise else 10 * log10(signal / noise) if signal else 0.0
+    return {"loss": {"snr_db": round(min(snr, MOST), 2), "same_largest": same / max(1, len(before))}}
 
 
 def real_values(x: Array, t: Tensor) -> Array:
-    return x if t.quant is None else (x.astype(np.float64) - t.quant.zero_point[0]) * t.quant.scale[0]
+    return x if t.quant is None else reals_of(x, t)
 
 
 def stored(real: Array, t: Tensor) -> Array:
@@ -52,15 +56,3 @@ def stored(real: Array, t: Tensor) -> Array:
     ends = np.iinfo(t.dtype)
     whole = np.rint(real / t.quant.scale[0]) + t.quant.zero_point[0]
     return np.clip(whole, ends.min, ends.max).astype(t.dtype)
-
-
-def loss(before: Iterable[Array], after: Iterable[Array]) -> dict[str, float]:
-    """Of the real outputs of two networks: the signal-to-noise ratio in dB, and how often the largest is the same."""
-    pairs = [
-        (np.ravel(a).astype(np.float64), np.ravel(b).astype(np.float64)) for a, b in zip(before, after, strict=True)
-    ]
-    noise = sum(float(((a - b) ** 2).sum()) for a, b in pairs)
-    signal = sum(float((a**2).sum()) for a, _ in pairs)
-    same = sum(int(a.argmax() == b.argmax()) for a, b in pairs)
-    snr = inf if not noise else 10 * log10(signal / noise) if signal else 0.0
-    return {"snr_db": round(min(snr, MOST), 2), "same_largest": same / max(1, len(pairs))}

@@ -92,13 +92,6 @@ class Walk:
         for way in self.ways.values():
             way[name] = value
 
-    def made(self, op: Op, values: Mapping[str, Array]) -> Array:
-        """The right result that is nearest to the op's among `values`, which has its computed operands, too."""
-        for name in op.inputs:
-            if name in values:
-                self.know(name, values[name])
-        return self.step(op, values[op.outputs[0]])
-
     def step(self, op: Op, found: Array | None) -> Array:
         """The right result that is nearest to the one found; without, the op's own. Ops behind it take that."""
         graph, name, y = self.graph, op.outputs[0], self.graph.result(op)
@@ -259,7 +252,9 @@ def _directed_sums(
     ]
     together = replace(graph, tensors={**graph.tensors, **{t.name: t for t in many}})
     all_of = {n: np.concatenate([each[n] for each in values]) for n in (x, name)}
-    right = Walk(together, {}).made(op, all_of)
+    walk = Walk(together, {})
+    walk.know(x, all_of[x])
+    right = walk.step(op, all_of[name])
     for i, number in enumerate(numbers):
         yield number, name, op.name, values[i][name], right[i * count : (i + 1) * count]
 
