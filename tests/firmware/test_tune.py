@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgebuild.base import cache
+from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest, model_request
-from edgebuild.base.target import load_target
+from edgebuild.base.target import Target, load_target
 from edgebuild.model import choices
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of, layer_name
-from edgebuild.model.verify import verify
+from edgebuild.model.verify import report_of, verify
 from edgebuild.model.verify.tune import CYCLES, tune
 from tests.conftest import ROOT
 
@@ -77,6 +80,21 @@ def test_cycles_are_measured_instead() -> None:
     counted = verify(DIGITS, load_target("mps2-an386"), compile_model(request("mps2-an386")), by_cycles=True)
     assert by_estimate == pytest.approx(counted["cycles"], rel=0.02) and " cycles " in told[-1]
     assert bool(choices.read(request("mps2-an386"))) == (measured < by_estimate)
+
+
+def test_a_variant_that_computes_other_values_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no variant that lacks room, which is passed over."""
+    calls = list[int]()
+
+    def verdict(model: Path, target: Target, artifacts: Sequence[Artifact], **more: Any) -> dict[str, Any]:
+        calls.append(len(report_of(artifacts)["schedule"]["steps"]))
+        rows = [{"instructions": 1000}] * calls[-1]
+        return {"equal": len(calls) == 1, "max_abs_diff": 3, "layers": rows}
+
+    monkeypatch.setattr("edgebuild.model.verify.tune.verify", verdict)
+    with pytest.raises(EdgebuildError, match="differs from the reference by up to 3"):
+        tune(request())
+    assert len(calls) > 1
 
 
 def test_without_a_cache_there_is_nothing_to_tune(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,11 @@ def run_tool(
     return done.stdout
 
 
-def too_large(error: EdgebuildError, target: str) -> EdgebuildError | None:
+class TooLarge(EdgebuildError):
+    """A test program is larger than a memory of its target."""
+
+
+def too_large(error: EdgebuildError, target: str) -> TooLarge | None:
     """An error in one sentence where the linker says that a program is larger than a memory; None: it says otherwise.
 
     The model itself has been held against the target's memories before.
@@ -206,7 +210,8 @@ def too_large(error: EdgebuildError, target: str) -> EdgebuildError | None:
         return None
     hints = ["it holds more than the model: a streamed input whole, its own code and buffers",
              "verify on a target of the same core that has more memory"]  # fmt: skip
-    return fail(f"the test program does not fit into {over[1]} of {target}: {over[2]} B too many", hints=hints)
+    text = f"the test program does not fit into {over[1]} of {target}: {over[2]} B too many"
+    return TooLarge(Diagnostic(text, hints=tuple(hints)))
 
 
 @dataclass(frozen=True)

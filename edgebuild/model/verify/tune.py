@@ -5,9 +5,10 @@ One firmware counts all layers at once, so there are as many runs as the layer w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...base.artifacts import Artifact
 from ...base.cache import folder
 from ...base.errors import EdgebuildError, fail
 from ...base.request import ModelRequest
@@ -17,6 +18,7 @@ from ..compile import compile_model, plan_model
 from ..formats import bound_file
 from ..kernels import kernel_of, layer_name
 from . import verify
+from .harness import TooLarge
 
 INSTRUCTIONS, CYCLES = "instructions", "cycles"  # what is measured, as `verify` names it
 WORTH = 0.01  # of all that is measured: what a layer has to take for its variants to be tried
@@ -44,19 +46,25 @@ def tune(request: ModelRequest, say: Callable[[str], None] = print, by: str = IN
     if folder() is None:
         raise fail("the cache is off, and there the choices are kept", hints=["set EDGEBUILD_CACHE to a folder"])
     request = replace(request, choices=())
-    counted, total = _count(request, by)
+    counted, total = _count(request, compile_model(request), by)
     trials = [t for t in _trials(request) if counted.get(t.layer, 0) >= WORTH * total]
     for turn in range(max((len(t.variants) for t in trials), default=0)):
         wanted = {t.layer: t.variants[min(turn, len(t.variants) - 1)] for t in trials}
+        chosen = _choosing(request, wanted)
         try:
-            counted, _ = _count(_choosing(request, wanted), by)
+            artifacts = compile_model(chosen)
         except EdgebuildError:
             continue  # a variant wants more scratch than there is room for
+        try:
+            counted, _ = _count(chosen, artifacts, by)
+        except TooLarge:
+            continue
         for t in trials:
             if t.layer in counted:  # with another scratch it may have become part of a rolled run
                 t.taken[wanted[t.layer]] = counted[t.layer]
     found = {t.layer: t.best for t in trials if t.best != t.variants[0]}
-    _, better = _count(_choosing(request, found), by)
+    chosen = _choosing(request, found)
+    _, better = _count(chosen, compile_model(chosen), by)
     for t in trials:
         shown = ", ".join(f"{v}{' *' if v == t.best else ''} {t.taken[v]:,}" for v in t.variants if v in t.taken)
         say(f"{t.layer}: {shown}")
@@ -84,15 +92,18 @@ def _trials(request: ModelRequest) -> list[Trial]:
     return list(found.values())
 
 
-def _count(request: ModelRequest, by: str) -> tuple[dict[str, int], int]:
-    """Instructions or cycles of each layer that runs whole, equal ones together, and of all steps."""
+def _count(request: ModelRequest, artifacts: Sequence[Artifact], by: str) -> tuple[dict[str, int], int]:
+    """Instructions or cycles of each layer that runs whole, equal ones together, and of all steps.
+
+    Raises EdgebuildError for a program that fails or differs from the reference, TooLarge where it does not fit.
+    """
     target = load_target(request.target)
     decided = plan_model(request, target)
-    artifacts, by_cycles = compile_model(request), by == CYCLES
     with bound_file(request.source, request.bind) as model:
-        reading = request.shape, request.outputs
-        library = request.called_library
-        result = verify(model, target, artifacts, None, None, True, by_cycles, library, reading=reading)
+        library, reading = request.called_library, (request.shape, request.outputs)
+        result = verify(
+            model, target, artifacts, by_layer=True, by_cycles=by == CYCLES, library=library, reading=reading
+        )
     if not result["equal"]:
         raise fail(f"differs from the reference by up to {result['max_abs_diff']}", file=str(request.source))
     found: dict[str, int] = {}
