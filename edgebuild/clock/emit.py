@@ -155,6 +155,8 @@ class _Table:
         """Statements of a function that is false where a wait is given up."""
         code: list[str] = []
         for text in steps:
+            if text == "flash" and not self.registers.latency:
+                continue
             if text == "pll":
                 for register, fields in self.registers.pll_fields.items():
                     code += self.written(Step(register, dict(fields), waits=False), self.letters)
@@ -168,8 +170,9 @@ class _Table:
         if not names:
             return [f"(void){step.register};"]
         values = [sum(self._put(step, field, each) for field in step.fields) for each in letters]
+        fixed = all(text.isdigit() for text in step.fields.values()) or letters is not self.letters
         mask = " | ".join(names)
-        value = self._value(step, values, mask)
+        value = self._value(step, values, mask, fixed)
         if step.waits:
             fault = "VOLTAGE" if step.register.startswith("PWR") else "PLL" if "PLL" in mask else "OSCILLATOR"
             wait = f"if (!wait_for(&{step.register}, {mask}, {value}, EB_CLOCK_FAULT_{fault})) {{"
@@ -178,8 +181,8 @@ class _Table:
             f"set(&{step.register}, {'0u' if value == mask else mask}, {value});", 112, subsequent_indent="    "
         )
 
-    def _value(self, step: Step, values: list[int], mask: str) -> str:
-        if len(set(values)) > 1:
+    def _value(self, step: Step, values: list[int], mask: str, fixed: bool) -> str:
+        if not fixed:
             only = next(iter(step.fields)) if len(step.fields) == 1 else step.register.partition("_")[2]
             self.columns[only.lower()] = values
             return f"s->{only.lower()}"

@@ -19,6 +19,7 @@ from edgebuild.base.text import WORD
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
+PARTS = re.compile(r",\s*(?=\w+\s*=)")  # between fields, not within a formula
 STEP = re.compile(r"(wait|read)?\s*(\w+)(?:\.(.+))?")
 CODES = tuple(f"{letter}_code" for letter in "mnpq")
 LETTERS = (*"mnpq", *CODES, "hse", "hsi", "msi", "vos", "boost", "base_mhz", "in_mhz")  # of the formulas of `Registers`
@@ -190,7 +191,7 @@ class Step:
         match = STEP.fullmatch(text.strip())
         if not match or (match[1] == "read") == bool(match[3]):
             raise ValueError(f"registers: '{text}' is no step, such as `wait RCC_CR.PLLRDY = 1`")
-        pairs = [part.partition("=") for part in (match[3] or "").split(",")] if match[3] else []
+        pairs = [part.partition("=") for part in PARTS.split(match[3])] if match[3] else []
         return cls(match[2], {name.strip(): value.strip() for name, _, value in pairs}, match[1] == "wait")
 
 

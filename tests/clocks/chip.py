@@ -11,7 +11,8 @@ from unicorn import arm_const as arm
 
 from edgebuild.base.target import Target
 from edgebuild.clock.configs import ClockPlan
-from tests.clocks.register_model import Violation, model_of
+from tests.clocks.register_model import Violation
+from tests.clocks.vendor_model import model_of
 from tests.emulator import cortex_m7
 
 CYCCNT = 0x1004  # of the private peripheral bus

@@ -398,8 +398,3 @@ class RangeModel(RegisterModel):
         reference = self._hz(self._pll_from()) / (self._get("RCC_PLLCFGR", "PLLM") + 1)
         vco = reference * self._get("RCC_PLLCFGR", "PLLN")
         return reference, vco, vco / (2 * self._get("RCC_PLLCFGR", "PLLR") + 2)
-
-
-def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel:
-    """The model of the plan's chip after reset. `regulator_us`: until a new voltage is there."""
-    return (RegisterModel if plan.tree.regulator.with_pll else RangeModel)(plan, regulator_us)

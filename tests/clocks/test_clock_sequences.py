@@ -25,25 +25,30 @@ PLANS: dict[str, Callable[[ClockTree], ClockPlan]] = {
     "fast HSE": lambda tree: clock_plan(tree, (tree.hse.bypass_hz or tree.hse.crystal_hz)[1]),
     "HSI": lambda tree: clock_plan(tree, source="hsi"),
     "USB": lambda tree: clock_plan(tree, usb=True),
+    "MSI": lambda tree: clock_plan(tree, source="msi"),
 }
+
+
+def can(chip: str, kind: str) -> bool:
+    tree = load_clock_tree(chip)
+    return {"USB": tree.pll.q is not None, "MSI": tree.msi_hz is not None}.get(kind, True)
 
 
 def plan_of(chip: str, hse_hz: int) -> ClockPlan:
     return clock_plan(load_clock_tree(chip), hse_hz)
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("kind", PLANS)
-@pytest.mark.parametrize("chip", SWITCHED)
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize(("chip", "kind"), [(c, k) for c in SWITCHED for k in PLANS if can(c, k)])
 def test_no_pair_violates_anything(chip: str, kind: str, tmp_path: Path) -> None:
     plan = PLANS[kind](load_clock_tree(chip))
-    assert len(plan.configs) > 2
+    assert len(plan.configs) > 1 or kind == "fast HSE", "no whole MHz may come from an odd oscillator"
     elf = build(plan, tmp_path)
     for regulator_us in REGULATORS_US:
         assert exercise(Machine(plan, elf, regulator_us)) == len(plan.configs) ** 2
 
 
-@pytest.mark.parametrize("chip", SWITCHED)
+@pytest.mark.parametrize("chip", [c for c in SWITCHED if can(c, "USB")])
 def test_usb_has_48_mhz_at_each_setting(chip: str) -> None:
     plan = clock_plan(load_clock_tree(chip), usb=True)
     pll = [c.pll for c in plan.configs if c.pll]
