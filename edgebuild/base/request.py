@@ -47,6 +47,7 @@ from edgebuild.base.options import (
     SWITCH,
     TEXT,
     WORDS,
+    Kind,
     SharedBuffer,
     Value,
     checked,
@@ -251,6 +252,9 @@ class ClockRequest:
     hse: int | None = option(None, HZ, HSE)
     sysclk: tuple[int, ...] = option((), HZ_LIST, "the clocks to switch between; default: the tree's")
     source: str = option("hse", words("hse", "hsi", "msi"), "the oscillator that feeds the PLL; default: hse")
+    pll: str = option(
+        "", Kind(lambda option, value: str(value), "M,N,P[,Q]"), "this PLL setting and no other of its SYSCLK"
+    )
     usb: bool = option(False, SWITCH, "only PLL settings with 48 MHz at the output Q, for USB, SDIO and RNG")
 
 

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.options import given
     from edgebuild.base.request import ClockRequest, clock_request
     from edgebuild.base.target import load_target
-    from edgebuild.clock.configs import base_of, explain, parse_setting
+    from edgebuild.clock.configs import base_of, behind, explain, parse_setting
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
     from edgebuild.clock.power import figures, table
     from edgebuild.model.energy.fit import calibrated, read_calibration
@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     if args.explain is not None:
         tree = target_tree(load_target(args.target))
         base, _ = base_of(tree, request.hse, request.source)
-        print(explain(tree, base, *parse_setting(args.explain)))
+        m, n, p = parse_setting(args.explain)
+        print(explain(behind(tree, request.source), base, m, n, p))
         return 0
     plan = requested_plan(request)
     known = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None

@@ -111,12 +111,14 @@ def mhz(hz: float) -> str:
     return f"{hz / 1e6:.6g} MHz"
 
 
-def parse_setting(text: str) -> tuple[int, int, int]:
-    """M, N and P from `25,216,2`."""
-    match = re.fullmatch(r"\s*(\d{1,6})\s*,\s*(\d{1,6})\s*,\s*(\d{1,6})\s*", text)
-    if not match:
-        raise fail(f"option 'explain': '{text}' is not M,N,P", hints=["three whole numbers, such as 25,216,2"])
-    return int(match[1]), int(match[2]), int(match[3])
+def parse_setting(text: str, option: str = "explain") -> tuple[int, ...]:
+    """M, N and P from `25,216,2`, and Q if it is there."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) not in ((3,) if option == "explain" else (3, 4)) or not all(
+        re.fullmatch(r"\d{1,6}", p) for p in parts
+    ):
+        raise fail(f"option '{option}': '{text}' is not M,N,P", hints=["three whole numbers, such as 25,216,2"])
+    return tuple(map(int, parts))
 
 
 def check_hse(tree: ClockTree, hz: int) -> bool:
@@ -217,7 +219,7 @@ def preferred(tree: ClockTree, base_hz: int, candidates: Iterable[PllSetting]) -
     return dict(sorted(best.items()))
 
 
-def _behind(tree: ClockTree, source: str) -> ClockTree:
+def behind(tree: ClockTree, source: str) -> ClockTree:
     """The tree with the PLL as it is behind this oscillator."""
     pll = tree.pll
     return replace(tree, pll=replace(pll, m=pll.hsi_m)) if source == "hsi" and pll.hsi_m else tree
@@ -229,20 +231,27 @@ def clock_plan(
     offer_hz: tuple[int, ...] = (),
     source: str = "hse",
     usb: bool = False,
+    pll: str = "",
 ) -> ClockPlan:
     """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
 
     `source`: hse, hsi or msi, behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
+    `pll`: M,N,P or M,N,P,Q, which is the only setting of its SYSCLK, and where none are asked for the only one at all.
     Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK that cannot be made.
     """
     base, bypass = base_of(tree, hse_hz, source)
-    tree = _behind(tree, source)
+    tree = behind(tree, source)
     legal = settings(tree, base)
     if usb:
         if tree.pll.q is None:
             raise tree.unknown("the PLL's output Q is", "48 MHz for USB cannot be promised")
         legal = (s for s in legal if base * s.n == USB_HZ * s.q * s.m)
     best = preferred(tree, base, legal)
+    if pll:
+        fixed = _fixed(tree, base, parse_setting(pll, "pll"))
+        if usb and base * fixed.n != USB_HZ * fixed.q * fixed.m:
+            raise fail(f"option 'pll': Q is {fixed.q}, which gives no 48 MHz for USB", hints=["M,N,P,Q, or no usb"])
+        best[fixed.sysclk_hz], offer_hz = fixed, (*offer_hz, fixed.sysclk_hz)
     chosen: dict[int, Config] = {base: _config(tree, base, None)}
     for wanted in offer_hz or tree.offer_hz:
         least = 0 if usb and not offer_hz else NEAR * wanted
@@ -255,6 +264,18 @@ def clock_plan(
     configs = (chosen.pop(base), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
     apb1, apb2 = _bus_dividers(tree, configs)
     return ClockPlan(tree, source.upper(), base, bypass, configs, apb1, apb2)
+
+
+def _fixed(tree: ClockTree, base: int, numbers: tuple[int, ...]) -> PllSetting:
+    """The setting of an option. Raises EdgebuildError where it is not legal."""
+    m, n, p, *q = numbers
+    reason = violation(tree, base, m, n, p)
+    if not reason and q and q[0] not in (tree.pll.q or ()):
+        reason = f"Q is {q[0]}, not one of {', '.join(map(str, tree.pll.q or ['unknown']))}"
+    if reason:
+        raise fail(f"option 'pll': {reason}", hints=[f"{tree.device} from {mhz(base)}"])
+    setting = _setting(tree, base, m, n, p)
+    return replace(setting, q=q[0]) if q else setting
 
 
 def base_of(tree: ClockTree, hse_hz: int | None, source: str) -> tuple[int, bool]:

@@ -38,9 +38,8 @@ def target_tree(target: Target) -> ClockTree:
 
 def requested_plan(request: ClockRequest) -> ClockPlan:
     """The configurations that a request asks for. Raises EdgebuildError for what the chip cannot do."""
-    return clock_plan(
-        target_tree(load_target(request.target)), request.hse, request.sysclk, request.source, request.usb
-    )
+    tree = target_tree(load_target(request.target))
+    return clock_plan(tree, request.hse, request.sysclk, request.source, request.usb, request.pll)
 
 
 def clock_files(plan: ClockPlan) -> tuple[Artifact, Artifact]:
