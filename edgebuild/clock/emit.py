@@ -103,7 +103,7 @@ def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
     starts = registers.oscillators or {}
     sequences = {name: table.lines(getattr(registers, name)) for name in ("prepare", "stop", "voltage", "start")}
     return {
-        "registers": [_register(registers, name) for name in registers.map],
+        "registers": registers.map,
         "select": registers.select,
         "mux": {"register": register, "field": f"{register}_{field}", "low": registers.field(register, field)[0],
                 "status": status, "shown": f"{status}_{shown}", "shift": low, "one_hot": registers.one_hot},
@@ -112,7 +112,6 @@ def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
         "step": stepped and {"hz": regulator.step_hz, "reads": -(-max(c.sysclk_hz for c in plan.configs) // 1_000_000)},
         "latency": registers.latency.replace(".", "_"),
         "latency_register": registers.latency.partition(".")[0],
-        "latency_low": registers.field(*registers.latency.split("."))[0] if registers.latency else 0,
         "oscillator_wait_states": plan.configs[0].wait_states,
         "first_wait_states": max(filter(None, first), default=0),
         "most_wait_states": _most_wait_states(plan),
@@ -132,15 +131,6 @@ def _most_wait_states(plan: ClockPlan) -> int:
     slowest = plan.tree.flash.max_hz[plan.tree.regulator.scales[0].flash]
     most = max(map(len, plan.tree.flash.max_hz.values())) - 1
     return most if (plan.tree.hsi_hz or 0) > slowest[0] else 0
-
-
-def _register(registers: Registers, name: str) -> dict[str, Any]:
-    register = registers.map[name]
-    fields = [
-        {"name": f"{name}_{field}", "mask": hex(((1 << width) - 1) << low)}
-        for field, (low, width) in register.fields.items()
-    ]
-    return {"name": name, "address": hex(register.address), "fields": fields}
 
 
 class _Table:
@@ -173,7 +163,8 @@ class _Table:
         mask = " | ".join(names)
         value = self._value(step, values, mask, fixed)
         if step.waits:
-            fault = "VOLTAGE" if step.register.startswith("PWR") else "PLL" if "PLL" in mask else "OSCILLATOR"
+            kind = "PLL" if "PLL" in mask else step.register.partition("_")[0]
+            fault = {"PWR": "VOLTAGE", "FLASH": "FLASH", "PLL": "PLL"}.get(kind, "OSCILLATOR")
             wait = f"if (!wait_for(&{step.register}, {mask}, {value}, EB_CLOCK_FAULT_{fault})) {{"
             return [wait, "    return false;", "}"]
         return wrap(
@@ -183,7 +174,8 @@ class _Table:
     def _value(self, step: Step, values: list[int], mask: str, fixed: bool) -> str:
         if not fixed:
             only = next(iter(step.fields)) if len(step.fields) == 1 else step.register.partition("_")[2]
-            self.columns[only.lower()] = values
+            if self.columns.setdefault(only.lower(), values) != values:
+                raise ValueError(f"{step.register}: two steps write '{only}' with other values")
             return f"s->{only.lower()}"
         spans = [self.registers.field(step.register, f) for f in step.fields]
         full = sum(((1 << width) - 1) << low for low, width in spans)
@@ -199,17 +191,14 @@ class _Table:
 
 def _letters(plan: ClockPlan, c: Config) -> dict[str, float]:
     """The letters of the formulas; without a PLL those of the first setting that has one."""
-    pll = c.pll or next((each.pll for each in plan.configs if each.pll), None) or _least(plan.tree)
+    limits = plan.tree.pll  # the least setting fits into the fields, where the oscillator admits none
+    least = PllSetting(limits.m[0], limits.n[0], limits.p[0], (limits.q or (0,))[0], 0, 0)
+    pll = c.pll or next((each.pll for each in plan.configs if each.pll), least)
     numbers: dict[str, float] = {name: getattr(pll, name) for name in "mnpq"}
     codes = {f"{name}_code": (plan.tree.pll.codes or {}).get(name, {}).get(int(numbers[name]), 0) for name in "mnpq"}
     sources = {name: plan.oscillator == name.upper() for name in ("hse", "hsi", "msi")}
     clocks = {"base_mhz": plan.base_hz / 1e6, "in_mhz": plan.base_hz / pll.m / 1e6}
     return numbers | codes | sources | clocks | {"vos": c.scale.vos or 0, "boost": c.scale.boost}
-
-
-def _least(tree: ClockTree) -> PllSetting:
-    """A setting that fits into the fields, for a chip whose oscillator admits none."""
-    return PllSetting(tree.pll.m[0], tree.pll.n[0], tree.pll.p[0], (tree.pll.q or (0,))[0], 0, 0)
 
 
 def _setting(plan: ClockPlan, table: _Table, row: int) -> str:

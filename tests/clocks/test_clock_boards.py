@@ -18,7 +18,7 @@ from tests.clocks.vendor_model import VendorModel
 
 
 class Board(NamedTuple):
-    """What a board's file says. `apb`: its prescalers where they are larger than the chip needs."""
+    """A board's file in numbers. `apb`: its prescalers where they are larger than the chip needs."""
 
     chip: str
     source: str

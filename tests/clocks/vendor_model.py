@@ -13,8 +13,7 @@ from pathlib import Path
 import yaml
 
 from edgebuild.clock.configs import ClockPlan
-
-from .register_model import (
+from tests.clocks.register_model import (
     ACCESS_CYCLES,
     HSE_START_US,
     MUX_US,
