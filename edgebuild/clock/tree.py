@@ -7,7 +7,6 @@ Units: Hz, microseconds, mA, volts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,8 +18,6 @@ from edgebuild.base.text import WORD
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
-PARTS = re.compile(r",\s*(?=\w+\s*=)")  # between fields, not within a formula
-STEP = re.compile(r"(wait|read)?\s*(\w+)(?:\.(.+))?")
 CODES = tuple(f"{letter}_code" for letter in "mnpq")
 LETTERS = (*"mnpq", *CODES, "hse", "hsi", "msi", "vos", "boost", "base_mhz", "in_mhz")  # of the formulas of `Registers`
 
@@ -188,11 +185,17 @@ class Step:
     @classmethod
     def parse(cls, text: str) -> Step:
         """A step from `RCC_CR.PLLON = 1`, `wait RCC_CR.PLLRDY = 1`, `REG.A = m, B = n - 1` or `read REG`."""
-        match = STEP.fullmatch(text.strip())
-        if not match or (match[1] == "read") == bool(match[3]):
+        *verb, place = text.split(maxsplit=1) if text.startswith(("wait ", "read ")) else (text,)
+        register, dot, rest = place.strip().partition(".")
+        pairs: list[str] = []
+        for part in rest.split(","):  # a comma without an equals sign stands within a formula
+            pairs[-1:] = [part] if not pairs else [pairs[-1], part] if "=" in part else [f"{pairs[-1]},{part}"]
+        fields = (
+            {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)} if dot else {}
+        )
+        if (verb == ["read"]) == bool(dot) or not all(fields.values()) or not WORD.issuperset(register):
             raise ValueError(f"registers: '{text}' is no step, such as `wait RCC_CR.PLLRDY = 1`")
-        pairs = [part.partition("=") for part in PARTS.split(match[3])] if match[3] else []
-        return cls(match[2], {name.strip(): value.strip() for name, _, value in pairs}, match[1] == "wait")
+        return cls(register, fields, verb == ["wait"])
 
 
 @dataclass(frozen=True)

@@ -51,4 +51,7 @@ GIVEN = (  # page, pattern of the words with the number, kind
     ("sample_projects/mobilenet_in_levels/README.md", r"64 KB of L1|512 KB of L2|128 KB of DTCM|512 KB of AXI", PART),
     ("sample_projects/rp2040_fixed/README.md", r"14 accesses on their own", EXAMPLE),
 )
-GIVEN_TABLES = (("docs/distribute.md", ""),)  # cells of several numbers, registered as sentences
+GIVEN_TABLES = (  # cells of several numbers, registered as sentences; limits of chips, as hal/clocks has them
+    ("docs/distribute.md", ""),
+    ("docs/clocks.md", "family"),
+)
