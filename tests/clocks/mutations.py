@@ -263,8 +263,10 @@ SEEDED += [(kind, 0) for kind in (*RANGED, *NEWER)]
 
 def caught(kind: str, seed: int) -> Violation | None:
     """The register model's complaint about the C of its chip with this mistake in it; None if it has none."""
-    chip, mutate = ("stm32g474", RANGED[kind]) if kind in RANGED else ("stm32f767", MUTATIONS.get(kind))
-    chip, mutate = NEWER.get(kind, (chip, mutate))
+    every = (
+        NEWER | {k: ("stm32g474", v) for k, v in RANGED.items()} | {k: ("stm32f767", v) for k, v in MUTATIONS.items()}
+    )
+    chip, mutate = every[kind]
     plan = clock_plan(load_clock_tree(chip), None if kind in NEWER else 8_000_000)
     if kind == RAISED_LATE:  # range 2 of the G474 needs no more wait states at its oscillators
         plan = clock_plan(load_clock_tree("stm32l4x6"), source="hsi")

@@ -90,13 +90,18 @@ def old(hse_only_prediv: bool, prediv: str, usb: str, mul: str = "PLLMUL", **mor
 
 def newer(r: str, half: bool, q: str = "RCC_PLLCFGR.PLLQ", **more: object) -> Chip:
     """G0, L5 and WB: PLLCFGR with M, N and R; voltage ranges."""
-    twice = (lambda x: 2 * x + 2) if half else (lambda x: x + 1)
+    step = 2 if half else 1
 
     def dividers(get: Get) -> Dividers:
         if not get("RCC_PLLCFGR.PLLREN"):
             raise Violation("the output R is off")
         on = get("RCC_PLLCFGR.PLLQEN")
-        return get("RCC_PLLCFGR.PLLM") + 1, get("RCC_PLLCFGR.PLLN"), twice(get(r)), twice(get(q)) if on else NEVER
+        return (
+            get("RCC_PLLCFGR.PLLM") + 1,
+            get("RCC_PLLCFGR.PLLN"),
+            step * (get(r) + 1),
+            step * (get(q) + 1) if on else NEVER,
+        )
 
     facts: dict[str, object] = {
         "pll_from": lambda get: {1: "msi", 2: "hsi", 3: "hse"}[get("RCC_PLLCFGR.PLLSRC")], "dividers": dividers,
