@@ -59,6 +59,9 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
         raise fail("option 'flash': not with --map, nor with --objective energy", hints=["leave one of them out"])
     if request.map != "off":
         return _mapped_plan(request, target)
+    if (store := target.memory("weights")).access == "dma":
+        text = f"weights lie in {store.name} of target {target.name}, which only its DMA unit reaches"
+        raise fail(text, file=target.files[0], hints=["give --map auto, layer or dory"])
     choose = _clocked_plan if request.objective == "energy" else plan
     graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
     check_constants(graph, target)

@@ -284,6 +284,21 @@ def test_gap8_has_generated_code(way: str, tmp_path: Path) -> None:
     assert "_STAGE)" in source
 
 
+@pytest.mark.needs("riscv64-unknown-elf-gcc", "gcc")
+def test_a_cluster_of_gap8(capsys: pytest.CaptureFixture[str]) -> None:
+    """Eight cores of the simulator, with the event unit, MCHAN and the uDMA."""
+    options = ["--target", "gap8", "--map", "auto", "--limit", "L1=8K", "--json", "-"]
+    assert main(["verify", str(DIGITS), *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] and found["dma"]["transfers"] > 10 and 0 < found["cycles"] < 100_000
+
+
+def test_weights_that_no_core_reaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model", str(DIGITS), "--name", "n", "--target", "gap8"]) == 1
+    text = capsys.readouterr().err
+    assert "gap8.yaml" in text and "weights lie in L3" in text and "--map auto" in text
+
+
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_a_second_level_without_room(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The memory, how much there is, and a remedy."""
