@@ -16,6 +16,7 @@
 enum { CHANNELS = 64, QUEUE = 64, LONGEST = 0xFFFC, L1_TOP = 4, RUNNING = 0x10, PENDING = 0x20 };
 
 static uint64_t copies, bytes_copied, pieces;
+static uint32_t feed(void);
 
 /* ---- cores */
 
@@ -37,6 +38,7 @@ void eb_cores_run(void (*function)(int core, const void *data), const void *data
     __asm__ volatile("" ::: "memory");
     REGISTER(EVENTS + 0x80u) = (uint32_t)(uintptr_t)function;
     REGISTER(EVENTS + 0x80u) = (uint32_t)(uintptr_t)data;
+    (void)feed();
     function(0, data);
     __asm__ volatile(".insn i 0x03, 6, x0, %0, 0x21C" : : "r"(EVENTS) : "memory"); /* the barrier: trigger, wait, clear */
 }

@@ -26,8 +26,6 @@ from ..rolling import RollingGraph
 from ..search import Plan, form_of
 from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, busiest, tiles_of
 
-MACS_PER_CYCLE = 1.0  # of a core, for files of layers, which have no kernels
-
 
 def check_levels(target: Target) -> None:
     """Raise EdgebuildError for a target between whose memories nothing can be moved."""
@@ -126,11 +124,11 @@ def engine_hardware(target: Target, engine: Engine) -> Hardware:
 
 
 def core_hardware(target: Target) -> Hardware:
-    """The cores of a target without kernels: MACS_PER_CYCLE each."""
+    """The cores for files of layers, which have no kernels: each multiplies and adds once a cycle."""
     near, far = nearest(target)
 
     def compute(lengths: Mapping[str, Any]) -> Any:
-        return prod(lengths.values()) / (MACS_PER_CYCLE * target.cores)
+        return prod(lengths.values()) / target.cores
 
     channel = channel_to(target, near, far)
     spaces = dict.fromkeys("IWO", near.name)
