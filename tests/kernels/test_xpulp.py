@@ -14,7 +14,7 @@ import yaml
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
-from edgebuild.model.ir import Array, Graph, Op
+from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.xpulp.encoding import encoded
 from edgebuild.model.kernels.xpulp.ends import Ends, ends, raw_ends
@@ -54,6 +54,17 @@ def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.Monkey
     taken = Counter(kernel_of(op, replace(g), form).variant.partition(" pixels")[0] for g in graphs for op in g.ops)
     assert {"xpulp 1", "xpulp 2", "xpulp 4", "xpulp 5", "xpulp windows", "xpulp linear"} <= taken.keys(), taken
     check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_planes_become_pixels(tmp_path: Path) -> None:
+    form, graphs = form_of(load_target("cv32e40p")), list[Graph]()
+    for rows, columns in ((4, 8), (3, 5), (2, 2), (7, 9), (1, 6)):
+        shapes, quant = {"x": (1, 3, rows, columns), "y": (1, rows, columns, 3)}, Quant((0.5,), (3,))
+        turn = Op("transpose", "turn", ("x",), ("y",), {"perm": (0, 2, 3, 1)})
+        graphs.append(Graph("g", (turn,), {n: Tensor(n, s, "int8", quant) for n, s in shapes.items()}, ("x",), ("y",)))
+        assert kernel_of(turn, graphs[-1], form).variant == "xpulp pixels"
+    check("cv32e40p", graphs, tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)

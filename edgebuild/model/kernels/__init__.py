@@ -21,6 +21,7 @@ from .blocks import two_in_one
 from .canonical import canonical, ungrouped
 from .micro import Function
 from .row import KernelLayer, Row
+from .xpulp.encoding import PRINTED
 
 ROWS: tuple[Row, ...] = (
     *arm_dsp.ROWS,
@@ -193,7 +194,7 @@ def helpers(arithmetic: Arithmetic) -> tuple[Helper, ...]:
 
 @cache
 def _assembled(name: str) -> Helper:
-    function = xpulp.assembled(name) or FUNCTIONS[name]()
+    function = PRINTED.get(name) or FUNCTIONS[name]()
     return Helper((name,), ("EB_CFI", "EB_REG"), function.before, function.head, function.body)
 
 
@@ -217,7 +218,7 @@ def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, 
     """
     waiting = [name for name in names if name != "memcpy"]
     asked = set(waiting)
-    printed = (*(name for name in FUNCTIONS if name in asked), *sorted(filter(xpulp.assembled, asked)))
+    printed = (*(name for name in FUNCTIONS if name in asked), *sorted(asked & PRINTED.keys()))
     assembled, needed = {name: _assembled(name) for name in printed}, set[str]()
     known, wanted = dict[str, Helper](), {*asked, *(name for h in assembled.values() for name in h.uses)}
     for file in HELPERS:

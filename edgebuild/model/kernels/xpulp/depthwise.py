@@ -18,7 +18,7 @@ from ...ops.spatial import in_place, sums_shape, words
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
 from .dot import factors_into, result
-from .encoding import all_encoded, hardware_loop
+from .encoding import all_encoded, hardware_loop, printed
 from .ends import Product, ends, raw_ends
 
 ROOM = 4096  # bytes of planes, beyond which rows come in bands
@@ -53,16 +53,6 @@ class Windows:
     def group(self) -> int:
         """Windows that begin in four columns."""
         return 4 // self.stride
-
-
-def of_name(name: str) -> Windows | None:
-    """The micro-kernel of a function's name."""
-    words = name.split("_")
-    if len(words) < 6 or not words[2].startswith("windows"):
-        return None
-    started, clamped = words[5] == "started", words[-1] == "clamped"
-    product = Product.of_name("_".join(words[5 + started : -1 if clamped else None]))
-    return Windows(words[1], int(words[2][-1]), int(words[3]), int(words[4]), started, product, clamped)
 
 
 def _group(d: Windows, count: int) -> list[str]:
@@ -129,7 +119,7 @@ def function(d: Windows) -> Function:
         f"rows of `groups` times {d.group} and {d.tail} more; `step`: from one result to the next. w, by channel: "
         "three words of weights, then factors."
     )
-    return Function(d.name, tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, d.encoding))
+    return printed(d.name, kinds, remark, all_encoded(parts, d.encoding))
 
 
 @cache
@@ -157,7 +147,7 @@ def planes(encoding: str) -> Function:
         "`plane` bytes, whose rows lie `on` bytes behind the end of those before. `rest`: pixels behind the blocks, "
         "which are brought with those before them."
     )
-    return Function(f"eb_{encoding}_planes", tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, encoding))
+    return printed(f"eb_{encoding}_planes", kinds, remark, all_encoded(parts, encoding))
 
 
 PER_FOUR, PER_CALL, PER_ROW_OF_CHANNEL = 60, 40, 9  # cycles of C, and waits

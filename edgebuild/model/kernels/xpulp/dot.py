@@ -12,7 +12,7 @@ from functools import cache
 
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
-from .encoding import all_encoded, hardware_loop
+from .encoding import all_encoded, hardware_loop, printed
 from .ends import Product
 
 SUMS = ("t0", "t1", "t2", "t3", "t4", "t5", "t6", *(f"s{n}" for n in range(12)), "ra")
@@ -69,36 +69,13 @@ class Dot:
         return [p for p in range(self.pixels) if p != self.base] + [self.base]
 
 
-def of_name(name: str) -> Dot | None:
-    """The micro-kernel of a function's name."""
-    words = name.split("_")
-    if len(words) < 6 or not words[2].startswith("dot"):
-        return None
-    pixels, channels = words[2].removeprefix("dot").split("x")
-    clamped = words[-1] == "clamped"
-    rest = words[5 : -1 if clamped else None]
-    flags = [rest.pop(0) == word if rest[0] == word else False for word in ("rows", "started")]
-    product = Product.of_name("_".join(rest))
-    return Dot(words[1], int(pixels), int(channels), int(words[3]), int(words[4]), flags[0], flags[1], product, clamped)
-
-
 PARAMETERS = {
     False: ("const int8_t *x", "const int32_t *w", "int8_t *y", "int32_t words", "int32_t blocks", "int32_t step"),
     True: ("const int8_t *const *rows", "const int32_t *w", "int8_t *y", "int32_t words", "int32_t blocks",
            "int32_t step", "int32_t count", "int32_t at"),
 }  # fmt: skip
-SLOTS = {
-    "x": 52,
-    "rows": 52,
-    "y": 56,
-    "words": 60,
-    "blocks": 64,
-    "step": 68,
-    "count": 72,
-    "at": 76,
-    "low4": 80,
-    "high4": 84,
-}
+KEPT = ("rows", "y", "words", "blocks", "step", "count", "at", "low4", "high4")  # parameters, in the frame
+SLOTS = {name: 52 + 4 * at for at, name in enumerate(KEPT)} | {"x": 52}
 
 
 def _sum(d: Dot, pixel: int, channel: int) -> str:
@@ -215,7 +192,7 @@ def function(d: Dot) -> Function:
         f"{d.pixels} pixels whose words lie {d.spacing} bytes apart, in blocks of {d.channels} channels; results of a "
         "pixel lie `step` behind those of the one before. w: start values, words of weights and factors by blocks."
     )
-    return Function(d.name, tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, d.encoding))
+    return printed(d.name, kinds, remark, all_encoded(parts, d.encoding))
 
 
 WAITS = {"mulh": 4}  # cycles beyond one

@@ -1,4 +1,7 @@
-"""Sums of two int8 operands for XpulpV2: one linear form in int32, y = clip((f0 x0 + f1 x1 + offset) >> shift)."""
+"""Element by element for XpulpV2: sums, and planes that become pixels.
+
+Sums of two int8 operands are one linear form in int32, y = clip((f0 x0 + f1 x1 + offset) >> shift).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from ...ir import ITEM_BYTES
 from ...ops import elementwise, fixedpoint, spatial
 from ...ops.base import Kernel, scale_of
+from ..blocks import transposed
 from ..micro import Function, Part
 from ..row import KernelLayer
-from .encoding import all_encoded, hardware_loop
+from .encoding import all_encoded, hardware_loop, printed
 
 PER_CALL, PER_ELEMENT, CLAMPED = 30, 7, 1  # cycles
 
@@ -28,10 +33,8 @@ def total(encoding: str, layer: KernelLayer) -> Kernel | None:
     if form is None:
         return None
     clamped = (low, high) != (-128, 127)
-    shape: dict[str, Any] = {
-        "N": k.shape["N"], "function": f"eb_{encoding}_add_{form.shift}{'_clamped' if clamped else ''}",
-        "clamped": clamped,
-    }  # fmt: skip
+    function = _function(encoding, form.shift, clamped)
+    shape: dict[str, Any] = {"N": k.shape["N"], "function": function.name, "clamped": clamped}
     scalars: dict[str, int | float] = dict(zip(("x0_mul", "x1_mul"), form.factors, strict=True))
     scalars |= {"offset": form.offset} | ({"low": low, "high": high} if clamped else {})
     estimate = PER_CALL + (PER_ELEMENT + CLAMPED * clamped) * float(str(shape["N"]))
@@ -40,10 +43,37 @@ def total(encoding: str, layer: KernelLayer) -> Kernel | None:
     )
 
 
-def of_name(name: str) -> Function | None:
-    """The function of this name."""
-    words = name.split("_")
-    return _function(words[1], int(words[3]), len(words) > 4) if words[2:3] == ["add"] and words[0] == "eb" else None
+def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
+    """Three planes of bytes, say of an image, become pixels: four at a time."""
+    sizes, (x,) = transposed.matrix(layer), layer.graph.operands(layer.op)
+    if layer.form.over or sizes is None or sizes[0] != 3 or sizes[1] < 4 or ITEM_BYTES[x.dtype] != 1:
+        return None
+    four, rest = divmod(sizes[1], 4)
+    shape = {"function": planes_to_pixels(encoding).name, "four": four, "length": sizes[1], "dtype": x.dtype}
+    cost = PER_CALL + FOUR_PIXELS * four + 18 * rest
+    return replace(layer.plain, template="xpulp/pixels.c.j2", shape=shape, variant="xpulp pixels", estimate=cost)
+
+
+FOUR_PIXELS = 14
+# Bytes of two registers for shuffles, 0 to 3 of the one that is written: red and green, then with blue.
+SELECTORS = {"a6": 0x05010400, "a7": 0x07030602, "t3": 0x02040100, "t4": 0x00000503, "t5": 0x07030206}
+
+
+@cache
+def planes_to_pixels(encoding: str) -> Function:
+    body = ["cv.lw t0, (a0), 4", "cv.lw t1, (a4), 4", "cv.lw t2, (a5), 4", "mv t6, t0"]
+    body += ["cv.shuffle2.b t0, t1, a6", "cv.shuffle2.b t6, t1, a7", "mv t1, t0", "cv.shuffle2.b t0, t2, t3"]
+    body += ["cv.shuffle2.b t1, t2, t4", "cv.pack t1, t6, t1", "cv.shuffle2.b t6, t2, t5"]
+    body += ["cv.sw t0, (a1), 4", "cv.sw t1, (a1), 4", "cv.sw t6, (a1), 4"]
+    assert len(body) == FOUR_PIXELS
+    parts: list[Part] = [
+        ".option push", ".option norvc", ".balign 4", "add a4, a0, a3", "add a5, a4, a3",
+        *(f"li {register}, {value:#x}" for register, value in SELECTORS.items()),
+        *hardware_loop(0, "a2", "four", body), "ret", ".option pop",
+    ]  # fmt: skip
+    kinds = ("const int8_t *x", "int8_t *y", "int32_t four", "int32_t length")
+    remark = "Three planes of `length` bytes become pixels, `four` times four of them."
+    return printed(f"eb_{encoding}_pixels", kinds, remark, all_encoded(parts, encoding))
 
 
 @cache
@@ -59,4 +89,4 @@ def _function(encoding: str, shift: int, clamped: bool) -> Function:
     ]  # fmt: skip
     remark = f"n sums of products with x0_mul and x1_mul and an offset, shifted by {shift}."
     name = f"eb_{encoding}_add_{shift}{'_clamped' if clamped else ''}"
-    return Function(name, tuple(f"EB_REG {k}" for k in kinds), remark, all_encoded(parts, encoding))
+    return printed(name, kinds, remark, all_encoded(parts, encoding))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..micro import Cases, Loop, Part, Unrolled
+from ..micro import Cases, Function, Loop, Part, Unrolled
 
 ENCODINGS = ("corev", "gap8")
 
@@ -169,6 +169,15 @@ def _loop(code: Code, head: str, encoding: str, number: str, turns: str, body: s
     if encoding == "corev":
         return f".insn i {head}, x{code.upper << 1 | int(number)}, {turns}, {int(body) + 1}"
     return f".insn i {head}, x{number}, {turns}, {2 * int(body)}"
+
+
+PRINTED: dict[str, Function] = {}  # functions of kernels, by name
+
+
+def printed(name: str, parameters: Iterable[str], remark: str, parts: tuple[Part, ...]) -> Function:
+    """A function in assembly, which is known by its name from now on."""
+    PRINTED[name] = Function(name, tuple(f"EB_REG {p}" for p in parameters), remark, parts)
+    return PRINTED[name]
 
 
 def all_encoded(parts: Iterable[Part], encoding: str) -> tuple[Part, ...]:

@@ -41,15 +41,6 @@ class Product:
     def name(self) -> str:
         return f"{self.way}{self.bits}{f'_{self.dropped}' if self.dropped else ''}{'_away' if self.away else ''}"
 
-    @staticmethod
-    def of_name(name: str) -> Product:
-        """The product of its name."""
-        first, *more = name.split("_")
-        away = more[-1:] == ["away"]
-        dropped = int(more[0]) if len(more) > away else 0
-        way = next(way for way in ("two", "mid", "high") if first.startswith(way))
-        return Product(way, int(first.removeprefix(way)), dropped, away)
-
     @property
     def scale(self) -> int:
         """e: x * m / 2^e."""
