@@ -47,19 +47,19 @@ class GraphBuilder:
     def read(
         self,
         nodes: Sequence[Node],
-        checked: Callable[[Node], None],
+        check: Callable[[Node], None],
         reader: Callable[[Node], None],
         ends: Sequence[str] | None = None,
     ) -> None:
-        """Read all nodes; those that are not `checked` or cannot be read are told together.
+        """Read all nodes. Errors of those that `check` refuses, or that cannot be read, are raised together.
 
-        Nodes that only miss the results of others are not told, nor any if all `ends` are there without them: a branch
-        that never runs may have been what wanted them. None: all nodes count.
+        Nodes that only miss the results of others do not count; nor do any if all `ends` are there without them, for a
+        branch that never runs may read them. None: all nodes count.
         """
         problems, missing = list[Diagnostic](), False
         for node in nodes:
             try:
-                checked(node)
+                check(node)
                 if not self.broken.intersection(node.inputs):
                     node.read_by(reader)
                     self._note_unmade(node)

@@ -445,8 +445,8 @@ def partial_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     y = graph.result(op)
     if len(x.shape) == 2:
         rows, channels = x.shape
-        letters = {"H": 1, "W": rows, "C": channels, "OH": 1, "OW": rows, "K": w.shape[0], "FH": 1, "FW": 1}
-        shape: dict[str, Any] = {**letters, "SY": 1, "SX": 1, "PY": 0, "PX": 0, "DY": 1, "DX": 1}
+        sizes = (1, rows, channels), (1, rows, w.shape[0]), (1, 1), (1, 1), (0, 0), (1, 1)
+        shape: dict[str, Any] = {**spatial.letters(*sizes), "N": 1, "rolled": False}
     else:
         shape = spatial.window_shape(_layer(op, graph), graph, w.shape[1:3], form)
     shape |= {"float": is_float(x), "first": start.constant}

@@ -545,15 +545,15 @@ def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]
             heads{which} = Transpose<perm = {turned}>(apart{which})
         """, **given)  # fmt: skip
     last = "added" if added else "causal" if own.get("unidirectional", 0) else "scores"
-    conditions = {"told": own.get("scale", 0), "ahead": own.get("unidirectional", 0), "more": added}
+    conditions = {"fixed": own.get("scale", 0), "ahead": own.get("unidirectional", 0), "more": added}
     yield from f.body(f"""-> y
-        told? scale := {own.get("scale", 0)}
-        !told? shape = Shape(heads0)
-        !told? last := [3]
-        !told? channels = Gather(shape, last)
-        !told? real = Cast<to = 1>(channels)
-        !told? root = Sqrt(real)
-        !told? scale = Reciprocal(root)
+        fixed? scale := {own.get("scale", 0)}
+        !fixed? shape = Shape(heads0)
+        !fixed? last := [3]
+        !fixed? channels = Gather(shape, last)
+        !fixed? real = Cast<to = 1>(channels)
+        !fixed? root = Sqrt(real)
+        !fixed? scale = Reciprocal(root)
         scaled = Mul(heads0, scale)
         scores = MatMul(scaled, heads1)
         ahead? sizes = Shape(scores)

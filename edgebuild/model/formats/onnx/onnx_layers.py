@@ -131,7 +131,12 @@ def read_einsum(node: Any) -> None:
             node, [first[1], second[1]], [first[0], second[0]], _einsum_wanted(rest, out), sizes
         )
         operands = [(letters, node.reshaped(name, tuple(sizes[c] for c in letters)) if rest else name), *rest]
-    _einsum_last(node, operands[0][1], operands[0][0], out, sizes)
+    letters, name = operands[0]
+    name, perm = node.reshaped(name, tuple(sizes[c] for c in letters)), tuple(letters.index(c) for c in out)
+    if perm == tuple(range(len(perm))):
+        node.emit("reshape", [name], shape=tuple(sizes[c] for c in out))
+    else:
+        node.emit("transpose", [name], perm=perm)
 
 
 def _einsum_pair(
@@ -210,16 +215,6 @@ def _einsum_product(node: Any, names: list[str], terms: list[str], out: str, siz
         node.reshaped(columns, (1, size(batch), *second)),
     ]
     return node.inner("batch_matmul", operands, turned=turned, clamp=compose.OPEN), batch + left + right
-
-
-def _einsum_last(node: Any, name: str, letters: str, out: str, sizes: dict[str, int]) -> None:
-    """The node's output: these letters in the order that is asked for."""
-    name = node.reshaped(name, tuple(sizes[c] for c in letters))
-    perm = tuple(letters.index(c) for c in out)
-    if perm == tuple(range(len(perm))):
-        node.emit("reshape", [name], shape=tuple(sizes[c] for c in out))
-    else:
-        node.emit("transpose", [name], perm=perm)
 
 
 def read_conv2d(node: Any) -> None:

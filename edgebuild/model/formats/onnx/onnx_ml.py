@@ -217,7 +217,7 @@ def _label_of_largest(node: Any, scores: str, labels: Array) -> None:
 def _label_of_two(node: Any, raw: str, labels: Array) -> None:
     """Whether the second of two classes with leaves of their own has a score above 0, as in onnxruntime.
 
-    It tells 0 and 1 whatever the labels are, so others are not told here.
+    onnxruntime gives 0 and 1 whatever the labels are, so other labels give no result here.
     """
     if labels.tolist() != [0, 1]:
         return

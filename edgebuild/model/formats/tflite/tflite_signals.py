@@ -58,7 +58,7 @@ def _shifted(node: Any, state: str, x: str, axis: int, start: Array | None = Non
 
 
 def _stream_options(node: Any, least: dict[str, int], x: Tensor, types: tuple[str, ...] = ("int16",)) -> list[int]:
-    """Numbers of the options, each at least as large as is told here; raises if the operand is of another type."""
+    """Numbers of the options, each at least that of `least`. Raises EdgebuildError, also for another type of x."""
     numbers = _signal_options(node, {name: name for name in least})
     bad = [f"{name} {numbers[name]}" for name, low in least.items() if not low <= numbers[name] <= MOST_SAMPLES]
     if bad or x.dtype not in types or not x.shape:
