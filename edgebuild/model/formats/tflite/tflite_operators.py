@@ -12,7 +12,6 @@ from ...ops.pointwise import attributes
 from .. import compose
 from ..builder import Reader
 from ..compose import emits
-from . import tflite_landmarks as landmarks
 from . import tflite_layers as layers
 from . import tflite_moves as moves
 from . import tflite_signals as signals
@@ -47,9 +46,9 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "custom SignalOverlapAdd": signals.read_overlap_add,
         "custom SignalStacker": signals.read_stacker,
         "custom CIRCULAR_BUFFER": signals.read_circular_buffer,
-        "custom Landmarks2TransformMatrix": landmarks.read_landmarks_matrix,
-        "custom TransformLandmarks": landmarks.read_transformed_landmarks,
-        "custom TransformTensorBilinear": landmarks.read_transformed_image,
+        "custom Landmarks2TransformMatrix": signals.read_landmarks_matrix,
+        "custom TransformLandmarks": signals.read_transformed_landmarks,
+        "custom TransformTensorBilinear": signals.read_transformed_image,
     },
     "add": {
         "ADD": lambda node: compose.arithmetic(node, "add", layers.activation_of(node, "AddOptions")),
