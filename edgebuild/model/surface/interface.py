@@ -14,17 +14,8 @@ from typing import NamedTuple
 from ...base import text as written
 from ...base.text import LICENCE, comment, remark
 
-C_TYPES = {
-    "bool": "uint8_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-    "int16": "int16_t",
-    "int32": "int32_t",
-    "int64": "int64_t",
-    "uint32": "uint32_t",
-    "uint64": "uint64_t",
-    "float32": "float",
-}
+INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint32", "uint64")
+C_TYPES = {"bool": "uint8_t", **{name: f"{name}_t" for name in INTEGERS}, "float32": "float"}
 
 
 class Surface(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, product
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC")
 AGGREGATES = ("SUM", "AVERAGE")
 NODES = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids", "missing_value_tracks_true")
 # Comparisons as "not above": whether the ways change places, and whether the bound is the number before.
-MODES = {
-    "BRANCH_LEQ": (False, False),
-    "BRANCH_LT": (False, True),
-    "BRANCH_GT": (True, False),
-    "BRANCH_GTE": (True, True),
-}
+MODES = dict(zip(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE"), product((False, True), repeat=2), strict=True))
 EQUAL = {"BRANCH_EQ": False, "BRANCH_NEQ": True}  # comparisons of categories: whether the ways change places
 
 

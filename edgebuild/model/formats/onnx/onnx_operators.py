@@ -22,26 +22,14 @@ from . import onnx_values as values
 # A node of an ONNX file as readers of operators see it: operands in NHWC, attributes, constants.
 
 TYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float32",
-    11: "float32",
-    16: "float32",
-}
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float32",
+    11: "float32", 16: "float32",
+}  # fmt: skip
 # By the type in the file: the type here, and what is subtracted of value and zero point.
 SIGNED = {
-    "int8": ("int8", 0),
-    "uint8": ("int8", 128),
-    "int16": ("int16", 0),
-    "uint16": ("int16", 2**15),
+    "int8": ("int8", 0), "uint8": ("int8", 128), "int16": ("int16", 0), "uint16": ("int16", 2**15),
     "int32": ("int32", 0),
-}
+}  # fmt: skip
 
 
 class OnnxNode(ChannelsFirstNode):

@@ -22,8 +22,7 @@ from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, needed
 from ..compose import either
 from .tflite_operators import READERS
-from .tflite_schema import tflite
-from .tflite_tensors import TYPES, ints, operator_name, tensors_of
+from .tflite_tensors import TYPES, ints, operator_name, tensors_of, tflite
 
 # Variables of TFLite files: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, and CALL_ONCE, whose graph gives first values.
 #

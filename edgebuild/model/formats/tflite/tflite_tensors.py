@@ -6,9 +6,13 @@ traversal, each dense or with the indices that are there. Dimensions behind the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,21 +20,47 @@ import numpy as np
 from ....base.errors import fail
 from ...ir import Array, Quant, Tensor
 from ..builder import checked_size
-from .tflite_schema import tflite
+
+# The schema of TFLite files, a module at a time.
+#
+# `import tflite` runs all 187 modules of the package, in 30 ms; a model needs ten of them. So its own `__init__` is not
+# run before somebody asks for a name that no module has.
+
+
+class _Package(ModuleType):
+    """The package `tflite`: each class is looked for in the module of its name, and stands in the module's place."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if find_spec(f"tflite.{name}") is not None:
+            import_module(f"tflite.{name}")
+        else:
+            self.__class__ = ModuleType  # type: ignore[assignment]
+            self.__loader__.exec_module(self)  # type: ignore[union-attr]
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, getattr(value, name, value) if isinstance(value, ModuleType) else value)
+
+
+def _package() -> ModuleType:
+    spec = find_spec("tflite")
+    if "tflite" in sys.modules or spec is None:
+        return import_module("tflite")
+    package = module_from_spec(spec)
+    package.__class__ = _Package
+    sys.modules["tflite"] = package
+    return package
+
+
+tflite: Any = _package()
+
 
 TYPES = {
-    0: "float32",
-    1: "float16",
-    2: "int32",
-    3: "uint8",
-    4: "int64",
-    6: "bool",
-    7: "int16",
-    9: "int8",
-    12: "uint64",
-    13: "resource",
-    15: "uint32",
-}
+    0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 12: "uint64",
+    13: "resource", 15: "uint32",
+}  # fmt: skip
 NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
 PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
