@@ -17,7 +17,6 @@ from ..builder import GraphBuilder, Reader
 from ..channels_first import ChannelsFirstNode, global_average
 from . import onnx_layers as layers
 from . import onnx_moves as moves
-from . import onnx_values as values
 
 # A node of an ONNX file as readers of operators see it: operands in NHWC, attributes, constants.
 
@@ -75,14 +74,14 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "Trilu": moves.read_trilu,
     },
     "add": {"Add": lambda node: compose.arithmetic(node, "add", compose.OPEN)},
-    "arg": {"ArgMax": partial(values.read_arg, largest=True), "ArgMin": partial(values.read_arg, largest=False)},
+    "arg": {"ArgMax": partial(layers.read_arg, largest=True), "ArgMin": partial(layers.read_arg, largest=False)},
     "avg_pool2d": {"AveragePool": partial(layers.read_pool, kind="avg_pool2d"), "GlobalAveragePool": global_average},
     "blend": {"Resize": moves.read_resize, "LRN": layers.read_local_response},
     "cast": {
         "Cast": lambda node: node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1))),
-        "CastLike": values.read_cast_like,
+        "CastLike": layers.read_cast_like,
     },
-    "clamp": {"Relu": compose.emits("clamp", clamp=(0.0, None)), "Clip": values.read_clip},
+    "clamp": {"Relu": compose.emits("clamp", clamp=(0.0, None)), "Clip": layers.read_clip},
     "concat": {"Concat": moves.read_concat},
     "conv2d": {"Conv": layers.read_conv2d},
     "dense": {"Einsum": layers.read_einsum, "Gemm": layers.read_gemm, "MatMul": compose.matrix_product},
@@ -95,35 +94,35 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "MatMulInteger": layers.read_matmul_integer,
     },
     "max_pool2d": {"MaxPool": partial(layers.read_pool, kind="max_pool2d")},
-    "mean": {"ReduceMean": partial(values.read_reduction, kind="mean")},
+    "mean": {"ReduceMean": partial(layers.read_reduction, kind="mean")},
     "mul": {"Mul": lambda node: compose.arithmetic(node, "mul", compose.OPEN)},
     "pad": {"Pad": moves.read_pad},
     "pointwise": {
-        **{name: partial(values.read_function, function=function) for name, function in values.FUNCTIONS_OF.items()},
-        "BitShift": values.read_bit_shift,
+        **{name: partial(layers.read_function, function=function) for name, function in layers.FUNCTIONS_OF.items()},
+        "BitShift": layers.read_bit_shift,
         "Gelu": lambda node: node.emit_function("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu"),
-        "IsInf": values.read_is_inf,
-        "Mod": values.read_mod,
-        "Pow": values.read_pow,
-        "Min": partial(values.read_chain, function="minimum"),
-        "Max": partial(values.read_chain, function="maximum"),
-        "Sum": partial(values.read_chain, function="sum"),
-        "Mean": values.read_mean,
+        "IsInf": layers.read_is_inf,
+        "Mod": layers.read_mod,
+        "Pow": layers.read_pow,
+        "Min": partial(layers.read_chain, function="minimum"),
+        "Max": partial(layers.read_chain, function="maximum"),
+        "Sum": partial(layers.read_chain, function="sum"),
+        "Mean": layers.read_mean,
     },
     "reduce_max": {
-        "ReduceMax": partial(values.read_reduction, kind="reduce_max"),
-        "GlobalMaxPool": values.read_global_maximum,
+        "ReduceMax": partial(layers.read_reduction, kind="reduce_max"),
+        "GlobalMaxPool": layers.read_global_maximum,
     },
-    "reduce_min": {"ReduceMin": partial(values.read_reduction, kind="reduce_min")},
-    "reduce_prod": {"ReduceProd": partial(values.read_reduction, kind="reduce_prod")},
+    "reduce_min": {"ReduceMin": partial(layers.read_reduction, kind="reduce_min")},
+    "reduce_prod": {"ReduceProd": partial(layers.read_reduction, kind="reduce_prod")},
     "reduce_sum": {
-        "ReduceSum": partial(values.read_reduction, kind="reduce_sum"),
-        "ReduceSumSquare": partial(values.read_reduction, kind="reduce_sum", before="square"),
-        "ReduceL1": partial(values.read_reduction, kind="reduce_sum", before="abs"),
-        "ReduceL2": partial(values.read_reduction, kind="reduce_sum", before="square", after="sqrt"),
-        "ReduceLogSum": partial(values.read_reduction, kind="reduce_sum", after="log"),
-        "ReduceLogSumExp": values.read_log_sum_exp,
-        "LpNormalization": values.read_lp_normalization,
+        "ReduceSum": partial(layers.read_reduction, kind="reduce_sum"),
+        "ReduceSumSquare": partial(layers.read_reduction, kind="reduce_sum", before="square"),
+        "ReduceL1": partial(layers.read_reduction, kind="reduce_sum", before="abs"),
+        "ReduceL2": partial(layers.read_reduction, kind="reduce_sum", before="square", after="sqrt"),
+        "ReduceLogSum": partial(layers.read_reduction, kind="reduce_sum", after="log"),
+        "ReduceLogSumExp": layers.read_log_sum_exp,
+        "LpNormalization": layers.read_lp_normalization,
         "InstanceNormalization": layers.read_instance_normalization,
         "LayerNormalization": layers.read_layer_normalization,
         "GroupNormalization": lambda node: compose.group_normalised(
@@ -139,14 +138,14 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "Identity": compose.identity,
         "Dropout": moves.read_dropout,
     },
-    "running_sum": {"CumSum": values.read_cumsum, "CumProd": lambda node: values.read_cumsum(node, product=True)},
+    "running_sum": {"CumSum": layers.read_cumsum, "CumProd": lambda node: layers.read_cumsum(node, product=True)},
     "scatter": {
         "GatherElements": moves.read_gather_elements,
         "ScatterElements": moves.read_scatter_elements,
         "ScatterND": moves.read_scatter_nd,
     },
     "softmax": {"Softmax": layers.read_softmax},
-    "topk": {"TopK": values.read_topk},
+    "topk": {"TopK": layers.read_topk},
     "transpose": {
         "Transpose": lambda node: node.emit(
             "transpose", node.inputs[:1], perm=tuple(node.attr("perm", range(len(node.tensor(0).shape))[::-1]))
