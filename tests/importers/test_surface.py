@@ -8,6 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.build import header
 from edgebuild.model.compile import prepare
@@ -35,6 +36,29 @@ def tflite(tmp_path: Path) -> Path:
 def test_plain_files_are_read(tflite: Path) -> None:
     for file in (DIGITS, tflite):
         assert READERS[file.suffix](file.read_bytes()) == ports_of(prepare(file)), file
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "INT32", "BOOL"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_types_shapes_and_scales_of_onnx_files(kind: str, packed: bool, tmp_path: Path) -> None:
+    """`packed`: numbers of constants as bytes, as exporters write them, or as a list."""
+    scale = helper.make_tensor("s", TensorProto.FLOAT, [], [0.25])
+    zero = helper.make_tensor("z", TensorProto.UINT8, [], [130])
+    if packed:
+        scale, zero = (numpy_helper.from_array(numpy_helper.to_array(t), t.name) for t in (scale, zero))
+    nodes = [helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0])]
+    nodes += [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Relu", ["r"], ["t"])]
+    nodes += [helper.make_node("DequantizeLinear", ["q", "s", "z"], ["r"])]
+    nodes += [helper.make_node("QuantizeLinear", ["t", "s", "z"], ["u"])]
+    nodes += [helper.make_node("DequantizeLinear", ["u", "s", "z"], ["y"])]
+    own, real = getattr(TensorProto, kind), TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info("a", own, [2, 3]), helper.make_tensor_value_info("x", real, [4])]
+    outputs = [helper.make_tensor_value_info("b", own, [3, 2]), helper.make_tensor_value_info("y", real, [4])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [scale, zero])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    (tmp_path / "typed.onnx").write_bytes(model.SerializeToString())
+    ports = onnx_surface.surface(model.SerializeToString())
+    assert ports is not None and ports == ports_of(prepare(tmp_path / "typed.onnx"))
 
 
 @pytest.mark.parametrize("file", sorted(SHARED.glob("models/*.tflite"))[:6], ids=lambda f: f.stem)
