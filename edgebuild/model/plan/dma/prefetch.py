@@ -11,7 +11,7 @@ Buffers in cached memories take whole lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -210,47 +210,37 @@ def staged_tiles(moved: MappedOp, staging: Staging, place: Place, way: Channel) 
             for c in moved.copies
         )
         return replace(moved, copies=tuple(copies))
-    return _Parts(moved, place, staging.slots, staging.bytes // staging.slots, way).layer()
+    return _block_by_block(moved, staging, place, way)
 
 
-class _Parts:
-    """An op's copies and turns, with those that bring its blocks to the slots."""
+def _block_by_block(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
+    """An op's copies and turns, with those that bring its blocks to the slots in turn."""
+    copies, turns, started, slots = list[printed.Copy](), list[printed.Turn](), 0, staging.slots
+    to_level1 = dict[int, int]()  # by channel: the block that is under way from its slot
 
-    def __init__(self, moved: MappedOp, place: Place, slots: int, each: int, way: Channel) -> None:
-        self.moved, self.place, self.slots, self.each, self.way = moved, place, slots, each, way
-        self.copies = list[printed.Copy]()
+    def slot(block: int) -> int:
+        return place.offset + block % slots * (staging.bytes // slots)
 
-    def layer(self) -> MappedOp:
-        turns, started = list[printed.Turn](), 0
-        flying = dict[int, int]()  # by channel: the block that comes to the first level
-        for turn in self.moved.turns:
-            fetched = self.moved.copies[started : turn.fetched]
-            blocks = [c.block for c in fetched if not c.tensor]
-            arrived = sorted({printed.PARTS + n % self.slots for n in blocks if n >= self.slots})
-            for copy in fetched:
-                self.copies.append(copy if copy.tensor else self.from_slot(copy))
-                if not copy.tensor:
-                    flying[copy.channel] = copy.block
-            last = len(self.copies)
-            free = sorted(n for channel in turn.waits if (n := flying.pop(channel, None)) is not None)
-            for n in (n + self.slots for n in free if n + self.slots < len(self.moved.blocks)):
-                self.copies += self.to_slot(n)
-            staged = len(self.copies)
-            self.copies += self.moved.copies[turn.fetched : turn.stored]
-            started = turn.stored
-            turns.append(replace(turn, fetched=last, stored=len(self.copies), arrived=tuple(arrived), staged=staged))
-        return replace(self.moved, copies=tuple(self.copies), turns=tuple(turns))
-
-    def slot(self, block: int) -> int:
-        return self.place.offset + block % self.slots * self.each
-
-    def from_slot(self, copy: printed.Copy) -> printed.Copy:
-        return replace(copy, stage=self.place.memory, far=self.slot(copy.block) + copy.far)
-
-    def to_slot(self, block: int) -> Iterator[printed.Copy]:
-        channel, memory, at = printed.PARTS + block % self.slots, self.place.memory, self.slot(block)
-        for first, size in self.way.cut(self.moved.blocks[block].data.nbytes):
-            yield printed.Copy(channel, True, "", block, first, at + first, size, stage=memory, into=True)
+    for turn in moved.turns:
+        fetched = moved.copies[started : turn.fetched]
+        arrived = {printed.PARTS + c.block % slots for c in fetched if not c.tensor and c.block >= slots}
+        for c in fetched:
+            copies.append(c if c.tensor else replace(c, stage=place.memory, far=slot(c.block) + c.far))
+            if not c.tensor:
+                to_level1[c.channel] = c.block
+        last = len(copies)
+        free = sorted(n for channel in turn.waits if (n := to_level1.pop(channel, None)) is not None)
+        for n in (n + slots for n in free if n + slots < len(moved.blocks)):
+            channel, near = printed.PARTS + n % slots, slot(n)
+            for first, size in way.cut(moved.blocks[n].data.nbytes):
+                copies.append(
+                    printed.Copy(channel, True, "", n, first, near + first, size, stage=place.memory, into=True)
+                )
+        staged = len(copies)
+        copies += moved.copies[turn.fetched : turn.stored]
+        started, stored = turn.stored, len(copies)
+        turns.append(replace(turn, fetched=last, stored=stored, arrived=tuple(sorted(arrived)), staged=staged))
+    return replace(moved, copies=tuple(copies), turns=tuple(turns))
 
 
 def coherence(
@@ -311,8 +301,9 @@ def with_transfers(
     def wait(fetch: Fetch) -> None:
         """Once for all copies of a channel."""
         channel, before = fetch.start.copy.channel, between[fetch.until]
-        last = next((t for t in reversed(before) if channel_of(t) == channel), None)
-        if not isinstance(last, printed.Wait):
+        mine = (t for t in reversed(before) if (isinstance(t, printed.Wait) and t.channel == channel)
+                or (isinstance(t, printed.Start) and t.copy.channel == channel))  # fmt: skip
+        if not isinstance(next(mine, None), printed.Wait):
             before.append(printed.Wait(channel))
 
     for fetch in (f for f in staged if f.first < f.until):
@@ -330,9 +321,3 @@ def with_transfers(
         replace(s, before=b, after=end if i + 1 == len(steps) else ())
         for i, (s, b) in enumerate(zip(steps, before, strict=True))
     )
-
-
-def channel_of(transfer: printed.Transfer) -> int | None:
-    if isinstance(transfer, printed.Start):
-        return transfer.copy.channel
-    return transfer.channel if isinstance(transfer, printed.Wait) else None

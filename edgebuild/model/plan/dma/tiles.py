@@ -336,7 +336,7 @@ def tiles_of(
 
 
 class _Tiles:
-    """The tiles of an op, with their kernels and copies, as they are made."""
+    """The tiles of an op, with their kernels and constants; `build` adds their copies."""
 
     def __init__(
         self, op: Op, graph: Graph, layer: TiledLayer, mapped: Mapped, form: Form, regions: tuple[Region, ...] = ()
@@ -345,55 +345,58 @@ class _Tiles:
         self.regions = regions
         self.turns = list(mapped.turns(layer))
         self.known: dict[object, Kernel] = graph.kernels.setdefault(("tiles", op.outputs[0], form), {})
-        self.kernels: dict[object, int] = {}
-        self.numbers, self.contents = dict[int, int](), dict[int, int]()  # by identity of kernels, and of constants
-        self.same: dict[object, int] = {}
-        self.chosen: list[Kernel] = []
+        self.contents = dict[int, object]()  # by identity of constants: their types and bytes
         self.copies: list[Copy] = []
+        self.packed = next((i for i, o in enumerate(layer.operands) if o.packed), None)
         self.measure()
 
     def measure(self) -> None:
         """Parts, their kernels and constants, where buffers begin, and what all that takes."""
         layer, mapped = self.layer, self.mapped
         self.parts = [self.shares(turn) for turn in self.turns]
-        made = self.made = [[self.kernel(part) for part in parts] for parts in self.parts]
+        self.made = [[self.kernel(part) for part in parts] for parts in self.parts]
         self.instances = [instances(mapped, self.turns, m.depth) for m in mapped.moves]
-        blocks = self.ready = self.blocks(made)
+        self.blocks = self.constant_blocks()
         sizes = []
         for i, operand in enumerate(layer.operands):
             if operand.held:
                 sizes.append(0)
             elif operand.name == WEIGHTS and operand.packed:
-                sizes.append(max((b.data.nbytes for b, _ in blocks), default=0))
+                sizes.append(max((b.data.nbytes for b, _ in self.blocks), default=0))
             else:
-                sizes.append(max(_bytes(layer, i, self.region(i, turn)) for turn in self.turns))
-        starts, free = list[list[int]](), {r.memory: r.base for r in self.regions}
-        self.starts = starts
+                regions = (self.region(i, turn) for turn in self.turns)
+                sizes.append(max(prod(past - first for first, past in r) * operand.item for r in regions))
+        self.starts, free = list[list[int]](), {r.memory: r.base for r in self.regions}
         for size, move, operand in zip(sizes, mapped.moves, layer.operands, strict=True):
             step, at = -(-size // layer.align) * layer.align, free.get(operand.space, 0)
-            starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
+            self.starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
             free[operand.space] = at + step * move.buffers
         self.scratch = max(free.values(), default=0)
-        self.scratch_each = aligned(max((k.scratch for row in made for k in row), default=0))
-        self.level1_bytes = self.scratch + self.scratch_each * max(map(len, made))
-        figures = cost(layer, mapped)
-        self.promised = figures.compute
-        if layer.estimated and all(k.estimate for row in made for k in row):
-            work = sum(max(k.estimate for k in row) for row in made) + layer.compute.call * len(self.turns)
-            figures = replace(figures, compute=work)
-        self.figures = figures
+        self.scratch_each = aligned(max((k.scratch for row in self.made for k in row), default=0))
+        self.level1_bytes = self.scratch + self.scratch_each * max(map(len, self.made))
+        self.figures = cost(layer, mapped)
+        self.promised = self.figures.compute
+        if layer.estimated and all(k.estimate for row in self.made for k in row):
+            work = sum(max(k.estimate for k in row) for row in self.made) + layer.compute.call * len(self.turns)
+            self.figures = replace(self.figures, compute=work)
 
     def build(self) -> MappedOp:
-        turns = tuple(self.run(self.starts, self.ready, self.made))
         layer, mapped, figures = self.layer, self.mapped, self.figures
+        kernels, numbers = dict[object, tuple[int, Kernel]](), dict[int, int]()  # by what they do, and by identity
+        for kernel in (k for row in self.made for k in row):
+            types = tuple(str(c.data.dtype) for c in kernel.constants)
+            key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
+            numbers[id(kernel)] = kernels.setdefault(key, (len(kernels), kernel))[0]
+        turns = tuple(self.run(numbers))
         counts, extents = mapped.counts(layer), layer.nest.extents
         operands = (
             TileOperand(o.name, o.space, m.depth, m.buffers, c.cycles, o.result, o.packed, o.held)
             for o, m, c in zip(layer.operands, mapped.moves, figures.operands, strict=True)
         )
         return MappedOp(
-            self.op, tuple(self.chosen), tuple(b for b, _ in self.ready), tuple(self.copies), turns, self.level1_bytes,
-            self.scratch, self.scratch_each, self.form, tuple(sorted({c.channel for c in self.copies})),
+            self.op, tuple(k for _, k in kernels.values()), tuple(b for b, _ in self.blocks), tuple(self.copies), turns,
+            self.level1_bytes, self.scratch, self.scratch_each, self.form,
+            tuple(sorted({c.channel for c in self.copies})),
             tuple(operands), tuple(TileLoop(a, extents[a], mapped.tile[a], counts[a]) for a in mapped.order),
             Cycles(figures.compute, figures.dma, figures.total), self.regions, layer=layer, mapped=mapped, cost=figures,
         )  # fmt: skip
@@ -414,136 +417,108 @@ class _Tiles:
             self.known[key] = tile_kernel(self.op, self.graph, turn, self.form, self.known)
         return self.known[key]
 
-    def number(self, kernel: Kernel) -> int:
-        """Equal kernels have one number. Kernels stay known, so that their identity stands for them."""
-        if id(kernel) not in self.numbers:
-            self.numbers[id(kernel)] = self._number(kernel)
-        return self.numbers[id(kernel)]
-
-    def _number(self, kernel: Kernel) -> int:
-        types = tuple(str(c.data.dtype) for c in kernel.constants)
-        key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
-        if key not in self.kernels:
-            self.kernels[key] = len(self.chosen)
-            self.chosen.append(kernel)
-        return self.kernels[key]
-
     def content(self, constant: Constant) -> object:
-        """Type and bytes of a constant."""
+        """Type and bytes of a constant. Kernels are kept, so that the identity of their constants stands for them."""
         if id(constant) not in self.contents:
-            found = str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()
-            self.contents[id(constant)] = self.same.setdefault(found, len(self.same))
+            data = str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()
+            self.contents[id(constant)] = data
         return self.contents[id(constant)]
 
-    def blocks(self, made: Sequence[Sequence[Kernel]]) -> list[tuple[Constant, dict[object, int]]]:
+    def constant_blocks(self) -> list[tuple[Constant, dict[object, int]]]:
         """Constants that are fetched at a time, and where each lies in the buffer."""
-        weights = [i for i, o in enumerate(self.layer.operands) if o.packed]
-        if not weights:
+        if self.packed is None:
             return []
-        found: list[tuple[bytearray, dict[object, int]]] = []
-        for instance, row in zip(self.instances[weights[0]], made, strict=True):
-            if instance == len(found):
-                found.append((bytearray(), {}))
-            data, where = found[instance]
+        blocks: list[tuple[bytearray, dict[object, int]]] = []
+        for instance, row in zip(self.instances[self.packed], self.made, strict=True):
+            if instance == len(blocks):
+                blocks.append((bytearray(), {}))
+            data, where = blocks[instance]
             for constant in (c for kernel in row for c in kernel.constants):
                 if (key := self.content(constant)) not in where:
                     data += bytes(-len(data) % max(4, constant.data.itemsize))
                     where[key] = len(data)
                     data += np.ascontiguousarray(constant.data).tobytes()
-        align = self.layer.operands[weights[0]].channel.align
-        whole = [(bytes(d) + bytes(-len(d) % align), where) for d, where in found]
+        align = self.layer.operands[self.packed].channel.align
+        whole = [(bytes(d) + bytes(-len(d) % align), where) for d, where in blocks]
         return [(Constant("tile", np.frombuffer(d, np.uint8), "constants of tiles"), where) for d, where in whole]
 
-    def run(
-        self,
-        starts: Sequence[Sequence[int]],
-        blocks: Sequence[tuple[Constant, dict[object, int]]],
-        made: Sequence[Sequence[Kernel]],
-    ) -> Iterator[Turn]:
-        """The turns; appends their copies."""
-        moves, operands = self.mapped.moves, self.layer.operands
+    def run(self, numbers: Mapping[int, int]) -> Iterator[Turn]:
+        """The turns; appends their copies. `numbers`: of kernels, by their identity."""
+        moves, operands, result = self.mapped.moves, self.layer.operands, len(self.layer.operands) - 1
         for t, turn in enumerate(self.turns):
-            new = [t == 0 or self.instances[i][t] != self.instances[i][t - 1] for i in range(len(operands))]
-            waits = []
+            here = [each[t] for each in self.instances]
+            new = [t == 0 or n != each[t - 1] for n, each in zip(here, self.instances, strict=True)]
             for ahead in (0, 1):
                 for i, operand in enumerate(operands):
-                    number = self.instances[i][t] + ahead
+                    number = here[i] + ahead
                     due = moves[i].buffers == 2 if ahead else moves[i].buffers == 1 or number == 0
                     if new[i] and not operand.result and not operand.held and due and number <= self.instances[i][-1]:
-                        self.fetch(i, number, starts[i][number % moves[i].buffers], blocks)
+                        self.fetch(i, number)
             fetched = len(self.copies)
-            for i, operand in enumerate(operands):
-                number = self.instances[i][t]
-                if new[i] and not operand.held and (not operand.result or number >= moves[i].buffers):
-                    waits.append(self.channel(i, number))
+            waits = tuple(
+                self.channel(i, here[i])
+                for i, operand in enumerate(operands)
+                if new[i] and not operand.held and (not operand.result or here[i] >= moves[i].buffers)
+            )
             calls = []
-            for part, kernel in zip(self.parts[t], made[t], strict=True):
-                at = [self.place(i, turn, part, starts[i][self.instances[i][t] % moves[i].buffers])
-                      for i, o in enumerate(operands) if not o.packed]  # fmt: skip
-                at += self.constants(t, starts, blocks, kernel)
-                calls.append(CoreWork(self.number(kernel), tuple(at), part))
-            result = len(operands) - 1
-            last = t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]
+            for part, kernel in zip(self.parts[t], self.made[t], strict=True):
+                at = [self.place(i, turn, part, here[i]) for i, o in enumerate(operands) if not o.packed]
+                if self.packed is not None:
+                    base, inside = self.near(self.packed, here[self.packed]), self.blocks[here[self.packed]][1]
+                    at += [base + inside[self.content(c)] for c in kernel.constants]
+                calls.append(CoreWork(numbers[id(kernel)], tuple(at), part))
+            last = t + 1 == len(self.turns) or self.instances[result][t + 1] != here[result]
             if last and not operands[result].held:
-                number = self.instances[result][t]
-                near = starts[result][number % moves[result].buffers]
-                self.move(result, number, self.region(result, turn), near)
-            yield Turn(fetched, tuple(waits), tuple(calls), len(self.copies))
+                self.move(result, here[result], self.region(result, turn))
+            yield Turn(fetched, waits, tuple(calls), len(self.copies))
 
     def channel(self, operand: int, number: int) -> int:
         return 2 * operand + number % self.mapped.moves[operand].buffers
 
-    def place(self, operand: int, turn: Mapping[str, Range], part: Mapping[str, Range], start: int) -> int:
+    def near(self, operand: int, number: int) -> int:
+        """Where the buffer of a tile begins."""
+        return self.starts[operand][number % self.mapped.moves[operand].buffers]
+
+    def place(self, operand: int, turn: Mapping[str, Range], part: Mapping[str, Range], number: int) -> int:
         """Where a call finds its part of a buffer: contiguous, as the search asked for."""
         o, held = self.layer.operands[operand], self.region(operand, turn)
-        at, size = 0, o.item
+        at, size = self.near(operand, number), o.item
         for (first, past), (begin, _) in zip(reversed(held), reversed(self.layer.region(o, part)), strict=True):
             at += (begin - first) * size
             size *= past - first
-        return start + at
+        return at
 
-    def constants(
-        self,
-        t: int,
-        starts: Sequence[Sequence[int]],
-        blocks: Sequence[tuple[Constant, dict[object, int]]],
-        kernel: Kernel,
-    ) -> list[int]:
-        for i, operand in enumerate(self.layer.operands):
-            if operand.packed:
-                number = self.instances[i][t]
-                base = starts[i][number % self.mapped.moves[i].buffers]
-                return [base + blocks[number][1][self.content(c)] for c in kernel.constants]
-        return []
-
-    def fetch(self, operand: int, number: int, near: int, blocks: Sequence[tuple[Constant, dict[object, int]]]) -> None:
+    def fetch(self, operand: int, number: int) -> None:
         if self.layer.operands[operand].packed:
-            size, channel = blocks[number][0].data.nbytes, self.channel(operand, number)
+            size, channel, near = (
+                self.blocks[number][0].data.nbytes,
+                self.channel(operand, number),
+                self.near(operand, number),
+            )
             for first, part in self.layer.operands[operand].channel.cut(size):
                 self.copies.append(Copy(channel, True, "", number, first, near + first, part))
             return
-        turn = self.turns[self.instances[operand].index(number)]
-        self.move(operand, number, self.region(operand, turn), near)
+        self.move(operand, number, self.region(operand, self.turns[self.instances[operand].index(number)]))
 
-    def move(self, operand: int, number: int, region: Ranges, near: int) -> None:
+    def move(self, operand: int, number: int, region: Ranges) -> None:
         """The copies of a tile: one, or several if it has more than two dimensions of pieces."""
-        o = self.layer.operands[operand]
-        sizes, steps = list(o.sizes), [o.item] if o.sizes else []
-        for size in reversed(sizes[1:]):
-            steps.insert(0, steps[0] * size)
-        far = sum(first * step for (first, _), step in zip(region, steps, strict=True))
-        piece, loops = o.item, list[tuple[int, int, int]]()  # of the loops: count, step far and near, inmost first
-        merged, dense = True, o.item
-        for (first, past), size, step in zip(reversed(region), reversed(sizes), reversed(steps), strict=True):
+        o, near = self.layer.operands[operand], self.near(operand, number)
+        far, piece, loops = (
+            0,
+            o.item,
+            list[tuple[int, int, int]](),
+        )  # of the loops: count, step far and near, inmost first
+        merged, dense, step = True, o.item, o.item
+        for (first, past), size in zip(reversed(region), reversed(o.sizes), strict=True):
             n = past - first
+            far += first * step
             if merged:
                 piece *= n
             elif n > 1:
                 loops.append((n, step, dense))
-            merged, dense = merged and n == size, dense * n
-        inner = [*loops, (1, 0, 0), (1, 0, 0)][:2]
+            merged, dense, step = merged and n == size, dense * n, step * size
+        (rows, far_row, near_row), (planes, far_plane, near_plane) = [*loops, (1, 0, 0), (1, 0, 0)][:2]
         for far_more, near_more in offsets(loops[2:]):
-            (rows, far_row, near_row), (planes, far_plane, near_plane) = inner
             self.copies.append(
                 Copy(self.channel(operand, number), not o.result, o.name, 0, far + far_more, near + near_more, piece,
                      rows, planes, far_row, far_plane, near_row, near_plane)
@@ -552,7 +527,3 @@ class _Tiles:
 
 def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
-
-
-def _bytes(layer: TiledLayer, operand: int, region: Ranges) -> int:
-    return prod(past - first for first, past in region) * layer.operands[operand].item
