@@ -53,7 +53,7 @@ def plan_by(graph: Graph, devices: Cluster, way: str) -> ClusterPlan | None:
     limits = DeviceLimits((ANY,) * n, (ANY,) * n)
     search, methods = Search(network, devices, limits), []
     for number in range(len(network.layers)):
-        possible = {option[0] for option in search.options(number)}
+        possible = {option[0] for option in search.options[number]}
         wanted = [m for m in (way, "fan-out" if way != "rows" else "copies") if m in possible]
         methods.append(frozenset(wanted[:1] or ["copies"]))
     return Search(network, devices, limits, methods=tuple(methods)).run()

@@ -94,7 +94,7 @@ def least(search: Search) -> int | None:
                 best = total
             return
         layer = network.layers[number]
-        for method, wanted, makes, kept in search.options(number):
+        for method, wanted, makes, kept in search.options[number]:
             reads = dict(zip(layer.inputs, wanted, strict=True))
             moved = sum(sent(network.tensors[t], live[t], want, search.cluster) for t, want in reads.items())
             more = [0] * len(weights)

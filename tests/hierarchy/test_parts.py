@@ -16,9 +16,8 @@ from edgebuild.model import ops
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Array, Graph, Op
 from edgebuild.model.plan.dma.levels import cut_axes
-from edgebuild.model.plan.dma.tiles import tile_of
 from edgebuild.model.plan.hierarchy.nest import Range
-from edgebuild.model.plan.tiling.paths import one_part
+from edgebuild.model.plan.tiling.paths import graph_of_part, one_part
 from tests.fuzz.networks import WRITERS
 from tests.fuzz.recipe import Layer, Recipe
 
@@ -58,7 +57,7 @@ def values(op: Op, graph: Graph, rng: np.random.Generator) -> list[Array]:
 def check(op: Op, graph: Graph, seed: int) -> None:
     turn = tile(op, graph, Random(seed))
     spec, given = ops.SPECS[op.kind], values(op, graph, np.random.default_rng(seed))
-    part, small = tile_of(op, graph, turn)
+    part, small = graph_of_part(op, graph, turn)
     _, reads, made = one_part(graph, op, turn)
     out, *wanted = (tuple(slice(*r) for r in ranges) for ranges in (made, *reads))
     whole = spec.reference(op, graph, *given)

@@ -19,7 +19,7 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan import search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma import assembly, streamed, tiles
+from edgebuild.model.plan.dma import assembly, levels, streamed, tiles
 from edgebuild.model.plan.dma.assembly import SearchPath, assembled, layerwise_plan, search_of
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
@@ -231,11 +231,13 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
         of_copies(lambda made: [replace(c, far=c.far + 48) if c.fetch and c.far else c for c in made]), rows),
     "tiles: a halo row short": (
         of_copies(lambda made: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in made]), rows),
-    "tiles: the kernel of another tile": (before(tiles._Tiles, "number", lambda right, *a: right(*a) and 0), rows),
-    "tiles: constants of another tile": (before(tiles, "tile_of", of_the_neighbour), channels),
+    "tiles: the kernel of another tile": (before(
+        tiles._Tiles, "run", lambda right, self, numbers: right(self, dict.fromkeys(numbers, 0))), rows),
+    "tiles: constants of another tile": (before(tiles, "graph_of_part", of_the_neighbour), channels),
     "tiles: a part that needs a row less": (before(paths, "needed", lambda right, nest, i, *a: (
         tuple((f, p - 1) if d == 1 and i == 0 else (f, p) for d, (f, p) in enumerate(right(nest, i, *a))))), rows),
-    "tiles: buffers that overlap": (before(tiles, "_bytes", lambda right, *a: right(*a) - 64), rows),
+    "tiles: buffers that overlap": (
+        before(tiles._Tiles, "near", lambda right, self, operand, n: right(self, operand, n) - 64 * (n % 2)), rows),
     "tiles: a view taken for its storage": (without_starts, of_a_slice),
     "run: a row used before it is brought": (of_the_run(swapped), run),
     "run: the calls in another order": (of_the_run(lambda f: replace(f, order=f.order[::-1])), run),
@@ -260,7 +262,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
             lambda made: iter([replace(s, kernel=made[0].kernel) for s in made]))([*right(*a)])), on_cores),
     "levels: a tensor that stays dies too early": (before(assembly._Assembly, "_near", short_lives), resident),
     "levels: more than the first level has": (
-        before(assembly, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
+        before(levels, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
     "tiles: copies go 8 bytes lower than kernels look": (before(tiles.MappedOp, "shifted", lambda right, self, by: (
         replace(right(self, by), copies=tuple(replace(c, near=c.near - 8) for c in right(self, by).copies))
         if max(by) >= 8 else right(self, by))), resident),

@@ -36,7 +36,7 @@ from ..plan.distribute.forms import (
     split,
     transfers,
 )
-from ..plan.tiling.paths import OPEN, last_axis, needed, one_part, part_of, place
+from ..plan.tiling.paths import OPEN, graph_of_part, last_axis, needed, one_part, part_of, place
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 
@@ -185,7 +185,9 @@ class _Cut:
             return device.pieces[name, want]
         wanted = self.block(self.numbers[name], want, device.number)
         covering = (
-            p for (n, f), p in device.pieces.items() if n == name and (has(f, want) or _covers(p.ranges, wanted))
+            p
+            for (n, f), p in device.pieces.items()
+            if n == name and (has(f, want) or (wanted is not None and _common(p.ranges, wanted) == wanted))
         )
         return next(covering)
 
@@ -358,10 +360,6 @@ def _common(a: Ranges, b: Ranges) -> Ranges | None:
     return ranges if all(first < past for first, past in ranges) else None
 
 
-def _covers(a: Ranges, b: Ranges | None) -> bool:
-    return b is not None and all(p <= r and s <= q for (p, q), (r, s) in zip(a, b, strict=True))
-
-
 # ---- Pieces of tensors, and the messages that bring them to other devices
 
 
@@ -393,16 +391,11 @@ def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
     if half == 0:
         return False
     for cut in ((0, half), (half, graph.result(op).shape[dim])):
-        part, reads, out = one_part(graph, op, {nest.out[dim]: cut})
+        _, reads, _ = one_part(graph, op, {nest.out[dim]: cut})
         if any(first >= past for ranges in reads for first, past in ranges):
             return False
-        tensors = dict(graph.tensors)
-        for name, ranges in zip(op.inputs, reads, strict=True):
-            tensors[name] = part_of(graph.tensors[name], ranges)
-        y = graph.result(op)
-        tensors[y.name] = part_of(y, out)
-        small = replace(graph, ops=(part,), tensors=tensors)
-        if ops.result_shape(part, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], part, small):
+        part, small = graph_of_part(op, graph, {nest.out[dim]: cut})
+        if ops.result_shape(part, small) != small.result(part).shape or check_limits(ops.SPECS[op.kind], part, small):
             return False
     return True
 

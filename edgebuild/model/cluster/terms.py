@@ -18,7 +18,7 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError, fail
 from ...base.request import ModelRequest
-from ...base.target import Target, load_target
+from ...base.target import load_target
 from ...clock.configs import clock_plan
 from ...clock.emit import target_tree
 from .. import ops
@@ -527,16 +527,10 @@ def limited(stated: Sequence[Device], used: Sequence[Device]) -> list[str]:
     return devices
 
 
-def byte_order(target: Target) -> str:
-    """`big` or `little`, as the flags of its compiler say."""
-    return "big" if BIG.intersection(target.toolchain.cflags) else "little"
-
-
 def check_byte_order(devices: Sequence[Device], file: str) -> None:
     """Raise EdgebuildError where devices cannot read each other's numbers."""
-    orders = {d.name: byte_order(load_target(d.target)) for d in devices}
-    big = [name for name in orders if orders[name] == "big"]
+    big = [d.name for d in devices if BIG.intersection(load_target(d.target).toolchain.cflags)]
     if big and len(devices) > 1:
-        little = [name for name in orders if name not in big]
+        little = [d.name for d in devices if d.name not in big]
         text = f"device '{big[0]}' is big endian" + (f", device '{little[0]}' little endian" if little else "")
         raise fail(text, file=file, hints=["messages are in little endian: use targets that are"])

@@ -259,7 +259,9 @@ def shared(
             waiting += _parted(kernels, members, min(problem.keys))
             continue
         if letters and len(text) >= least:
-            stem = _common_words([kernels[i].stem for i in members]) or _file_words(first.template)
+            stem = _common_words([kernels[i].stem for i in members]) or first.template.partition(".")[0].replace(
+                "/", "_"
+            )
             used = {key: letter for key, letter in letters.items() if key in letter.printed}
             for i in members:
                 numbers: dict[str, Any] = {letter.text: kernels[i].shape[key] for key, letter in used.items()}
@@ -285,11 +287,6 @@ def _letters(kernels: Sequence[Kernel]) -> dict[str, Any]:
         for key, values in numbers.items()
         if len(set(values)) > 1
     }
-
-
-def _file_words(template: str) -> str:
-    """arm_dsp/conv_pairs.c.j2: arm_dsp_conv."""
-    return template.partition(".")[0].replace("/", "_")
 
 
 def _common_words(stems: Sequence[str]) -> str:

@@ -425,7 +425,9 @@ def _searches(
 
 def _least_memory(base: Search, incumbent: _Best) -> None:
     """Plans of ever less flash and RAM of the device that has most, by bisection, while they are within the limits."""
-    low, feasible = _least_possible(base.network, base.cluster), incumbent.best is not None
+    # What the device that has most needs in any plan: a part of the weights, or what only the source has.
+    low = max(base.network.weights / len(base.cluster.devices), _at_source(base.network))
+    feasible = incumbent.best is not None
     if not feasible:
         incumbent.consider(*base.solve())
     parts = [0.3, 0.5, 0.7, 0.9]  # of both, for flash
@@ -446,11 +448,6 @@ def _least_memory(base: Search, incumbent: _Best) -> None:
             low = middle
 
 
-def _least_possible(network: Network, cluster: Cluster) -> float:
-    """Bytes that the device which has most needs in any plan: a part of the weights, or what only the source has."""
-    return max(network.weights / len(cluster.devices), _at_source(network))
-
-
 def _at_source(network: Network) -> int:
     """Bytes of RAM of the source in any plan: the inputs lie there at first, the results at last."""
     return max(sum(network.tensors[t].bytes for t in some) for some in (network.inputs, network.results))
@@ -461,7 +458,7 @@ def _forced(network: Network, cluster: Cluster, forms: set[str]) -> tuple[frozen
     search = Search(network, cluster, DeviceLimits((), ()))
     forced = []
     for number, layer in enumerate(network.layers):
-        possible = {option[0] for option in search.options(number)} & forms if layer.weights else set()
+        possible = {option[0] for option in search.options[number]} & forms if layer.weights else set()
         forced.append(frozenset(possible or {"whole"}))
     return tuple(forced)
 
@@ -476,7 +473,7 @@ def _two_steps(network: Network, cluster: Cluster) -> tuple[frozenset[str], ...]
     ]  # fmt: skip
     _, switch = full(counts, len(cluster.devices))
     search, behind = Search(network, cluster, DeviceLimits((), ())), _forced(network, cluster, {"fan-out", "fan-in"})
-    rows = [frozenset({"rows"} & {o[0] for o in search.options(n)} or {"whole"}) for n in range(switch)]
+    rows = [frozenset({"rows"} & {o[0] for o in search.options[n]} or {"whole"}) for n in range(switch)]
     return (*rows, *behind[switch:])
 
 
@@ -601,7 +598,11 @@ def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:
 
     RAM is that of the devices. Shares are those of the cluster.
     """
-    points = list(dict.fromkeys(map(_point, _plans(network, cluster))))
+    points = list[ClusterPoint]()
+    for plan in _plans(network, cluster):
+        (weights, arena), time_us = map(max, usage(plan)), plan.cost.time_us + plan.compute_us
+        points.append(ClusterPoint(weights, arena, plan.cost.bytes, round(time_us, 3)))
+    points = list(dict.fromkeys(points))
     kept = [p for p in points if not any(q.dominates(p) for q in points)]
     return tuple(sorted(kept, key=lambda p: (p.weights, p.arena, p.traffic)))
 
@@ -618,8 +619,3 @@ def _plans(network: Network, cluster: Cluster) -> Iterator[ClusterPlan]:
         limit = split.cost.bytes if split is not None else limit
         if all(step * share >= 1 for share in cluster.shares):
             return
-
-
-def _point(plan: ClusterPlan) -> ClusterPoint:
-    weights, arena = usage(plan)
-    return ClusterPoint(max(weights), max(arena), plan.cost.bytes, round(plan.cost.time_us + plan.compute_us, 3))

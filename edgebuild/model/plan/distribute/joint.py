@@ -506,12 +506,9 @@ class Search(TensorForms):
 
     # ---- steps
 
-    def options(self, number: int) -> tuple[Option, ...]:
-        """Method, forms of the inputs, form that the layer makes, and forms in which that may be kept."""
-        return self._every_option[number]
-
     @cached_property
-    def _every_option(self) -> tuple[tuple[Option, ...], ...]:
+    def options(self) -> tuple[tuple[Option, ...], ...]:
+        """By layer: method, forms of the inputs, form that the layer makes, and forms in which that may be kept."""
         allowed = self.methods or (METHODS,) * len(self.network.layers)
         pairs = zip(self.network.layers, allowed, strict=True)
         return tuple(tuple(o for o in self._options(layer) if o[0] in forms) for layer, forms in pairs)
@@ -720,7 +717,7 @@ class Search(TensorForms):
 
     def _new_choices(self, number: int, live: dict[int, Split]) -> Iterator[_LayerChoice]:
         layer = self.network.layers[number]
-        for method, wanted, makes, kept in self.options(number):
+        for method, wanted, makes, kept in self.options[number]:
             asked = dict(zip(layer.inputs, wanted, strict=True))
             before = tuple(Conversion(t, live[t], want) for t, want in asked.items() if not has(live[t], want))
             reads = {t: live[t] if live[t].ring else want for t, want in asked.items()}

@@ -23,7 +23,7 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping, best, best_of
 from ..hierarchy.nest import Mapped, MappingCost, Operand, Range, TiledLayer, cost, parts_of
 from ..printed import Copy, CoreWork, Cycles, Region, TiledOp, TileLoop, TileOperand, Turn
-from ..tiling.paths import even, one_part, part_of
+from ..tiling.paths import even, graph_of_part, one_part
 
 # A tile shared by cores: each computes a part of it, on operands that all of them see.
 #
@@ -187,20 +187,8 @@ def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, kno
     constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
     key = (sizes, constant, repr(sorted(part.attrs.items())))
     if key not in known:
-        known[key] = kernel_of(*tile_of(op, graph, turn), replace(form, tile=True))
+        known[key] = kernel_of(*graph_of_part(op, graph, turn), replace(form, tile=True))
     return known[key]
-
-
-def tile_of(op: Op, graph: Graph, turn: Mapping[str, Range]) -> tuple[Op, Graph]:
-    """The op that makes a tile, in a graph of its own with the parts that it reads."""
-    part, wanted, out = one_part(graph, op, turn)
-    tensors, names, y = dict(graph.tensors), list[str](), graph.result(op)
-    for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
-        same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
-        names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
-        tensors[names[-1]] = part_of(graph.tensors[name], ranges, names[-1])
-    tensors[y.name] = part_of(y, out)
-    return replace(part, inputs=tuple(names)), replace(graph, ops=(op,), tensors=tensors)
 
 
 def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:

@@ -107,6 +107,18 @@ def part_of(t: Tensor, ranges: Ranges, name: str = "") -> Tensor:
     return Tensor(name, shape, t.dtype, quant, data) if name else replace(t, shape=shape, quant=quant, data=data)
 
 
+def graph_of_part(op: Op, graph: Graph, cut: Mapping[str, Range]) -> tuple[Op, Graph]:
+    """The op that makes a part of its result, in a graph of its own with the parts that it reads."""
+    part, wanted, out = one_part(graph, op, cut)
+    tensors, names, y = dict(graph.tensors), list[str](), graph.result(op)
+    for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
+        same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
+        names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
+        tensors[names[-1]] = part_of(graph.tensors[name], ranges, names[-1])
+    tensors[y.name] = part_of(y, out)
+    return replace(part, inputs=tuple(names)), replace(graph, ops=(op,), tensors=tensors)
+
+
 def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
     """All paths in which `tensor` is made and read in parts, by one of the methods."""
     shape = graph.tensors[tensor].shape
