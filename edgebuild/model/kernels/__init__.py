@@ -76,8 +76,8 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     key = op.outputs[0], form
     if key not in graph.kernels:
         graph.kernels[key] = _chosen(op, graph, form)
-    found: Kernel = graph.kernels[key]
-    return found
+    kept: Kernel = graph.kernels[key]
+    return kept
 
 
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -103,9 +103,9 @@ def _described(op: Op, graph: Graph, rolled: bool) -> list[tuple[Op, Graph, Sums
         kept: list[tuple[Op, Graph, Sums | None]] = graph.kernels[key]
         return kept
     simple = canonical(op, graph, rolled)
-    known = graph.kernels.get((op.outputs[:1], False)) if own and rolled else None
-    if known is not None and known[0][0] is simple[0]:
-        return list(known)
+    unrolled = graph.kernels.get((op.outputs[:1], False)) if own and rolled else None
+    if unrolled is not None and unrolled[0][0] is simple[0]:
+        return list(unrolled)
     forms = [simple, *([whole] if (whole := ungrouped(*simple)) is not None else [])]
     described = [(*form, SPECS[op.kind].sums(*form)) for form in forms]
     if own:
@@ -150,17 +150,17 @@ def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
         served = [(row, layer) for row in ROWS if row.gathers == gathers for layer in layers if row.serves(layer)]
         pairs = [(layer, k) for row, layer in served if (k := row.make(layer)) is not None]
         pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]
-        made = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]
-        made = [k for k in made if k.finds_apart or not any(form.apart)]
-        if made := by_cost([k for k in made if k.in_place or not form.over], form):
-            return replace(made[0], others=tuple(made[1:]))
+        kernels = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]
+        kernels = [k for k in kernels if k.finds_apart or not any(form.apart)]
+        if kernels := by_cost([k for k in kernels if k.in_place or not form.over], form):
+            return replace(kernels[0], others=tuple(kernels[1:]))
     return None
 
 
-def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
+def by_cost(kernels: list[Kernel], form: Form) -> list[Kernel]:
     """Those within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
-    within = [k for k in made if form.scratch_limit is None or k.scratch <= form.scratch_limit]
-    return sorted(within or made, key=lambda k: k.cost if within else k.scratch)
+    within = [k for k in kernels if form.scratch_limit is None or k.scratch <= form.scratch_limit]
+    return sorted(within or kernels, key=lambda k: k.cost if within else k.scratch)
 
 
 @dataclass(frozen=True)
@@ -200,35 +200,35 @@ def _assembled(name: str) -> Helper:
 
 @cache
 def _helpers_in(file: str, arithmetic: Arithmetic) -> tuple[Helper, ...]:
-    text, found = environment().get_template(file).render(arithmetic=arithmetic), []
+    text, pieces = environment().get_template(file).render(arithmetic=arithmetic), []
     for piece in f"\n{text}".split("\n%% ")[1:]:
         title, _, body = piece.partition("\n")
         names, _, uses = title.partition(":")
         before, mark, rest = body.strip("\n").partition("%= ")
         head = rest[: rest.index("\n{\n")] if mark else ""
         parts = before, head, rest.removeprefix(head) + "\n"
-        found.append(Helper(tuple(names.split()), tuple(uses.split()), *parts))
-    return tuple(found)
+        pieces.append(Helper(tuple(names.split()), tuple(uses.split()), *parts))
+    return tuple(pieces)
 
 
 def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C that defines these names, and what that uses in turn, in order.
 
-    Files are read until all names are known: those with assembly for other cores take a quarter of a second.
+    Files are read until all names are read: those with assembly for other cores take a quarter of a second.
     """
     waiting = [name for name in names if name != "memcpy"]
     asked = set(waiting)
     printed = (*(name for name in FUNCTIONS if name in asked), *sorted(asked & PRINTED.keys()))
     assembled, needed = {name: _assembled(name) for name in printed}, set[str]()
-    known, wanted = dict[str, Helper](), {*asked, *(name for h in assembled.values() for name in h.uses)}
+    by_name, wanted = dict[str, Helper](), {*asked, *(name for h in assembled.values() for name in h.uses)}
     for file in HELPERS:
-        if known.keys() >= wanted - assembled.keys():
+        if by_name.keys() >= wanted - assembled.keys():
             break
-        known |= {name: helper for helper in _helpers_in(file, arithmetic) for name in helper.names}
-    known |= assembled
+        by_name |= {name: helper for helper in _helpers_in(file, arithmetic) for name in helper.names}
+    by_name |= assembled
     while waiting:
         name = waiting.pop()
-        if name in known and name not in needed:
-            needed.update(known[name].names)
-            waiting += known[name].uses
-    return tuple(helper for helper in dict.fromkeys(known.values()) if needed.issuperset(helper.names))
+        if name in by_name and name not in needed:
+            needed.update(by_name[name].names)
+            waiting += by_name[name].uses
+    return tuple(helper for helper in dict.fromkeys(by_name.values()) if needed.issuperset(helper.names))

@@ -36,10 +36,10 @@ def linear_pieces(template: str, variant: str, cost: float, rounding: float) -> 
         if spatial.bounds(op, y) != INT16:  # another activation follows
             return None
         multiplier, shift = fixedpoint.sigmoid_scaling(scale_of(graph.operands(op)[0]), pointwise.CURVES[function][1])
-        known = _lines(function, multiplier, shift)
-        if known is None:
+        pieces = _lines(function, multiplier, shift)
+        if pieces is None:
             return None
-        first, table, clamped = known
+        first, table, clamped = pieces
         shape = {
             "N": layer.plain.shape["N"], "bits": str(BITS[function][0]), "shift": str(shift), "clamped": clamped,
             "zero": -first, "parts": len(table[0]),  # text: assembly has no parameters, so no two layers share it
@@ -68,8 +68,8 @@ def _lines(function: str, multiplier: int, shift: int) -> tuple[int, Array, bool
     exact, parts = pointwise.CURVES[function][0](a), np.clip(a >> bits, -256, 255)
     first, last = int(parts[0]), int(parts[-1])
     table = np.array([_line(part, bits, up) for part in range(first, last + 1)], np.int64).T
-    found = _upper(table, a, parts - first)
-    for part in np.unique(parts[found != exact]):
+    read = _upper(table, a, parts - first)
+    for part in np.unique(parts[read != exact]):
         values = exact[parts == part]
         if (values != values[0]).any():
             return None

@@ -67,18 +67,18 @@ def is_instruction(line: str) -> bool:
 
 def lines(parts: Sequence[Part]) -> list[str]:
     """All lines in the order in which they are printed."""
-    found = list[str]()
+    listed = list[str]()
     for part in parts:
         match part:
             case str():
-                found.append(part)
+                listed.append(part)
             case Loop():
-                found += lines(part.body)
+                listed += lines(part.body)
             case Unrolled():
-                found += [*part.enter, *(line for body in part.bodies for line in body), *part.end]
+                listed += [*part.enter, *(line for body in part.bodies for line in body), *part.end]
             case Cases():
-                found += part.text
-    return found
+                listed += part.text
+    return listed
 
 
 def _length(body: Sequence[str]) -> int:
@@ -87,24 +87,24 @@ def _length(body: Sequence[str]) -> int:
 
 def executed(parts: Sequence[Part], turns: Turns) -> float:
     """Instructions that run, by the numbers of turns of all loops."""
-    found = 0.0
+    total = 0.0
     for part in parts:
         match part:
             case str():
-                found += is_instruction(part)
+                total += is_instruction(part)
             case Loop():
-                found += _number(turns, part.turns) * executed(part.body, turns)
+                total += _number(turns, part.turns) * executed(part.body, turns)
             case Unrolled():
                 count, each = int(_number(turns, part.turns)), [_length(body) for body in part.bodies]
                 whole, rest = divmod(count, len(each))
-                found += part.entries[rest] + whole * sum(each) + sum(each[len(each) - rest :])
-                found += ceil(count / len(each)) * _length(part.end)
+                total += part.entries[rest] + whole * sum(each) + sum(each[len(each) - rest :])
+                total += ceil(count / len(each)) * _length(part.end)
             case Cases():
                 runs = turns[part.runs]
                 assert isinstance(runs, Sequence)
-                found += (len(runs) + 1) * part.dispatch
-                found += sum(count * part.turn[size] + part.back for size, count in runs)
-    return found
+                total += (len(runs) + 1) * part.dispatch
+                total += sum(count * part.turn[size] + part.back for size, count in runs)
+    return total
 
 
 def _number(turns: Turns, name: str | float) -> float:

@@ -36,13 +36,13 @@ def joined(op: Op, graph: Graph) -> tuple[Op, Graph]:
     So it is where columns do not overlap: S columns of K channels are one pixel of S * K then, which lie side by side.
     """
     (x, w, *bias), y, step = graph.operands(op), graph.result(op), op.attrs["stride"][1]
-    apart = op.attrs["dilation"][1]
+    dilation = op.attrs["dilation"][1]
     whole = transposed(op) and op.attrs["pad"][1] == 0 and y.shape[2] == x.shape[2] * step
-    if not whole or step == 1 or op.attrs.get("groups", 1) > 1 or (w.shape[2] - 1) * apart >= step or w.data is None:
+    if not whole or step == 1 or op.attrs.get("groups", 1) > 1 or (w.shape[2] - 1) * dilation >= step or w.data is None:
         return op, graph
     columns = np.zeros((step, *w.shape[:2], 1, w.shape[3]), w.data.dtype)
     for f in range(w.shape[2]):
-        columns[f * apart, :, :, 0] = w.data[:, :, f]
+        columns[f * dilation, :, :, 0] = w.data[:, :, f]
     data = columns.reshape(-1, *columns.shape[2:])
     tensors = {w.name: replace(w, shape=data.shape, data=data, quant=_repeated(w.quant, step))}
     for b in bias:
@@ -66,16 +66,16 @@ def transposed(op: Op) -> bool:
     return "size" in op.attrs
 
 
-def run(op: Op, found: Sequence[Tap]) -> int:
+def run(op: Op, taps_of_phase: Sequence[Tap]) -> int:
     """How many taps of each row are neighbours in memory: all of them, or 1."""
-    row = [x for y, x, _, _ in found if y == found[0][0]]
+    row = [x for y, x, _, _ in taps_of_phase if y == taps_of_phase[0][0]]
     near = row == [*range(row[0], row[0] + len(row))] if row else False
     return len(row) if near and op.attrs.get("groups", 1) == 1 else 1
 
 
-def weights(w: Array, found: Sequence[Tap]) -> Array:
+def weights(w: Array, taps_of_phase: Sequence[Tap]) -> Array:
     """K x taps x channels; a phase without taps gets one of zeros."""
-    return np.stack([w[:, fy, fx] for _, _, fy, fx in found] or [np.zeros_like(w[:, 0, 0])], axis=1)
+    return np.stack([w[:, fy, fx] for _, _, fy, fx in taps_of_phase] or [np.zeros_like(w[:, 0, 0])], axis=1)
 
 
 def groups(op: Op, k: int) -> list[slice]:
@@ -93,21 +93,21 @@ def group(s: Sums, own: slice) -> Sums:
     )  # fmt: skip
 
 
-def int8_sums(op: Op, graph: Graph, found: Sequence[Sequence[Tap]]) -> list[Sums]:
+def int8_sums(op: Op, graph: Graph, listed: Sequence[Sequence[Tap]]) -> list[Sums]:
     """Those of each phase; none unless it is one image and all int8, and no sum can leave int32."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
         return []
-    parts = [weights(w.data, own)[:, :, None] for own in found]
-    made = [spatial.sums_of(op, graph, "", part, x.shape[1:], y.shape[1:]) for part in parts]
-    return made if all(s.fits for s in made) else []
+    parts = [weights(w.data, own)[:, :, None] for own in listed]
+    sums = [spatial.sums_of(op, graph, "", part, x.shape[1:], y.shape[1:]) for part in parts]
+    return sums if all(s.fits for s in sums) else []
 
 
-def places(found: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Array:
+def places(listed: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Array:
     """For each phase the numbers of its head, how many taps it has, and rows and columns of these."""
-    most, ahead = max(1, *map(len, found)), len(heads[0]) + 1
-    table = np.zeros((len(found), ahead + 2 * most), np.int32)
-    for row, own, head in zip(table, found, heads, strict=True):
+    most, ahead = max(1, *map(len, listed)), len(heads[0]) + 1
+    table = np.zeros((len(listed), ahead + 2 * most), np.int32)
+    for row, own, head in zip(table, listed, heads, strict=True):
         row[: ahead - 1], row[ahead - 1] = head, max(1, len(own))
         row[ahead : ahead + 2 * len(own)] = [place for tap in own for place in tap[:2]]
     return table

@@ -68,7 +68,7 @@ class Row:
 def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLayer], Kernel | None]:
     """For rows that ask for nothing but the sums of a layer; a layer without them, such as one of floats, has none."""
 
-    def made(layer: KernelLayer) -> Kernel | None:
+    def of_layer(layer: KernelLayer) -> Kernel | None:
         return make(layer.sums, layer.form) if layer.sums is not None else None
 
-    return made
+    return of_layer

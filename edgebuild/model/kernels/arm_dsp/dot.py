@@ -243,10 +243,10 @@ def _remark(d: Dot) -> str:
 def _begin(d: Dot) -> list[str]:
     """The pointer to the pixels and their end, then start values, copied to every pixel."""
     m, first = d.m, list(SUMS[: d.m.channels * (2 if d.m.packs == "pixels" else 1)])
-    made = [f"ldr {X}, [sp]"] if m.blocked and m.x != "listed" else []
-    made += [f"ldr {_past(d) or _left(d)}, [sp, #{d.at('x_end')}]"] if m.x != "listed" else []
-    made += d.load(first, W, "starts" in m.loads)
-    return made + [f"mov {SUMS[at]}, {SUMS[at % len(first)]}" for at in range(len(first), m.pixels * m.channels)]
+    code = [f"ldr {X}, [sp]"] if m.blocked and m.x != "listed" else []
+    code += [f"ldr {_past(d) or _left(d)}, [sp, #{d.at('x_end')}]"] if m.x != "listed" else []
+    code += d.load(first, W, "starts" in m.loads)
+    return code + [f"mov {SUMS[at]}, {SUMS[at % len(first)]}" for at in range(len(first), m.pixels * m.channels)]
 
 
 def _past(d: Dot) -> str:
@@ -325,13 +325,13 @@ def _body(d: Dot, last: bool) -> list[str]:
 
 def _both(d: Dot, words: Registers, values: Registers) -> list[str]:
     """Two taps: for each pair of channels a word of weights, for each pixel one of values."""
-    made = list[str]()
+    code = list[str]()
     for pair, word in enumerate(words):
-        made += [f"smlad {whole}, {word}, {x}, {whole}" for x, (_, whole) in _sums_of(d, pair, values)]
-        made.append(f"sxtb16 {word}, {word}")
+        code += [f"smlad {whole}, {word}, {x}, {whole}" for x, (_, whole) in _sums_of(d, pair, values)]
+        code.append(f"sxtb16 {word}, {word}")
     for pair, word in enumerate(words):
-        made += [f"smlad {low}, {word}, {x}, {low}" for x, (low, _) in _sums_of(d, pair, values)]
-    return made
+        code += [f"smlad {low}, {word}, {x}, {low}" for x, (low, _) in _sums_of(d, pair, values)]
+    return code
 
 
 def _sums_of(d: Dot, pair: int, values: Registers) -> list[tuple[str, tuple[str, ...]]]:
@@ -343,89 +343,89 @@ def _of_channels(d: Dot, half: int) -> list[str]:
     m = d.m
     if m.x == "paired bytes":  # of a word of each pixel, first bytes 0 and 2, then 1 and 3
         turn = ", ror #8" if half else ""
-        made = [f"ldrd r2, r3, [{X}]{', #8' if half else ''}", f"sxtb16 r2, r2{turn}", f"sxtb16 r3, r3{turn}"]
-        made += d.load(("r12", "lr"), W, True)
+        code = [f"ldrd r2, r3, [{X}]{', #8' if half else ''}", f"sxtb16 r2, r2{turn}", f"sxtb16 r3, r3{turn}"]
+        code += d.load(("r12", "lr"), W, True)
     else:
         x, w = d.load(("r2", "r3"), X, "x" in m.loads), d.load(("r12", "lr"), W, "w" in m.loads)
-        made = x + w if "w" in m.loads else w + x
-    return made + _both(d, ("r12", "lr"), ("r2", "r3"))
+        code = x + w if "w" in m.loads else w + x
+    return code + _both(d, ("r12", "lr"), ("r2", "r3"))
 
 
 def _of_one_pixel(d: Dot) -> list[str]:
     """Four taps of one pixel."""
     m, (even, odd), words = d.m, ("r8", "r3"), ("r9", "r10", "r11", "r12")
-    made = list[str]()
+    code = list[str]()
     if OPERANDS[m.x].bytes == 4:
-        made += [f"ldr {odd}, [{X}], #4", *d.load(words, W, True)]
-        made += [f"sxtb16 {even}, {odd}", f"sxtb16 {odd}, {odd}, ror #8"]
+        code += [f"ldr {odd}, [{X}], #4", *d.load(words, W, True)]
+        code += [f"sxtb16 {even}, {odd}", f"sxtb16 {odd}, {odd}, ror #8"]
     else:
         several, step = "x" in m.loads and m.x == "halves", OPERANDS[m.x].bytes // 2
-        made += [*d.load((even, odd), X, several, step), *d.load(words, W, "w" in m.loads)]
-    return made + _both(d, words[:2], (even,)) + _both(d, words[2:], (odd,))
+        code += [*d.load((even, odd), X, several, step), *d.load(words, W, "w" in m.loads)]
+    return code + _both(d, words[:2], (even,)) + _both(d, words[2:], (odd,))
 
 
 def _prefetched(d: Dot, last: bool) -> list[str]:
     """Two taps of two pixels; the first word of weights is in lr."""
-    made, values, (word, other) = [f"ldrd r2, r3, [{X}], #8"], ("r2", "r3"), ("lr", "r12")
+    code, values, (word, other) = [f"ldrd r2, r3, [{X}], #8"], ("r2", "r3"), ("lr", "r12")
     for pair in (0, 1):
-        made.append(f"ldr {other}, [{W}], #4")
+        code.append(f"ldr {other}, [{W}], #4")
         (low, whole), (low1, whole1) = (d.sums[pixel][pair] for pixel in (0, 1))
-        made += [f"smlad {whole}, {word}, r2, {whole}", f"smlad {whole1}, {word}, r3, {whole1}"]
-        made += [f"sxtb16 {word}, {word}", f"smlad {low1}, {word}, {values[1]}, {low1}"]
-        made += [f"ldr r3, [sp, #{d.at('x_end')}]"] if last and pair == 1 else []
-        made.append(f"smlad {low}, {word}, {values[0]}, {low}")
+        code += [f"smlad {whole}, {word}, r2, {whole}", f"smlad {whole1}, {word}, r3, {whole1}"]
+        code += [f"sxtb16 {word}, {word}", f"smlad {low1}, {word}, {values[1]}, {low1}"]
+        code += [f"ldr r3, [sp, #{d.at('x_end')}]"] if last and pair == 1 else []
+        code.append(f"smlad {low}, {word}, {values[0]}, {low}")
         word, other = other, word
-    return made
+    return code
 
 
 def _of_eight(d: Dot) -> list[str]:
     """Four taps of one pixel with eight channels: words come three or four in a row, in the order of their use."""
-    made = list[str]()
+    code = list[str]()
     steps = (  # loads of (register, pointer), then products of (pair of channels, weights, values)
         ((("r2", X), ("r3", W), ("r12", W), ("lr", W)), ((0, "r3", "r2"), (1, "r12", "r2"), (2, "lr", "r2"))),
         ((("r3", W), ("r12", X), ("lr", W)), ((3, "r3", "r2"), (0, "lr", "r12"))),
         ((("r2", W), ("r3", W), ("lr", W)), ((1, "r2", "r12"), (2, "r3", "r12"), (3, "lr", "r12"))),
     )
     for loads, products in steps:
-        made += [f"ldr {register}, [{pointer}], #4" for register, pointer in loads]
+        code += [f"ldr {register}, [{pointer}], #4" for register, pointer in loads]
         for pair, word, values in products:
             low, whole = d.sums[0][pair]
-            made += [f"smlad {whole}, {word}, {values}, {whole}", f"sxtb16 {word}, {word}"]
-            made.append(f"smlad {low}, {word}, {values}, {low}")
-    return made
+            code += [f"smlad {whole}, {word}, {values}, {whole}", f"sxtb16 {word}, {word}"]
+            code.append(f"smlad {low}, {word}, {values}, {low}")
+    return code
 
 
 def _of_pixels(d: Dot, last: bool) -> list[str]:
     """Two taps of two channels in a word, with words of two pixels each."""
     values, channels = ("r2", "r3"), ("lr", "r12")
-    made = [*d.load(("r12",), W, False), *d.load(values, X, False)]
-    made += [f"ldr lr, [sp, #{d.at('x_end')}]", f"cmp {X}, lr"] if last else []  # for the branch at the end
-    made += ["sxtb16 lr, r12", "sxtb16 r12, r12, ror #8"]
+    code = [*d.load(("r12",), W, False), *d.load(values, X, False)]
+    code += [f"ldr lr, [sp, #{d.at('x_end')}]", f"cmp {X}, lr"] if last else []  # for the branch at the end
+    code += ["sxtb16 lr, r12", "sxtb16 r12, r12, ror #8"]
     for part in (1, 0):
-        made += [f"uxtb16 {x}, {x}" for x in values] if part == 0 else []
-        made += [
+        code += [f"uxtb16 {x}, {x}" for x in values] if part == 0 else []
+        code += [
             f"smlad {d.sums[pair][c][part]}, {word}, {x}, {d.sums[pair][c][part]}"
             for pair, x in enumerate(values) for c, word in enumerate(channels)
         ]  # fmt: skip
-    return made
+    return code
 
 
 def _widened(d: Dot) -> list[str]:
     """Four taps of two pixels, or of one, with a word of four weights for each channel."""
     if d.m.pixels == 1:
-        made = ["ldr r3, [r0], #4", "ldm r1!, {r8, r9, r10, r11}", "sxtb16 r2, r3", "sxtb16 r3, r3, ror #8"]
+        code = ["ldr r3, [r0], #4", "ldm r1!, {r8, r9, r10, r11}", "sxtb16 r2, r3", "sxtb16 r3, r3, ror #8"]
         for c, word in enumerate(("r8", "r9", "r10", "r11")):
             v = d.of(0, c)
-            made += [f"sxtb16 r12, {word}", f"smlad {v}, r12, r2, {v}"]
-            made += [f"sxtb16 {word}, {word}, ror #8", f"smlad {v}, {word}, r3, {v}"]
-        return made
-    made = ["ldm r0!, {r8, r9, r10, r11}"]
+            code += [f"sxtb16 r12, {word}", f"smlad {v}, r12, r2, {v}"]
+            code += [f"sxtb16 {word}, {word}, ror #8", f"smlad {v}, {word}, r3, {v}"]
+        return code
+    code = ["ldm r0!, {r8, r9, r10, r11}"]
     for c in range(d.m.channels):
         one, other = d.of(0, c), d.of(1, c)
-        made += [f"ldr lr, [{W}], #4", "sxtb16 r2, lr"]
-        made += [f"smlad {one}, r2, r8, {one}", f"smlad {other}, r2, r9, {other}", "sxtb16 lr, lr, ror #8"]
-        made += [f"smlad {one}, lr, r10, {one}", f"smlad {other}, lr, r11, {other}"]
-    return made
+        code += [f"ldr lr, [{W}], #4", "sxtb16 r2, lr"]
+        code += [f"smlad {one}, r2, r8, {one}", f"smlad {other}, r2, r9, {other}", "sxtb16 lr, lr, ror #8"]
+        code += [f"smlad {one}, lr, r10, {one}", f"smlad {other}, lr, r11, {other}"]
+    return code
 
 
 def _separate(d: Dot) -> list[str]:
@@ -443,7 +443,7 @@ def _finished(d: Dot) -> list[str]:
         return []
     each, several = 2 if finish.two else 1, bool(m.loads)
     zero, unit = "r0", "r2"
-    made = d.stacked({"zero": zero, "unit": unit} if finish.unit else {"zero": zero})
+    code = d.stacked({"zero": zero, "unit": unit} if finish.unit else {"zero": zero})
     free = [r for r in d.free if not (finish.unit and r == unit)]
     if m.ahead:
         free = ["r12", "lr"]  # the first of which the loop has left in lr
@@ -451,23 +451,23 @@ def _finished(d: Dot) -> list[str]:
     held = free[len(free) - some * each :]
     for first in range(0, m.channels, some):
         own = held[::-1] if m.ahead else held
-        made += d.load(own[1:], W, False) if m.ahead and first == 0 else d.load(own, W, several)
+        code += d.load(own[1:], W, False) if m.ahead and first == 0 else d.load(own, W, several)
         channels = [
             (c, own[(c - first) * each], own[(c - first) * each + each - 1]) for c in range(first, first + some)
         ]
         sums = [(d.of(p, c), one, two) for c, one, two in channels for p in range(m.pixels)]
-        made += finish.scaled([s for s, _, _ in sums], [f for _, f, _ in sums], [f for _, _, f in sums], zero, unit)
-    return made
+        code += finish.scaled([s for s, _, _ in sums], [f for _, f, _ in sums], [f for _, _, f in sums], zero, unit)
+    return code
 
 
 def _joined(d: Dot) -> list[str]:
     """Results of four channels of a pixel as a word in the first one's register, within the bounds."""
     words = [[d.of(p, c) for c in range(at, at + 4)] for p in range(d.m.pixels) for at in range(0, d.m.channels, 4)]
-    made = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, 4) for word in words]
+    code = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, 4) for word in words]
     if d.finish.clamped:
-        made += d.stacked({"low4": "r12", "high4": "lr"})
-        made += [line for word in words for line in within(word[0], "r12", "lr", "r0")]
-    return made
+        code += d.stacked({"low4": "r12", "high4": "lr"})
+        code += [line for word in words for line in within(word[0], "r12", "lr", "r0")]
+    return code
 
 
 def within(register: str, low: str, high: str, other: str) -> list[str]:
@@ -484,24 +484,24 @@ def _stored(d: Dot) -> list[str]:
         return _stored_pairs(d)
     y, places = ("y0", ("r2", "r3")) if d.m.pixels == 2 else ("y", ("r2",))
     two = f"{'d' if len(places) == 2 else ''} {', '.join(places)}, [sp, #{d.at(y)}]"
-    made = [f"ldr{two}", *([] if d.finish.sums else _joined(d)), f"ldr r12, [sp, #{d.at('blocks')}]"]
+    code = [f"ldr{two}", *([] if d.finish.sums else _joined(d)), f"ldr r12, [sp, #{d.at('blocks')}]"]
     for pixel, place in enumerate(places):
         if d.finish.sums:
-            made.append(f"stm {place}!, {{{', '.join(d.of(pixel, c) for c in range(d.m.channels))}}}")
+            code.append(f"stm {place}!, {{{', '.join(d.of(pixel, c) for c in range(d.m.channels))}}}")
         else:
-            made += [f"str {d.of(pixel, c)}, [{place}], #4" for c in range(0, d.m.channels, 4)]
-    return [*made, "subs r12, r12, #1", f"str{two}", f"str r12, [sp, #{d.at('blocks')}]", "bne 1b"]
+            code += [f"str {d.of(pixel, c)}, [{place}], #4" for c in range(0, d.m.channels, 4)]
+    return [*code, "subs r12, r12, #1", f"str{two}", f"str r12, [sp, #{d.at('blocks')}]", "bne 1b"]
 
 
 def _stored_pairs(d: Dot) -> list[str]:
     """Two channels of four pixels, and the next group."""
-    made = [f"bfi {d.of(p, 0)}, {d.of(p, 1)}, #8, #24" for p in range(4)]
+    code = [f"bfi {d.of(p, 0)}, {d.of(p, 1)}, #8, #24" for p in range(4)]
     if d.finish.clamped:
-        made += d.stacked({"low4": "r0", "high4": "lr"})
+        code += d.stacked({"low4": "r0", "high4": "lr"})
         for one, other in ((d.of(0, 0), d.of(1, 0)), (d.of(2, 0), d.of(3, 0))):
-            made += [f"pkhbt {one}, {one}, {other}, lsl #16", *within(one, "r0", "lr", other)]
-            made.append(f"lsr {other}, {one}, #16")
-    return made + list(
+            code += [f"pkhbt {one}, {one}, {other}, lsl #16", *within(one, "r0", "lr", other)]
+            code.append(f"lsr {other}, {one}, #16")
+    return code + list(
         asm(f"""
         ldr r2, [sp, #{d.at("y")}]
         ldr r3, [sp, #{d.at("step")}]
@@ -521,16 +521,16 @@ def _stored_pairs(d: Dot) -> list[str]:
 
 def _stored_bytes(d: Dot) -> list[str]:
     """One channel or two of two pixels."""
-    made, channels = list[str](), range(d.m.channels)
+    code, channels = list[str](), range(d.m.channels)
     if d.finish.clamped:
         order = [d.of(p, c) for c in channels for p in (0, 1)]
-        made += [f"bfi {order[0]}, {order[i]}, #{8 * i}, #8" for i in range(1, len(order))]
-        made += [*d.stacked({"low4": "r12", "high4": "lr"}), *within(order[0], "r12", "lr", "r0")]
-    made.append("ldm sp, {r2, r3}")
+        code += [f"bfi {order[0]}, {order[i]}, #{8 * i}, #8" for i in range(1, len(order))]
+        code += [*d.stacked({"low4": "r12", "high4": "lr"}), *within(order[0], "r12", "lr", "r0")]
+    code.append("ldm sp, {r2, r3}")
     for c in channels:
         at = f", #{c}" if c else ""
         if d.finish.clamped:
-            made += ["lsr r4, r4, #8"] * bool(c) + [f"strb r4, [r2{at}]", "lsr r4, r4, #8", f"strb r4, [r3{at}]"]
+            code += ["lsr r4, r4, #8"] * bool(c) + [f"strb r4, [r2{at}]", "lsr r4, r4, #8", f"strb r4, [r3{at}]"]
         else:
-            made += [f"strb {d.of(0, c)}, [r2{at}]", f"strb {d.of(1, c)}, [r3{at}]"]
-    return made
+            code += [f"strb {d.of(0, c)}, [r2{at}]", f"strb {d.of(1, c)}, [r3{at}]"]
+    return code

@@ -60,13 +60,13 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) ->
     if wide.fits(op, graph) and x.shape[0] == 1:
         weights = [phases.weights(w.array, some) for some in taps]
         return [_wide_phase(op, graph, *phase) for phase in zip(weights, runs, strict=True)]
-    made = phases.int8_sums(op, graph, taps)
-    if not made:
+    sums = phases.int8_sums(op, graph, taps)
+    if not sums:
         return []
-    most = np.max([s.bound for s in made], axis=0)
-    ends = [factors_within(s, most) for s in made]
-    found = [_phase(op, *phase, paired) for phase in zip(made, ends, runs, strict=True)]
-    return [phase for phase in found if phase is not None]
+    most = np.max([s.bound for s in sums], axis=0)
+    ends = [factors_within(s, most) for s in sums]
+    described = [_phase(op, *phase, paired) for phase in zip(sums, ends, runs, strict=True)]
+    return [phase for phase in described if phase is not None]
 
 
 def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
@@ -85,12 +85,12 @@ def _phase(op: Op, s: Sums, ends: Factors, run: int, paired: bool) -> PhaseSums 
     own, count = phases.groups(op, len(s.weights)), s.weights.shape[1]
     rows = 1 if s.weights.shape[3] % 4 else count
     blocks = _twos if paired else _blocks
-    found = [blocks(phases.group(s, part), rows, ends.words[part]) for part in own]
-    made = [each for each in found if each is not None]
-    if len(made) < len(own) or s.finish == "sums":
+    possible = [blocks(phases.group(s, part), rows, ends.words[part]) for part in own]
+    packed = [each for each in possible if each is not None]
+    if len(packed) < len(own) or s.finish == "sums":
         return None
-    streams, scalars = tuple(stream for stream, _ in made), {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
-    return PhaseSums(count, run, streams, made[0][1], {**ends.shape, "paired": paired}, scalars)
+    streams, scalars = tuple(stream for stream, _ in packed), {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
+    return PhaseSums(count, run, streams, packed[0][1], {**ends.shape, "paired": paired}, scalars)
 
 
 def _twos(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
@@ -122,46 +122,46 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
     for paired in (False, True):
-        made = _phases(op, graph, taps, paired)
-        found = [p for p in made if (p.ends, p.scalars) == (made[0].ends, made[0].scalars)]
-        if len(found) == len(taps):
+        described = _phases(op, graph, taps, paired)
+        alike = [p for p in described if (p.ends, p.scalars) == (described[0].ends, described[0].scalars)]
+        if len(alike) == len(taps):
             break
     else:
         return None
-    (x, w), finish = graph.operands(op)[:2], found[0].finish
+    (x, w), finish = graph.operands(op)[:2], alike[0].finish
     item, block = (2, 2) if finish.startswith("wide") else (1, 2 if paired else 4)
-    most, run, (k, _, _, c) = max(p.taps for p in found), max(p.run for p in found), w.shape
+    most, run, (k, _, _, c) = max(p.taps for p in alike), max(p.run for p in alike), w.shape
     flat, groups, n = item == 2 or c % 4 > 0, op.attrs.get("groups", 1), -(-c // 4) * 4
     kg, inner = k // groups, -(-most * c // 4) * 4
-    table = phases.places(taps, _heads(found, flat))
+    table = phases.places(taps, _heads(alike, flat))
     lines, zeros = 4 * inner + 8 * most, max(-(-x.shape[3] // 4) * 4, run * c)
     zeros_at = lines + (2 * inner if flat and item == 1 else 0)
     shape = phases.shape(layer, op, graph, table) | {
         "blocks": kg // block, "tail": kg % block, "full": kg // block * block,
         "gather": f"_{c}" if c in (4, 8) else "",
         "rest": kg % block if item == 1 and kg % block < 3 else 0, "n": n, "flat": flat, "run": run if flat else 1,
-        "item": C_TYPES[x.dtype], "bytes": item, "wide": item == 2, **found[0].ends, "padding": zeros,
+        "item": C_TYPES[x.dtype], "bytes": item, "wide": item == 2, **alike[0].ends, "padding": zeros,
         "bounds": finish.endswith("_clamped"), "list": 4 * inner, "lines": lines, "zeros": zeros_at,
     }  # fmt: skip
-    stream = np.concatenate([part for p in found for part in p.streams])
+    stream = np.concatenate([part for p in alike for part in p.streams])
     head = "its weights, a group's last, the next group's, " + ("how many taps are neighbours, " if flat else "")
     constants = (
         Constant("w", stream, "start values, weights and factors by phases, groups and some channels"),
         Constant("places", table.ravel(), f"of each phase: {head}taps"),
     )
-    pair = sum(_pair(p, c, groups, kg, flat) for p in found) / len(found)
+    pair = sum(_pair(p, c, groups, kg, flat) for p in alike) / len(alike)
     pairs = phases.pairs(op, graph, form)
     return Kernel(
-        "arm_dsp/gathered.c.j2", layer.plain.stem, shape, constants, {"x_zero": zero_of(x), **found[0].scalars},
+        "arm_dsp/gathered.c.j2", layer.plain.stem, shape, constants, {"x_zero": zero_of(x), **alike[0].scalars},
         scratch=zeros_at + item * zeros, variant="dsp gathered taps", estimate=60 + 3 * x.shape[3] + pairs * pair,
         traffic=Traffic(passes=pairs),
     )  # fmt: skip
 
 
-def _heads(found: list[PhaseSums], flat: bool) -> list[tuple[int, ...]]:
+def _heads(described: list[PhaseSums], flat: bool) -> list[tuple[int, ...]]:
     """Where the weights of each phase begin, those of the last channels of a group, and the next group's."""
     heads, at = [], 0
-    for p in found:
+    for p in described:
         heads.append((at, p.full, p.streams[0].size, *([p.run] if flat else [])))
         at += sum(stream.size for stream in p.streams)
     return heads

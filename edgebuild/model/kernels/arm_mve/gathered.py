@@ -22,15 +22,15 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
     (x, w), own = graph.operands(op)[:2], phases.groups(op, graph.result(op).shape[3])
-    found = phases.int8_sums(op, graph, taps)
-    if not found or found[0].finish == "sums" or not all(p.finish == found[0].finish for p in found):
+    sums = phases.int8_sums(op, graph, taps)
+    if not sums or sums[0].finish == "sums" or not all(p.finish == sums[0].finish for p in sums):
         return None
-    weights = [each.weights[:, :, 0] for each in found]  # those of channels whose results are all zero are gone
-    s, (k, _, _, c) = found[0], w.shape
+    weights = [each.weights[:, :, 0] for each in sums]  # those of channels whose results are all zero are gone
+    s, (k, _, _, c) = sums[0], w.shape
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     streams = [
         [stream(phases.group(p, g), part[g].reshape(kg, -1)) for g in own]
-        for p, part in zip(found, weights, strict=True)
+        for p, part in zip(sums, weights, strict=True)
     ]
     heads, at = [], 0
     for parts in streams:
