@@ -15,7 +15,7 @@ rows under the window alone. Where the result has several channels for each of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import ClassVar
@@ -144,19 +144,17 @@ class Core(ABC):
     kept: ClassVar[str] = ""  # the spare register, where it stays as it is in the blocks of a line
     scalars: ClassVar[tuple[str, ...]]  # parameters of ends
 
-    # Instructions: lines of assembly for what the algorithm asks for --------------------------------
+    # Instructions: lines of assembly for what the algorithm asks for, those of `text` with "; " between them. get, put:
+    # a register and a place on the stack; until: to the label, unless both registers are equal; equal: to the label,
+    # which is near, if they are; within: to it unless the place is behind the last one; back: one less; to it unless 0.
+
+    text: ClassVar[Mapping[str, str]]
+    at: dict[str, int]  # bytes from the stack pointer to arguments and numbers of the function
 
     enter: Callable[[Sequence[str]], list[Part]]
     leave: Callable[[], list[Part]]
-    get: Callable[[str, str], list[str]]  # to a register an argument, or a number of the function, by name
-    put: Callable[[str, str], list[str]]
     set: Callable[[str, int], list[str]]
     add: Callable[[str, str, int | str], list[str]]  # to one register the sum of another and a number, or a register
-    until: Callable[[str, str, str], list[str]]  # to the label, unless both registers are equal
-    back: Callable[[str, str], list[str]]  # one less; to the label unless it is 0
-    jump: Callable[[str], list[str]]
-    equal: Callable[[str, str, str], list[str]]  # to the label, which is near, if both registers are equal
-    within: Callable[[str, str, str], list[str]]  # to the label unless the place is behind the last one
     temporary: Callable[[str], str]  # a register for what is added to a place
     clear: Callable[[], list[Part]]  # the scratch becomes padding
     listed: Callable[[], list[str]]  # the next address of the list becomes the source, from the channel on
@@ -170,6 +168,16 @@ class Core(ABC):
         self.p = p
         self.numbers = {} if self.loads else numbers(self)
         self.begun = set[int]()  # outputs of a block that have a sum
+
+    def emit(self, name: str, *operands: object) -> list[str]:
+        """The instructions of `text` with these operands."""
+        return self.text[name].format(*operands).split("; ")
+
+    def get(self, register: str, name: str) -> list[str]:
+        return self.emit("get", register, self.at[name])
+
+    def put(self, register: str, name: str) -> list[str]:
+        return self.emit("put", register, self.at[name])
 
     @abstractmethod
     def row(self, count: int, row: int) -> list[str]:
@@ -271,7 +279,7 @@ class Core(ABC):
 
     def down(self, name: str, label: str) -> list[str]:
         """One less of them; to the label unless none is left."""
-        last = self.back(self.spare, label)
+        last = self.emit("back", self.spare, label)
         return [*self.get(self.spare, f"{name} left"), last[0], *self.put(self.spare, f"{name} left"), *last[1:]]
 
 
@@ -320,24 +328,35 @@ def _along(
     keep, load = (c.put(last, "last"), c.get(last, "last")) if last == c.spare != c.kept else ([], [])
     if not c.loads:
         whole, rest = divmod(count, each)
-        loop = [f"{label}:", *body(each), *load, *c.until(at, last, f"{label}b")] if whole > 1 else body(each)
+        loop = [f"{label}:", *body(each), *load, *c.emit("until", at, last, f"{label}b")] if whole > 1 else body(each)
         begin = [*c.add(last, at, whole * each * step), *keep] if whole > 1 else []
         return [*begin, Loop(whole, tuple(loop)), *(body(rest) if rest else [])]
     code: list[Part] = [*c.add(last, at, 0), *c.move(last, f"last_{name}"), *keep]
-    code.append(Loop(f"{name}s", (f"{label}:", *body(each), *load, *c.within(at, last, f"{label}b"))))
+    code.append(Loop(f"{name}s", (f"{label}:", *body(each), *load, *c.emit("within", at, last, f"{label}b"))))
     back = c.move(c.source, "piece_back") if name == "piece" else c.out_on("block_back")
-    again = [*c.add(last, last, -each * step), *c.add(at, last, 0), *back, *c.jump(f"{label}b")]
-    return [*code, *c.add(last, last, each * step), *c.equal(at, last, "10f"), Loop(f"odd {name}", tuple(again)), "10:"]
+    again = [*c.add(last, last, -each * step), *c.add(at, last, 0), *back, *c.emit("jump", f"{label}b")]
+    return [
+        *code,
+        *c.add(last, last, each * step),
+        *c.emit("equal", at, last, "10f"),
+        Loop(f"odd {name}", tuple(again)),
+        "10:",
+    ]
 
 
 def _filled(c: Core) -> list[Part]:
     """A channel comes to its plane."""
     on = c.move(c.to, "line_on")
     if c.p.listed:
-        head = [*c.get(c.rows, "x"), *c.get(c.to, "to"), *c.get(c.spare, "rows_end"), *c.until(c.rows, c.spare, "2f")]
-        line = ["2:", *c.listed(), *c.copy(), *on, *c.get(c.spare, "rows_end"), *c.until(c.rows, c.spare, "2b")]
-        return [*c.prepared(), *head, *c.jump("3f"), Loop("rows", tuple(line)), "3:", *c.bump("channel", 1)]
-    line = ["2:", *c.copy(), *on, *c.move(c.source, "source_on"), *c.back(c.count, "2b")]
+        head = [
+            *c.get(c.rows, "x"),
+            *c.get(c.to, "to"),
+            *c.get(c.spare, "rows_end"),
+            *c.emit("until", c.rows, c.spare, "2f"),
+        ]
+        line = ["2:", *c.listed(), *c.copy(), *on, *c.get(c.spare, "rows_end"), *c.emit("until", c.rows, c.spare, "2b")]
+        return [*c.prepared(), *head, *c.emit("jump", "3f"), Loop("rows", tuple(line)), "3:", *c.bump("channel", 1)]
+    line = ["2:", *c.copy(), *on, *c.move(c.source, "source_on"), *c.emit("back", c.count, "2b")]
     head = [*c.get(c.source, "x"), *c.get(c.to, "plane"), *c.move(c.to, "corner"), *c.number(c.count, "filled")]
     return [*c.prepared(), *head, Loop("filled", tuple(line)), *c.bump("x", 1)]
 
@@ -356,7 +375,7 @@ def _block(c: Core, count: int) -> list[Part]:
     printed = 0 if c.loads else c.numbers["row"]
     if p.looped:
         turn = ["7:", *rows, *c.add(c.x, c.x, p.turn * printed), *c.add(c.w, c.w, p.turn * c.row_bytes)]
-        code.append(Loop(p.lines.taps // p.turn, (*turn, *c.until(c.w, c.past, "7b"))))
+        code.append(Loop(p.lines.taps // p.turn, (*turn, *c.emit("until", c.w, c.past, "7b"))))
         code += c.add(c.w, c.w, -p.lines.taps * c.row_bytes)
     else:
         code += [*rows, *c.add(c.w, c.w, 0)]

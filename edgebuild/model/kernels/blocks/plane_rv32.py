@@ -23,6 +23,10 @@ class Rv32(Core):
     x, w, past, source, to = "a0", "a1", "a2", "a0", "a1"
     rows, count, end, spare = "a2", "t6", "t5", "s0"
     far = 2047
+    text: ClassVar[dict[str, str]] = {
+        "get": "lw {}, {}(sp)", "put": "sw {}, {}(sp)", "until": "bne {}, {}, {}", "equal": "beq {}, {}, {}",
+        "within": "bgeu {1}, {0}, {2}", "back": "addi {0}, {0}, -1; bnez {0}, {1}", "jump": "j {}",
+    }  # fmt: skip
     scalars: ClassVar[tuple[str, ...]] = ("low", "high")
     kept = spare
     in_registers: ClassVar[dict[str, str]] = {
@@ -62,12 +66,6 @@ class Rv32(Core):
     def leave(self) -> list[Part]:
         return rv_frame(self.frame)[1]
 
-    def get(self, register: str, name: str) -> list[str]:
-        return [f"lw {register}, {self.at[name]}(sp)"]
-
-    def put(self, register: str, name: str) -> list[str]:
-        return [f"sw {register}, {self.at[name]}(sp)"]
-
     def set(self, register: str, number: int) -> list[str]:
         if -2048 <= number < 2048:
             return [f"li {register}, {number}"]
@@ -81,26 +79,11 @@ class Rv32(Core):
             return [f"addi {to}, {of}, {number}"] if number or to != of else []
         return [*self.set("t0", number), f"add {to}, {of}, t0"]
 
-    def until(self, a: str, b: str, label: str) -> list[str]:
-        return [f"bne {a}, {b}, {label}"]
-
-    def back(self, register: str, label: str) -> list[str]:
-        return [f"addi {register}, {register}, -1", f"bnez {register}, {label}"]
-
-    def jump(self, label: str) -> list[str]:
-        return [f"j {label}"]
-
-    def equal(self, a: str, b: str, label: str) -> list[str]:
-        return [f"beq {a}, {b}, {label}"]
-
-    def within(self, place: str, last: str, label: str) -> list[str]:
-        return [f"bgeu {last}, {place}, {label}"]
-
     def temporary(self, place: str) -> str:
         return "t0"
 
     def clear(self) -> list[Part]:
-        turn = (*(f"sw t1, {at}(a0)" for at in (0, 4, 8, 12)), "addi a0, a0, 16", *self.until("a0", "t5", "0b"))
+        turn = (*(f"sw t1, {at}(a0)" for at in (0, 4, 8, 12)), "addi a0, a0, 16", *self.emit("until", "a0", "t5", "0b"))
         end = [*self.add("t5", "a0", 0), *self.move("t5", "bytes")]
         return [*self.get("a0", "plane"), *end, *self.get("t1", "pad"), Loop("bytes", ("0:", *turn))]
 

@@ -20,6 +20,10 @@ class Thumb(Core):
     x, w, past, source, to = "r0", "r1", "lr", "r0", "r1"
     rows, count, end, spare = "r10", "lr", "r9", "r12"
     far = 4095
+    text: ClassVar[dict[str, str]] = {
+        "get": "ldr {}, [sp, #{}]", "put": "str {}, [sp, #{}]", "until": "cmp {}, {}; bne {}", "jump": "b {}",
+        "equal": "cmp {}, {}; beq {}", "within": "cmp {}, {}; bls {}", "back": "subs {0}, {0}, #1; bne {1}",
+    }  # fmt: skip
     scalars: ClassVar[tuple[str, ...]] = ("low", "high")
     own: ClassVar[tuple[str, ...]]  # numbers of the core
     sums: tuple[str, ...] = ("r4", "r5", "r6", "r7")
@@ -68,12 +72,6 @@ class Thumb(Core):
         size = 4 * len(self.names) + 16
         return [f"add sp, #{size}", moved(-size), "pop {r4-r11, pc}"]
 
-    def get(self, register: str, name: str) -> list[str]:
-        return [f"ldr {register}, [sp, #{self.at[name]}]"]
-
-    def put(self, register: str, name: str) -> list[str]:
-        return [f"str {register}, [sp, #{self.at[name]}]"]
-
     def set(self, register: str, number: int) -> list[str]:
         return [f"movw {register}, #{number % 65536}"] + [f"movt {register}, #{number >> 16}"] * (number > 65535)
 
@@ -93,23 +91,8 @@ class Thumb(Core):
             number, self.ahead[to] = number - self.ahead[to], 0
         return number
 
-    def until(self, a: str, b: str, label: str) -> list[str]:
-        return [f"cmp {a}, {b}", f"bne {label}"]
-
-    def equal(self, a: str, b: str, label: str) -> list[str]:
-        return [f"cmp {a}, {b}", f"beq {label}"]
-
-    def within(self, place: str, last: str, label: str) -> list[str]:
-        return [f"cmp {place}, {last}", f"bls {label}"]
-
     def temporary(self, place: str) -> str:
         return "r3" if place == self.spare else self.spare
-
-    def back(self, register: str, label: str) -> list[str]:
-        return [f"subs {register}, {register}, #1", f"bne {label}"]
-
-    def jump(self, label: str) -> list[str]:
-        return [f"b {label}"]
 
     def padding(self) -> list[str]:
         """Four bytes of padding in r2."""
@@ -119,7 +102,7 @@ class Thumb(Core):
         loaded = [*self.add("r6", "r0", 0), *self.move("r6", "bytes")]
         end = loaded if self.loads else self.add("r6", "r0", self.numbers["bytes"])
         copies = [f"mov {r}, r2" for r in ("r3", "r4", "r5")]
-        turn = ("0:", "stm r0!, {r2-r5}", *self.until("r0", "r6", "0b"))
+        turn = ("0:", "stm r0!, {r2-r5}", *self.emit("until", "r0", "r6", "0b"))
         rest = ", ".join(f"r{2 + i}" for i in range(self.bytes % 16 // 4))
         behind = [f"stm r0!, {{{rest}}}"] if rest else []
         return [*self.get("r0", "plane"), *end, *self.padding(), *copies, Loop("bytes", turn), *behind]
@@ -267,6 +250,10 @@ class Armv6m(Thumb):
     in_registers: ClassVar[dict[str, str]] = {"line_on": "r7", "last_piece": "r10", "source_on": "r11"}
     past, rows, count, end, spare = "r10", "r4", "r6", "r5", "r3"
     far = 1 << 20
+    text: ClassVar[dict[str, str]] = Thumb.text | {
+        "within": "cmp {}, {}; bhi 9f; b {}; 9:", "until": "cmp {}, {}; beq 9f; b {}; 9:",
+        "back": "subs {}, #1; beq 9f; b {}; 9:",
+    }  # fmt: skip
     own = ("w", "multiplier", "shift", "here", "sum0", "sum1", "sum2", "sum3")
 
     @classmethod
@@ -310,15 +297,6 @@ class Armv6m(Thumb):
 
     def temporary(self, place: str) -> str:
         return "r2" if place == "r3" else "r3"
-
-    def within(self, place: str, last: str, label: str) -> list[str]:
-        return [f"cmp {place}, {last}", "bhi 9f", f"b {label}", "9:"]
-
-    def until(self, a: str, b: str, label: str) -> list[str]:
-        return [f"cmp {a}, {b}", "beq 9f", f"b {label}", "9:"]
-
-    def back(self, register: str, label: str) -> list[str]:
-        return [f"subs {register}, #1", "beq 9f", f"b {label}", "9:"]
 
     def padding(self) -> list[str]:
         return [*self.get("r2", "pad"), "movs r3, #128", "lsls r4, r3, #8", "orrs r3, r4", "lsls r4, r3, #16",
