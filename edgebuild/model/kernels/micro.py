@@ -81,7 +81,8 @@ def lines(parts: Sequence[Part]) -> list[str]:
     return listed
 
 
-def _length(body: Sequence[str]) -> int:
+def length(body: Sequence[str]) -> int:
+    """Instructions of some lines."""
     return sum(map(is_instruction, body))
 
 
@@ -95,10 +96,10 @@ def executed(parts: Sequence[Part], turns: Turns) -> float:
             case Loop():
                 total += _number(turns, part.turns) * executed(part.body, turns)
             case Unrolled():
-                count, each = int(_number(turns, part.turns)), [_length(body) for body in part.bodies]
+                count, each = int(_number(turns, part.turns)), [length(body) for body in part.bodies]
                 whole, rest = divmod(count, len(each))
                 total += part.entries[rest] + whole * sum(each) + sum(each[len(each) - rest :])
-                total += ceil(count / len(each)) * _length(part.end)
+                total += ceil(count / len(each)) * length(part.end)
             case Cases():
                 runs = turns[part.runs]
                 assert isinstance(runs, Sequence)

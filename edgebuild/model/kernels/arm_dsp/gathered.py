@@ -42,6 +42,10 @@ class PhaseSums:
     def finish(self) -> str:
         return str(self.ends["finish"])
 
+    def alike(self, other: PhaseSums) -> bool:
+        """Whether results come to be in the same way."""
+        return (self.ends, self.scalars) == (other.ends, other.scalars)
+
 
 def convolution(layer: KernelLayer) -> Kernel | None:
     """Where others do not serve: groups, columns that are not neighbours, int16; and for few channels."""
@@ -52,7 +56,7 @@ def convolution(layer: KernelLayer) -> Kernel | None:
 
 
 def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) -> list[PhaseSums]:
-    """The weights of each in the order in which they are read; fewer than phases if there is no such form.
+    """The weights of each in the order in which they are read; none unless all have this form and end alike.
 
     `paired`: channels come in twos, whose sums may be large: each word has weights of one channel.
     """
@@ -66,7 +70,9 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) ->
     most = np.max([s.bound for s in sums], axis=0)
     ends = [factors_within(s, most) for s in sums]
     described = [_phase(op, *phase, paired) for phase in zip(sums, ends, runs, strict=True)]
-    return [phase for phase in described if phase is not None]
+    first = described[0]
+    alike = [p for p in described if p is not None and first is not None and p.alike(first)]
+    return alike if len(alike) == len(taps) else []
 
 
 def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
@@ -121,15 +127,11 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
-    for paired in (False, True):
-        described = _phases(op, graph, taps, paired)
-        alike = [p for p in described if (p.ends, p.scalars) == (described[0].ends, described[0].scalars)]
-        if len(alike) == len(taps):
-            break
-    else:
+    alike = _phases(op, graph, taps, False) or _phases(op, graph, taps, True)
+    if not alike:
         return None
     (x, w), finish = graph.operands(op)[:2], alike[0].finish
-    item, block = (2, 2) if finish.startswith("wide") else (1, 2 if paired else 4)
+    item, block = (2, 2) if finish.startswith("wide") else (1, 2 if alike[0].ends["paired"] else 4)
     most, run, (k, _, _, c) = max(p.taps for p in alike), max(p.run for p in alike), w.shape
     flat, groups, n = item == 2 or c % 4 > 0, op.attrs.get("groups", 1), -(-c // 4) * 4
     kg, inner = k // groups, -(-most * c // 4) * 4

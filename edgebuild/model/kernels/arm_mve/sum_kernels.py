@@ -41,7 +41,8 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     """
     over = s.pointwise and form.over
     if over:
-        s, lean = _as_row(s), 4 * lean or MOST_OVER
+        pixels = s.size[0] * s.size[1]  # side by side
+        s, lean = replace(s, size=(1, pixels, s.size[2]), out=(1, pixels, s.out[2])), 4 * lean or MOST_OVER
     (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
         return None
@@ -123,12 +124,6 @@ def _convolution(
     )  # fmt: skip
 
 
-def _as_row(s: Sums) -> Sums:
-    """All pixels of what is pointwise, side by side."""
-    (h, w, c), k = s.size, s.out[2]
-    return replace(s, size=(1, h * w, c), out=(1, h * w, k))
-
-
 def _columns(s: Sums, pixels: int) -> dict[str, Any]:
     """How the columns under the windows of some outputs side by side lie in the scratch: FH x C bytes for each column.
 
@@ -149,11 +144,8 @@ def _columns(s: Sums, pixels: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-CALL, GENERAL, COPIED = (
-    14,
-    40,
-    4,
-)  # fitted to `./sconsw bench-kernels`: a call, a sum's result in C, a pixel's last group
+# Fitted to `./sconsw bench-kernels`: a call, a sum's result in C, a pixel's last group.
+CALL, GENERAL, COPIED = 14, 40, 4
 
 
 def _products(s: Sums, pixels: int, taps: int, own: lanes.Own | None) -> float:

@@ -13,30 +13,19 @@ from .plane_thumb import Armv6m, Armv7m
 from .sum_kernels import SPLIT, SumsCore
 
 
-def split(layer: KernelLayer) -> Kernel | None:
-    """Products in halves, for want of a long multiplication."""
+def linear(times: float, letters: dict[str, str], layer: KernelLayer) -> Kernel | None:
+    """The op's own kernel with other letters: so many times its instructions. "clamp": within int8 alone."""
     k = layer.plain
-    if k.variant != "linear":
+    fits = "clamp" not in letters or (k.shape.get("low"), k.shape.get("high")) == (-128, 127)
+    if k.variant != "linear" or not fits:
         return None
-    return replace(k, shape={**k.shape, "scale": "eb_scale_split"}, estimate=IN_HALVES * k.estimate)
+    return replace(k, shape={**k.shape, **letters}, estimate=times * k.estimate)
 
 
-def called(layer: KernelLayer) -> Kernel | None:
-    """Long multiplications are calls of the compiler's library."""
-    k = layer.plain
-    return replace(k, estimate=CALLED * k.estimate) if k.variant == "linear" else None
-
-
-def saturated(layer: KernelLayer) -> Kernel | None:
-    """Results kept within int8 by one instruction."""
-    k = layer.plain
-    if k.variant != "linear" or (k.shape["low"], k.shape["high"]) != (-128, 127):
-        return None
-    return replace(k, shape={**k.shape, "clamp": "eb_saturate"}, estimate=SATURATED * k.estimate)
-
-
-# Of the instructions that comparisons, and long multiplications, take (`./sconsw bench-kernels` shows the error).
-SATURATED, IN_HALVES, CALLED = 0.86, 2.55, 6.1
+# Results kept within int8 by one instruction; products in halves, for want of a long multiplication, or by calls of the
+# compiler's library. Of the instructions that the plain kernel takes (`./sconsw bench-kernels` shows the error).
+SATURATED = partial(linear, 0.86, {"clamp": "eb_saturate"})
+IN_HALVES, CALLED = partial(linear, 2.55, {"scale": "eb_scale_split"}), partial(linear, 6.1, {})
 WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
@@ -80,9 +69,9 @@ ROWS = (
         for core, (_, costs) in BLOCKS.items()
     ),
     *(Row("batch_matmul", core, partial(gathered.product, costs)) for core, (_, costs) in BLOCKS.items()),
-    *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
-    Row("add", M0, split),
-    *(Row(kind, M0, called) for kind in ("requantize", "clamp")),
+    *(Row(kind, core, SATURATED) for kind in ("add", "mul") for core in SATURATING),
+    Row("add", M0, IN_HALVES),
+    *(Row(kind, M0, CALLED) for kind in ("requantize", "clamp")),
     Row("transpose", frozenset(), transposed.along_cycles),
     Row("transpose", frozenset(), transposed.in_blocks),
     *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (tables.rescaled, tables.own)),

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
-from ..micro import Cases, Function, Loop, Part, asm, moved, pushed
+from ..micro import Cases, Function, Loop, Part, asm, length, moved, pushed
 
 Lines = tuple[str, ...]
 OUTSIDE = 0.25  # share of results that bounds change: of networks of `./sconsw bench-kernels`, random inputs
@@ -67,17 +67,13 @@ def remark(m: TwoInOne) -> str:
     )
 
 
-def _length(lines: Sequence[str]) -> int:
-    return sum(line[0].islower() for line in lines)
-
-
 def _cases(dispatch: Lines, table: Lines, hops: int, loops: Mapping[object, Lines], back: Lines) -> Cases:
     """A loop for each size, behind a table of which `hops` instructions run."""
     text = [*dispatch, *table]
     for lines in loops.values():
         text += [*lines, *back]
-    sizes = {key: _length(lines) for key, lines in loops.items()}
-    return Cases("runs", tuple(text), _length(dispatch) + hops, sizes, _length(back))
+    sizes = {key: length(lines) for key, lines in loops.items()}
+    return Cases("runs", tuple(text), length(dispatch) + hops, sizes, length(back))
 
 
 # RV32IM: t0 to t5 a group's sums, s0 to s5 T, s6 to s11 S1, t6 0x8000 where pixels are packed. Where channels are:
@@ -262,10 +258,10 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
     end.append("bne a0, a7, 5b")
     taps = [line for n in range(MOST, 1, -1) for line in (f"{100 + n}:", *_rv_tap(n, False))]
     turns: dict[object, int] = {
-        n: _length(begin) + (n - 1) * _length(_rv_tap(2, False)) + _length(end) for n in range(1, MOST + 1)
+        n: length(begin) + (n - 1) * length(_rv_tap(2, False)) + length(end) for n in range(1, MOST + 1)
     }
     # The end of the list takes the first instructions alone.
-    run = Cases("runs", (*head, *dispatch, *begin, *taps, *end, "j 2b"), _length(head), turns, 1 + _length(dispatch))
+    run = Cases("runs", (*head, *dispatch, *begin, *taps, *end, "j 2b"), length(head), turns, 1 + length(dispatch))
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a5", FRAME), ("a6", FRAME + 4))
     code += [run, "20:", *(f"lw {r}, {at}(sp)" for r, at in places)]
     for pair, channel in enumerate(lows):

@@ -6,6 +6,8 @@ called as 1x1 convolutions. Their rounding is TFLite's with the double rounding 
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ...ops.base import Constant, Form, Kernel, Sums
@@ -35,7 +37,10 @@ def _scratch(s: Sums, form: Form, depthwise: bool) -> int:
     return {"mve": 4 * CHANNELS_MVE * fh * fw + 16, "dsp": 2 * s.size[2] * fh * fw, "": 0}[_core(form)]
 
 
-def _kernel(s: Sums, form: Form, depthwise: bool) -> Kernel | None:
+def _kernel(depthwise: bool, s: Sums, form: Form) -> Kernel | None:
+    """arm_convolve_wrapper_s8, or arm_depthwise_conv_wrapper_s8 of as many output channels as there are inputs."""
+    if depthwise and s.size[2] != s.out[2]:
+        return None
     if not s.arithmetic.fixed_point or form.rolled or form.granularity or not s.fits:
         return None
     weights = s.weights.astype(np.int64)
@@ -61,17 +66,7 @@ def _kernel(s: Sums, form: Form, depthwise: bool) -> Kernel | None:
     )  # fmt: skip
 
 
-def convolution(s: Sums, form: Form) -> Kernel | None:
-    """arm_convolve_wrapper_s8."""
-    return _kernel(s, form, depthwise=False)
-
-
-def depthwise(s: Sums, form: Form) -> Kernel | None:
-    """arm_depthwise_conv_wrapper_s8, of as many output channels as there are inputs."""
-    return _kernel(s, form, depthwise=True) if s.size[2] == s.out[2] else None
-
-
 ROWS = (
-    Row(CONVOLUTION, frozenset(), of_sums(convolution), calls=CMSIS_NN),
-    Row(DEPTHWISE, frozenset(), of_sums(depthwise), calls=CMSIS_NN),
+    Row(CONVOLUTION, frozenset(), of_sums(partial(_kernel, False)), calls=CMSIS_NN),
+    Row(DEPTHWISE, frozenset(), of_sums(partial(_kernel, True)), calls=CMSIS_NN),
 )

@@ -28,7 +28,7 @@ KEPT = 4096  # bytes of weights that surely stay in a cache from one pair of col
 def pointwise(s: Sums, form: Form) -> Kernel | None:
     """A 1x1 convolution that gathers the columns of g pixels, then runs through the weights once for all of them."""
     g, pixels, (c, k) = form.granularity, s.out[0] * s.out[1], (s.size[2], s.out[2])
-    plain = _ordinary(TWO_PIXELS.kernel(s, form), form)
+    plain = TWO_PIXELS.kernel(s, form) if not form.rolled else None
     if plain is None or not plain.shape["pointwise"] or pixels < 2 or g - STEP >= pixels:
         return None
     group = 16 * int(str(plain.shape["step"]))  # bytes of weights for four channels
@@ -122,7 +122,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
 
 def gathered(s: Sums, form: Form, g: int) -> Kernel | None:
     """The kernel that gathers g planes at once, or fewer in the last round."""
-    (h, w, c), plain = s.size, _ordinary(planes(s, form), form)
+    (h, w, c), plain = s.size, planes(s, form) if not form.rolled else None
     if plain is None:
         return None
     wide = next(n for n in (4, 2, 1) if g % n == 0 and c % n == 0)  # channels of a pixel that are read side by side
@@ -141,11 +141,6 @@ def gathered(s: Sums, form: Form, g: int) -> Kernel | None:
 def _within(kernel: Kernel, form: Form) -> Kernel | None:
     """The kernel if the form leaves room for its buffer."""
     return kernel if form.scratch_limit is None or kernel.scratch <= form.scratch_limit else None
-
-
-def _ordinary(kernel: Kernel | None, form: Form) -> Kernel | None:
-    """The kernel to be pulled apart; never one that goes row by row."""
-    return kernel if not form.rolled else None
 
 
 ROWS = (
