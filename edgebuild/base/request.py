@@ -214,7 +214,9 @@ class GroupRequest:
 class DriverRequest:
     """Sources to be made into a driver."""
 
-    SUFFIXES: ClassVar = (".c", "_hal.h", "_regs.h", "_systemc.h", ".svd", ".rdl", "_report.json", "_report.txt")
+    SUFFIXES: ClassVar = (
+        ".c", "_hal.h", "_regs.h", "_systemc.h", "_mock.h", "_tlm.h", ".svd", ".rdl", "_report.json", "_report.txt"
+    )  # fmt: skip
 
     sources: tuple[Path, ...]
     name: str  # a C identifier, the prefix of the products' files

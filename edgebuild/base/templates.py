@@ -69,7 +69,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "build/forms")
+FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "driver/templates", "build/forms")
 
 
 # Of gcc, clang and armclang; of TI's compilers; of IAR's.
@@ -254,7 +254,7 @@ def environment() -> jinja2.Environment:
         extensions=("jinja2.ext.do",),
     )
     for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, nested, over,
-                     phase, comment, quoted):  # fmt: skip
+                     phase, comment, quoted, fitted):  # fmt: skip
         made.filters[function.__name__] = function
     made.globals |= {remark.__name__: remark, "big_endian": BIG_ENDIAN}
     return made

@@ -143,6 +143,8 @@ def _stored(modified: str, old: int, new: int) -> int:
     match modified:
         case "oneToClear":
             return old & ~new
+        case "oneToToggle":
+            return old ^ new
         case "zeroToClear":
             return old & new
         case "clear":

@@ -5,11 +5,12 @@ Every value is masked to its field's width before it is shifted, and a write ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import pairwise
 from math import prod
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 from edgebuild.base.templates import fitted
@@ -54,15 +55,39 @@ def named(*words: str) -> str:
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 9]}_{crc32(whole.encode()):08x}"
 
 
-once = lru_cache(maxsize=1 << 12)  # many accesses, few functions
+Method = TypeVar("Method", bound=Callable[..., str])
+
+
+def once(method: Method) -> Method:
+    """A method that makes a function once: there are many accesses, and few functions. It notes what is asked for."""
+    kept = lru_cache(maxsize=1 << 12)(method)
+
+    @wraps(method)
+    def asked(self: Hal, *arguments: Any, **named: Any) -> str:
+        self.requests[method.__name__, arguments, tuple(named.items())] = None
+        return kept(self, *arguments, **named)
+
+    return cast(Method, asked)
 
 
 @dataclass(eq=False)
 class Hal:
-    """Collects the functions that a driver needs; `text` is sorted, so it does not depend on the order of asking."""
+    """Collects the functions that a driver needs; `text` is sorted, so it does not depend on the order of asking.
+
+    `mock`: how the names of functions begin that make the accesses instead of the hardware.
+    """
 
     layout: Layout
+    mock: str = ""
     functions: dict[str, str] = field(default_factory=dict)
+    requests: dict[tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]], None] = field(default_factory=dict)
+
+    def mocked(self, prefix: str) -> Hal:
+        """The same functions, whose accesses go to a mock."""
+        other = Hal(self.layout, prefix)
+        for name, arguments, named in self.requests:
+            getattr(other, name)(*arguments, **dict(named))
+        return other
 
     @once
     def read(self, group: str, leaf: str) -> str:
@@ -79,7 +104,8 @@ class Hal:
         """Whether the bits above the field read as zero: unused bits of a layout of our own do."""
         return self.layout.method != "fixed" and not any(s.lsb > slot.lsb for s in register.slots)
 
-    def load(self, group: str, register: Register, leaves: Iterable[str], window: Window) -> str:
+    @once
+    def load(self, group: str, register: Register, leaves: tuple[str, ...], window: Window) -> str:
         """`HAL_LOAD_Group_leaves(group[, index])`: the part of the register that holds the leaves."""
         body = [self._load(register, window), "    return r;"]
         words = ["HAL_LOAD", group, *leaves]
@@ -178,6 +204,7 @@ class Hal:
         parameters = [f"{wide_type(s.width)} value_{n}" for n, (s, _) in zip(names, rows, strict=True)]
         return names, body, parameters, " | ".join(terms)
 
+    @once
     def store(self, group: str, register: Register, window: Window, is_number: bool = False) -> str:
         """`HAL_STORE_Group_register(group[, index], r)`: a whole register as it is. Flags and triggers that the source
         does not name get the value that does nothing: what was read of them would clear or start what nobody meant."""
@@ -191,6 +218,7 @@ class Hal:
         name = named("HAL_STORE_NUMBER" if is_number else "HAL_STORE", group, register.name)
         return self._add(name, "void", group, register, [f"{wide_type(window.bits)} r"], body, const="")
 
+    @once
     def changed(self, group: str, register: Register, leaf: str, element: int) -> str:
         """`HAL_WITH_Group_leaf(r, value)`: the register's value with another value of the field."""
         slot, wide = register.slot(leaf), wide_type(register.bits)
@@ -221,29 +249,34 @@ class Hal:
         self.functions[name] = f"static inline {result} {name}({head})\n{{\n" + "\n".join(body) + "\n}\n"
         return name
 
-    def _at(self, register: Register, window: Window, word: int = 0) -> str:
+    def _accessed(self, register: Register, window: Window, word: int = 0, value: str = "") -> str:
+        """A load of a word of a register, or a store of a value."""
         bits = min(window.bits, self.layout.bus.width)
+        type_ = value_type(bits)
         offset = register.offset + window.offset + word * bits // 8
         constant = [number(offset)] if offset else []
         element = ["index" + f" * {register.stride}u" * (register.stride > 1)] if register.dims else []
-        return f"*(volatile {value_type(bits)} *)({' + '.join(['(__UINTPTR_TYPE__)group', *constant, *element])})"
+        address = " + ".join(["(__UINTPTR_TYPE__)group", *constant, *element])
+        if self.mock and value:
+            return f"{self.mock}_write({address}, {bits // 8}u, ({type_}){value})"
+        if self.mock:
+            return f"({type_}){self.mock}_read({address}, {bits // 8}u)"
+        return f"*(volatile {type_} *)({address})" + (f" = ({type_}){value}" if value else "")
 
     def _load(self, register: Register, window: Window) -> str:
         wide, words = wide_type(window.bits), max(1, window.bits // self.layout.bus.width)
-        lines = [f"    {wide} r = {self._at(register, window)};"]
+        lines = [f"    {wide} r = {self._accessed(register, window)};"]
         for i in range(1, words):
-            lines.append(f"    r |= ({wide}){self._at(register, window, i)} << {i * self.layout.bus.width};")
+            lines.append(f"    r |= ({wide}){self._accessed(register, window, i)} << {i * self.layout.bus.width};")
         return "\n".join(lines)
 
     def _stores(self, register: Register, window: Window, value: str) -> list[str]:
         words, bits = max(1, window.bits // self.layout.bus.width), min(window.bits, self.layout.bus.width)
         if words == 1:
             stored = value if value.isidentifier() else f"({value})"
-            return [f"    {self._at(register, window)} = ({value_type(bits)}){stored};"]
-        return [
-            f"    {self._at(register, window, i)} = ({value_type(bits)})(({value}) >> {i * bits});"
-            for i in range(words)
-        ]
+            return [f"    {self._accessed(register, window, value=stored)};"]
+        parts = (f"(({value}) >> {i * bits})" for i in range(words))
+        return [f"    {self._accessed(register, window, i, part_)};" for i, part_ in enumerate(parts)]
 
     def text(self) -> str:
         return fitted("\n".join(self.functions[name] for name in sorted(self.functions)))

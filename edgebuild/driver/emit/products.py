@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
+from typing import Any
 
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.target import hal_dir
-from edgebuild.base.templates import BIG_ENDIAN, fitted
+from edgebuild.base.templates import BIG_ENDIAN, render
 from edgebuild.base.text import comment, part, quoted
 from edgebuild.driver.emit import report
 from edgebuild.driver.emit.hal import LICENCE, Hal, support_structs
@@ -152,73 +153,74 @@ def rdl(name: str, driver: Driver) -> str:
     return write_rdl(register_map(name, driver), COMMENT)
 
 
-def systemc(name: str, driver: Driver) -> str:
-    """Constants for a SystemC model of the devices. It includes neither SystemC nor the dialect's support header."""
-    guard = f"{name.upper()}_SYSTEMC_H"
-    lines = [
-        f"{LICENCE}#ifndef {guard}",
-        f"#define {guard}",
-        "",
-        "#include <cstddef>",
-        "#include <cstdint>",
-        "",
-        f"namespace {name}_regs {{",
-        "",
-        "/* `offset` in bytes from the device's base; `bits` of the register; `lsb` and `width` of the field in it. */",
-        "struct Field {",
-        "    const char *name;",
-        "    std::uint32_t offset;",
-        "    unsigned bits, lsb, width;",
-        "    std::uint64_t reset;",
-        "    bool readable, writable;",
-        "    bool read_side_effect, write_side_effect;",
-        "};",
-        "",
-        "/* Whether the bus takes accesses to a part of a register. */",
-        f"constexpr bool bus_bytes = {'true' if driver.layout.bus.bytes else 'false'};",
-        "",
-    ]
-    for block in register_map(name, driver).blocks:
-        device = driver.dialect.devices[block.name]
-        rows = list(_named_apart(row for r in block.registers for row in _rows(r)))
-        lines += [
-            f"namespace {block.name}_device {{",
-            f"constexpr std::uint64_t base = 0x{block.base:X}ull;",
-            f"constexpr std::uint32_t bytes = {driver.layout.groups[device.group].size}u;",
-            fitted(f"enum : std::size_t {{ {', '.join([*(f'{n}_index' for n, _ in rows), 'field_count'])} }};"),
-        ]
-        lines += ["constexpr Field fields[] = {", *(f"    {text}," for _, text in rows), "};", "}", ""]
-    return "\n".join([*lines, "}", "", "#endif", ""])
+# ---- models of the devices: SystemC's constants, a mock for unit tests, a TLM-2.0 target
+
+ON_WRITE = {
+    "": "STORE",
+    "oneToClear": "ONE_CLEARS",
+    "oneToSet": "ONE_SETS",
+    "oneToToggle": "ONE_TOGGLES",
+    "zeroToClear": "ZERO_CLEARS",
+    "zeroToSet": "ZERO_SETS",
+    "zeroToToggle": "ZERO_TOGGLES",
+    "clear": "CLEARS",
+    "set": "SETS",
+    "modify": "STORE",
+}
+ON_READ = {"clear": "READ_CLEARS", "set": "READ_SETS"}
 
 
-def _named_apart(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The rows with names of C that differ: `a.b_c` and `a_b.c` meet."""
+def model(kind: str, name: str, driver: Driver, hal: Hal) -> str:
+    """A header that has the registers of all devices as values: `systemc`, `mock` or `tlm`."""
+    blocks = register_map(name, driver).blocks
+    include = hal_dir() / "include"
+    return render(
+        f"{kind}.h.j2",
+        n=name,
+        head=LICENCE,
+        parts=driver.layout.bus.bytes,
+        devices=[
+            {
+                "name": block.name,
+                "base": block.base,
+                "bytes": driver.layout.groups[driver.dialect.devices[block.name].group].size,
+                "fields": list(_fields(block)),
+            }
+            for block in blocks
+        ],
+        engine=(include / "edgebuild_mock.h").read_text() if kind != "systemc" else "",
+        target=(include / "edgebuild_tlm.h").read_text() if kind == "tlm" else "",
+        words=(include / "edgebuild_words.h").read_text() if kind == "mock" else "",
+        structs=support_structs(hal.layout) if kind == "mock" else "",
+        functions=hal.mocked(f"{name}_mock").text() if kind == "mock" else "",
+    )
+
+
+def _fields(block: Block) -> Iterator[dict[str, Any]]:
+    """The fields of a device, with names of C that differ: `a.b_c` and `a_b.c` meet."""
     taken = set[str]()
-    for name, text in rows:
-        name = f"_{part(name)}" if name[0].isdigit() else part(name)
+    rows = [(r, f) for r in block.registers for f in r.fields]
+    for r, f in rows:
+        text = "_".join((*r.scope, f.name))
+        name = f"_{part(text)}" if text[0].isdigit() else part(text)
         while name in taken:
             name += "_"
         taken.add(name)
-        yield name, text
-
-
-def _rows(r: RegisterInfo) -> Iterator[tuple[str, str]]:
-    scope = "_".join(r.scope) + "_" if r.scope else ""
-    for f in r.fields:
-        reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
-        words = [
-            quoted(f"{scope}{f.name}"),
-            f"0x{r.offset:X}u",
-            str(r.bits),
-            str(f.lsb),
-            str(f.width),
-            f"0x{reset:X}ull",
-            *(
-                "true" if x else "false"
-                for x in ("r" in f.access, "w" in f.access, f.read_action or f.volatile, f.modified)
-            ),
-        ]
-        yield scope + f.name, "{" + ", ".join(words) + "}"
+        yield {
+            **vars(f),
+            "name": name,
+            "text": text,
+            "offset": r.offset,
+            "bits": r.bits,
+            "reset": r.reset >> f.lsb & ((1 << f.width) - 1),
+            "readable": "r" in f.access,
+            "writable": "w" in f.access,
+            "read_side_effect": bool(f.read_action or f.volatile),
+            "write_side_effect": bool(f.modified),
+            "on_write": ON_WRITE[f.modified],
+            "on_read": ON_READ.get(f.read_action, "KEEPS"),
+            "enumeration": _distinct(f.values),
+        }
 
 
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
@@ -231,7 +233,9 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
         ".cpp" if driver.source.unit.cpp else ".c": text,
         "_hal.h": _hal_header(name, hal),
         "_regs.h": c_header(name, driver),
-        "_systemc.h": systemc(name, driver),
+        "_systemc.h": model("systemc", name, driver, hal),
+        "_mock.h": model("mock", name, driver, hal),
+        "_tlm.h": model("tlm", name, driver, hal),
         ".svd": svd(name, driver),
         ".rdl": rdl(name, driver),
         "_report.json": report.as_json(said),
