@@ -21,6 +21,7 @@ COMMANDS = {
     "model": "compile a model to C for a target",
     "export": "write a model's C as a library for Arduino, PlatformIO, Zephyr, ESP-IDF and others",
     "driver": "generate a driver and its register layout from sources in the bfGroup dialect",
+    "prove": "prove that two versions of a driver make the same accesses, function by function",
     "group": "put several models and buffers of the application into one arena",
     "verify": "build a test firmware, run it, compare with the model's reference interpreter",
     "distribute": "one network on several devices: plan it and write C for each",

@@ -231,8 +231,11 @@ def _changed(driver: Driver, old: dict[str, str], new: dict[str, str]) -> set[st
 
 def judged(driver: Driver, artifacts: tuple[Artifact, ...], count: int, seed: int, folder: Path) -> Score:
     """Make mutants of a driver, and prove each that a trace tells from the original, in each function it does."""
-    from edgebuild.driver.prove.verdicts import prove
+    from edgebuild.driver.prove.verdicts import generated_unit, prove
+    from edgebuild.driver.prove.versions import Words, compare_programs
+    from edgebuild.driver.source.lowering import Program
 
+    triple = triple_of(driver.request.target)
     score, judge = Score(), Judge(driver, folder)
     original = judge.compiled({a.name: a.data for a in artifacts}, "original")
     assert original is not None, "the original does not compile"
@@ -248,7 +251,9 @@ def judged(driver: Driver, artifacts: tuple[Artifact, ...], count: int, seed: in
             score.alike += 1
             continue
         try:
-            found = prove(driver, triple_of(driver.request.target), mutant.artifacts, frozenset(apart))
+            found = prove(driver, triple, mutant.artifacts, frozenset(apart))
+            versions = (Program(generated_unit(driver, triple, files)) for files in (artifacts, mutant.artifacts))
+            plain = compare_programs(*versions, Words("the original", "the mutant", {}), tuple(sorted(apart)))
         except EdgebuildError:
             score.refused += 1
             continue
@@ -257,7 +262,7 @@ def judged(driver: Driver, artifacts: tuple[Artifact, ...], count: int, seed: in
         else:
             score.unknown += 1
         outside = any(v.function not in driver.cdfg.functions for v in found)
-        for v in found:
-            if v.what == "proved" and v.function in apart and not outside:
-                score.false.append(f"{mutant.title}\n  {v.function}: {apart[v.function]}")
+        proved = [v.function for v in found if v.what == "proved" and v.function in apart and not outside]
+        proved += [c.function for c in plain if c.verdict == "proved"]
+        score.false += [f"{mutant.title}\n  {name}: {apart[name]}" for name in proved]
     return score

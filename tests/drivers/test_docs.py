@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NAME = re.compile(r"(?:/\*|#|<!--) (\S+\.\S+)")
@@ -27,4 +27,8 @@ def test_all_commands_work(tmp_path: Path) -> None:
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{line}\n{done.stderr}"
             ran += 1
-    assert ran >= 6
+    assert ran >= 7
+    sources = ["-I", tmp_path / "build", tmp_path / "test_uart.c"]
+    run("gcc", "-include", tmp_path / "build/uart_mock.h", "-c", tmp_path / "build/uart.c", "-o", tmp_path / "uart.o")
+    run("gcc", *sources, tmp_path / "uart.o", "-o", tmp_path / "test_uart")
+    run(tmp_path / "test_uart")

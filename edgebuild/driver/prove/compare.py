@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import z3
@@ -27,7 +28,7 @@ from edgebuild.driver.prove.hardware import (
     solver_of,
 )
 from edgebuild.driver.prove.interpreter import Interpreter
-from edgebuild.driver.prove.values import Cut, Int, Pruned, Real, bits_of
+from edgebuild.driver.prove.values import Cut, Int, Lasts, Pruned, Real, bits_of
 
 PATHS = 1024  # through one function
 
@@ -46,6 +47,10 @@ class Path:
     taken: tuple[bool, ...] = ()  # the decisions
     at: tuple[int, int] | None = None  # the head of a loop where it is cut; None: it ends
     bus: tuple[BusAccess, ...] = ()
+    open_orders: tuple[tuple[int, ...], ...] = ()
+
+
+Unfinished = tuple[tuple[Any, ...], tuple[Event, ...]]  # conditions of a path, and its events so far
 
 
 class Tree:
@@ -101,7 +106,7 @@ def all_paths(
 def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> Iterator[Path | None]:
     """One path after the other; None for one that is not followed to its end, which `program.pruned` then says."""
     todo: list[list[bool]] = [list(prefix)]
-    program.pruned = False
+    program.pruned, program.unfinished = False, []
     while todo:
         taken = todo.pop()
         value, at = None, None
@@ -109,8 +114,11 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
             value = program.run(name, taken)
         except Cut as cut:
             at = cut.at
+        except Lasts:
+            pass
         except Pruned:
             program.pruned = True
+            program.unfinished.append((tuple(program.decisions.path), tuple(program.hardware.events)))
             todo += program.decisions.open
             yield None
             continue
@@ -127,10 +135,11 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
             value,
             h.loads,
             (*h.obligations, *((z3.BoolVal(False), f"half of '{leaf}' is stored") for (_, leaf), _ in h.halves)),
-            program.env if at else {},
+            program.shared_names() if at else {},
             tuple(d.taken[: d.number]),
             at,
             tuple(h.bus),
+            tuple(h.open_orders),
         )
 
 
@@ -138,7 +147,9 @@ def covered(a: Path, paths: list[Path]) -> None:
     """Raise Different if the generated code does not end where the source does."""
     answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in paths)))))
     if answer == z3.sat:
-        raise Different("the source ends, and the generated code does not")
+        difference = Different("the source ends, and the generated code does not")
+        difference.case, difference.path = a.conditions, a.events
+        raise difference
     if answer == z3.unknown:
         raise Unknown("the solver gives up on the conditions")
 
@@ -148,6 +159,27 @@ def compare(a: Path, b: Path) -> None:
     solver = solver_of(*a.conditions, *b.conditions)
     if ask(solver) == z3.unsat:
         return
+    try:
+        _compare(solver, a, b)
+    except Different as difference:
+        difference.case, difference.path = difference.case or tuple(solver.assertions()), a.events
+        raise
+
+
+def compare_unfinished(mine: list[Unfinished], theirs: list[Unfinished]) -> None:
+    """Raise Different where paths that are not followed to their ends differ as far as both are followed."""
+    for (conditions, events), (others, its) in product(mine, theirs):
+        solver, shared = solver_of(*conditions, *others), min(len(events), len(its))
+        if ask(solver) == z3.sat:
+            try:
+                for x, y in zip(events[:shared], its, strict=False):
+                    _next_events(solver, (x,), (y,), (0, 0))
+            except Different as difference:
+                difference.case, difference.path = difference.case or tuple(solver.assertions()), events
+                raise
+
+
+def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
     if a.at != b.at:
         raise Different("one side ends where the other goes on")
     for holds, wrong in b.obligations:
@@ -166,6 +198,8 @@ def compare(a: Path, b: Path) -> None:
         if b.loads.get(key, 0) < times:
             raise Different(f"'{key[1]}' is read {times} times, in the generated code {b.loads.get(key, 0)} times")
     _same_bus(solver, a.bus, b.bus)
+    if a.open_orders != b.open_orders:
+        raise Unknown("C leaves the order of accesses in an expression open, and the other side has another expression")
 
 
 def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], made: tuple[BusAccess, ...]) -> None:
@@ -222,7 +256,7 @@ def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
             bits_of(o.globals[name]) if name in o.globals else z3.BitVec(f"global {name}!{o.calls}", known.size())
             for o in (a, b)
         )
-        same(solver, x, y, f"the variable '{name}'")
+        same(solver, x, y, f"the variable '{name}' {when}")
     for key in a.memory.keys() | b.memory.keys():
         sort = (a.memory[key] if key in a.memory else b.memory[key]).sort()
         x, y = (o.memory.get(key, z3.Const(f"memory {key}!{o.calls}", sort)) for o in (a, b))
@@ -351,19 +385,31 @@ def _next_events(
         found = _stores(solver, tuple(mine[n] for n in real), batch, alone=len(batch) == rest)
         # what one access writes with a side effect stands behind its stores
         return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in found]
-    if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
-        raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
-    x, y = mine[0], theirs[0]
+    try:
+        if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
+            raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
+        _same_event(solver, mine[0], theirs[0])
+    except Different as difference:
+        difference.events = mine[0] if mine else None, theirs[0] if theirs else None
+        raise
+    return [(at[0] + 1, at[1] + 1)]
+
+
+def _same_event(solver: z3.Solver, x: Event, y: Event) -> None:
     if len(x.values) != len(y.values):
         raise Different(
-            f"the source {_said(mine)} with {len(x.values)} values, the generated code with {len(y.values)}"
+            f"the source {_said((x,))} with {len(x.values)} values, the generated code with {len(y.values)}"
         )
     for left, right in zip(x.values, y.values, strict=True):
         same(solver, left, right, f"the access of '{x.key[1]}'")
     _same_state(solver, x.state, y.state, x.device, f"at the access of '{x.key[1]}'")
     if x.outside and y.outside:
         _same_outside(solver, x.outside, y.outside, f"at the call of '{x.key[1]}'")
-    return [(at[0] + 1, at[1] + 1)]
+    if x.seen and y.seen:
+        try:
+            _same_outside(solver, x.seen, y.seen, f"when '{x.text}' is stored")
+        except Different as difference:
+            raise Unknown(f"{difference}: an interrupt or DMA may see that") from None
 
 
 def _batch(theirs: tuple[Event, ...]) -> tuple[list[Event], int]:
@@ -456,7 +502,9 @@ def same(solver: z3.Solver, a: Any, b: Any, what: str) -> None:
         raise Different(f"{what} has another width")
     answer = ask(solver, a != b)
     if answer == z3.sat:
-        raise Different(f"{what} is another one")
+        difference = Different(f"{what} is another one")
+        difference.case = (*solver.assertions(), a != b)
+        raise difference
     if answer == z3.unknown:
         raise Unknown(f"the solver gives up on {what}")
 

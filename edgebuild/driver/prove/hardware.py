@@ -192,7 +192,15 @@ PLACE = z3.BitVecSort(ADDRESS + INDEX)
 
 
 class Different(Exception):
-    """A difference between the source and the generated code."""
+    """A difference between the source and the generated code.
+
+    `case`: conditions of the inputs that show it; `events`: those of both sides that differ, and `path` all of the
+    source's.
+    """
+
+    case: tuple[Any, ...] = ()
+    events: tuple[Event | None, Event | None] | None = None
+    path: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -242,6 +250,9 @@ class Event:
     before: Any = None
     beside: frozenset[Key] = frozenset()  # of an idle write: the fields of its register
     outside: Outside | None = None  # of a call: what it finds besides registers
+    text: str = ""  # of a volatile object: what the source calls it
+    size: int = 0  # and its bytes
+    seen: Outside | None = None  # of a store of a volatile object: what an interrupt then finds besides registers
 
 
 @dataclass(frozen=True)
@@ -286,7 +297,9 @@ class Hardware:
     found: dict[tuple[Key, str], Any] = field(default_factory=dict)  # by reads of fields that may change by themselves
     bus: list[BusAccess] = field(default_factory=list)  # what is made, or in the source what is planned
     loaded: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # beside fields, by planned loads
-    counted: list[int] = field(default_factory=lambda: [0, 0, 0])  # events so far, those of `count` and of `calls`
+    open_orders: list[tuple[int, ...]] = field(default_factory=list)  # where C leaves the order of events open
+    count: int = 0  # events so far, without those whose number may differ between the sides
+    calls: int = 0  # unknown calls so far that may change objects in memory, which barriers do not
 
     # ---- state
 
@@ -315,23 +328,11 @@ class Hardware:
                 EFFORT.spend(STEP)
                 self.state[key] = z3.Array(f"{'.'.join(key)}!{number}", PLACE, z3.BitVecSort(slot.width))
 
-    def _count_on(self) -> None:
-        new = self.events[self.counted[0] :]
-        self.counted[0] += len(new)
-        self.counted[1] += sum(e.kind not in ("store", "load", "idle") for e in new)
-        self.counted[2] += calls_in(new)
-
-    @property
-    def count(self) -> int:
-        """Events so far, without those whose number may differ between the sides."""
-        self._count_on()
-        return self.counted[1]
-
-    @property
-    def calls(self) -> int:
-        """Unknown calls so far that may change objects in memory, which barriers do not."""
-        self._count_on()
-        return self.counted[2]
+    def happens(self, e: Event) -> None:
+        """Note an event."""
+        self.events.append(e)
+        self.count += e.kind not in ("store", "load", "idle")
+        self.calls += e.outside is not None
 
     # ---- accesses of fields
 
@@ -370,14 +371,14 @@ class Hardware:
         if known and (known.volatile or slot.volatile):
             self.loads[key] = self.loads.get(key, 0) + 1
             if known.order == "ordered":
-                self.events.append(Event("load", key, (place,), {}, device, self.batch))
+                self.happens(Event("load", key, (place,), {}, device, self.batch))
             spot = key, z3.simplify(place).sexpr()
             self.found.pop(spot, None)
             if turn and not effects and slot.count == 1:
                 value = self.found[spot] = z3.BitVec(f"{'.'.join(key)} by {turn}", slot.width)
         if effects:
             number = self.count
-            self.events.append(Event("r", key, (place,), dict(self.state), device))
+            self.happens(Event("r", key, (place,), dict(self.state), device))
             if slot.field in effects:
                 value = z3.BitVec(f"{'.'.join(key)}?{number}", slot.width)
             self.forget(effects)
@@ -412,12 +413,12 @@ class Hardware:
             harmless = harmless or z3.is_true(z3.simplify(value == self.now(key, slot.width, place)))
         if harmless:
             beside = self._beside(key)
-            self.events.append(Event("idle", key, (place, value), {}, device, self.batch, beside=beside))
+            self.happens(Event("idle", key, (place, value), {}, device, self.batch, beside=beside))
             return
         if effects:
-            self.events.append(Event("w", key, (place, value), dict(self.state), device, self.batch))
+            self.happens(Event("w", key, (place, value), dict(self.state), device, self.batch))
         elif self.ordered(key, slot):
-            self.events.append(Event("store", key, (place, value), {}, device, self.batch, old))
+            self.happens(Event("store", key, (place, value), {}, device, self.batch, old))
         again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as a loop that waits does
         as_found = not z3.is_select(old) and z3.is_true(z3.simplify(value == old))
         if not (slot.modified or slot.field in effects or again or as_found):
@@ -438,11 +439,14 @@ class Hardware:
         self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))
         return True
 
-    def call(self, name: str, values: tuple[Any, ...], outside: Outside | None = None) -> int:
-        """Something unknown happens: it finds all fields as they are, and leaves none as it was."""
+    def call(self, name: str, values: tuple[Any, ...], outside: Outside | None = None, **about: Any) -> int:
+        """Something unknown happens: it finds all fields as they are, and leaves none as it was.
+
+        `about`: of a volatile object, what an `Event` has of it.
+        """
         number = self.count
         self.touch_all()
-        self.events.append(Event("call", ("", name), values, dict(self.state), None, outside=outside))
+        self.happens(Event("call", ("", name), values, dict(self.state), None, outside=outside, **about))
         self.bus.append(BusAccess("call", None, name=name))
         self.forget(None)
         return number

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import z3
@@ -27,6 +28,7 @@ from edgebuild.driver.prove.values import (
     Decisions,
     Goto,
     Int,
+    Lasts,
     Pruned,
     Real,
     Return,
@@ -49,11 +51,26 @@ from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.ir import CType, Expression, Statement
 from edgebuild.driver.source.lowering import Program
 
+BRANCHING = (
+    ir.Logical
+    | ir.Choice
+    | ir.If
+    | ir.Loop
+    | ir.RangeLoop
+    | ir.Switch
+    | ir.Goto
+    | ir.Assembly
+    | ir.Intrinsic
+    | ir.Other
+)
+POLL = "the condition of a loop that waits"
+
 
 class Side:
     """The meaning of accesses. Here nothing is one; `sides` has the two sides of a proof."""
 
     run: Interpreter
+    in_order: bool = True  # whether the order counts in which accesses stand in an expression
 
     def begin(self) -> None:
         """A run begins."""
@@ -90,9 +107,24 @@ class Side:
         """Give a place a value; the one that it then has."""
         return self.run.places.store(left, value)
 
-    def modify(self, c: ir.Assignment | ir.Step) -> tuple[Any, Any] | None:
-        """(old value, new one) of a field in `f op= v` and `f++`; None where it is none."""
-        return None
+    def modify(self, c: ir.Assignment | ir.Step) -> tuple[Any, Any]:
+        """(old value, new one) of what `x op= v` and `x++` change; its address is evaluated once."""
+        run, left = self.run, c.operand if isinstance(c, ir.Step) else c.left
+        by: list[Callable[[], Any]] = [lambda: Int(z3.BitVecVal(1, 32), True)]
+        if isinstance(c, ir.Assignment):
+            by = [lambda: run.value(c.right)]
+        if not run.places.is_stored(left):
+            old, right = run.unordered(lambda: run.value(left), *by)
+            return old, self.store(left, run.arithmetic(c.operator, old, right, left.type))
+        at = list[Pointer]()
+
+        def load() -> Any:
+            at.append(run.places.object(left))
+            return run.places.load(left, at[0])
+
+        old, right = run.unordered(load, *by)
+        new = converted(run.arithmetic(c.operator, old, right, left.type), left.type)
+        return old, run.places.store_object(left, new, at[0])
 
 
 class Interpreter:
@@ -116,6 +148,8 @@ class Interpreter:
         self.assumed: list[Any] = []  # those that the other side has met
         self.given: tuple[Any, ...] = ()  # conditions under which it runs
         self.supposed: set[str] = set()
+        self.unfinished: list[Any] = []  # paths that were left, as `compare` has them
+        self.aliases: dict[str, str] = {}  # local variables by the names that the other side has for them
         self.passed: set[int] = set()  # numbers of lambdas that were given away
         self._loops: dict[str, bool] = {}
         self._begin([])
@@ -143,6 +177,17 @@ class Interpreter:
         if function.form == "lambda":
             return objects.run_alone(self, function, arguments)
         return self.call(function, arguments)
+
+    def local_variables(self, name: str) -> Iterator[ir.Variable]:
+        """The parameters of a function, and the variables that its body declares."""
+        function = self.functions[name]
+        yield from function.parameters
+        yield from (x.variable for x in body_of(function).all() if isinstance(x, ir.Declared))
+
+    def shared_names(self) -> dict[str, Any]:
+        """The local variables under the names that both sides share."""
+        words = ((*key.partition("@"), value) for key, value in self.env.items())
+        return {f"{self.aliases.get(word, word)}@{at}": value for word, _, at, value in words}
 
     def restart(self) -> None:
         """Go on with registers and objects of which nothing is known."""
@@ -235,7 +280,9 @@ class Interpreter:
         if d.name in self.dialect.devices and d.key not in self.env:
             return self.side.device(d)
         if c.type.is_volatile:
-            return symbol(f"{d.name}?{self.hardware.call(f'volatile {d.name}', ())}", d.type)
+            return symbol(f"read?{self.memory.access('r', self.places.own_name(d), d.type.size, (), d.name)}", d.type)
+        if (constant := self.places.constant_of(c)) is not None:
+            return constant
         variables, name = self.places.scope(d)
         if name not in variables:
             calls = f"!{self.hardware.calls}" if variables is self.memory.globals else ""
@@ -251,23 +298,15 @@ class Interpreter:
         return flag(z3.Not(truth(value))) if c.operator == "!" else negated(c.operator, value)
 
     def step(self, c: ir.Step) -> Any:
-        modified = self.side.modify(c)
-        if modified is None:
-            old = self.value(c.operand)
-            new = self.arithmetic(c.operator, old, Int(z3.BitVecVal(1, 32), True), c.operand.type)
-            modified = old, self.side.store(c.operand, new)
-        return modified[0] if c.after else modified[1]
+        return self.side.modify(c)[not c.after]
 
     def assignment(self, c: ir.Assignment) -> Any:
         if not c.operator:
             if c.left.type.kind == "record" and not self.dialect.group_of(c.left.type)[0]:
-                return self.memory.copy(self.places.object(c.left), self.places.object(c.right), c.left.type)
+                at = self.places.plain_object(c.left)
+                return self.memory.copy(at, self.places.plain_object(c.right), c.left.type)
             return self.side.assign(c.left, c.right)
-        modified = self.side.modify(c)
-        if modified is not None:
-            return modified[1]
-        old = self.value(c.left)
-        return self.side.store(c.left, self.arithmetic(c.operator, old, self.value(c.right), c.left.type))
+        return self.side.modify(c)[1]
 
     def comma(self, c: ir.Comma) -> Any:
         self.value(c.left)
@@ -279,7 +318,21 @@ class Interpreter:
         return flag(z3.BoolVal(first if decided else self.decide(c.right)))
 
     def binary(self, c: ir.Binary) -> Any:
-        return self.arithmetic(c.operator, self.value(c.left), self.value(c.right), c.left.type)
+        left, right = self.unordered(lambda: self.value(c.left), lambda: self.value(c.right))
+        return self.arithmetic(c.operator, left, right, c.left.type)
+
+    def unordered(self, *parts: Callable[[], Any]) -> list[Any]:
+        """The values of parts of an expression whose order C leaves open, from left to right.
+
+        Where several of them have events, a compiler may choose another order: `open_orders` notes where each ends.
+        """
+        values, ends = list[Any](), [self.hardware.count]
+        for part in parts:
+            values.append(part())
+            ends += [self.hardware.count] if self.hardware.count != ends[-1] else []
+        if len(ends) > 2 and self.side.in_order:
+            self.hardware.open_orders.append(tuple(ends))
+        return values
 
     def choice(self, c: ir.Choice) -> Any:
         first = self.value(c.condition)
@@ -339,7 +392,7 @@ class Interpreter:
     def arguments(self, c: ir.Call) -> list[Any]:
         """The values of a call's arguments; of a parameter that is a reference, the address of its object."""
         if not self.cpp or c.to is None:
-            return [self.value(a) for a in c.arguments]
+            return self.unordered(*(partial(self.value, a) for a in c.arguments))
         refers = [p.type.is_reference for p in c.to.expected]
         if len(refers) != len(c.arguments):
             raise Unknown("a call with other arguments than the function has")
@@ -375,7 +428,6 @@ class Interpreter:
         """Begin to run a function. Raises Pruned where it is in too many calls of itself."""
         self.active.append(function)
         if sum(f.name == function.name for f in self.active) > DEPTH:
-            self.decisions.bounded = True
             raise Pruned
 
     def _has_loops(self, function: ir.Function) -> bool:
@@ -452,7 +504,6 @@ class Interpreter:
     def goto(self, c: ir.Goto) -> None:
         self.jumps += c.back and not self.is_cut()
         if self.jumps > POLLS:
-            self.decisions.bounded = True
             raise Pruned
         raise Goto(c.label)
 
@@ -523,6 +574,8 @@ class Interpreter:
         if c.again:
             raise Unknown("a declaration in a condition")
         self.each(c.before)
+        if label is None and self.is_poll(c):
+            return self._poll(c)
         open_, last, polled = 0, None, (0, 0)
         cut = self.is_cut()
         if label is not None and self.ended_by(c.body, label):
@@ -531,7 +584,7 @@ class Interpreter:
             if cut and self.heads:
                 self.heads(self, c.body, min(turn, 1) if c.first else 0)
             before, now = len(self.decisions.asked), self.progress()
-            if now == last and not cut:  # it waits for a field: let all of them change
+            if now == last and not (cut or self.side.in_order):  # it waits for a field: let all of them change
                 self.hardware.call("wait", ())
                 open_, now = open_ + 1, self.progress()
             last, earlier, polled = now, polled, (before, sum(self.hardware.turns.values()))
@@ -542,14 +595,44 @@ class Interpreter:
                 return
             open_ += len(self.decisions.asked) > before and not cut
             if open_ > POLLS:
-                self.decisions.bounded = True
                 raise Pruned
             if self.ended_by(c.body):
                 return
             if c.step is not None:
                 self.value(c.step)
-        self.decisions.bounded = True
         raise Pruned
+
+    def is_poll(self, c: ir.Node) -> bool:
+        """Whether a loop of plain C does nothing but evaluate a condition that has one path and changes nothing."""
+        if not self.side.in_order or not isinstance(c, ir.Loop) or c.condition is None or c.step or c.before:
+            return False
+        idle = all(isinstance(x, ir.Block | ir.Empty | ir.Continue) for x in c.body.all())
+        return idle and self._is_straight(c.condition, ())
+
+    def _is_straight(self, c: ir.Node, around: tuple[ir.Function, ...]) -> bool:
+        for x in c.all():
+            to = self.functions.get(x.to.full_name) if isinstance(x, ir.Call) and x.to else None
+            if isinstance(x, ir.Call) and (to is None or to.body is None or to in around):
+                return False
+            if to is not None and not self._is_straight(body_of(to), (*around, to)):
+                return False
+            if (isinstance(x, BRANCHING) or ir.is_busy(x)) and to is None:
+                return False
+        return True
+
+    def _poll(self, c: ir.Loop) -> None:
+        """A loop that waits is its last turn, and the condition on which it is repeated, for any values of its reads.
+
+        It may also last forever: then the path ends here, on both sides.
+        """
+        assert c.condition is not None
+        before = self.hardware.count
+        again = truth(self.value(c.condition))
+        bit = z3.If(again, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
+        number = self.hardware.call(f"poll of {self.hardware.count - before} reads", (bit,), text=POLL)
+        if self.decisions.decide(z3.BitVec(f"lasts?{number}", 1) == 1):
+            raise Lasts
+        self.decisions.path.append(z3.simplify(z3.Not(again)))
 
     def range_loop(self, c: ir.RangeLoop) -> None:
         """A loop over an array of a known length, turn by turn."""
@@ -643,10 +726,10 @@ def is_head(body: ir.Node, label: ir.Label) -> bool:
     return any(x.label == label.name and x.span[0] > label.span[0] for x in jumps)
 
 
-def heads(body: ir.Node) -> Iterator[ir.Node]:
-    """Loops, and labels to which a jump goes back."""
+def heads(run: Interpreter, body: ir.Node) -> Iterator[ir.Node]:
+    """Loops but polls, and labels to which a jump goes back."""
     for c in body.all():
-        if isinstance(c, ir.Loop) or (isinstance(c, ir.Label) and is_head(body, c)):
+        if (isinstance(c, ir.Loop) and not run.is_poll(c)) or (isinstance(c, ir.Label) and is_head(body, c)):
             yield c
 
 

@@ -11,6 +11,7 @@ What holds for any such values holds for those of each turn. Where it does not, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +85,8 @@ class Heads:
 def _begin(program: Interpreter, start: Start) -> None:
     program.restart()
     known, held = dict(start.kept), dict(start.held)
-    names = dict(zip(by_name({k: k for k in program.env}).values(), by_name(program.env), strict=True))
+    keys = dict(zip(program.shared_names(), program.env, strict=True))
+    names = {key: name for name, key in by_name(keys).items()}
     for key, value in program.env.items():
         name = names[key]
         if name in known:
@@ -107,25 +109,38 @@ def _begin(program: Interpreter, start: Start) -> None:
 
 def has_loops(program: Interpreter, name: str) -> bool:
     function = program.functions[name]
-    return function.body is not None and next(heads(body_of(function)), None) is not None
+    return function.body is not None and next(heads(program, body_of(function)), None) is not None
 
 
 def by_induction(name: str, source: Interpreter, other: Interpreter) -> tuple[bool, bool]:
     """(proved, a few turns only of loops in functions that it calls). Nothing follows from a failure."""
-    try:
-        numbers = [_numbers(p, name) for p in (source, other)]
-        if None in numbers or len(numbers[0] or ()) != len(numbers[1] or ()):
-            return False, False
-        return True, _Induction(name, (source, other), (numbers[0] or {}, numbers[1] or {})).run()
-    except (Different, Unknown, RecursionError):
+    numbers = [_numbers(p, name) for p in (source, other)]
+    if None in numbers or len(numbers[0] or ()) != len(numbers[1] or ()):
         return False, False
-    finally:
-        source.heads = other.heads = None
+    aliases = _aliases(source, other, name) if source.side.in_order else {}
+    for other.aliases in (aliases, {}) if aliases else ({},):
+        with suppress(Different, Unknown, RecursionError):
+            try:
+                return True, _Induction(name, (source, other), (numbers[0] or {}, numbers[1] or {})).run()
+            finally:
+                source.heads = other.heads = None
+    return False, False
+
+
+def _aliases(source: Interpreter, other: Interpreter, name: str) -> dict[str, str]:
+    """Names of the source for local variables that it lacks: those of one type are paired in their order."""
+    mine, its = ({d.name: d.type.canonical.text for d in p.local_variables(name)} for p in (source, other))
+    pairs: dict[str, str] = {}
+    for word, type_ in its.items():
+        fits = (n for n, t in mine.items() if t == type_ and n not in its and n not in pairs.values())
+        if word not in mine and (fit := next(fits, None)):
+            pairs[word] = fit
+    return pairs
 
 
 def _numbers(program: Interpreter, name: str) -> dict[int, int] | None:
     """The loops of a function in their order, by where their bodies begin; None if two cannot be told apart."""
-    loops = list(heads(body_of(program.functions[name])))
+    loops = list(heads(program, body_of(program.functions[name])))
     starts = [(c.body if isinstance(c, ir.Loop) else c).span[0] for c in loops]
     return {at: i for i, at in enumerate(starts)} if len(set(starts)) == len(starts) else None
 

@@ -39,7 +39,7 @@ def scope(run: Interpreter) -> Iterator[None]:
     run.lives.scopes.append(living)
     try:
         yield
-    except (Return, Break, Continue, Goto):
+    except (Return, Break, Continue, Goto):  # none for a wait that lasts: nothing is destroyed then
         _destroy(run, living)
         run.lives.scopes.pop()
         raise

@@ -44,6 +44,11 @@ class Memory:
         self.globals, self.arrays = {}, {}
         return number
 
+    def access(self, kind: str, key: object, size: int, values: tuple[Any, ...], text: str) -> int:
+        """An access of a volatile object, whose width counts; the first of its values is the address, if it has one."""
+        seen = Outside(self.hardware.calls, dict(self.arrays), dict(self.globals)) if kind == "w" else None
+        return self.hardware.call(f"{kind} {key} in {size} bytes", values, text=text, size=size, seen=seen)
+
     def words(self, key: Key) -> Any:
         """All objects of a width; nothing is reordered among them, so objects of other widths are apart."""
         width = key if isinstance(key, int) else key[0]
@@ -108,6 +113,24 @@ def key_of(c: Expression) -> Key:
     if member is not None and member.bits is not None:
         return member.bits, member.at_bit % 8
     return width_of(c.type)
+
+
+def described(c: Expression) -> str:
+    """A short text for an object in messages: `u->CR1`."""
+    match c.bare:
+        case ir.Name() as name:
+            return name.name
+        case ir.MemberOf(base=Expression() as base, member=ir.Declaration() as member):
+            return f"{described(base)}{'->' if base.type.kind == 'pointer' else '.'}{member.name}"
+        case ir.Subscript(base=base, index=index):
+            return f"{described(base)}[{'' if index.constant is None else index.constant}]"
+        case ir.Unary(operator="*", operand=operand):
+            return f"*{described(operand)}"
+        case ir.Cast(inside=inside):
+            return described(inside)
+        case ir.Binary(left=left, operator=operator, right=right) if c.constant is None:
+            return f"({described(left)} {operator} {described(right)})"
+    return "" if c.constant is None else f"{c.constant:#x}"
 
 
 def sized_name(name: str, d: Variable) -> str:
@@ -211,28 +234,69 @@ class Places:
         else:
             self.run.env[p.key] = converted(value, p.type)
 
-    def load(self, c: Expression) -> Any:
-        """The value of an object in memory."""
+    def is_stored(self, c: Expression) -> bool:
+        """Whether an expression names an object in memory, and no variable that has no address."""
+        target = c.bare
+        d = target.variable if isinstance(target, ir.Name) else None
+        return not d or self.in_memory(d) or bool(self.run.cpp and d.type.is_reference)
+
+    def load(self, c: Expression, place: Pointer | None = None) -> Any:
+        """The value of an object in memory. `place`: its address, where that is evaluated."""
         c = c.bare
+        if (constant := self.constant_of(c)) is not None:
+            return constant
         if c.type.kind in WHOLES:
             if c.type.kind == "record":
                 raise Unknown("a struct as a value")
             return self.object(c)  # an array decays
-        key, at = key_of(c), self.object(c).value
+        key, at = key_of(c), (place or self.object(c)).value
         if c.type.is_volatile:
-            return symbol(f"volatile?{self.run.hardware.call('a volatile object', (at,))}", c.type)
+            return symbol(f"read?{self.run.memory.access('r', key, c.type.size, (at,), described(c))}", c.type)
         bits = self.run.memory.load(key, at)
         return typed(bits, c.type) if isinstance(key, int) else converted(Int(bits, c.type.signed), c.type)
 
-    def store_object(self, c: Expression, value: Any) -> Any:
-        """Store to an object in memory; the value that it then has."""
-        key, at = key_of(c), self.object(c).value
+    def constant_of(self, c: Expression) -> Int | Pointer | None:
+        """The value of a constant that lasts, or of an element of an array of such."""
+        base = c.base.bare if isinstance(c, ir.Subscript) else c
+        d = base.variable if isinstance(base, ir.Name) else None
+        lasts = d is not None and (d.is_global or d.storage == "STATIC") and c.type.is_const
+        if d is None or not lasts or c.type.is_volatile or d.default is None:
+            return None
+        if (
+            c.type.kind == "pointer"
+            and isinstance(base, ir.Name)
+            and c is base
+            and d.name not in self.run.dialect.devices
+        ):
+            return converted(self.run.value(d.default), c.type)
+        if c.type.kind != "number":
+            return None
+        if not isinstance(c, ir.Subscript):
+            return self.run.constant(d.default, d.name) if d.default.constant is not None else None
+        items = d.default.items if isinstance(d.default, ir.ListValue) else ()
+        if not items or any(x.constant is None or isinstance(x, ir.Designated) for x in items):
+            return None
+        width, index = width_of(c.type), number(self.run.value(c.index))
+        value = z3.Function(f"behind {d.name}", index.sort(), z3.BitVecSort(width))(index)
+        for i, x in enumerate((*items, *[None] * (d.type.count - len(items)))):
+            value = z3.If(index == i, z3.BitVecVal(x.constant if x and x.constant else 0, width), value)
+        return Int(z3.simplify(value), c.type.signed)
+
+    @staticmethod
+    def own_name(d: ir.Variable) -> str:
+        """The name of a volatile variable that has no address."""
+        return d.name if d.is_global else f"local {d.name}"
+
+    def store_object(self, c: Expression, value: Any, place: Pointer | None = None) -> Any:
+        """Store to an object in memory; the value that it then has. `place` as that of `load`."""
+        c = c.bare
+        key, at = key_of(c), (place or self.object(c)).value
         bits = bits_of(value)
         if not isinstance(key, int):
             bits = z3.Extract(key[0] - 1, 0, bits)
             value = Int(z3.ZeroExt(width_of(c.type) - key[0], bits), c.type.signed)
         if c.type.is_volatile:
-            self.run.hardware.call("a volatile object is stored", (at, bits))
+            self.run.memory.access("w", key, c.type.size, (at, bits), described(c))
             return value
         if any(isinstance(x, ir.MemberOf) and isinstance(x.member, ir.Member) and x.member.in_union for x in c.all()):
             self.run.memory.forget_others(key)
@@ -246,10 +310,10 @@ class Places:
         d = target.to if isinstance(target, ir.Name) else None
         if not isinstance(d, ir.Variable) or not isinstance(target, ir.Name):
             return self.store_object(target, stored)
-        if self.in_memory(d) or (self.run.cpp and d.type.is_reference):
+        if self.is_stored(target):
             return self.store_object(target, stored)
         if target.type.is_volatile:
-            self.run.hardware.call(f"a store of volatile {target.name}", (bits_of(stored),))
+            self.run.memory.access("w", self.own_name(d), d.type.size, (bits_of(stored),), target.name)
             return stored
         variables, name = self.scope(d)
         variables[name] = stored
@@ -281,6 +345,12 @@ class Places:
             case ir.MemberOf(base=Expression() as base) if target.value_member:
                 return self.object_of(base).moved(target.value_member.at)
         raise Unknown("an object in memory")
+
+    def plain_object(self, c: Expression) -> Pointer:
+        """The address of a struct that is copied. Raises Unknown where its accesses count: C leaves open which."""
+        if c.bare.type.is_volatile:
+            raise Unknown("a volatile struct as a value")
+        return self.object(c)
 
     def object_of(self, base: Expression) -> Pointer:
         """The object in front of `.` or `->`."""
@@ -321,7 +391,7 @@ class Places:
             return
         if not isinstance(value, ir.ListValue):
             if type_.kind == "record":
-                self.run.memory.copy(at, self.object(value), type_)
+                self.run.memory.copy(at, self.plain_object(value), type_)
             elif type_.kind == "array":
                 text = value.bare
                 self.run.memory.put_characters(at, type_, text.plain if isinstance(text, ir.String) else None)

@@ -6,7 +6,9 @@ operands. So it is with what C leaves open.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import add, and_, eq, ge, gt, le, lt, mul, ne, or_, sub, xor
 from typing import Any
 
 import z3
@@ -20,6 +22,10 @@ WIDE = 64  # bits of an integer that becomes a floating-point value, and back
 
 class Pruned(Exception):
     """The path is not followed any longer: a poll that lasts."""
+
+
+class Lasts(Exception):
+    """The path ends in a loop that waits forever."""
 
 
 class Break(Exception):
@@ -169,7 +175,6 @@ class Decisions:
     open: list[list[bool]] = field(default_factory=list)
     path: list[Any] = field(default_factory=list)
     number: int = 0
-    bounded: bool = False
     given: tuple[Any, ...] = ()  # what holds besides
     asked: dict[int, Any] = field(default_factory=dict)  # conditions on this path, whether they left a choice or not
 
@@ -228,37 +233,26 @@ def product_of(amount: Any) -> tuple[int, Any]:
     return 1, amount
 
 
+COMPARED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {  # of unsigned and signed numbers
+    "==": (eq, eq),
+    "!=": (ne, ne),
+    "<": (z3.ULT, lt),
+    ">": (z3.UGT, gt),
+    "<=": (z3.ULE, le),
+    ">=": (z3.UGE, ge),
+}
+COMPUTED = {"+": add, "-": sub, "*": mul, "&": and_, "|": or_, "^": xor}
+
+
 def compared(operator: str, x: Any, y: Any, signed: bool) -> Any:
-    match operator:
-        case "==":
-            return x == y
-        case "!=":
-            return x != y
-        case "<":
-            return x < y if signed else z3.ULT(x, y)
-        case ">":
-            return x > y if signed else z3.UGT(x, y)
-        case "<=":
-            return x <= y if signed else z3.ULE(x, y)
-        case ">=":
-            return x >= y if signed else z3.UGE(x, y)
-    return None
+    """The condition that a comparison is; None for an operator that is none."""
+    return COMPARED[operator][signed](x, y) if operator in COMPARED else None
 
 
 def computed(operator: str, x: Any, y: Any, signed: bool) -> Any:
+    if operator in COMPUTED:
+        return COMPUTED[operator](x, y)
     match operator:
-        case "+":
-            return x + y
-        case "-":
-            return x - y
-        case "*":
-            return x * y
-        case "&":
-            return x & y
-        case "|":
-            return x | y
-        case "^":
-            return x ^ y
         case "<<" | ">>":
             shifted = x << y if operator == "<<" else x >> y if signed else z3.LShR(x, y)
             return _defined(z3.ULT(y, y.size()), shifted, operator, x, y, signed)

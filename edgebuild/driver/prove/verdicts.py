@@ -7,7 +7,7 @@ waits, a few turns are then followed, and the verdict says `bounded`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,16 @@ from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import Chains, group_value, holds_register, is_zero, literal_items
 from edgebuild.driver.layout.registers import Register, Slot
 from edgebuild.driver.prove import objects
-from edgebuild.driver.prove.compare import Path, Tree, all_paths, compare, covered, each_path, together
+from edgebuild.driver.prove.compare import (
+    Path,
+    Tree,
+    all_paths,
+    compare,
+    compare_unfinished,
+    covered,
+    each_path,
+    together,
+)
 from edgebuild.driver.prove.hardware import (
     ADDRESS,
     EFFORT,
@@ -53,6 +62,8 @@ HAL = "HAL_"  # how the names of functions begin that access registers
 
 class GeneratedSide(Side):
     """Generated C: stores and loads of volatile objects."""
+
+    in_order = False
 
     def cast(self, value: Any, c: ir.Cast) -> Any:
         name, pointer = c.inside.bare.type.group
@@ -113,6 +124,8 @@ class GeneratedSide(Side):
 
 class SourceSide(Side):
     """A program in the dialect."""
+
+    in_order = False
 
     def __init__(self) -> None:
         self.once: dict[ir.Span, Any] | None = None  # parts of the address of a whole register
@@ -278,12 +291,16 @@ class SourceSide(Side):
         self._on_bus("w", c, place)
         return Int(_wide(narrow, chain.end), False)
 
-    def modify(self, c: ir.Assignment | ir.Step) -> tuple[Any, Any] | None:
+    def modify(self, c: ir.Assignment | ir.Step) -> tuple[Any, Any]:
         """(old value, new one) of a field that is read, changed and written; its place is evaluated once."""
         left = c.operand if isinstance(c, ir.Step) else c.left
         chain = self._field(left)
-        if chain is None or chain.local:
-            return None
+        if chain is None:
+            return super().modify(c)
+        if chain.local:
+            old = self._of_variable(chain)
+            right = self.run.value(c.right) if isinstance(c, ir.Assignment) else Int(z3.BitVecVal(1, 32), True)
+            return old, self._set(chain, self.run.arithmetic(c.operator, old, right, left.type))
         right = c.right if isinstance(c, ir.Assignment) else None
         _, key, _, slot, place = self.place(chain)
         assert slot
@@ -525,6 +542,7 @@ class Verdict:
     what: str
     why: str = ""
     bounded: bool = False
+    difference: Different | None = None
 
 
 def prove(
@@ -532,24 +550,29 @@ def prove(
 ) -> list[Verdict]:
     """A verdict for each function of the driver, or for those of `only`, on the generated C among its products."""
     names = [n for n, f in driver.cdfg.functions.items() if not f.around and (only is None or n in only)]
+    views = views_of(driver)
+    source = Interpreter(driver.source.program, driver.dialect, driver.layout, views, SourceSide())
+    unit = generated_unit(driver, triple, artifacts)
+    other = Interpreter(Program(unit), driver.dialect, driver.layout, views, GeneratedSide())
+    prover = Prover(source, other)
+    found = prover.all(names)
+    found += _given_away(source, prover) if unit.cpp else []
+    differences = unlike(source.program, other.program, driver)
+    return [*found, *(Verdict(name, "refuted", why) for name, why in differences)]
+
+
+def generated_unit(driver: Driver, triple: str, artifacts: tuple[Artifact, ...]) -> clang.Unit:
+    """The generated C among the products of a driver, parsed."""
     cpp = driver.source.unit.cpp
     ends = ("_hal.h", ".cpp" if cpp else ".c")
     header, text = (next(a for a in artifacts if a.name == driver.request.name + end) for end in ends)
     folders = dict.fromkeys(str(p.parent) for p in driver.request.sources)
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
     # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
-    unit = clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
-    views = views_of(driver)
-    source = Interpreter(driver.source.program, driver.dialect, driver.layout, views, SourceSide())
-    other = Interpreter(Program(unit), driver.dialect, driver.layout, views, GeneratedSide())
-    prover = _Prover(source, other)
-    found = prover.all(names)
-    found += _given_away(source, prover) if cpp else []
-    differences = unlike(source.program, other.program, driver)
-    return [*found, *(Verdict(name, "refuted", why) for name, why in differences)]
+    return clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
 
 
-def _given_away(source: Interpreter, prover: _Prover) -> list[Verdict]:
+def _given_away(source: Interpreter, prover: Prover) -> list[Verdict]:
     """Verdicts on the bodies of lambdas that functions give away."""
     other = prover.other
     found: dict[int, Verdict] = {}
@@ -565,7 +588,7 @@ def _given_away(source: Interpreter, prover: _Prover) -> list[Verdict]:
 
 
 @dataclass
-class _Prover:
+class Prover:
     """Verdicts on the functions of one driver, and which other functions each of them supposes to be proved."""
 
     source: Interpreter
@@ -625,7 +648,7 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
         EFFORT.phase()
         bounded = _by_paths(name, source, other)
     except Different as difference:
-        return Verdict(name, "refuted", str(difference))
+        return Verdict(name, "refuted", str(difference), difference=difference)
     except Unknown as reason:
         return Verdict(name, "unknown", str(reason))
     except RecursionError:
@@ -640,6 +663,8 @@ def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
     mine, open_ = all_paths(source, name)
     other.assumed = list({h.get_id(): h for h in source.hints}.values())
     theirs, also = all_paths(other, name)
+    if source.side.in_order:
+        compare_unfinished(source.unfinished[:SOME], other.unfinished[:SOME])
     if not mine:
         raise Unknown("no path through the function ends soon")
     solver = solver_of()
@@ -647,9 +672,9 @@ def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
     for a, b in together(solver, Tree(mine), Tree(theirs)) if theirs else ():
         near.setdefault(id(a), []).append(b)
     for a in mine:
-        covered(a, near.get(id(a), []))
         for b in near.get(id(a), []):
             compare(a, b)
+        covered(a, near.get(id(a), []))
     return open_ or also
 
 
@@ -679,15 +704,9 @@ def summary(verdicts: list[Verdict]) -> Iterator[str]:
 def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[str, str]]:
     """(name, what is wrong) of each variable and function that one side has in another path, or alone."""
     mine, theirs = (_variables(program, driver) for program in (source, other))
-    for name in sorted(mine.keys() | theirs.keys()):
-        if name not in theirs:
-            yield name, "the generated code has no such variable"
-        elif name not in mine:
-            yield name, "the source has no such variable"
-        elif mine[name][0] != theirs[name][0]:
-            yield name, f"its type is {mine[name][0]}, in the generated code {theirs[name][0]}"
-        elif mine[name] != theirs[name]:
-            yield name, "it begins with another value in the generated code"
+    for name in sorted(mine.keys() ^ theirs.keys()):
+        yield name, f"{'the source' if name in theirs else 'the generated code'} has no such variable"
+    yield from unlike_variables(mine, theirs)
     own, printed = (_records(program, driver) for program in (source, other))
     for name in sorted(own.keys() & printed.keys()):
         if own[name] != printed[name]:
@@ -701,17 +720,39 @@ def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[st
             yield f.full_name, "the source has no such function"
 
 
-def _variables(program: Program, driver: Driver) -> dict[str, tuple[str, str]]:
-    """(type without namespaces, text of the first value) of variables outside of functions and static ones, by name."""
-    variables: dict[str, tuple[str, str]] = {}
+def unlike_variables(mine: Variables, theirs: Variables) -> Iterator[tuple[str, str]]:
+    """(name, what is wrong) of each variable of both sides that has another type or another first value."""
+    for name in sorted(mine.keys() & theirs.keys()):
+        if mine[name][0] != theirs[name][0]:
+            yield name, f"its type is {mine[name][0]}, in the generated code {theirs[name][0]}"
+        elif mine[name] != theirs[name]:
+            yield name, "it begins with another value in the generated code"
+
+
+Variables = dict[str, tuple[str, Any]]  # type without namespaces, first value: numbers where it has some, else its text
+
+
+def variables(program: Program, offset: Callable[[ir.OffsetOf], int | None] = lambda c: c.constant) -> Variables:
+    """The variables outside of functions, and static ones, by name. `offset`: what an `offsetof` is."""
+    result: Variables = {}
     for d in program.statics:
-        variable = d.variable
-        if variable.name not in driver.dialect.devices:
-            name = f"{variable.function}: {variable.name}" if variable.function else variable.qualified
-            offsets = [_offset(x, driver) for x in (d.value.all() if d.value else ()) if isinstance(x, ir.OffsetOf)]
-            first = variables.get(name, ("", ""))[1] or d.first_text(offsets)
-            variables[name] = d.type_text, first
-    return variables
+        name = f"{d.variable.function}: {d.variable.name}" if d.variable.function else d.variable.qualified
+        offsets = [x for x in (d.value.all() if d.value else ()) if isinstance(x, ir.OffsetOf)]
+        numbers = _numbers(d.value) if d.value and not offsets else None
+        first = d.first_text(map(offset, offsets)) if "None" in repr(numbers) else numbers
+        result[name] = d.type_text, result.get(name, ("", ""))[1] or first
+    return result
+
+
+def _numbers(x: Expression) -> Any:
+    """The numbers of a first value, in lists as they stand there; None for what is no number."""
+    bare = x.bare
+    return [_numbers(item) for item in bare.items] if isinstance(bare, ir.ListValue) else x.constant
+
+
+def _variables(program: Program, driver: Driver) -> Variables:
+    own = variables(program, lambda c: _offset(c, driver))
+    return {name: first for name, first in own.items() if name not in driver.dialect.devices}
 
 
 def _records(program: Program, driver: Driver) -> dict[str, str]:

@@ -122,16 +122,6 @@ def check_tree(unit: clang.Unit) -> None:
                              "split the expression, or write a function or a switch")  # fmt: skip
 
 
-def check_depth(unit: clang.Unit) -> None:
-    """Raise EdgebuildError where a function or a variable of the text nests more than `DEEP` levels."""
-    level = [c for c in unit.top if unit.own(c)]
-    for _ in range(DEEP):
-        level = [below for c in level for below in clang.children(c)]
-    if level:
-        raise clang.error_at(level[0], unit.text, f"statements and expressions nest more than {DEEP} levels here",
-                             "split the expression, or write a function or a switch")  # fmt: skip
-
-
 def _mapped() -> int:
     """Bytes of the address space that this process has already."""
     try:
@@ -543,13 +533,8 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     cpp = _is_cpp(sources)
     given = {re.split(r"[=(]", o[2:])[0] for o in options if o.startswith("-D")}
     check_macros([(p, read_text(p)) for p in sources] if len(sources) > 1 else [], given)
-    places = [Path(b) for a, b in pairwise(options) if a == "-I"]
     name, flags = str(sources[0]), _flags(sources, options)
-    front = [Path(b) for a, b in pairwise(options) if a == "-include"]
-    check_headers([*sources, *front], places)
-    for path in sources:
-        check_bounded(path, partial(_parsed, path, triple, flags, cpp))
-    reader = _Reader(places)
+    reader = _Reader(_checked(sources, triple, options, cpp))
     text = Lined(tuple(piece for path in sources for piece in reader.read(path)))
     unit = clang.parse(name, text.data, triple, flags, cpp)
     check_tree(unit)
@@ -569,6 +554,24 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     if cpp:
         no_unread_uses(unit, dialect)
     return Source(unit, dialect, tuple(files), text.lines, offsets)
+
+
+def parse_plain(path: Path, triple: str, options: tuple[str, ...]) -> clang.Unit:
+    """A source in plain C or C++ as it is. Raises EdgebuildError as `read_sources` does."""
+    cpp = _is_cpp((path,))
+    _checked((path,), triple, options, cpp)
+    unit = clang.parse(str(path), read_bytes(path), triple, _flags((path,), options), cpp)
+    check_tree(unit)
+    return unit
+
+
+def _checked(sources: Sequence[Path], triple: str, options: tuple[str, ...], cpp: bool) -> list[Path]:
+    """The folders of headers. Raises EdgebuildError where something is no text, or takes too much to parse."""
+    places, front = ([Path(b) for a, b in pairwise(options) if a == flag] for flag in ("-I", "-include"))
+    check_headers([*sources, *front], places)
+    for path in sources:
+        check_bounded(path, partial(_parsed, path, triple, _flags(sources, options), cpp))
+    return places
 
 
 def _flags(sources: Sequence[Path], options: tuple[str, ...]) -> tuple[str, ...]:
@@ -652,7 +655,7 @@ class _Reader:
         """The file that an `#include` names, if it takes the place of the line."""
         places = [path.parent, *self.folders] if '"' in match[0] else self.folders
         header = next((p / match[1] for p in places if (p / match[1]).is_file()), path.parent / match[1])
-        return header if Path(match[1]).name == clang.SUPPORT or _has_groups(header) else None
+        return header if Path(match[1]).name == clang.SUPPORT or has_groups(header) else None
 
 
 GROUP = re.compile(r"\bbfGroup(?:\s+\w+)?\s*\{")  # one without a name is refused later
@@ -680,7 +683,7 @@ def _closed(text: str, group: re.Match[str]) -> int:
     return group.end()
 
 
-def _has_groups(header: Path) -> bool:
+def has_groups(header: Path) -> bool:
     """Whether a header speaks the dialect, or includes one that does."""
     seen, todo = set[str](), [header]
     while todo:

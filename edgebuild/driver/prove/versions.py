@@ -1,0 +1,160 @@
+"""Two versions of a driver in C: whether each function makes the same accesses, whatever its inputs are.
+
+Both are plain C, or sources in the dialect, of which the generated code is taken. Every access of a volatile object
+counts: its kind, its address, its width, its value and its order. Reads may find anything. A register description names
+the registers in what is said of a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import z3
+
+from edgebuild.base.errors import did_you_mean, fail
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.layout.registers import Bus, Layout
+from edgebuild.driver.pipeline import compile_driver, triple_of
+from edgebuild.driver.prove.hardware import Different, Event, Views, ask, solver_of
+from edgebuild.driver.prove.interpreter import POLL, Interpreter, Side
+from edgebuild.driver.prove.verdicts import Prover, Verdict, generated_unit, unlike_variables, variables
+from edgebuild.driver.registers.fixed import read_map
+from edgebuild.driver.source import ir
+from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.lowering import Program
+from edgebuild.driver.source.sources import has_groups, parse_plain
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A verdict, "proved", "different" or "unknown", with why; of a difference the inputs that show it."""
+
+    function: str
+    verdict: str
+    why: str = ""
+    inputs: Mapping[str, str] | None = None
+
+
+def prove_versions(old: DriverRequest, new: DriverRequest, only: tuple[str, ...] = ()) -> list[Comparison]:
+    """Compare the functions of both sources, or those of `only`. The layout of a request may name a description.
+
+    Raises EdgebuildError where a source or the description cannot be read.
+    """
+    file = old.layout.removeprefix("fixed:") if old.layout.startswith("fixed:") else ""
+    words = Words(old.sources[0].name, new.sources[0].name, _registers(Path(file)) if file else {})
+    return compare_programs(_program(old), _program(new), words, only)
+
+
+def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, ...] = ()) -> list[Comparison]:
+    """Verdicts as those of `prove_versions`."""
+    layout = Layout({}, Bus(32, True), "fixed", True, 0, 0, 0)
+    first, second = (Interpreter(p, Dialect({}, {}, {}), layout, Views(), Side()) for p in (old, new))
+    names, every = list(only) or _names([old, new]), first.functions.keys() | second.functions.keys()
+    if unknown := next((n for n in names if n not in every), None):
+        raise fail(f"option 'function': no function '{unknown}'{did_you_mean(unknown, every)}")
+    verdicts = Prover(first, second).all([n for n in names if n in first.functions and n in second.functions])
+    rows = {v.function: words.comparison(v, first.functions[v.function]) for v in verdicts}
+    for n in rows:
+        mine, its = ([p.type.size for p in s.functions[n].parameters] for s in (first, second))
+        if mine != its:
+            rows[n] = Comparison(n, "different", f"its parameters have {mine} bytes, and {its}")
+    for n in (n for n in names if n not in rows):
+        side = words.old if n in first.functions else words.new
+        rows[n] = Comparison(n, "different", f"only {side} has this function")
+    unlike = () if only else unlike_variables(variables(old), variables(new))
+    return [*(rows[n] for n in names), *(Comparison(n, "different", words.named(why)) for n, why in unlike)]
+
+
+def _registers(file: Path) -> dict[int, str]:
+    """Names of the registers of a description by their addresses."""
+    rows = ((b.base + r.offset, f"{b.name}.{r.full_name}") for b in read_map(file).blocks for r in b.registers)
+    return dict(reversed(list(rows)))
+
+
+def _program(request: DriverRequest) -> Program:
+    """A version as values: as it is, or of a source in the dialect the generated code."""
+    triple = triple_of(request.target)
+    if not has_groups(request.sources[0]):
+        return Program(parse_plain(request.sources[0], triple, request.flags))
+    artifacts, driver = compile_driver(request)
+    return Program(generated_unit(driver, triple, artifacts))
+
+
+def _names(programs: list[Program]) -> list[str]:
+    """Functions that other files may call, and static ones of both that no function of their file calls."""
+    names, own = dict[str, None](), [{f.full_name for f in p.functions} for p in programs]
+    for p in programs:
+        calls = (x for f in p.functions if f.body for x in f.body.all() if isinstance(x, ir.Call))
+        inside = {x.to.full_name for x in calls if x.to} | (own[0] ^ own[1])
+        names |= {f.full_name: None for f in p.functions if not f.is_static or f.full_name not in inside}
+    return list(names)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words for what differs. `registers`: names by addresses."""
+
+    old: str
+    new: str
+    registers: Mapping[int, str]
+
+    def named(self, text: str) -> str:
+        """A text of the prover with the names of the versions."""
+        return text.replace("the source", self.old).replace("the generated code", self.new)
+
+    def comparison(self, v: Verdict, function: ir.Function) -> Comparison:
+        why = self.named(v.why)
+        if v.difference is None:
+            return Comparison(v.function, v.what, why)
+        d, solver = v.difference, solver_of(*v.difference.case)
+        if ask(solver) != z3.sat:
+            return Comparison(v.function, "unknown", f"{why}, and the solver finds no input that shows it")
+        model, events = solver.model(), d.events
+        if any(x.name().startswith("&") and " #" in x.name() for x in model.decls()):
+            return Comparison(v.function, "unknown", f"{why}, which may depend on where local objects lie")
+        if any(x.arity() and not x.name().endswith("without a meaning") for x in model.decls()):
+            return Comparison(v.function, "unknown", f"{why}, which depends on an operation whose result is left open")
+        if events:
+            first, second = (self.event(e, model) for e in events)
+            why = f"{self.old} {first}, {self.new} {second}" if first != second else why
+            local = next((e.text for e in events if e and " local " in e.key[1]), "")
+            if local:  # no bus shows it, and a compiler leaves it as it is
+                return Comparison(
+                    v.function, "unknown", f"the volatile variable '{local}' is accessed otherwise: {why}"
+                )
+        return Comparison(v.function, "different", why, dict(self.inputs(d, model, function)))
+
+    def event(self, e: Event | None, model: z3.ModelRef) -> str:
+        """The next access of one side, or its next call."""
+        if e is None:
+            return "does nothing more"
+        values = [model.eval(v, model_completion=True).as_long() for v in e.values]
+        if e.text == POLL:
+            return f"waits while {'it holds' if values[0] else 'it does not'}: {POLL}"
+        if not e.size:
+            return f"calls {e.key[1]}({', '.join(map(hex, values))})"
+        stores = e.key[1].startswith("w ")
+        at = f" at {values[0]:#x}" if len(values) > stores else ""
+        name = self.registers.get(values[0], e.text) if at else e.text
+        what = f"stores {values[-1]:#x} to {name}" if stores else f"reads {name}"
+        return f"{what} ({e.size} bytes{at})"
+
+    def inputs(self, d: Different, model: z3.ModelRef, function: ir.Function) -> Iterator[tuple[str, str]]:
+        """Names and values of the inputs that the difference depends on: parameters, variables, and what reads find."""
+        for x in sorted(model.decls(), key=lambda x: (x.name().rstrip("0123456789"), len(x.name()), x.name())):
+            name, value = x.name(), model[x]
+            kind, _, rest = name.partition("?" if "?" in name else " ")
+            if not z3.is_bv_value(value) or kind in ("lasts", "uninitialised") or name.startswith("&"):
+                continue
+            if kind == "argument":
+                name = function.parameters[int(rest)].name
+            elif kind == "read":
+                e = d.path[int(rest)] if int(rest) < len(d.path) else None
+                at = model.eval(e.values[0], model_completion=True).as_long() if e and e.values else -1
+                name = f"read {int(rest) + 1}, of {self.registers.get(at, e.text if e else '')}"
+            elif kind == "global":
+                name = rest.partition("!")[0]
+            elif rest.isdigit():
+                name = f"what {kind}() returns"
+            yield name, f"{value.as_long():#x}"
