@@ -20,7 +20,7 @@ from .arm_mve import lanes
 from .blocks import two_in_one
 from .canonical import canonical, ungrouped
 from .micro import Function
-from .row import KernelLayer, Row
+from .row import CONVOLUTION, KernelLayer, Row
 from .xpulp.encoding import PRINTED
 
 ROWS: tuple[Row, ...] = (
@@ -147,7 +147,9 @@ def _best(op: Op, graph: Graph, form: Form) -> Kernel:
 def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
     """The cheapest of those whose conditions hold; where that is wanted, of those that gather first."""
     for gathers in (True, False) if form.granularity else (False,):
-        served = [(row, layer) for row in ROWS if row.gathers == gathers for layer in layers if row.serves(layer)]
+        rows = [row for row in ROWS if row.gathers == gathers]
+        served = [(row, layers[0]) for row in rows if row.serves(layers[0])]
+        served += [(row, each) for row in rows for each in layers[1:] if row.kind == CONVOLUTION and row.serves(each)]
         pairs = [(layer, k) for row, layer in served if (k := row.make(layer)) is not None]
         pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]
         kernels = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]
