@@ -12,51 +12,35 @@ import json
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import Target, load_target
+from edgebuild.base.target import load_target
+from edgebuild.build.papers.paper_tables import Setting, as_in_the_thesis, energy_choices
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.tree import load_clock_tree
-from edgebuild.model.clocked import Choices, choices, power_model, uses_of
-from edgebuild.model.energy.layer_cost import EnergyLayer, layers_of, require_timing, work
+from edgebuild.model.clocked import Choices
 from edgebuild.model.energy.select import SLACKS, Comparison, compare, select
 from tests.clocks.instances import random_problem
-from tests.clocks.networks import NETWORKS
+from tests.clocks.networks import NETWORKS, PAPER_NAMES
 
 ROOT = Path(__file__).parents[1]
 HEADINGS = f"{'network':22} slack  time ms  budget   busy  gated   stop | single | idle  freq.  DAE | switches  LFO"
 CASES = (("stm32f767", 50_000_000), ("stm32f767", 8_000_000), ("stm32f429", 8_000_000), ("stm32f411", 8_000_000))
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A chip, the frequency of its HSE, and whether the baseline takes depthwise layers channel by channel."""
-
-    name: str
-    target: Target
-    hse_hz: int
-    channelwise: bool = False
-
-
 def settings() -> list[Setting]:
-    """The F767 as it is used here, and step by step nearer to how the literature uses it; two chips without a cache.
-
-    There the arena is in SRAM1 behind the data cache instead of the DTCM, and a depthwise kernel takes its input
-    channel by channel, as that of Lin et al. (MCUNet, NeurIPS 2020) does, which Alvanaki et al. compare with.
-    """
+    """The F767 as it is used here, and step by step nearer to how the literature uses it; two chips without a cache."""
     f767, f429, f411 = (load_target(name) for name in ("stm32f767", "stm32f429", "stm32f411"))
-    roles = {"DTCM": ("stack", "data")}
-    cached = replace(f767, memories=tuple(replace(m, roles=roles.get(m.name, m.roles)) for m in f767.memories))
+    literature = as_in_the_thesis()
     return [
         Setting("stm32f767", f767, 50_000_000),
         Setting("stm32f767", f767, 8_000_000),
-        Setting("stm32f767, arena in SRAM1", cached, 50_000_000),
-        Setting("stm32f767, arena in SRAM1, channel by channel", cached, 50_000_000, channelwise=True),
+        replace(literature, name="stm32f767, arena in SRAM1", channelwise=False),
+        literature,
         Setting("stm32f429", f429, 8_000_000),
         Setting("stm32f411", f411, 8_000_000),
     ]
@@ -88,37 +72,9 @@ def sensitivity() -> list[dict[str, Any]]:
     return rows
 
 
-@cache
 def choices_of(name: str, setting: Setting, stalls: float = 1.0) -> Choices:
     """All costs of a network's steps; `stalls`: the assumed stall cycles times this."""
-    graph, target = NETWORKS[name](), setting.target
-    request = ModelRequest(Path("x"), "x", target.name, objective="energy", hse=setting.hse_hz)
-    model = power_model(target, request)
-    timing = require_timing(model)
-    cycles = timing.flash_line_cycles * stalls, timing.sram_line_cycles * stalls
-    timing = replace(timing, flash_line_cycles=cycles[0], sram_line_cycles=cycles[1])
-    model = replace(model, plan=replace(model.plan, tree=replace(model.plan.tree, timing=timing)))
-    every = choices(graph, target, request, model)
-    return channel_by_channel(every) if setting.channelwise else every
-
-
-class ChannelByChannel(Choices):
-    """Choices whose first form of a depthwise step is the kernel that decoupling pulls apart, for one channel."""
-
-    @property
-    def plain(self) -> tuple[EnergyLayer, ...]:
-        return layers_of([[each[0]] for each in self.forms], self.model)
-
-
-def channel_by_channel(every: Choices) -> ChannelByChannel:
-    """The baseline and the decoupled forms then have the same kernel, as in the literature, and not a faster one."""
-    forms, timing = [], require_timing(every.model)
-    for section, each in zip(every.whole.steps, every.forms, strict=True):
-        uses = uses_of(every.whole, section, 1)
-        if section.ops[0].kind == "depthwise_conv2d" and any(u.kernel.traffic.rounds for u in uses):
-            each = (replace(work(section.name, uses, timing, 0).in_one_phase, buffer_bytes=0), *each[1:])
-        forms.append(each)
-    return ChannelByChannel(every.whole, every.model, tuple(forms))
+    return energy_choices(PAPER_NAMES[name], setting, stalls)
 
 
 @cache

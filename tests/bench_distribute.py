@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.build.papers.paper_networks import FOLDER
+from edgebuild.build.papers.paper_tables import MB, reproduce
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
@@ -33,35 +35,28 @@ from tests.zoo.builders import ZOO, quantized
 from tests.zoo.mobilenet_v2 import LARGE
 
 ROOT = Path(__file__).parents[1]
-TABLES = ROOT / "tests" / "distribute" / "shapes"
+TABLES = FOLDER / "shapes"
 NETWORKS = ("yolov2", "alexnet", "vgg16", "extraction")
 INT8_WEIGHTS = {"yolov2": 9.15e6, "alexnet": 0.65e6, "vgg16": 2.67e6, "extraction": 4.76e6}
-MB = 4e-6
 ANY = float("inf")
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 FAULTS = 10_000
 
 
-def paper(name: str) -> dict[str, Any]:
-    table = shapes.read_shapes(TABLES / f"{name}.yaml")
-    counts, dense = shapes.counts(table), shapes.counts(table, dense=True)
-    footprint, switch = by_name.full(counts, 10)
-    tail = counts[16:] if name == "yolov2" else counts
-    row = {
-        "network": name,
-        "layers": len(table),
-        "F_single": by_name.single(counts) * MB,
-        "F": footprint * MB,
-        "first_weight_layer": switch + 1,
-        "F_sequential": by_name.sequential(counts) * MB,
-        "C_fdto": by_name.fan_out(tail, 6) * MB,
-        "C_owp": by_name.optimized(tail, 6)[0] * MB,
-        "F_single_dense": by_name.single(dense) * MB,
-        "F_dense": by_name.full(dense, 10)[0] * MB,
-    }
-    if name == "yolov2":
-        row["F_switch_at_17"] = by_name.footprint(counts, 10, 16) * MB
-    return row
+def paper() -> list[dict[str, Any]]:
+    """The thesis' tables, and what fully connected layers change."""
+    names = {"F_single": "single", "F": "full", "first_weight_layer": "first", "F_sequential": "sequential",
+             "C_fdto": "fdto", "C_owp": "owp"}  # fmt: skip
+    rows = []
+    for each in reproduce("deeperthings")["rows"]:
+        table = shapes.read_shapes(TABLES / f"{each['case']}.yaml")
+        dense = shapes.counts(table, dense=True)
+        row = {"network": each["case"], "layers": len(table), **{key: each["ours"][of] for key, of in names.items()}}
+        row |= {"F_single_dense": by_name.single(dense) * MB, "F_dense": by_name.full(dense, 10)[0] * MB}
+        if each["case"] == "yolov2":
+            row["F_switch_at_17"] = by_name.footprint(shapes.counts(table), 10, 16) * MB
+        rows.append(row)
+    return rows
 
 
 def float_plan(name: str, n: int) -> dict[str, Any]:
@@ -234,7 +229,7 @@ def faults(count: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    found: dict[str, Any] = {"paper": [paper(name) for name in NETWORKS]}
+    found: dict[str, Any] = {"paper": paper()}
     print(f"{'network':12} {'layers':>6} {'single':>7} {'F':>7} {'first':>5} {'seq.':>7} {'FDTO':>7} {'OWP':>7}")
     for r in found["paper"]:
         numbers = (r["F_single"], r["F"], r["first_weight_layer"], r["F_sequential"], r["C_fdto"], r["C_owp"])

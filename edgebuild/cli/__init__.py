@@ -38,6 +38,7 @@ COMMANDS = {
     "targets": "list the targets, or show one",
     "tune": "measure variants of the heaviest kernels in the simulator, for later compilations",
     "simulate": "run a program of a core with XpulpV2 and count its instructions and cycles",
+    "reproduce": "a paper's table beside what this version computes for the same networks",
     "quantize": "make an int8 network of a float one and samples, and measure what it loses",
     "size": "flash, RAM and stack of a linked program, by models, drivers and memories",
     "init": "write a project for a board that builds and runs, with settings for editors",

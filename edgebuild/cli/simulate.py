@@ -19,16 +19,12 @@ def run(args: argparse.Namespace) -> int:
 
     from edgebuild.base.errors import fail
     from edgebuild.base.programs import together
-    from edgebuild.base.target import hal_dir, load_target
-    from edgebuild.model.verify.harness import run_tool
+    from edgebuild.model.verify.harness import xpulp_simulator
 
     if not args.program.is_file():
         raise fail("no such program", file=str(args.program))
-    host = load_target("host").toolchain
     with tempfile.TemporaryDirectory(prefix="edgebuild-simulate-") as name:
-        simulator = Path(name) / "xpulp"
-        source = str(hal_dir() / "harness/xpulp.c")
-        run_tool([host.compiler, "-O2", "-o", simulator.name, source], simulator.parent, host.package)
+        simulator = xpulp_simulator(Path(name))
         sys.stdout.flush()
         with together() as start:
             program = start([simulator, args.encoding, args.program, str(args.cores)], stdin=subprocess.DEVNULL)

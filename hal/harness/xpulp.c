@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: 0BSD */
 /* Runs a program for RV32IMC cores with the XpulpV2 instructions, and counts its instructions and cycles.
  *
- *     xpulp corev|gap8 PROGRAM.elf [CORES]
+ *     xpulp corev|gap8 PROGRAM.elf [CORES [DEVICES]]
  *
  * The word says how the core encodes XpulpV2: `corev` as CV32E40P 1.x, `gap8` as RI5CY. An instruction that the core
  * lacks ends the run with status 125, as do an access outside of memory and a loop that breaks the rules of CV32E40P.
  * Results and cycles were compared with the RTL of CV32E40P: tests/figures/rtl.yaml.
+ *
+ * DEVICES: an address from which on a megabyte is registers without function. Then the end of the program prints how many
+ * instructions the first core ran, and how many accesses there were to those registers.
  *
  * At PORT the program finds semihosting, as in hal/src/semihost.c with EB_SEMIHOST_PORT. Memories answer in the next
  * cycle, also where a cache of instructions would miss.
@@ -54,6 +57,8 @@ struct memory {
 static struct memory memories[] = {{0x10000000, 64u << 10, false, 0, 0}, {0x1C000000, 512u << 10, false, 0, 0},
                                    {0x20000000, 8u << 20, false, 0, 0}, {0x40000000, 8u << 20, false, 0, 0},
                                    {0x80000000, 8u << 20, true, 0, 0}};
+static struct memory registers = {0, 1u << 20, false, 0, 0}; /* where there are DEVICES */
+static uint64_t accesses_of_registers;
 static struct memory *by_top[64]; /* six bits of the address */
 
 struct core {
@@ -81,6 +86,7 @@ static uint8_t *in_memory(uint32_t address, uint32_t bytes, bool by_dma)
     if (m == NULL || address - m->origin > m->size - bytes || bytes > m->size || (m->far && !by_dma)) {
         fail("no memory at the address");
     }
+    accesses_of_registers += m == &registers;
     return m->bytes + (address - m->origin);
 }
 
@@ -142,6 +148,9 @@ static uint32_t call(uint32_t block)
         return n - (uint32_t)left;
     }
     case 0x20:
+        if (registers.bytes != NULL) {
+            printf("%" PRIu64 " %" PRIu64 "\n", cores[0].instructions, accesses_of_registers);
+        }
         fflush(stdout);
         exit((int)word_at(block + 4));
     default:
@@ -1126,10 +1135,10 @@ static void read_program(const char *path)
 
 int main(int count, char **arguments)
 {
-    const long wanted = count == 4 ? strtol(arguments[3], NULL, 10) : 1;
-    if ((count != 3 && count != 4) || (strcmp(arguments[1], "corev") != 0 && strcmp(arguments[1], "gap8") != 0) ||
+    const long wanted = count >= 4 ? strtol(arguments[3], NULL, 10) : 1;
+    if (count < 3 || count > 5 || (strcmp(arguments[1], "corev") != 0 && strcmp(arguments[1], "gap8") != 0) ||
         wanted < 1 || wanted > CORES_MOST) {
-        fputs("usage: xpulp corev|gap8 PROGRAM.elf [CORES]\n", stderr);
+        fputs("usage: xpulp corev|gap8 PROGRAM.elf [CORES [DEVICES]]\n", stderr);
         return 2;
     }
     gap8 = strcmp(arguments[1], "gap8") == 0;
@@ -1142,6 +1151,15 @@ int main(int count, char **arguments)
             fail("too little memory for the simulator");
         }
         by_top[m->origin >> 26] = m;
+    }
+    if (count == 5) {
+        registers.origin = (uint32_t)strtoul(arguments[4], NULL, 0);
+        registers.bytes = calloc(registers.size + 8, 1);
+        registers.decoded = calloc(registers.size / 2, sizeof *registers.decoded);
+        if (registers.bytes == NULL || registers.decoded == NULL) {
+            fail("too little memory for the simulator");
+        }
+        by_top[registers.origin >> 26] = &registers;
     }
     read_program(arguments[2]);
     for (unsigned n = 1; n < count_of_cores; ++n) {

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.build.papers.paper_networks import Net
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing, load_clock_tree
@@ -29,7 +30,7 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops.base import Form
 from tests.bench_clocks import choices_of, compare_network, settings
-from tests.clocks.networks import NETWORKS, Net
+from tests.clocks.networks import NETWORKS
 
 MODEL = PowerModel(clock_plan(load_clock_tree("stm32f767"), 50_000_000), "flash")
 TIMING = require_timing(MODEL)
@@ -54,7 +55,7 @@ def test_an_access_phase_at_the_low_clock_takes_longer_at_less_power() -> None:
     assert low.energy_uj / low.time_us < plain.energy_uj / plain.time_us
 
 
-NET = Net("layers", 24, 96)
+NET = Net("layers", (24, 24, 96))
 POINTWISE, DEPTHWISE = NET.conv("input", 192), NET.depthwise("input")
 LAYERS = Graph("layers", tuple(NET.ops), NET.tensors, ("input",), (POINTWISE, DEPTHWISE))
 
@@ -92,7 +93,7 @@ def test_tightly_coupled_memory_has_no_stalls() -> None:
 
 
 def test_a_granularity_beyond_the_layer_is_not_one_of_its_forms() -> None:
-    net = Net("small", 3, 8)
+    net = Net("small", (3, 3, 8))
     net.depthwise("input")
     op = net.ops[0]
     graph = Graph("small", (op,), net.tensors, ("input",), op.outputs)

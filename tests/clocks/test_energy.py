@@ -19,6 +19,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.build.papers.paper_networks import Net
 from edgebuild.clock.emit import clock_files
 from edgebuild.model import ops
 from edgebuild.model.clocked import clocked_plan
@@ -30,7 +31,6 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import Plan
-from tests.clocks.networks import Net
 from tests.conftest import ROOT
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.kernels.processor import run_plans
@@ -45,8 +45,8 @@ def network(name: str = "mlperf_kws") -> Graph:
     """A real model, or a network of the same kind where that is not at hand."""
     if (file := MODELS / f"{name}.tflite").is_file():
         return prepare(file)
-    net = Net("separable", 20, 8)
-    x = net.conv("input", 48, 3, 2)
+    net = Net("separable", (20, 20, 8))
+    x = net.conv("input", 48, (3, 3), 2)
     for _ in range(4):
         x = net.conv(net.depthwise(x), 48)
     return net.graph(x)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.build.papers.paper_networks import FOLDER
 from edgebuild.cli import main
 from edgebuild.model.formats import shapes
 from edgebuild.model.plan.distribute import by_name
@@ -20,7 +21,7 @@ from tests.bench_distribute import float_plan, int8_plan
 from tests.distribute import naive
 
 ANY = float("inf")
-TABLES = Path(__file__).parent / "shapes"
+TABLES = FOLDER / "shapes"
 SIZES = (4, 8, 16, 4, 4)  # the running example of Stahl 2024, ch. 5
 EXAMPLE = tuple(Counts(m, k, m * k) for m, k in pairwise(SIZES))
 MB = 4e-6

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.build.papers.paper_networks import FOLDER
 from edgebuild.cli import main
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
@@ -20,7 +21,7 @@ from tests.distribute import naive
 from tests.fuzz.networks import WRITERS, drawn
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
-ALEXNET = Path(__file__).parent / "shapes" / "alexnet.yaml"
+ALEXNET = FOLDER / "shapes" / "alexnet.yaml"
 KEYS = {
     "": ("schema model method objective optimal bound plan_hash devices layers messages wire time_us faster pareto"),
     "model": "name sha256",

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-
 from edgebuild.base.request import DriverRequest
 from edgebuild.base.target import hal_dir
+from edgebuild.build.papers.paper_tables import driver_bytes
 from edgebuild.driver.pipeline import Driver, compile_driver
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
 from tests.drivers.machine import Machine, Model, link, models
 
 HERE = Path(__file__).parent
 DRIVERS = hal_dir() / "drivers"
+SCENARIOS = DRIVERS / "pulpino_scenarios.c"
 GPIO, SPI = DRIVERS / "pulpino_gpio.bf.c", DRIVERS / "pulpino_spi.bf.c"
 KEYWORDS = set(
     """break case char const continue default do else enum extern for goto if inline int long register return short
@@ -60,8 +60,8 @@ class Pair:
 
 def original(folder: Path) -> Pair:
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("gpio.c", "spi.c", "scenarios.c"):
-        shutil.copy(HERE / "originals" / name, folder)
+    for source in (HERE / "originals" / "gpio.c", HERE / "originals" / "spi.c", SCENARIOS):
+        shutil.copy(source, folder)
     found = original_models()
     found["spi"].values["STATUS"] = 0x00010001  # idle, one word received
     return _pair(folder, ["gpio.c"], ["spi.c"], found, {})
@@ -76,32 +76,15 @@ def generated(folder: Path, target: str = "pulpino") -> Pair:
         for a in artifacts:
             (folder / a.name).write_bytes(a.data)
         found.update(models(drivers[name]))
-    shutil.copy(HERE / "originals" / "scenarios.c", folder)
+    shutil.copy(SCENARIOS, folder)
     found["spi"].values.update(state=1, rxCount=1)
     return _pair(folder, ["gpio.c"], ["spi.c"], found, drivers)
 
 
 def _pair(folder: Path, gpio: list[str], spi: list[str], found: dict[str, Model], drivers: dict[str, Driver]) -> Pair:
-    elf = link(folder, [*gpio, *spi, "scenarios.c"], flags=["-I", str(DRIVERS)])
-    sizes = code_bytes(elf)
-    return Pair(Machine(elf, found), sizes["gpio.c"], sizes["spi.c"], drivers)
-
-
-def code_bytes(elf: Path) -> dict[str, int]:
-    """Bytes of all functions, by the source file that the symbol table names for local ones and a list for the rest."""
-    sizes = {"gpio.c": 0, "spi.c": 0, "scenarios.c": 0}
-    file = ""
-    with elf.open("rb") as f:
-        for s in ELFFile(f).get_section_by_name(".symtab").iter_symbols():
-            kind, bind = s["st_info"]["type"], s["st_info"]["bind"]
-            if kind == "STT_FILE":
-                file = s.name
-            if kind == "STT_FUNC":
-                mine = (
-                    "spi.c" if s.name.startswith("spi_") else "scenarios.c" if s.name in ("g100", "s25") else "gpio.c"
-                )
-                sizes[file if bind == "STB_LOCAL" and file in sizes else mine] += s["st_size"]
-    return sizes
+    elf = link(folder, [*gpio, *spi, SCENARIOS.name], flags=["-I", str(DRIVERS)])
+    sizes = driver_bytes(elf)
+    return Pair(Machine(elf, found), sizes["gpio"], sizes["spi"], drivers)
 
 
 def lost_updates(pair: Pair, set_by_handler: Callable[[], None], kept: Callable[[], bool]) -> tuple[int, int]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from edgebuild.build.papers.paper_networks import FOLDER
+from edgebuild.build.papers.paper_tables import thesis_layers as layers
 
-from edgebuild.base.target import load_target
-from edgebuild.model.plan.dma.levels import engine_hardware, rooms
-from edgebuild.model.plan.hierarchy.nest import TiledLayer, layer_of, read_layers
-
-FILE = Path(__file__).parent / "layers27.yaml"
-LIMITS = {"A": 24 << 10, "B": 64 << 10, "C": 128 << 10, "G1": 256 << 10, "G2": 24 << 10}  # bytes of activations
+__all__ = ["FILE", "KNOWN", "layers"]
+FILE = FOLDER / "layers27.yaml"
 KNOWN = {
     "A.L1": (13632, 17956),
     "A.L2": (13632, 17956),
@@ -39,12 +36,3 @@ KNOWN = {
     "G2.L1": (8416, 10648),
     "G2.L2": (13760, 30470),
 }
-
-
-def layers() -> list[tuple[TiledLayer, dict[str, int]]]:
-    """The layers, and the bytes that each may use."""
-    target = load_target("diana")
-    engine = target.engines[0]
-    hardware, room = engine_hardware(target, engine), rooms(target, engine)
-    rows = read_layers(FILE)
-    return [(layer_of(r, hardware), {**room, "activations": LIMITS[r.name.partition(".")[0]]}) for r in rows]

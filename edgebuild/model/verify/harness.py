@@ -195,6 +195,13 @@ def run_tool(
     return done.stdout
 
 
+def xpulp_simulator(folder: Path) -> Path:
+    """The program that `edgebuild simulate` runs, compiled in `folder`. Raises MissingTool without a compiler."""
+    host = load_target("host").toolchain
+    run_tool([host.compiler, "-O2", "-o", "xpulp", str(hal_dir() / "harness/xpulp.c")], folder, host.package)
+    return folder / "xpulp"
+
+
 class TooLarge(EdgebuildError):
     """A test program is larger than a memory of its target."""
 

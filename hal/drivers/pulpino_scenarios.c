@@ -41,3 +41,32 @@ int s25(void)
     spi_read_fifo(&word, 32);
     return word;
 }
+
+/* A program of one of them for `xpulp corev PROGRAM 0x1a100000`, which counts accesses. SET: registers of another state
+ * than 0, as address, bits. */
+#ifdef RUN
+#define STACK_END 0x40100000
+#define SEMIHOST ((volatile unsigned int *)0xF0000000)
+
+static void set(unsigned int address, unsigned int bits)
+{
+    *(volatile unsigned int *)address |= bits;
+}
+
+static const unsigned int ended[2] = {0x20026, 0};
+
+__attribute__((used, noreturn)) static void scenario(void)
+{
+    SET
+    RUN;
+    SEMIHOST[0] = 0x20; /* SYS_EXIT_EXTENDED */
+    SEMIHOST[1] = (unsigned int)ended;
+    for (;;)
+        ;
+}
+
+__attribute__((naked, noreturn)) void _start(void)
+{
+    __asm__("li sp, %0\n\tj scenario" : : "i"(STACK_END));
+}
+#endif

@@ -1,0 +1,1 @@
+"""Tables of papers, and the networks and layers that they are about."""
