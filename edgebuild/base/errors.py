@@ -56,11 +56,11 @@ class MissingTool(EdgebuildError):
     """A program or package that the command needs is not installed. Exit status 3."""
 
 
-def from_os(error: OSError, text: str = "", file: str = "") -> EdgebuildError:
+def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str] = ()) -> EdgebuildError:
     """Refusal by the operating system, as a diagnostic. `text`: what was to be done, such as "cannot write it"."""
     named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
     reason = error.strerror or str(error) or type(error).__name__
-    return fail(f"{text}: {reason}" if text else reason, file=named)
+    return fail(f"{text}: {reason}" if text else reason, file=named, hints=hints)
 
 
 STRICT = "EDGEBUILD_STRICT"  # environment: what fails inside of edgebuild ends with its traceback, as tests want it

@@ -103,10 +103,11 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class Runner:
-    """How to run a program. `command` has `{elf}` where the program's file goes."""
+    """How to run a program. `command` has `{elf}` where the program's file goes; on a board it writes the flash."""
 
     command: tuple[str, ...]
-    sources: tuple[str, ...] = ()  # below the hal folder: semihosting
+    sources: tuple[str, ...] = ()  # below the hal folder, or absolute: semihosting, or files over a serial line
+    port: str = ""  # DEVICE[:BAUD], over which a board asks for its files; empty: a simulator
     tick_hz: Size = 0  # rate of the instruction counter's timer; 0: it counts instructions itself
     cycles: str = ""  # what counts the core's cycles as silicon does; empty: nothing does
     timeout_s: Size = 60

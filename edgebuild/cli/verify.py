@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import checked, given, options_of
 from edgebuild.base.request import READING, ModelRequest, read_request
 from edgebuild.cli.common import add_json, add_model_arguments, json_file, model_request_of, show
 
+if TYPE_CHECKING:
+    from edgebuild.base.target import Target
+
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
-ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "on_engine", "data", "reference", *EXPECTED)
+ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "on_engine", "port", "data", "reference", *EXPECTED)
 CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
@@ -43,6 +47,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
     waits = "model the wait states of this target's flash, with --cycles"
     parser.add_argument("--flash-of", metavar="TARGET", help=waits)
+    board = "run on a board that asks for its files over this serial line; default: 115200 baud"
+    parser.add_argument("--port", metavar="DEVICE[:BAUD]", help=board)
+    io = "C with the functions of eb_serial.h for the board, for --port"
+    parser.add_argument("--board-io", type=Path, metavar="F.c", help=io)
+    flash = "write the program into the board's flash, with {elf} for its file, for --port"
+    parser.add_argument("--flash-with", metavar="COMMAND", help=flash)
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
     parser.add_argument("--simulate", choices=("host", "qemu"), help="of a cluster; default: host")
     parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
@@ -91,11 +101,12 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
+    target = _on_board(args, load_target(request.target))
     artifacts = compile_model(request)
     with bound_file(request.source, request.bind) as model:
         result = verify(
             model,
-            load_target(request.target),
+            target,
             artifacts,
             inputs,
             args.keep,
@@ -110,8 +121,7 @@ def run(args: argparse.Namespace) -> int:
     if args.data is not None:
         from edgebuild.model.quantizer.against_float import against_float
 
-        target, library = load_target(request.target), request.called_library
-        result |= against_float(request.source, target, artifacts, *samples, library)
+        result |= against_float(request.source, target, artifacts, *samples, request.called_library)
     status = _tell(args, result, _verdict)
     if problems := _missed(args, result):
         raise EdgebuildError(*problems)
@@ -120,8 +130,30 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
+def _on_board(args: argparse.Namespace, target: Target) -> Target:
+    """The target with a board behind `--port` as its runner, where that is given. Raises EdgebuildError."""
+    from edgebuild.base.target import Runner
+    from edgebuild.model.verify.board import opened
+
+    if args.port is None:
+        return target
+    if target.firmware is None:
+        raise fail(f"target {target.name} is no board", hints=["name the board, or a YAML file that inherits its chip"])
+    if args.board_io is None and not (target.runner and target.runner.port):
+        args.wrong_usage("--port needs --board-io F.c, the functions of eb_serial.h for the board")
+    with opened(args.port):  # before anything is compiled
+        pass
+    files = ("src/serial_files.c", str(args.board_io.resolve())) if args.board_io else ()
+    stated = target.runner if target.runner is not None and not files else Runner((), files)
+    command = tuple(shlex.split(args.flash_with)) if args.flash_with else stated.command
+    counter = "the board's mcycle" if target.core.isa.startswith("rv") else "the board's SysTick, at the core's clock"
+    return replace(target, runner=replace(stated, command=command, port=args.port, tick_hz=0, cycles=counter))
+
+
 def _check_samples(args: argparse.Namespace) -> None:
     """End with the usage where an option lacks the one that it is about."""
+    if args.port is None and (args.board_io or args.flash_with):
+        args.wrong_usage("--board-io and --flash-with need --port")
     if args.labels is None and args.min_accuracy is not None:
         args.wrong_usage("--min-accuracy needs --labels")
     if args.labels is not None and (args.inputs is None) == (args.data is None):
@@ -249,7 +281,7 @@ def _verdict(r: dict[str, Any]) -> str:
     for key in (*sizes, "instructions", "cycles", "macs"):
         if r.get(key) is not None:
             lines.append(f"  {key.replace('_', ' '):13} {r[key]:>12,}")
-    counted = ("instructions", "cycles") if "cycles" in r else ("instructions",)
+    counted = [name for name in ("instructions", "cycles") if name in r and r[name] is not None]
     if "layers" in r:
         names = "".join(f" {name:>13} {'per MAC':>8}" for name in counted)
         lines.append(f"  {'step':>4} {'calls':>6} {'MACs':>11}{names}")

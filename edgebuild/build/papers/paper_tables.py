@@ -277,7 +277,8 @@ def driver_bytes(elf: Path) -> dict[str, int]:
 
     sizes, file = {"gpio": 0, "spi": 0}, ""
     with elf.open("rb") as stream:
-        for symbol in ELFFile(stream).get_section_by_name(".symtab").iter_symbols():
+        (table,) = ELFFile(stream).iter_sections("SHT_SYMTAB")
+        for symbol in table.iter_symbols():
             kind, is_local = symbol["st_info"]["type"], symbol["st_info"]["bind"] == "STB_LOCAL"
             file = Path(symbol.name).stem if kind == "STT_FILE" else file
             driver = file if is_local else "spi" if symbol.name.startswith("spi_") else "gpio"

@@ -6,6 +6,7 @@ import contextlib
 import re
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..emit.weights_file import HEADER
+from .board import PROGRAM, run_on_board
 
 # Sizes and symbols, read from the linked program.
 
@@ -253,12 +255,18 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
         f"#define MODEL_OUTPUTS {_list(report['outputs'])}",
         f"#define MODEL_ARENAS {' '.join(spaces)}",
         f"#define VECTORS {n}",
+        f"#define {PROGRAM} {_number(artifacts):#010x}u",
         "",
     ]
     (folder / "harness_model.h").write_text("\n".join(lines), encoding="utf-8")
     for engine in target.engines:
         text = f'#define EB_ENGINE {engine.name}\n#include "../src/engine_model.c"\n'
         (folder / _model_of(engine)).write_text(text, encoding="utf-8")
+
+
+def _number(artifacts: Sequence[Artifact]) -> int:
+    """By which a board's program says of which model it is."""
+    return zlib.crc32(b"".join(a.data for a in artifacts))
 
 
 def _units(target: Target, report: dict[str, Any], artifacts: Sequence[Artifact]) -> list[str]:
@@ -394,7 +402,9 @@ def run_harness(
     outputs, dumps = _split(written, len(inputs), report["outputs"], arenas(target, report))
     bare = target.firmware is not None
     exact = target.runner is not None and target.runner.cycles != ""
-    return Outcome(outputs, dumps, round(ticks * scale) if bare else None, measured["cycles"] if exact else None,
+    on_board = target.runner is not None and target.runner.port != ""  # whose timer has the core's clock
+    instructions = round(ticks * scale) if bare and not on_board else None
+    return Outcome(outputs, dumps, instructions, measured["cycles"] or ticks if exact else None,
                    stack if bare else None,
                    measured.get("arena_touched", 0), dma)  # fmt: skip
 
@@ -415,6 +425,16 @@ def run_program(elf: Path, target: Target, env: Mapping[str, str] = MappingProxy
     if target.runner is not None:
         command = [word.replace("{elf}", elf.name) for word in target.runner.command]
         package, timeout = target.runner.package, target.runner.timeout_s
+        if target.runner.port:
+            number = re.search(rf"{PROGRAM} (\w+)u", (elf.parent / "harness_model.h").read_text(encoding="utf-8"))
+            assert number is not None  # `write_sources` has put it there
+
+            def start() -> None:
+                if command:
+                    run_tool(command, elf.parent, package)
+
+            run_on_board(target.runner.port, int(number[1], 16), elf.parent, timeout, start)
+            return
     else:
         command, package, timeout = [str(elf)], "", 600
     try:

@@ -53,6 +53,7 @@ def layers(
     empty = float(taken[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
     exact = np.diff(marks[:, 2]).astype(float)
+    exact = exact if exact.any() else taken  # a timer with the core's clock
     cycles = (
         [round(n) for n in exact - exact[-EMPTY:].mean()] if target.runner.cycles
         else cycles_by_step(elf, target, flash) if by_cycles
@@ -60,7 +61,7 @@ def layers(
     )  # fmt: skip
     found = []
     for i, step in enumerate(steps):
-        figures = {"instructions": round((float(taken[i]) - empty) * scale)}
+        figures = {} if target.runner.port else {"instructions": round((float(taken[i]) - empty) * scale)}
         figures |= {"cycles": cycles[i]} if cycles else {}
         found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
     return found
