@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
     from edgebuild.base.target import Target
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
-ONE_DEVICE = ("target", "layers", "cycles", "flash_of", "dma", "on_engine", "port", "data", "reference", *EXPECTED)
+ONE_DEVICE = (
+    "target",
+    "layers",
+    "all",
+    "cycles",
+    "flash_of",
+    "dma",
+    "on_engine",
+    "port",
+    "data",
+    "reference",
+    *EXPECTED,
+)
 CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
@@ -44,6 +57,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on-engine", action="store_true", help="fail unless an engine of the target computes a layer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
     parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
+    everything = "record the results of all ops, of real numbers, too, and print a line for each"
+    parser.add_argument("--all", action="store_true", help=everything)
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
     waits = "model the wait states of this target's flash, with --cycles"
     parser.add_argument("--flash-of", metavar="TARGET", help=waits)
@@ -117,12 +132,13 @@ def run(args: argparse.Namespace) -> int:
             (request.shape, request.outputs),
             args.flash_of,
             args.labels if args.data is None else None,
+            args.all,
         )
     if args.data is not None:
         from edgebuild.model.quantizer.against_float import against_float
 
         result |= against_float(request.source, target, artifacts, *samples, request.called_library)
-    status = _tell(args, result, _verdict)
+    status = _tell(args, result, partial(_verdict, all_results=args.all))
     if problems := _missed(args, result):
         raise EdgebuildError(*problems)
     if args.on_engine and not any(row["layers"] for row in result.get("engines", ())):
@@ -245,8 +261,29 @@ def _cluster_verdict(r: dict[str, Any]) -> str:
 def _difference(first: dict[str, Any]) -> list[str]:
     """The first wrong result of a step, in words."""
     by = f"op '{first['op']}' makes" if first["op"] else "another step changes"
-    at = ", ".join(map(str, first["index"]))
-    return [f"  first: {by} '{first['tensor']}'[{at}] {first['value']:g}, right is {first['right']:g}"]
+    return [
+        f"  first: {by} '{first['tensor']}'{_place(first['index'])} {first['value']:g}, right is {first['right']:g}"
+    ]
+
+
+def _place(index: list[int]) -> str:
+    """Where an element is: an image's by its names, since images are [images, rows, columns, channels]."""
+    at = f"[{', '.join(map(str, index))}]"
+    return f"{at} (row {index[1]}, column {index[2]}, channel {index[3]})" if len(index) == 4 else at
+
+
+def _all_results(results: list[dict[str, Any]]) -> list[str]:
+    """A line for each op's result, in the order of the model."""
+    wide = max(len(r["kind"]) for r in results)
+    lines = []
+    for r in results:
+        state = "equal" if r["seen"] else "only through those behind it"
+        if r["difference"]:
+            state = f"{'equal but for rounding' if r['equal'] else 'DIFFERS'} by up to {r['difference']:g}"
+        if r["first"]:
+            state += f", first at {_place(r['first']['index'])}: {r['first']['value']:g} for {r['first']['right']:g}"
+        lines.append(f"  {r['kind']:{wide}} '{r['tensor'].split(';')[0]}': {state}")
+    return lines
 
 
 def _of_samples(s: dict[str, Any]) -> list[str]:
@@ -268,14 +305,15 @@ def _of_samples(s: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _verdict(r: dict[str, Any]) -> str:
+def _verdict(r: dict[str, Any], all_results: bool) -> str:
     shown = ", ".join(r["compared"][:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
     lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
     lines += _difference(r["first_difference"]) if r.get("first_difference") else []
-    reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
+    reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if r.get("bounds_reached", (0, 0))[1] else ""
     unseen = f"; {len(r['unseen'])} results only through those behind them" if r.get("unseen") else ""
     lines += [f"  judged by {r['judge']}{reached}{unseen}", *(f"  note: {note}" for note in r.get("notes", ()))]
+    lines += _all_results(r["results"]) if all_results else []
     lines += _of_samples(r) if "samples" in r else []
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
     for key in (*sizes, "instructions", "cycles", "macs"):

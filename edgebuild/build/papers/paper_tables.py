@@ -274,11 +274,12 @@ def _program(folder: Path, run: str, states: list[str]) -> tuple[dict[str, int],
 def driver_bytes(elf: Path) -> dict[str, int]:
     """Bytes of the functions of both drivers: of local ones the symbol table has the file, `spi_...` are of the SPI."""
     from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
 
     sizes, file = {"gpio": 0, "spi": 0}, ""
     with elf.open("rb") as stream:
-        (table,) = ELFFile(stream).iter_sections("SHT_SYMTAB")
-        for symbol in table.iter_symbols():
+        tables = [t for t in ELFFile(stream).iter_sections() if isinstance(t, SymbolTableSection)]
+        for symbol in (s for table in tables for s in table.iter_symbols()):
             kind, is_local = symbol["st_info"]["type"], symbol["st_info"]["bind"] == "STB_LOCAL"
             file = Path(symbol.name).stem if kind == "STT_FILE" else file
             driver = file if is_local else "spi" if symbol.name.startswith("spi_") else "gpio"

@@ -59,6 +59,7 @@ def verify(
     reading: Reading = ((), ()),
     flash_of: str | None = None,
     labels: Path | None = None,
+    every: bool = False,
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
@@ -66,7 +67,8 @@ def verify(
     ones. `keep`: a folder for the test program. `by_layer`: each step counted, too. `dma`: when the model of a DMA
     unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke. `flash_of`: a
     target whose flash the core waits for; default: this one's. `library`: the folder of CMSIS-NN, if the model calls
-    it. `reading`: the shapes and outputs that it was read with. `labels`: a file of classes.
+    it. `reading`: the shapes and outputs that it was read with. `labels`: a file of classes. `every`: the
+    results of all ops are recorded, of real numbers, too; raises EdgebuildError where they cannot be.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `unseen` (results of a model that rounds to
@@ -86,7 +88,7 @@ def verify(
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
         graph = prepare(model_path, *reading, scales=report["model"]["format"])
-        recording = _recorded(graph, vectors, artifacts, report, builder)
+        recording = _recorded(graph, vectors, artifacts, report, builder, every)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
         steps = layers(model_path, artifacts, report, builder, by_cycles, flash) if by_layer else None
@@ -211,16 +213,24 @@ def _recorded(
     artifacts: Sequence[Artifact],
     report: dict[str, Any],
     builder: Builder,
+    every: bool,
 ) -> Recording:
-    """Run a model that rounds to steps once more, with every step seen: on the vectors, and on directed operands."""
+    """Run the model once more, with every step seen, if it rounds to steps, then on directed operands, too; or `every`.
+
+    Raises EdgebuildError where `every` step is asked for and they cannot be recorded.
+    """
     plot = Plot(graph, report, source_of(artifacts))
     ports = [port["name"] for port in report["inputs"]]
-    can_record = bool(plot.steps) and not report["stream_rows"] and all(map(plot.is_whole, ports))
-    if not (rounds_to_steps(graph) and can_record):
+    stepped = rounds_to_steps(graph)
+    if not (stepped or every):
         return Recording(plot)
+    if not plot.steps or report["stream_rows"] or not all(map(plot.is_whole, ports)):
+        if not every:
+            return Recording(plot)
+        raise fail("results cannot be recorded of input that comes by rows", hints=["leave --stream-input out"])
     empty = [dict[str, Array]() for _ in plot.steps[1:]]
     rounds = [Round([dict(zip(ports, row, strict=True)), *empty], directed=False) for row in vectors]
-    rounds += directed_rounds(plot, rounds[0])
+    rounds += directed_rounds(plot, rounds[0]) if stepped else []
     return Recording(plot, rounds, record(plot, rounds, builder))
 
 
@@ -239,7 +249,11 @@ def _judged(
     if not rounds_to_steps(graph):
         if not compared["equal"] and _real(compared["differs"], report):
             compared = _compare(outcome, expected, report, recording, _moves(model, vectors, report, reading))
-        return compared | {"judge": expected.judge}
+        if not recording.seen:
+            return compared | {"judge": expected.judge}
+        compared = _by_steps(compared, outcome, recording)
+        unseen = _unseen(graph, compared["compared"])
+        return compared | {"unseen": unseen, "judge": f"{expected.judge}, and each op by its meaning in numpy"}
     if expected.slack and not report.get("state_bytes"):
         compared = _of_steps(compared, vectors, expected, outcome, report, recording)
     if recording.seen:
@@ -299,16 +313,32 @@ def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) 
             far = 0.0 if again is None else distance(mine, again.reshape(mine.shape))
             differences[name] = max(differences.get(name, 0.0), far)
             differs |= {name: None} if far else {}
-    first = None if not wrong else {"op": wrong[0].op, "index": list(wrong[0].index), "tensor": wrong[0].tensor,
-                                    "value": wrong[0].value, "right": wrong[0].right}  # fmt: skip
+    numbered = [{"op": w.op, "index": list(w.index), "tensor": w.tensor, "value": w.value, "right": w.right}
+                for w in wrong]  # fmt: skip
+    names = list(dict.fromkeys([*compared["compared"], *found.names]))
+    first = {w["tensor"]: w for w in reversed(numbered)}
+    results = [
+        {
+            "op": op.name,
+            "kind": op.kind,
+            "tensor": (tensor := op.outputs[0]),
+            "seen": tensor in names,
+            "equal": tensor not in differs,
+            "difference": _number(differences.get(tensor, 0)),
+            "first": first.get(tensor),
+        }
+        for op in recording.plot.graph.ops
+        if not ops.SPECS[op.kind].view
+    ]
     return {
         **compared,
         "equal": not differs,
         "max_abs_diff": _number(max(differences.values(), default=0)),
-        "compared": list(dict.fromkeys([*compared["compared"], *found.names])),
+        "compared": names,
         "differences": {name: _number(far) for name, far in differences.items()},
         "differs": list(differs),
-        "first_difference": first,
+        "first_difference": numbered[0] if wrong else None,
+        "results": results,
         "directed": sum(r.directed for r in recording.rounds),
         "bounds_reached": [found.reached, found.bounds],
     }

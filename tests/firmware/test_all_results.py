@@ -1,0 +1,72 @@
+"""`edgebuild verify --all`: the first op, row and channel that differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebuild.cli import main
+from edgebuild.model.emit import program
+from tests.zoo.builders import quantized
+from tests.zoo.papers import running_example
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
+    """One weight in the last channel of an op of this kind is another; the names of such ops."""
+    right, names = program.kernel_uses, list[str]()
+
+    def spoiled(use: program.Use) -> program.Use:
+        if use.op.kind != kind or names not in ([], [use.op.name]):
+            return use
+        names[:] = [use.op.name]
+        constants = []
+        for c in use.kernel.constants:
+            data = c.data.copy()
+            data.reshape(-1)[-1] = 50 if data.reshape(-1)[-1] < 0 else -50
+            constants.append(replace(c, data=data) if c.name == "w" else c)
+        return replace(use, kernel=replace(use.kernel, constants=tuple(constants)))
+
+    def uses(*arguments: Any) -> Sequence[program.Use]:
+        return [spoiled(use) for use in right(*arguments)]
+
+    monkeypatch.setattr(program, "kernel_uses", uses)
+    return names
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("real", [True, False], ids=["float", "int8"])
+def test_the_first_difference_is_named(
+    real: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a model whose rows roll; ops behind it are right, for each is judged on its own operands."""
+    monkeypatch.setenv("EDGEBUILD_CACHE", "")
+    file, result = tmp_path / "net.onnx", tmp_path / "result.json"
+    model = running_example() if real else quantized(running_example())
+    file.write_bytes(model.SerializeToString())
+    command = ["verify", str(file), "--target", "host", "--tile", "rolling", "--all", "--json", str(result)]
+    assert main(command) == 0
+    right = json.loads(result.read_text())
+    assert right["first_difference"] is None and right["unseen"] == []
+    assert all(row["seen"] and row["equal"] for row in right["results"])
+    names = spoil(monkeypatch, "depthwise_conv2d")
+    capsys.readouterr()
+    assert main(command) == 1
+    wrong = json.loads(result.read_text())
+    assert [wrong["first_difference"]["op"]] == names
+    assert wrong["first_difference"]["index"][3] == 31, "the channel whose weight was changed"
+    assert [row["op"] for row in wrong["results"] if row["first"]] == names
+    text = capsys.readouterr().out
+    assert re.search(r"\(row \d+, column \d+, channel 31\)", text) and "DIFFERS by up to" in text
+
+
+def test_results_that_cannot_be_recorded_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(quantized(running_example()).SerializeToString())
+    assert main(["verify", str(file), "--target", "host", "--stream-input", "rows", "--all"]) == 1
+    assert "results cannot be recorded" in capsys.readouterr().err
