@@ -1,4 +1,4 @@
-"""The command: a module of this folder for each subcommand, with `arguments(parser)` and `run(args)`.
+"""The command: a function for each subcommand and one for its arguments, in the modules of this folder.
 
 Only the module that is asked for is imported, and it imports late what it needs, so that `--help` is quick.
 """
@@ -9,6 +9,7 @@ import argparse
 import importlib
 import io
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
@@ -48,6 +49,9 @@ COMMANDS = {
     "cmake-dir": "print the folder of the CMake package",
     "cmake-module": "write a FindEdgeBuild.cmake to keep in a project",
 }
+COMPILING = ("model", "export", "group", "distribute", "inspect", "fit", "report", "diff", "explain")
+MEASURING = ("layout", "calibrate", "map", "tune", "simulate", "reproduce")
+OWN_MODULES = ("verify", "quantize", "size")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,7 +82,7 @@ def _main(argv: list[str]) -> int:
     asked = next((word for word in argv if not word.startswith("-")), "")
     args = _parser(asked).parse_args(argv)
     try:
-        return int(_module(args.command).run(args))
+        return int(_function(args.command)(args))
     except EdgebuildError as error:
         print(error, file=sys.stderr)
         return 3 if isinstance(error, MissingTool) else 1
@@ -107,8 +111,11 @@ def _main(argv: list[str]) -> int:
         return 1
 
 
-def _module(command: str) -> Any:
-    return importlib.import_module(f"edgebuild.cli.{command.replace('-', '_')}")
+def _function(command: str, part: str = "") -> Callable[[Any], Any]:
+    """What does the command; with the part `_arguments`, what gives them to a parser."""
+    shared = "compiling" if command in COMPILING else "measuring" if command in MEASURING else "building"
+    module = importlib.import_module(f"edgebuild.cli.{command if command in OWN_MODULES else shared}")
+    return getattr(module, command.replace("-", "_") + part)
 
 
 def _parser(asked: str) -> argparse.ArgumentParser:
@@ -122,5 +129,5 @@ def _parser(asked: str) -> argparse.ArgumentParser:
     for name in [asked] if asked in COMMANDS else COMMANDS:
         sub = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
         if name == asked:
-            _module(name).arguments(sub)
+            _function(name, "_arguments")(sub)
     return parser

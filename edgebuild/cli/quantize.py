@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 METHODS = ("minmax", "percentile", "entropy", "mse")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def quantize_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a float network in ONNX")
     data = "samples in float32, scaled as in training: a .npz with an array for each input, or a .npy"
     parser.add_argument("--data", type=Path, required=True, metavar="F", help=data)
@@ -38,7 +38,7 @@ def _points(text: str) -> float:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
+def quantize(args: argparse.Namespace) -> int:
     import json
 
     from edgebuild.base.artifacts import write_atomic

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BUDGETS = ("flash", "ram", "stack")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def size_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("elf", type=Path, help="a linked program")
     parser.add_argument("--diff", type=Path, metavar="BASE", help="an earlier one, or its --json: growth is an error")
     parser.add_argument("--allow", metavar="BYTES", help="with --diff: growth of flash, RAM or stack that is no error")
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def size(args: argparse.Namespace) -> int:
     import json
 
     from edgebuild.base.artifacts import write_atomic

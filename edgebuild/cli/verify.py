@@ -38,7 +38,7 @@ CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def verify_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
     forms = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
     parser.add_argument("--inputs", type=Path, metavar="F", help=forms)
@@ -94,7 +94,7 @@ def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
         args.wrong_usage(f"{why} --{unread[0].replace('_', '-')}")
 
 
-def run(args: argparse.Namespace) -> int:
+def verify(args: argparse.Namespace) -> int:
     from edgebuild.base.inputs import check_replaced
 
     samples = (args.data, args.labels, args.reference)

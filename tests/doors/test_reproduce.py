@@ -9,7 +9,7 @@ import pytest
 
 from edgebuild.build.papers.paper_tables import COMPUTED, as_text, papers, reproduce
 from edgebuild.cli import main
-from edgebuild.cli.reproduce import PAPERS
+from edgebuild.cli.measuring import PAPERS
 
 
 def test_the_command_knows_all_papers() -> None:

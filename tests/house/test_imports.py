@@ -14,7 +14,7 @@ PACKAGES = {"numpy", "jinja2", "markupsafe", "yaml", "_yaml", "flatbuffers", "tf
 ROOMS = {
     "base", "build.api", "build.entry", "build.header", "build.run", "build.stamp", "build.summary", "cli.common",
     "cli.parsing",
-    "cli.model", "model.arithmetic", "model.axes",
+    "cli.compiling", "model.arithmetic", "model.axes",
     "model.choices", "model.compile", "model.emit", "model.formats", "model.interface_of", "model.ir",
     "model.kernels", "model.ops",
     "model.passes", "model.plan", "model.surface",
