@@ -112,7 +112,7 @@ def _main(argv: list[str]) -> int:
 
 
 def _function(command: str, part: str = "") -> Callable[[Any], Any]:
-    """What does the command; with the part `_arguments`, what gives them to a parser."""
+    """Import the function of a command; with the part `_arguments`, the one that gives them to a parser."""
     shared = "compiling" if command in COMPILING else "measuring" if command in MEASURING else "building"
     module = importlib.import_module(f"edgebuild.cli.{command if command in OWN_MODULES else shared}")
     return getattr(module, command.replace("-", "_") + part)

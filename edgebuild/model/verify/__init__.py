@@ -67,15 +67,16 @@ def verify(
     ones. `keep`: a folder for the test program. `by_layer`: each step counted, too. `dma`: when the model of a DMA
     unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke. `flash_of`: a
     target whose flash the core waits for; default: this one's. `library`: the folder of CMSIS-NN, if the model calls
-    it. `reading`: the shapes and outputs that it was read with. `labels`: a file of classes. `every`: the
-    results of all ops are recorded, of real numbers, too; raises EdgebuildError where they cannot be.
+    it. `reading`: the shapes and outputs that it was read with. `labels`: a file of classes. `every`: the results of
+    all ops are recorded, of real numbers, too.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `unseen` (results of a model that rounds to
     steps which were judged through those behind them alone), `inputs_tried`, `instructions` (of the first invoke),
     `stack_bytes`, `arena_touched_bytes`, `layers` and figures of `accuracy` if wanted, and the sizes of `measure`.
     Build machine: sanitizers on, and None for what cannot be measured there.
-    Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
+    Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run,
+    and where `every` result cannot be recorded.
     """
     report = report_of(artifacts)
     _check_runnable(target)
@@ -100,12 +101,9 @@ def verify(
         **({"notes": list(expected.notes)} if expected.notes else {}),
         **_labelled(outcome, report, labels),
         "inputs_tried": len(vectors),
-        "instructions": outcome.instructions,
+        **outcome.costs,
         **timed,
-        "stack_bytes": outcome.stack_bytes,
-        "arena_touched_bytes": outcome.arena_touched,
         "macs": report["macs"]["model"],
-        **({"dma": outcome.dma} if outcome.dma else {}),
         **(_by_engine(report) | scale_loss(model_path, recording.plot.graph, vectors, reading)),
         **(_figures(sizes, target.firmware is not None) | ({"layers": steps} if by_layer else {})),
     }

@@ -382,6 +382,12 @@ class Outcome:
     arena_touched: int
     dma: dict[str, int] | None = None  # copies, bytes and pieces of one inference, as the model of a DMA unit counted
 
+    @property
+    def costs(self) -> dict[str, Any]:
+        """Figures of one inference by the names that `verify` gives them; `dma` where there is any."""
+        costs = {"instructions": self.instructions, "stack_bytes": self.stack_bytes}
+        return {**costs, "arena_touched_bytes": self.arena_touched, **({"dma": self.dma} if self.dma else {})}
+
 
 def run_harness(
     elf: Path,
