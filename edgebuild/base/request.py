@@ -128,6 +128,9 @@ class ModelRequest:
         metavar="US",
     )
     selftest: bool = option(False, SWITCH, "a function that runs a vector and compares: NAME_selftest()")
+    set_weights: bool = option(
+        False, SWITCH, "a function that takes other weights while the program runs: NAME_set_weights()"
+    )
     portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
     backend: str = option(
         "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"

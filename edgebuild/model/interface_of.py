@@ -40,4 +40,5 @@ def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
         link=Link(link.entry, link.timeout_us, link.device == link.source) if link is not None else None,
         steps=request.stepwise,
         selftest=request.selftest,
+        set_weights=request.set_weights,
     )

@@ -31,7 +31,7 @@ from .names import (
 )
 from .program import Program
 from .self_test import self_test
-from .weights_file import arenas
+from .weights_file import arenas, weights_align
 
 
 def _ports(plan: Plan, names: Iterable[str]) -> list[dict[str, str]]:
@@ -115,6 +115,8 @@ def source(p: Program) -> str:
         or any("memcpy" in f.uses for f in p.functions)
         or any(section.rolled and section.rolled.separate for section in plan.steps),
         uses_weights=bool(p.weights.offsets),
+        set_weights=plan.request.set_weights,
+        weights_align=weights_align(plan),
         weights_bytes=len(p.weights.blob),
         returns_to=after,
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,

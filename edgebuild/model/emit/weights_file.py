@@ -10,7 +10,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +65,12 @@ def pack(constants: Iterable[Constant], align: int = ALIGN) -> Weights:
     return Weights(header + bytes(body), offsets)
 
 
+def bound_to(weights: Weights, code: str) -> Weights:
+    """Weights whose hash is also that of the C, where numbers of the model stand, too: zero points, small constants."""
+    digest = hashlib.sha256(weights.blob[8:12] + code.encode()).digest()[:4]
+    return replace(weights, blob=weights.blob[:8] + digest + weights.blob[12:])
+
+
 def uses_assembly(plan: Plan) -> bool:
     choice = plan.request.weights
     return (plan.target.weights if choice == "auto" else choice) == "asm"
@@ -102,9 +108,13 @@ def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, i
 
 def _view(plan: Plan) -> dict[str, object]:
     shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
+    return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": weights_align(plan)}
+
+
+def weights_align(plan: Plan) -> int:
+    """Bytes of which the addresses of weights and arenas are multiples."""
     lines = CACHE_LINE if any(m.cached for m in plan.target.memories) else 1
-    align = max(16, lines, plan.target.dma_align) if plan.moves else 16
-    return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": align}
+    return max(16, lines, plan.target.dma_align) if plan.moves else 16
 
 
 def assembly(plan: Plan, weights: Weights) -> str:

@@ -49,7 +49,7 @@ class Interface(NamedTuple):
     `file`, `target`: names. `caller`: every function takes the arena. `states`: something lasts from call to call.
     `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `budgets`: times in
     ms among which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
-    `selftest`: a vector comes with the model.
+    `selftest`: a vector comes with the model. `set_weights`: its weights can be replaced while the program runs.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Interface(NamedTuple):
     link: Link | None = None
     steps: bool = False
     selftest: bool = False
+    set_weights: bool = False
 
 
 def access_functions(name: str, ports: Ports) -> tuple[list[str], list[str]]:
@@ -206,6 +207,13 @@ def _called(i: Interface, argument: str) -> list[str]:
     if i.selftest:
         text = "Run a vector that comes with the model: 0, or how many bytes of the outputs are wrong. Inputs are lost."
         lines += ["", remark("", text + (" States begin anew." if i.states else "")), f"int {i.name}_selftest(void);"]
+    if i.set_weights:
+        text = (
+            f"From the next inference on, weights are those of another {i.name}_weights.bin, which stays where it is: "
+            "0; 1: it is not aligned as the linked ones are, 2: it was packed for another program, 3: it is damaged. "
+            "Where it is not 0 nothing changes. A null pointer brings back the linked ones."
+        )
+        lines += ["", remark("", text), f"int {i.name}_set_weights(const void *weights);"]
     if i.budgets:
         first = "From the next inference on, clocks are those of one of these budgets; the first holds at start. Others"
         lines += ["", f"/* {first} change nothing.", *(f" * {n}: {ms} ms" for n, ms in enumerate(i.budgets)), " */"]
