@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import checked, given, options_of
-from edgebuild.base.request import READING, ModelRequest, read_request
+from edgebuild.base.request import READING, GroupRequest, ModelRequest, read_request
 from edgebuild.cli.common import add_json, add_model_arguments, json_file, model_request_of, show
 
 if TYPE_CHECKING:
@@ -108,7 +107,20 @@ def verify(args: argparse.Namespace) -> int:
     if args.flash_of is not None and not args.cycles:
         args.wrong_usage("--flash-of needs --cycles")
     _check_samples(args)
-    request = _request(args)
+    requests = _requests(args)
+    results = [_verified(args, request) for request in requests]
+    result = results[0] if len(results) == 1 else {"equal": all(r["equal"] for r in results), "models": results}
+    show(args, "".join(_verdict(r, args.all) for r in results), result)
+    if problems := [problem for r in results for problem in _missed(args, r)]:
+        raise EdgebuildError(*problems)
+    if args.on_engine and not any(row["layers"] for r in results for row in r.get("engines", ())):
+        target = results[0]["target"]
+        raise fail(f"no layer runs on an engine of {target}", file=str(args.model), hints=_core_rows(results[0]))
+    return 0 if result["equal"] else 1
+
+
+def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
+    """What the test firmware of one model shows."""
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
     from edgebuild.model.formats import bound_file
@@ -137,13 +149,9 @@ def verify(args: argparse.Namespace) -> int:
     if args.data is not None:
         from edgebuild.model.quantizer.against_float import against_float
 
+        samples = (args.data, args.labels, args.reference)
         result |= against_float(request.source, target, artifacts, *samples, request.called_library)
-    status = _tell(args, result, partial(_verdict, all_results=args.all))
-    if problems := _missed(args, result):
-        raise EdgebuildError(*problems)
-    if args.on_engine and not any(row["layers"] for row in result.get("engines", ())):
-        raise fail(f"no layer runs on an engine of {request.target}", file=str(args.model), hints=_core_rows(result))
-    return status
+    return result
 
 
 def _on_board(args: argparse.Namespace, target: Target) -> Target:
@@ -151,19 +159,20 @@ def _on_board(args: argparse.Namespace, target: Target) -> Target:
     from edgebuild.base.target import Runner
     from edgebuild.model.verify.board import opened
 
-    if args.port is None:
+    port = args.port or (target.runner.port if target.runner else "")
+    if not port:
         return target
     if target.firmware is None:
         raise fail(f"target {target.name} is no board", hints=["name the board, or a YAML file that inherits its chip"])
     if args.board_io is None and not (target.runner and target.runner.port):
         args.wrong_usage("--port needs --board-io F.c, the functions of eb_serial.h for the board")
-    with opened(args.port):  # before anything is compiled
+    with opened(port):  # before anything is compiled
         pass
     files = ("src/serial_files.c", str(args.board_io.resolve())) if args.board_io else ()
     stated = target.runner if target.runner is not None and not files else Runner((), files)
     command = tuple(shlex.split(args.flash_with)) if args.flash_with else stated.command
     counter = "the board's mcycle" if target.core.isa.startswith("rv") else "the board's SysTick, at the core's clock"
-    return replace(target, runner=replace(stated, command=command, port=args.port, tick_hz=0, cycles=counter))
+    return replace(target, runner=replace(stated, command=command, port=port, tick_hz=0, cycles=counter))
 
 
 def _check_samples(args: argparse.Namespace) -> None:
@@ -180,20 +189,28 @@ def _check_samples(args: argparse.Namespace) -> None:
         args.wrong_usage("--data needs --labels or --reference")
 
 
-def _request(args: argparse.Namespace) -> ModelRequest:
-    """The request that the command line is, or that of a build system, for its target or for another one."""
+def _requests(args: argparse.Namespace) -> list[ModelRequest]:
+    """The request that the command line is, or that of a build system, for its target or for another one.
+
+    Of a group the requests of all models, each with an arena of its own, for the harness has one model.
+    """
     if not args.model.name.endswith(".req.json"):
         if args.target is None:
             args.wrong_usage("--target or --cluster is required")
         asked = model_request_of(args, "model")
-        return replace(asked, arena="static") if asked.arena == "shared" else asked  # the harness has no group
+        return [replace(asked, arena="static") if asked.arena == "shared" else asked]
     from edgebuild.model.choices import with_choices
 
     _refuse(args, "the request has the options, so there is no", options_of(ModelRequest))
     request = read_request(args.model).request
-    if not isinstance(request, ModelRequest) or request.cluster is not None:
+    models = request.models if isinstance(request, GroupRequest) else (request,)
+    if not all(isinstance(m, ModelRequest) and m.cluster is None for m in models):
         raise fail("not the request of a whole model", file=str(args.model))
-    return with_choices(replace(request, name="model", target=args.target or request.target))
+    if len(models) > 1:
+        _refuse(args, "a group has several models, and takes no", ("inputs", "data", "labels", "reference", "keep"))
+    arena = {"arena": "static"} if isinstance(request, GroupRequest) else {}
+    target = args.target or request.target
+    return [with_choices(replace(m, name="model", target=target, **arena)) for m in models]
 
 
 def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
@@ -222,11 +239,6 @@ def _core_rows(r: dict[str, Any]) -> list[str]:
     ]
 
 
-def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[dict[str, Any]], str]) -> int:
-    show(args, verdict(result), result)
-    return 0 if result["equal"] else 1
-
-
 def _cluster(args: argparse.Namespace) -> int:
     from edgebuild.model.cluster.products import ClusterRequest
     from edgebuild.model.verify.cluster import verify_cluster
@@ -237,7 +249,8 @@ def _cluster(args: argparse.Namespace) -> int:
     request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices, **reading)
     disturbed = (args.faults, args.count or DISTURBED) if args.faults is not None else (0, 0)
     result = verify_cluster(request, args.simulate or "host", inputs, disturbed, args.keep, judge_one=True)
-    return _tell(args, result, _cluster_verdict)
+    show(args, _cluster_verdict(result), result)
+    return 0 if result["equal"] else 1
 
 
 def _cluster_verdict(r: dict[str, Any]) -> str:

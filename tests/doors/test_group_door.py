@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.cli import main
 from tests.conftest import ROOT, run
 from tests.doors.projects import DIGITS
+from tests.graphs.tiny import tiny_tflite
 from tests.groups.test_shared_arena import halves
 
 MODELS = ROOT.parent / "shared" / "models"
@@ -181,3 +183,24 @@ def test_wrong_calls(words: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text(f"{text}edgebuild_add_models(g {words})\n")
     options = [f"-DEdgeBuild_DIR={CMAKE}", f"-DEDGEBUILD_PYTHON={sys.executable}"]
     assert message in run("cmake", "-G", "Ninja", "-B", "build", *options, cwd=tmp_path, status=1)
+
+
+@pytest.mark.needs("cmake", "gcc")
+def test_each_model_of_a_group_is_a_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.tflite").write_bytes(tiny_tflite())
+    lists = CMAKELISTS.format(models="one.tflite two.tflite", share="exclusive", buffers="a=64",
+                              more="enable_testing()\nedgebuild_add_test(g)", whole="")  # fmt: skip
+    (tmp_path / "CMakeLists.txt").write_text(lists)
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    folder = tmp_path / "build"
+    run("cmake", "-S", tmp_path, "-B", folder, f"-DEdgeBuild_DIR={CMAKE}", f"-DEDGEBUILD_PYTHON={sys.executable}")
+    assert "model_g_host" in run("ctest", "-N", cwd=folder)
+    (request,) = folder.rglob("g.req.json")
+    assert main(["verify", str(request), "--json", str(tmp_path / "result.json")]) == 0
+    models = json.loads((tmp_path / "result.json").read_text())["models"]
+    assert [m["model"] for m in models] == ["one.tflite", "two.tflite"] and all(m["equal"] for m in models)
+    assert "one.tflite on host: equal" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["verify", str(request), "--inputs", "x.npy"])
+    assert "a group has several models" in capsys.readouterr().err

@@ -393,6 +393,7 @@ function(_edgebuild_add_group_rule target)
     list(APPEND products ${files} "${folder}/${name}_place.h")
   endforeach()
   _edgebuild_write_request("${folder}" group "${target}" ${models})
+  set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_MODELS "${chip}=${base}.req.json") # for edgebuild_add_test
   set(header "")
   _edgebuild_add_command("${target}" "${base}" "${models}" "" ${products})
   _edgebuild_link_support("${target}")
@@ -852,7 +853,7 @@ function(_edgebuild_write_request folder kind name)
     set(given "{}")
   endif()
   _edgebuild_json_string(quoted "${name}")
-  _edgebuild_json_string(chip "${chip}")
+  _edgebuild_json_string(quoted_chip "${chip}")
   set(option_files "${files}" PARENT_SCOPE)
   set(chip "${chip}" PARENT_SCOPE)
   set(text "{
@@ -862,7 +863,7 @@ function(_edgebuild_write_request folder kind name)
   \"output\": \".\",
   \"schema\": 1,
   \"source\": ${sources},
-  \"target\": ${chip}
+  \"target\": ${quoted_chip}
 }
 ")
   # file(GENERATE) leaves a file alone whose bytes are right.
