@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-ELSEWHERE = ("drivers.md",)  # tests/drivers/test_docs.py runs it
+ELSEWHERE = ("drivers.md", "board.md")  # tests/drivers/test_docs.py runs it; it needs a board
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "sample_projects").glob("*/README.md")])
 FILE = re.compile(r"(?:#|//|/\*)\s*([\w./-]+\.\w+|[\w./-]*(?:SConstruct|SConscript|Makefile))\s*(?:\*/)?")
 COMMAND = "$ "
