@@ -51,7 +51,7 @@ COMMANDS = {
 }
 COMPILING = ("model", "export", "group", "distribute", "inspect", "fit", "report", "diff", "explain")
 MEASURING = ("layout", "calibrate", "map", "tune", "simulate", "reproduce")
-OWN_MODULES = ("verify", "quantize", "size")
+OWN_MODULES = ("prove", "verify", "quantize", "size")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TARGET = "stm32f411"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def prove_arguments(parser: argparse.ArgumentParser) -> None:
     source = "C or C++ with registers as volatile objects, or a source in the bfGroup dialect"
     parser.add_argument("old", type=Path, metavar="OLD", help=source)
     parser.add_argument("new", type=Path, metavar="NEW", help="the other version")
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def prove(args: argparse.Namespace) -> int:
     from edgebuild.base.errors import Diagnostic, MissingTool
     from edgebuild.base.inputs import check_replaced
 

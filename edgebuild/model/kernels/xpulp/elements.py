@@ -49,9 +49,13 @@ def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
     if layer.form.over or sizes is None or sizes[0] != 3 or sizes[1] < 4 or ITEM_BYTES[x.dtype] != 1:
         return None
     four, rest = divmod(sizes[1], 4)
-    shape = {"function": planes_to_pixels(encoding).name, "four": four, "length": sizes[1], "dtype": x.dtype}
-    cost = PER_CALL + FOUR_PIXELS * four + 18 * rest
-    return replace(layer.plain, template="xpulp/pixels.c.j2", shape=shape, variant="xpulp pixels", estimate=cost)
+    return replace(
+        layer.plain,
+        template="xpulp/pixels.c.j2",
+        shape={"function": planes_to_pixels(encoding).name, "four": four, "length": sizes[1], "dtype": x.dtype},
+        variant="xpulp pixels",
+        estimate=PER_CALL + FOUR_PIXELS * four + 18 * rest,
+    )
 
 
 FOUR_PIXELS = 14
