@@ -120,7 +120,7 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
-    """What the test firmware of one model shows."""
+    """Build and run the test firmware of one model; its figures and its verdict."""
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
     from edgebuild.model.formats import bound_file
@@ -203,14 +203,15 @@ def _requests(args: argparse.Namespace) -> list[ModelRequest]:
 
     _refuse(args, "the request has the options, so there is no", options_of(ModelRequest))
     request = read_request(args.model).request
-    models = request.models if isinstance(request, GroupRequest) else (request,)
-    if not all(isinstance(m, ModelRequest) and m.cluster is None for m in models):
+    given_models = request.models if isinstance(request, GroupRequest) else (request,)
+    models = [m for m in given_models if isinstance(m, ModelRequest) and m.cluster is None]
+    if len(models) < len(given_models):
         raise fail("not the request of a whole model", file=str(args.model))
     if len(models) > 1:
         _refuse(args, "a group has several models, and takes no", ("inputs", "data", "labels", "reference", "keep"))
-    arena = {"arena": "static"} if isinstance(request, GroupRequest) else {}
     target = args.target or request.target
-    return [with_choices(replace(m, name="model", target=target, **arena)) for m in models]
+    plain = [replace(m, arena="static") if m.arena == "shared" else m for m in models]
+    return [with_choices(replace(m, name="model", target=target)) for m in plain]
 
 
 def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
