@@ -88,8 +88,7 @@ def verify(
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
-        graph = prepare(model_path, *reading, scales=report["model"]["format"])
-        recording = _recorded(graph, vectors, artifacts, report, builder, every)
+        recording = _recorded(model_path, reading, vectors, artifacts, report, builder, every)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
         steps = layers(model_path, artifacts, report, builder, by_cycles, flash) if by_layer else None
@@ -206,7 +205,8 @@ class Recording:
 
 
 def _recorded(
-    graph: Graph,
+    model: Path,
+    reading: Reading,
     vectors: list[list[Array]],
     artifacts: Sequence[Artifact],
     report: dict[str, Any],
@@ -217,6 +217,7 @@ def _recorded(
 
     Raises EdgebuildError where `every` step is asked for and they cannot be recorded.
     """
+    graph = prepare(model, *reading, scales=report["model"]["format"])
     plot = Plot(graph, report, source_of(artifacts))
     ports = [port["name"] for port in report["inputs"]]
     stepped = rounds_to_steps(graph)
