@@ -218,7 +218,6 @@ class Planner:
     request: ModelRequest
     decoupled: Decoupled = field(default_factory=dict)
     _placed: dict[int, tuple[tuple[Section, ...], Placement]] = field(default_factory=dict, init=False)
-    _untiled: list[Evaluated] = field(default_factory=list, init=False)  # the graph itself, once it is wanted
 
     @cached_property
     def scheduled(self) -> tuple[Cutter, Schedule]:
@@ -387,9 +386,14 @@ class Planner:
         return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
 
     def _evaluated(self, candidate: Graph) -> Evaluated:
-        """A graph scheduled and laid out. That without parts, which every method starts from, is so once."""
-        if candidate is self.graph and self._untiled:
-            return self._untiled[0]
+        """The graph itself, which every method starts from, or one with parts; scheduled and laid out."""
+        return self._untiled if candidate is self.graph else self._evaluate(candidate)
+
+    @cached_property
+    def _untiled(self) -> Evaluated:
+        return self._evaluate(self.graph)
+
+    def _evaluate(self, candidate: Graph) -> Evaluated:
         cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
         steps = _tight(cutter)
         _, placed, places = _place(cutter, steps, (BufferMemory("arena"),), self.request)
@@ -398,9 +402,7 @@ class Planner:
             sizes |= section.inner
             lives |= dict.fromkeys(section.inner, (step, step))
         pieces = tuple(Rectangle(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items())
-        each = Evaluated(candidate, placed.height, cutter.order, cutter.life, sizes, cutter.profile(steps), pieces)
-        self._untiled.extend([each] if candidate is self.graph else [])
-        return each
+        return Evaluated(candidate, placed.height, cutter.order, cutter.life, sizes, cutter.profile(steps), pieces)
 
 
 def _scheduled(
