@@ -121,14 +121,14 @@ class Finish:
     def scaled(self, sums: Registers, factors: Registers, seconds: Registers, zero: str, unit: str) -> list[str]:
         """Results within int8 of sums, each with its factor and its second one, which a unit makes from the first."""
         product = "smmla" if self.name.startswith("once") else "smmlar"
-        made = [f"{product} {s}, {s}, {f}, {s}" for s, f in zip(sums, factors, strict=True)]
+        code = [f"{product} {s}, {s}, {f}, {s}" for s, f in zip(sums, factors, strict=True)]
         if self.unit and unit:
-            made += [f"ror {f}, {unit}, {f}" for f in dict.fromkeys(factors)]
+            code += [f"ror {f}, {unit}, {f}" for f in dict.fromkeys(factors)]
         if self.name.startswith("signed"):
-            made += [f"add {s}, {s}, {s}, asr #31 /* halves away from zero */" for s in sums]
+            code += [f"add {s}, {s}, {s}, asr #31 /* halves away from zero */" for s in sums]
         last = "smmlar" if self.unit else "smmlsr"
-        made += [f"{last} {s}, {s}, {f}, {zero}" for s, f in zip(sums, seconds, strict=True)]
-        return made + [f"ssat {s}, #8, {s}" for s in sums]
+        code += [f"{last} {s}, {s}, {f}, {zero}" for s, f in zip(sums, seconds, strict=True)]
+        return code + [f"ssat {s}, #8, {s}" for s in sums]
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,12 @@ class Dot:
         """C type and name of each parameter."""
         m, item = self.m, "int32_t" if self.finish.sums else "int8_t"
         results = {1: ["y"], 2: ["y0", "y1"], 4: ["y"]}[m.pixels]
-        found = [(f"const {OPERANDS[m.x].item} *", "x"), ("const int32_t *", "w"), *((f"{item} *", y) for y in results)]
-        found += [("int32_t ", "step")] * (m.pixels == 4) + [(f"const {OPERANDS[m.x].item} *", "x_end")]
-        found += [("int32_t ", "blocks")] * m.blocked + [("int32_t ", "zero")]
-        found += [("int32_t ", "unit")] * self.finish.unit
-        return found + [("int32_t ", "low4"), ("int32_t ", "high4")] * self.finish.clamped
+        parameters = [(f"const {OPERANDS[m.x].item} *", "x"), ("const int32_t *", "w")]
+        parameters += [(f"{item} *", y) for y in results]
+        parameters += [("int32_t ", "step")] * (m.pixels == 4) + [(f"const {OPERANDS[m.x].item} *", "x_end")]
+        parameters += [("int32_t ", "blocks")] * m.blocked + [("int32_t ", "zero")]
+        parameters += [("int32_t ", "unit")] * self.finish.unit
+        return parameters + [("int32_t ", "low4"), ("int32_t ", "high4")] * self.finish.clamped
 
     def at(self, name: str) -> int:
         """Bytes from the stack pointer to an argument."""

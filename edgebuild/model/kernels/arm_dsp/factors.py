@@ -54,8 +54,8 @@ def factors_within(s: Sums, most: Array) -> Factors:
         return Factors(np.zeros((s.out[2], 0), np.int64), s.finish)
     bounds = (s.low - s.y_zero, s.high - s.y_zero)
     arrays = (np.asarray(a, np.int64).tobytes() for a in (s.mantissa, s.right, most))
-    found = _one_word(s.finish.partition("_")[0], bounds, *arrays)
-    return Factors(found[0], s.finish, found[1]) if found is not None else two_words(s)
+    one_word = _one_word(s.finish.partition("_")[0], bounds, *arrays)
+    return Factors(one_word[0], s.finish, one_word[1]) if one_word is not None else two_words(s)
 
 
 def two_words(s: Sums) -> Factors:

@@ -31,31 +31,31 @@ Shape = dict[str, Any]
 
 @dataclass(frozen=True)
 class Window:
-    """`rows` of `run` values that are neighbours in a line; those of the second pixel begin `apart` values further on.
+    """`rows` of `run` values that are neighbours in a line; those of the second pixel begin `advance` values later.
 
     A row has a register of two values for each two of a pixel. A last one shares its register with the second pixel's.
     """
 
     rows: int
     run: int
-    apart: int
+    advance: int
     line: int  # values
 
     @property
     def loads(self) -> tuple[str, ...]:
         """Instructions for the taps of two pixels, the first of which begins at lr."""
-        made, free = list[str](), iter(TAPS)
+        code, free = list[str](), iter(TAPS)
         for row in range(self.rows):
             for at in range(2 * row * self.line, 2 * (row * self.line + self.run // 2 * 2), 4):
-                made += [f"ldr {next(free)}, [lr, #{place}]" for place in (at, at + 2 * self.apart)]
+                code += [f"ldr {next(free)}, [lr, #{place}]" for place in (at, at + 2 * self.advance)]
             if self.run % 2:
                 register, at = next(free), 2 * (row * self.line + self.run - 1)
-                if self.apart == 1:
-                    made.append(f"ldr {register}, [lr, #{at}]")
+                if self.advance == 1:
+                    code.append(f"ldr {register}, [lr, #{at}]")
                 else:
-                    made += [f"ldrh {register}, [lr, #{at}]", f"ldrh r1, [lr, #{at + 2 * self.apart}]"]
-                    made.append(f"orr {register}, {register}, r1, lsl #16")
-        return tuple(made)
+                    code += [f"ldrh {register}, [lr, #{at}]", f"ldrh r1, [lr, #{at + 2 * self.advance}]"]
+                    code.append(f"orr {register}, {register}, r1, lsl #16")
+        return tuple(code)
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -71,14 +71,14 @@ class Window:
         for i, both in enumerate(single):
             w = "bt"[i % 2]
             pairs.append((word + i // 2, f"smla{w}b", f"smla{w}t", both, both))
-        made, start = ["ldrd r12, r1, [r0], #8"], "r12"
+        code, start = ["ldrd r12, r1, [r0], #8"], "r12"
         for at, (own, one, other, left, right) in enumerate(pairs):
             if own % 2 and pairs[at - 1][0] < own:
-                made.append("ldrd lr, r1, [r0], #8")
+                code.append("ldrd lr, r1, [r0], #8")
             weights = WEIGHTS[own % 2]
-            made += [f"{one} r11, {weights}, {left}, {start}", f"{other} r12, {weights}, {right}, r12"]
+            code += [f"{one} r11, {weights}, {left}, {start}", f"{other} r12, {weights}, {right}, r12"]
             start = "r11"
-        return (*made, "ldrd lr, r1, [r0], #8" if self.words % 2 else "ldr lr, [r0], #4")
+        return (*code, "ldrd lr, r1, [r0], #8" if self.words % 2 else "ldr lr, [r0], #4")
 
     @property
     def words(self) -> int:
@@ -157,7 +157,7 @@ class Pairs:
         ]
         pair: list[Part] = ["1:", *self.window.loads, "ldr r0, [sp, #4]", Loop("turns", ("2:", *turn, "bne 2b"))]
         pair += [f"add {first}, {first}, #{self.item * self.channels}", f"str {first}, [sp, #8]", "ldr lr, [sp]"]
-        pair += ["ldr r1, [sp, #12]", "cmp lr, r1", f"add lr, lr, #{4 * self.window.apart}", "str lr, [sp]", "bne 1b"]
+        pair += ["ldr r1, [sp, #12]", "cmp lr, r1", f"add lr, lr, #{4 * self.window.advance}", "str lr, [sp]", "bne 1b"]
         bounds = ", int32_t low, int32_t high" if self.clamped else ""
         return framed(
             name,
@@ -203,29 +203,30 @@ def _few(
 ) -> Kernel | None:  # fmt: skip
     """`shape`: letters of the template."""
     (k, rows, across, c), item = weights.shape, 2 if shape["wide"] else 1
-    width, step, made, pad = (shape[letter] for letter in ("W", "SX", "OW", "PX"))
-    line = ((made - 1) * step + across) * c
+    width, step, outputs, pad = (shape[letter] for letter in ("W", "SX", "OW", "PX"))
+    line = ((outputs - 1) * step + across) * c
     window = Window(rows, across * c, step * c, line + line % 2)
     near = shape["DX"] == 1 or across == 1
-    reach = max(2 * rows * window.line, 4 * window.apart, (k + 4) * item) <= REACH
-    if rows * window.run > len(TAPS) or made < 2 or not near or not reach or not 0 <= pad * c <= line:
+    reach = max(2 * rows * window.line, 4 * window.advance, (k + 4) * item) <= REACH
+    if rows * window.run > len(TAPS) or outputs < 2 or not near or not reach or not 0 <= pad * c <= line:
         return None
     record = np.concatenate(
         [start.astype(np.int64)[:, None], window.packed(weights.reshape(k, rows, -1)), factors], axis=1
     )
-    taken = min(width, made * step + across - step - pad)
+    columns = min(width, outputs * step + across - step - pad)
     function = Pairs(window, k, str(shape["finish"]), bool(shape["bounds"]))
     shape |= {
-        "line": window.line, "inner": max(0, taken) * c, "before": pad * c, "function": function,
-        "type": C_TYPES["int16" if item == 2 else "int8"], "pairs": (made // 2 * 2 - 2) * window.apart,
-        "odd": bool(made % 2), "last": (made - 2) * window.apart, "last_y": (made - 2) * k, "row_y": made * k,
+        "line": window.line, "inner": max(0, columns) * c, "before": pad * c, "function": function,
+        "type": C_TYPES["int16" if item == 2 else "int8"], "pairs": (outputs // 2 * 2 - 2) * window.advance,
+        "odd": bool(outputs % 2), "last": (outputs - 2) * window.advance,
+        "last_y": (outputs - 2) * k, "row_y": outputs * k,
     }  # fmt: skip
-    made_rows = 1 if form.rolled else shape["OH"]
-    turns = {"pairs": -(-made // 2), "turns": k // function.together}
-    cost = 20 + made_rows * (32 + rows * (20 + 4 * line) + function.function("").executed(**turns))
+    output_rows = 1 if form.rolled else shape["OH"]
+    turns = {"pairs": -(-outputs // 2), "turns": k // function.together}
+    cost = 20 + output_rows * (32 + rows * (20 + 4 * line) + function.function("").executed(**turns))
     return Kernel(
         "arm_dsp/window_registers.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
         scratch=2 * rows * window.line, variant="dsp taps in registers", estimate=cost,
         pace=PACE if DUAL_ISSUE in form.core else WAITING if SLOW_FLASH in form.core else 1.0,
-        traffic=Traffic(passes=made_rows * -(-made // 2)),
+        traffic=Traffic(passes=output_rows * -(-outputs // 2)),
     )  # fmt: skip

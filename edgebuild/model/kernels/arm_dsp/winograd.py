@@ -255,10 +255,11 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
 def _instructions(s: Sums, tiles: int, groups: int) -> float:
     """Of a call: the tiles of a last pass are all computed, some of them more than once."""
     c, k, at_once = s.size[2], s.out[2], TILES * groups
-    made = -(-tiles // at_once) * at_once
+    computed = -(-tiles // at_once) * at_once
     result = 79 + 4 * s.finish.startswith("signed") + 26 * s.finish.endswith("_clamped")
     products = PLACES * ((7 + (0.375 if c % 8 == 0 else 0.75)) * c + 15 + 8 / groups) / TILES
-    return made * (100 + 61 * c + k * (products / 2 + result)) + (made - tiles + _at_borders(s)) * 16 * (10 + 2 * c)
+    patched = computed - tiles + _at_borders(s)
+    return computed * (100 + 61 * c + k * (products / 2 + result)) + patched * 16 * (10 + 2 * c)
 
 
 def _at_borders(s: Sums) -> int:
