@@ -72,22 +72,22 @@ def dense_rows(layer: KernelLayer) -> Kernel | None:
 
 def _spread(layer: KernelLayer) -> dict[str, Any] | None:
     """Planes whose bytes go to pixels of few channels, sixteen at once."""
-    found, (x,) = transposed.matrix(layer), layer.graph.operands(layer.op)
-    if found is None or ITEM_BYTES[x.dtype] != 1 or found[0] > 17:
+    matrix, (x,) = transposed.matrix(layer), layer.graph.operands(layer.op)
+    if matrix is None or ITEM_BYTES[x.dtype] != 1 or matrix[0] > 17:
         return None
-    return {"offsets": tuple(range(0, 16 * found[0], found[0])), "planes": found[0], "length": found[1]}
+    return {"offsets": tuple(range(0, 16 * matrix[0], matrix[0])), "planes": matrix[0], "length": matrix[1]}
 
 
 def spread(layer: KernelLayer) -> Kernel | None:
     """Planes become pixels."""
-    found = None if layer.form.over else _spread(layer)
-    if found is None:
+    letters = None if layer.form.over else _spread(layer)
+    if letters is None:
         return None
-    cost = found["planes"] * (20 + 9.0 * -(-found["length"] // 16))
+    cost = letters["planes"] * (20 + 9.0 * -(-letters["length"] // 16))
     return replace(
         layer.plain,
         template="arm_mve/transpose.c.j2",
-        shape={**layer.plain.shape, **found},
+        shape={**layer.plain.shape, **letters},
         variant="mve",
         estimate=cost,
     )
@@ -95,10 +95,10 @@ def spread(layer: KernelLayer) -> Kernel | None:
 
 def spread_in_blocks(layer: KernelLayer) -> Kernel | None:
     """Planes become pixels where they stand."""
-    k, found = transposed.in_blocks(layer), _spread(layer)
-    if k is None or found is None or not k.shape["planes"]:
+    k, letters = transposed.in_blocks(layer), _spread(layer)
+    if k is None or letters is None or not k.shape["planes"]:
         return None
-    shape = {**k.shape, "spread": True, "offsets": found["offsets"], "copy": "eb_copy_bytes"}
+    shape = {**k.shape, "spread": True, "offsets": letters["offsets"], "copy": "eb_copy_bytes"}
     short, block, blocks = (int(str(shape[name])) for name in ("short", "block", "blocks"))
     cost = transposed.copies(shape, 20, 0.2) + blocks * short * (15 + 9 * -(-block // 16))
     return replace(k, shape=shape, variant="mve in place by blocks", estimate=cost)

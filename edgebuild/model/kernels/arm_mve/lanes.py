@@ -46,12 +46,12 @@ def _sixteen(pixels: int, started: bool = False, ahead: bool = False) -> list[st
             _load("q2", WEIGHTS), "vmladava.s8 r2, q3, q0", _load("q3", WEIGHTS), "vmladava.s8 r4, q2, q0",
             "vmladava.s8 r6, q3, q0",
         ]  # fmt: skip
-    made = [] if started else [_load("q0", "r9"), _load("q2", WEIGHTS)]
-    made += ["vmladava.s8 r0, q2, q0", *([] if started else [_load("q1", "r11")])]
-    made += [_load("q3", WEIGHTS), "vmladava.s8 r8, q2, q1", "vmladava.s8 r2, q3, q0"]
-    made += [_load("q2", WEIGHTS), "vmladava.s8 r10, q3, q1", "vmladava.s8 r4, q2, q0"]
-    made += [_load("q3", WEIGHTS), "vmladava.s8 r12, q2, q1", "vmladava.s8 r6, q3, q0"]
-    return [*made, *([_load("q0", "r9")] if ahead else []), "vmladava.s8 lr, q3, q1",
+    code = [] if started else [_load("q0", "r9"), _load("q2", WEIGHTS)]
+    code += ["vmladava.s8 r0, q2, q0", *([] if started else [_load("q1", "r11")])]
+    code += [_load("q3", WEIGHTS), "vmladava.s8 r8, q2, q1", "vmladava.s8 r2, q3, q0"]
+    code += [_load("q2", WEIGHTS), "vmladava.s8 r10, q3, q1", "vmladava.s8 r4, q2, q0"]
+    code += [_load("q3", WEIGHTS), "vmladava.s8 r12, q2, q1", "vmladava.s8 r6, q3, q0"]
+    return [*code, *([_load("q0", "r9")] if ahead else []), "vmladava.s8 lr, q3, q1",
             *([_load("q2", WEIGHTS), _load("q1", "r11")] if ahead else [])]  # fmt: skip
 
 
@@ -94,32 +94,32 @@ def _entered(pointer: str) -> tuple[str, ...]:
 
 def _ends(finish: str, at: int) -> list[str]:
     """The zero point and the bounds, from the stack to vectors."""
-    made = [] if finish == "sums" else [f"ldr r0, [sp, #{at}]", "vdup.16 q4, r0"]
+    code = [] if finish == "sums" else [f"ldr r0, [sp, #{at}]", "vdup.16 q4, r0"]
     if finish.endswith("_clamped"):
-        made += [f"ldrd r0, r2, [sp, #{at + 4}]", "vdup.8 q5, r0", "vdup.8 q6, r2"]
-    return made
+        code += [f"ldrd r0, r2, [sp, #{at + 4}]", "vdup.8 q5, r0", "vdup.8 q6, r2"]
+    return code
 
 
 def _results(pixels: int, finish: str) -> list[str]:
     """Four channels from sums to memory; loads stand between moves, so that both units work at once."""
     vectors = PIXELS[:pixels]
-    made = [
+    code = [
         "vldrw.u32 q2, [r5], #16",
         "vmov q0[2], q0[0], r0, r4",
         "vldrb.s32 q3, [r5], #4",
         "vmov q0[3], q0[1], r2, r6",
     ]
-    made += ["vmov q1[2], q1[0], r8, r12", "vmov q1[3], q1[1], r10, lr"] if pixels == 2 else []
-    made += [f"{multiplied(finish)} {q}, {q}, q2" for q in vectors]
+    code += ["vmov q1[2], q1[0], r8, r12", "vmov q1[3], q1[1], r10, lr"] if pixels == 2 else []
+    code += [f"{multiplied(finish)} {q}, {q}, q2" for q in vectors]
     if finish.startswith("signed"):
         for q in vectors:
-            made += [f"vshr.s32 q2, {q}, #31 /* halves away from zero */", f"vadd.i32 {q}, {q}, q2"]
-    made += [f"vrshl.s32 {q}, {q}, q3" for q in vectors]
-    made += ["vqmovnb.s32 q0, q0", *(["vqmovnt.s32 q0, q1 /* the pixels take turns */"] if pixels == 2 else [])]
-    made += ["vqadd.s16 q0, q0, q4", "vqmovnb.s16 q0, q0"]
-    made += ["vmax.s8 q0, q0, q5", "vmin.s8 q0, q0, q6"] if finish.endswith("_clamped") else []
-    made.append("vstrb.32 q0, [r1], #4")
-    return made + (["vshr.u32 q0, q0, #16", "vstrb.32 q0, [r3], #4"] if pixels == 2 else [])
+            code += [f"vshr.s32 q2, {q}, #31 /* halves away from zero */", f"vadd.i32 {q}, {q}, q2"]
+    code += [f"vrshl.s32 {q}, {q}, q3" for q in vectors]
+    code += ["vqmovnb.s32 q0, q0", *(["vqmovnt.s32 q0, q1 /* the pixels take turns */"] if pixels == 2 else [])]
+    code += ["vqadd.s16 q0, q0, q4", "vqmovnb.s16 q0, q0"]
+    code += ["vmax.s8 q0, q0, q5", "vmin.s8 q0, q0, q6"] if finish.endswith("_clamped") else []
+    code.append("vstrb.32 q0, [r1], #4")
+    return code + (["vshr.u32 q0, q0, #16", "vstrb.32 q0, [r3], #4"] if pixels == 2 else [])
 
 
 def function(pixels: int, finish: str) -> Function:
@@ -266,39 +266,39 @@ class Own:
         """
         c, mla = self.pairs, "vmladava.s8" if i else "vmladav.s8"
         more, weights = i + 1 < len(c.sizes), f"vldrb.u8 q2, [r5], #{c.sizes[i]}"
-        made = [f"{mla} r0, q2, q0", *self._stored(between[0])]
-        made += self._pixel("q1", c.second, c.second_moves if more else c.last_moves, c.sizes[i] == LANES)
-        made += [f"{mla} r8, q2, q1", *self._stored(between[1]), weights, f"{mla} r2, q2, q0"]
-        made += [*self._stored(between[2]), f"{mla} r10, q2, q1", *self._stored(between[3]), weights]
-        made += [
+        code = [f"{mla} r0, q2, q0", *self._stored(between[0])]
+        code += self._pixel("q1", c.second, c.second_moves if more else c.last_moves, c.sizes[i] == LANES)
+        code += [f"{mla} r8, q2, q1", *self._stored(between[1]), weights, f"{mla} r2, q2, q0"]
+        code += [*self._stored(between[2]), f"{mla} r10, q2, q1", *self._stored(between[3]), weights]
+        code += [
             f"{mla} r4, q2, q0",
             *self._stored(between[4]),
             f"{mla} r12, q2, q1",
             *self._stored(between[5]),
             weights,
         ]
-        made += [f"{mla} r6, q2, q0", *self._stored(between[6])]
-        made += (
+        code += [f"{mla} r6, q2, q0", *self._stored(between[6])]
+        code += (
             self._pixel("q0", "r9", c.first_moves, c.sizes[i + 1] == LANES) if more else ["vmov q4[2], q4[0], r0, r4"]
         )
-        made.append(f"{mla} lr, q2, q1")
-        return made + ([f"vldrb.u8 q2, [r5], #{c.sizes[i + 1]}"] if more else [])
+        code.append(f"{mla} lr, q2, q1")
+        return code + ([f"vldrb.u8 q2, [r5], #{c.sizes[i + 1]}"] if more else [])
 
     def _stored(self, steps: tuple[int, ...]) -> list[str]:
         """From where they are int32 and in order: some steps of bringing both pixels' results to [r3]."""
-        made = [
+        code = [
             "vqmovnb.s32 q4, q4",
             "vqmovnt.s32 q4, q5",
             f"vqadd.s16 q4, q4, {self.pairs.zero}",
             "vqmovnb.s16 q4, q4",
         ]
         if self.clamped:
-            made += ["vldrb.u8 q5, [sp]", "vmax.s8 q4, q4, q5", "vldrb.u8 q5, [sp, #16]", "vmin.s8 q4, q4, q5"]
-        made += ["vstrb.32 q4, [r3]", "vshr.u32 q4, q4, #16"]
-        made += [f"vstrb.32 q4, [r3, #{self.beside}]"] if self.beside < 128 else [
+            code += ["vldrb.u8 q5, [sp]", "vmax.s8 q4, q4, q5", "vldrb.u8 q5, [sp, #16]", "vmin.s8 q4, q4, q5"]
+        code += ["vstrb.32 q4, [r3]", "vshr.u32 q4, q4, #16"]
+        code += [f"vstrb.32 q4, [r3, #{self.beside}]"] if self.beside < 128 else [
             f"addw r3, r3, #{self.beside}", "vstrb.32 q4, [r3]"
         ]  # fmt: skip
-        return [made[step] for step in steps if step < len(made)]
+        return [code[step] for step in steps if step < len(code)]
 
     def function(self, name: str) -> Function:
         c, at = self.pairs, 96 if self.clamped else 64  # bytes above which the first registers are pushed
@@ -345,18 +345,18 @@ class Own:
     def _group(self, at: int) -> list[Part]:
         """Four channels of all pairs."""
         c = self.pairs
-        made: list[Part] = ["1:", *plus("r5", "r7", self.group - 20), f"ldr r9, [sp, #{at}]", "vldrw.u32 q6, [r5]"]
-        made += [f"ldr r1, [sp, #{at + 8}]", "vldrb.s32 q7, [r5, #16]", "add r5, r7, #16"]
-        made += [] if c.zero == "q3" else ["vldrw.u32 q3, [r7]"]
-        made += ["mov r3, r1", f"vldrb.u8 q2, [r5], #{c.sizes[0]}"]
-        made += plus("r11", "r9", self.advance) if c.second == "r11" else []
-        made += [] if c.group_stays else [f"str r7, [sp, #{at + 4}]"]
-        made += [] if c.zero == "q3" else [f"ldr {c.zero}, [sp, #{at + 56}]"]
-        made.append(Loop("pairs", tuple(self._pair(at))))
-        made += self._stored(tuple(range(20)))
-        made += [] if c.group_stays else [f"ldr r7, [sp, #{at + 4}]"]
-        made += plus("r7", "r7", self.group)
-        return made + list(asm(f"""
+        code: list[Part] = ["1:", *plus("r5", "r7", self.group - 20), f"ldr r9, [sp, #{at}]", "vldrw.u32 q6, [r5]"]
+        code += [f"ldr r1, [sp, #{at + 8}]", "vldrb.s32 q7, [r5, #16]", "add r5, r7, #16"]
+        code += [] if c.zero == "q3" else ["vldrw.u32 q3, [r7]"]
+        code += ["mov r3, r1", f"vldrb.u8 q2, [r5], #{c.sizes[0]}"]
+        code += plus("r11", "r9", self.advance) if c.second == "r11" else []
+        code += [] if c.group_stays else [f"str r7, [sp, #{at + 4}]"]
+        code += [] if c.zero == "q3" else [f"ldr {c.zero}, [sp, #{at + 56}]"]
+        code.append(Loop("pairs", tuple(self._pair(at))))
+        code += self._stored(tuple(range(20)))
+        code += [] if c.group_stays else [f"ldr r7, [sp, #{at + 4}]"]
+        code += plus("r7", "r7", self.group)
+        return code + list(asm(f"""
             ldrd r0, r1, [sp, #{at + 8}]
             adds r0, r0, #4
             adds r1, r1, #4
@@ -369,28 +369,28 @@ class Own:
     def _pair(self, at: int) -> list[Part]:
         """Four channels of two pixels."""
         c, nothing, high = self.pairs, ((),) * 7, multiplied(self.finish)
-        made: list[Part] = ["2: /* what the first turn stores is nothing yet; the next one overwrites it */"]
-        made += self._pixel("q0", "r9", c.first_moves, c.sizes[0] == LANES)
+        code: list[Part] = ["2: /* what the first turn stores is nothing yet; the next one overwrites it */"]
+        code += self._pixel("q0", "r9", c.first_moves, c.sizes[0] == LANES)
         for i in range(c.before):
-            made += self._chunk(i, c.between[i])
+            code += self._chunk(i, c.between[i])
         four = [line for i in range(4) for line in self._chunk(c.before + i, nothing)] if c.turns else []
         if c.turns > 1:
-            made += [f"movs r7, #{c.turns}", Loop(c.turns, ("3:", *four, "subs r7, r7, #1", "bne 3b"))]
+            code += [f"movs r7, #{c.turns}", Loop(c.turns, ("3:", *four, "subs r7, r7, #1", "bne 3b"))]
         else:
-            made += four
+            code += four
         for i in range(c.before + 4 * c.turns, len(c.sizes)):
-            made += self._chunk(i, nothing)
-        made += ["vmov q4[3], q4[1], r2, r6", "vmov q5[2], q5[0], r8, r12"]
-        made += [] if c.group_stays else [f"ldr r2, [sp, #{at + 4}]"]
-        made += ["vldrw.u32 q2, [r2]"] if c.zero == "q3" else []
+            code += self._chunk(i, nothing)
+        code += ["vmov q4[3], q4[1], r2, r6", "vmov q5[2], q5[0], r8, r12"]
+        code += [] if c.group_stays else [f"ldr r2, [sp, #{at + 4}]"]
+        code += ["vldrw.u32 q2, [r2]"] if c.zero == "q3" else []
         start = "q2" if c.zero == "q3" else "q3"
-        made += [f"vadd.i32 q4, q4, {start}", "vmov q5[3], q5[1], r10, lr", f"vadd.i32 q5, q5, {start}"]
-        made += [f"{high} q4, q4, q6", "mov r3, r1", f"{high} q5, q5, q6"]
-        made.append(f"add r5, {'r7' if c.group_stays else 'r2'}, #16")
+        code += [f"vadd.i32 q4, q4, {start}", "vmov q5[3], q5[1], r10, lr", f"vadd.i32 q5, q5, {start}"]
+        code += [f"{high} q4, q4, q6", "mov r3, r1", f"{high} q5, q5, q6"]
+        code.append(f"add r5, {'r7' if c.group_stays else 'r2'}, #16")
         if self.finish.startswith("signed"):
-            made += ["vshr.s32 q0, q4, #31 /* halves away from zero */", "vadd.i32 q4, q4, q0", "vshr.s32 q1, q5, #31"]
-        made.append("vrshl.s32 q4, q4, q7")
-        made += ["vadd.i32 q5, q5, q1"] if self.finish.startswith("signed") else []
-        made += plus("r9", "r9", c.on) + (plus("r11", "r11", c.on) if c.second == "r11" else [])
-        made += [f"ldr r2, [sp, #{at + 12}]", *plus("r1", "r1", 2 * self.beside), "vrshl.s32 q5, q5, q7"]
-        return [*made, "cmp r3, r2", f"vldrb.u8 q2, [r5], #{c.sizes[0]}", "bne 2b"]
+            code += ["vshr.s32 q0, q4, #31 /* halves away from zero */", "vadd.i32 q4, q4, q0", "vshr.s32 q1, q5, #31"]
+        code.append("vrshl.s32 q4, q4, q7")
+        code += ["vadd.i32 q5, q5, q1"] if self.finish.startswith("signed") else []
+        code += plus("r9", "r9", c.on) + (plus("r11", "r11", c.on) if c.second == "r11" else [])
+        code += [f"ldr r2, [sp, #{at + 12}]", *plus("r1", "r1", 2 * self.beside), "vrshl.s32 q5, q5, q7"]
+        return [*code, "cmp r3, r2", f"vldrb.u8 q2, [r5], #{c.sizes[0]}", "bne 2b"]

@@ -135,8 +135,8 @@ def _columns(s: Sums, pixels: int) -> dict[str, Any]:
     across = next(n for n in range(max(1, LANES // c), 0, -1) if n == 1 or (n - 1) * column + c <= 256)
     offsets = [i // c * column + i % c for i in range(across * c)] if c < LANES else []
     padded_rows = s.pad[0] > 0 or last >= h
-    made = -(-ow // pixels) * pixels  # outputs of whole blocks
-    padded_columns = s.pad[1] > 0 or (made - 1) * s.stride[1] - s.pad[1] + fw > w
+    outputs = -(-ow // pixels) * pixels  # outputs of whole blocks
+    padded_columns = s.pad[1] > 0 or (outputs - 1) * s.stride[1] - s.pad[1] + fw > w
     return {
         "column": column, "columns": columns, "kept": max(0, fw - s.stride[1]),
         "padded_rows": padded_rows, "padded_columns": padded_columns, "padded": padded_rows or padded_columns,
@@ -157,8 +157,8 @@ def _products(s: Sums, pixels: int, taps: int, own: lanes.Own | None) -> float:
         f = lanes.micro(together, s.finish)
         if s.finish == "sums":
             return -(-k // 4) * (f.executed(groups=1, **turns) + CALL) + k * together * GENERAL
-        made = f.executed(groups=groups, **turns) + CALL if groups else 0.0
-        return made + (f.executed(groups=1, **turns) + CALL + COPIED * together if tail else 0)
+        instructions = f.executed(groups=groups, **turns) + CALL if groups else 0.0
+        return instructions + (f.executed(groups=1, **turns) + CALL + COPIED * together if tail else 0)
 
     one = pixels % 2 * shared(1, whole, last)
     if own is None:
@@ -243,8 +243,8 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
     if clamped:
         scalars |= {"low": s.low, "high": s.high}
     filled = (outer - 1) * so + fo
-    made = 46 + 2 * clamped + 4 * how.startswith("signed")
-    cost = 80 + k // 4 * (45 + filled * (24 + 2.5 * used + total - used) + outer * (32 + (inner + 1) // 2 * made))
+    per_pair = 46 + 2 * clamped + 4 * how.startswith("signed")
+    cost = 80 + k // 4 * (45 + filled * (24 + 2.5 * used + total - used) + outer * (32 + (inner + 1) // 2 * per_pair))
     constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
     return Kernel(
         "arm_mve/depthwise_lines.c.j2", s.stem, shape, (constant,), scalars,
@@ -255,8 +255,8 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
 
 def depthwise_row(s: Sums, form: Form) -> Kernel | None:
     """The same for a row by itself, all of whose channels one loop makes: no more than it gathers is done anew."""
-    found = depthwise(s, form) if form.rolled else None
-    if found is None or not found.shape["fours"] or found.shape["used"] == 0:
+    kernel = depthwise(s, form) if form.rolled else None
+    if kernel is None or not kernel.shape["fours"] or kernel.shape["used"] == 0:
         return None
     (_, w, c), (_, ow, k), (fh, fw) = s.size, s.out, s.window
     total = (ow - 1) * s.stride[1] + fw
@@ -266,16 +266,16 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
         return None
     pixels = [min(pixel, used - 1) if narrow else pixel for pixel in range(8)]
     places = (*(pixel * c for pixel in pixels), *((s.pad[1] + pixel) * fh for pixel in pixels))
-    whole = found.shape["function"]
+    whole = kernel.shape["function"]
     assert isinstance(whole, Columns)
     function = RowOfColumns(
         whole.taps, whole.plane, whole.outputs, whole.advance, whole.channels, whole.finish, fh, used, c, narrow,
-        int(str(found.shape["step"])),
+        int(str(kernel.shape["step"])),
     )  # fmt: skip
     cost = 70 + 15 * fh + 0.7 * total * fh
     cost += function.function("").executed(fours=k // 4, rows=fh, eights=-(-used // 8), outputs=ow)
-    shape: dict[str, Any] = {**found.shape, "function": function, "places": places, "row_by_itself": True}
-    return replace(found, shape=shape, variant="mve row of columns", estimate=cost, pace=ROW)
+    shape: dict[str, Any] = {**kernel.shape, "function": function, "places": places, "row_by_itself": True}
+    return replace(kernel, shape=shape, variant="mve row of columns", estimate=cost, pace=ROW)
 
 
 def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
