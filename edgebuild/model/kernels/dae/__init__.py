@@ -41,14 +41,14 @@ def pointwise(s: Sums, form: Form) -> Kernel | None:
         "granularity": g, "ragged": pixels % g > 0, "lfo": form.lfo, "last_at": last_at,
         "groups": chunk, "chunk": 4 * chunk, "pieces_ragged": k // 4 % chunk > 0,
     }  # fmt: skip
-    made = replace(
+    kernel = replace(
         plain,
         template="dae/pointwise.c.j2", stem=f"{s.stem}_g{g}", shape=shape,
         scratch=max(min(g, pixels) // 2 * 4 * c, (last_at + c) * (pixels % 2)),
         variant=f"dsp, {g} columns gathered", estimate=plain.estimate + rounds * 12 + pixels / 2 * (calls - 1) * 30,
         traffic=Traffic(rounds, chunk * group, -(-g // 2), gather=gather, rounds=rounds),
     )  # fmt: skip
-    return _within(made, form)
+    return _within(kernel, form)
 
 
 @kept
@@ -129,13 +129,13 @@ def gathered(s: Sums, form: Form, g: int) -> Kernel | None:
     rounds = -(-c // g)
     gather, clear = c / wide * filling(h, w, wide), CLEAR * (min(g, c) - 1) * plain.scratch / 2
     shape = {**plain.shape, "granularity": g, "ragged": c % g > 0, "held": min(g, c), "wide": wide, "lfo": form.lfo}
-    made = replace(
+    kernel = replace(
         plain,
         template="dae/depthwise.c.j2", stem=f"{s.stem}_g{g}", shape=shape, scratch=min(g, c) * plain.scratch,
         variant=f"dsp, {g} planes gathered", estimate=plain.estimate - c * filling(h, w) + gather + rounds * 12 + clear,
         traffic=Traffic(channels_in=g, channels_out=1, gather=gather, rounds=rounds),
     )  # fmt: skip
-    return _within(made, form)
+    return _within(kernel, form)
 
 
 def _within(kernel: Kernel, form: Form) -> Kernel | None:
