@@ -141,7 +141,7 @@ def _kernel(
         "lines": o.lines, "line": o.line, "zeros_at": lines, "columns_at": lines + zeros,
         "padded_rows": s.padded_rows, "outside": o.copied or s.padded_rows,
         "base": d.base if o.gathered else d.base * spacing,
-        "taken": min(s.size[1], (ow - 1) * s.stride[1] + (s.window[1] - 1) * s.dilation[1] + 1 - s.pad[1]) * c,
+        "row_bytes": min(s.size[1], (ow - 1) * s.stride[1] + (s.window[1] - 1) * s.dilation[1] + 1 - s.pad[1]) * c,
         "before": s.pad[1] * c,
     }  # fmt: skip
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if shape["outside"] and padded else {}
