@@ -140,20 +140,20 @@ def at_row(text: str, ring: int, only: str = "") -> str:
 
 
 def row_at(row: str, s: Any, size: object = None, base: str = "x") -> str:
-    """C for the address of a row of the operand, by the letters of `spatial.rolled`. See `Form.apart`.
+    """C for the address of a row of the operand, by the letters of `spatial.rolled`. See `Form.separate`.
 
     `size`: elements of a row; not given: W * C.
     """
     size = s.W * s.C if size is None else size
     place = f"{base} + {times(at_row(row, s.ring), size)}"
-    if not s.apart:
+    if not s.separate:
         return place
     return f"({row} < kept ? {base if s.ring == 1 else place} : newest)"
 
 
 def pixel_at(row: str, s: Any, column: str, base: str = "x", only: str = "") -> str:
     """C for the address of a pixel of the operand. `only`: as for `at_row`."""
-    if not s.apart:
+    if not s.separate:
         return f"{base} + {pixel(at_row(row, s.ring, only), s.W, column, s.C)}"
     return f"{row_at(row, s, base=base)} + {pixel('0', 0, column, s.C)}"
 

@@ -35,7 +35,7 @@ def kernel_words(request: ModelRequest) -> str:
 
 def _of_op(plan: Plan, op: Op, form: Form) -> Iterator[str]:
     graph, kernel = plan.graph, kernel_of(op, plan.graph, form)
-    fastest = kernel_of(op, graph, Form(form.core, form.wish, rings=form.rings, apart=form.apart, rows=form.rows))
+    fastest = kernel_of(op, graph, Form(form.core, form.wish, rings=form.rings, separate=form.separate, rows=form.rows))
     yield f"  {_line(kernel, kernel, graph, form)}"
     yield f"    taken: {_why(kernel, fastest, op, graph, form)}"
     names = {kernel.variant}

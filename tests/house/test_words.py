@@ -32,7 +32,6 @@ REST: dict[str, int] = {
     "driver/registers": 36,
     "driver/source": 24,
     "model/emit": 46,
-    "model/ops": 5,
     "model/plan/check": 19,
     "model/plan/dma": 62,
     "model/plan/hierarchy": 25,

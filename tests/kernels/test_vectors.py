@@ -300,7 +300,7 @@ def tower(seed: int) -> Graph:
 
 @pytest.mark.needs(*NEEDS)
 def test_rows_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Depthwise layers that are fed from rings, with rows outside of the image and without; rings with a row apart."""
+    """Depthwise layers fed from rings, with rows outside of the image and without; rings with a separate row."""
     monkeypatch.setattr(kernels, "by_cost", preferring("mve rows of words"))
     graphs = [random_net(seed, ("depthwise_conv2d", "conv2d", "depthwise_conv2d"), 3) for seed in range(1400, 1440)]
     graphs += [tower(seed) for seed in range(16)]
@@ -310,6 +310,6 @@ def test_rows_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         forms = [each for s in found.steps if s.rolled for each in zip(s.ops, s.forms, strict=True)]
         made = [(kernel_of(op, graph, form), form) for op, form in forms]
         words = [(k.shape, form) for k, form in made if k.variant == "mve rows of words"]
-        seen.update((bool(shape["outside"]), any(f.rings or ()), any(f.apart)) for shape, f in words)
+        seen.update((bool(shape["outside"]), any(f.rings or ()), any(f.separate)) for shape, f in words)
     assert len(seen) > 4, seen
     check(TARGET, graphs, tmp_path, tile="rolling")

@@ -36,7 +36,7 @@ PYTHON = '''
 '''
 C = """
     /* a < b */
-    {% if s.ring and not s.apart %}
+    {% if s.ring and not s.separate %}
     y[i] = (int8_t)({{ use.eb_clamp }}(x[i] - s, low, high) >> 3);
     {% endif %}
     "ldrsb  r0, [r1], #4\\n\\t"

@@ -205,7 +205,7 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
 
 def _finds_apart(use: Use) -> bool:
     """Whether the kernel finds the newest row of its operand by itself."""
-    return use.rolled is not None and not use.kernel.placed and use.kernel.shape.get("apart") is True
+    return use.rolled is not None and not use.kernel.placed and use.kernel.shape.get("separate") is True
 
 
 def _prototype(plan: Plan, use: Use, name: str) -> str:

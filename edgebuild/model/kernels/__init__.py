@@ -126,7 +126,7 @@ def layers_of(op: Op, graph: Graph, form: Form) -> list[KernelLayer]:
     each, layers = not form.rolled or SPECS[op.kind].rows(op, graph) == "each", list[KernelLayer]()
     for simple, around, sums in _described(op, graph, form.rolled):
         if form.rolled and each and sums is not None and sums.pointwise:
-            row = replace(form, rings=None, apart=(), rows=0)
+            row = replace(form, rings=None, separate=(), rows=0)
             layers.append(KernelLayer(simple, around, row, sums.row))
         else:
             layers.append(KernelLayer(simple, around, form, sums if each else None))
@@ -153,7 +153,7 @@ def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
         pairs = [(layer, k) for row, layer in served if (k := row.make(layer)) is not None]
         pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]
         kernels = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]
-        kernels = [k for k in kernels if k.finds_apart or not any(form.apart)]
+        kernels = [k for k in kernels if k.reads_separate_rows or not any(form.separate)]
         if kernels := by_cost([k for k in kernels if k.in_place or not form.over], form):
             return replace(kernels[0], others=tuple(kernels[1:]))
     return None

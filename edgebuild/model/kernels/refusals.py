@@ -67,7 +67,7 @@ def _refusal(row: Row, layer: KernelLayer) -> Iterator[Refusal]:
         kernel, place = _asked(row, layer)
         if kernel is None:
             yield place
-        elif any(form.apart) and not kernel.finds_apart:
+        elif any(form.separate) and not kernel.reads_separate_rows:
             yield Refusal(f"{kernel.variant}: it finds no row that lies by itself")
         elif form.over and not kernel.in_place:
             yield Refusal(f"{kernel.variant}: it does not work in place")

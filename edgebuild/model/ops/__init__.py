@@ -48,7 +48,7 @@ def nest(op: Op, graph: Graph) -> Nest:
     return graph.nests[op.outputs[0]]
 
 
-def taken_up(op: Op, graph: Graph) -> tuple[int, ...]:
+def overwritable(op: Op, graph: Graph) -> tuple[int, ...]:
     """Positions of the activations that the result may overwrite whatever the kernel: they are read element by element.
 
     Elements do not grow, so writing result i never reaches operand i + 1.

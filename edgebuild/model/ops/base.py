@@ -54,7 +54,7 @@ class Form:
     A row is all that shares an index of the second dimension. Row by row, a call computes one row of the output, to
     which y then points. Activation operand i is a ring of `rings[i]` rows in which row r stands at r modulo rings[i],
     or there whole if that is 0. `Kernel` says whether a kernel gets the number `row`, or the address of that row.
-    `apart[i]`: the ring holds rows below the number `kept` alone, and row `kept` stands elsewhere, at `newest`.
+    `separate[i]`: the ring holds rows below the number `kept` alone, and row `kept` lies outside of it, at `newest`.
     An op that reduces over rows is instead called for each of the `rows` rows of its operand: it
     starts its sums at row 0 and writes y at the last; its scratch buffer holds them in between.
     """
@@ -63,7 +63,7 @@ class Form:
     wish: Wish = Wish()
     choice: frozenset[tuple[str, str]] = frozenset()
     rings: tuple[int, ...] | None = None
-    apart: tuple[bool, ...] = ()
+    separate: tuple[bool, ...] = ()
     rows: int = 0
     scratch_limit: int | None = None  # bytes; a kernel that wants more gives way to a slower one
     granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
@@ -117,7 +117,7 @@ class Kernel:
     in this order, the activations (x, or x0, x1, ...), the output y, and in row form the number `row`. Behind them
     stand the constants, the scalars, and the scratch buffer if there is one. In row form a `placed` kernel gets the
     address of the operand's row, and no `row` unless it is `counted`. One that is not gets `newest` and `kept` behind
-    `row` where the form's operand stands apart.
+    `row` where the newest row of the form's operand is separate.
     """
 
     template: str  # a file of ops/ or kernels/
@@ -139,9 +139,9 @@ class Kernel:
     fails: bool = False  # the C function returns a code; the model ends with it if it is not 0
 
     @property
-    def finds_apart(self) -> bool:
-        """Whether it serves where a row of its operand stands apart: it gets that address, or asks for both places."""
-        return self.placed or "apart" in self.shape
+    def reads_separate_rows(self) -> bool:
+        """Whether the newest row of its operand may be separate: it gets its address, or asks for both places."""
+        return self.placed or "separate" in self.shape
 
     @property
     def cost(self) -> float:

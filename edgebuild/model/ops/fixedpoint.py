@@ -310,9 +310,9 @@ class Scaled:
     up: int
     away: bool
 
-    def letters(self, taken: int) -> dict[str, int | bool]:
-        """The numbers of the template `linear`; `taken` is subtracted from the integer first."""
-        return {"linear": True, "up": self.up, "away": self.away, "shift": self.shift, "taken": taken}
+    def letters(self, zero: int) -> dict[str, int | bool]:
+        """The numbers of the template `linear`; `zero` is subtracted from the integer first."""
+        return {"linear": True, "up": self.up, "away": self.away, "shift": self.shift, "zero": zero}
 
     @property
     def scalars(self) -> dict[str, int | float]:

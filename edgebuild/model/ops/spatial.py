@@ -119,7 +119,7 @@ def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
 
 def rolled(form: Form) -> dict[str, Any]:
     """Values with which a template finds input rows, see `row_at`."""
-    return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0, "apart": any(form.apart)}
+    return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0, "separate": any(form.separate)}
 
 
 # Requantisation of a sum of products to the quantised output ------------------------------------

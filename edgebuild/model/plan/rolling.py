@@ -167,7 +167,7 @@ class RollingGraph:
 
     def overwritten(self, op: Op) -> list[str]:
         """The storages that the op's result may overwrite: of those that it reads, each time element by element."""
-        positions = ops.taken_up(op, self.graph)
+        positions = ops.overwritable(op, self.graph)
         others = {self.storage[n] for i, n in enumerate(op.inputs) if n in self.storage and i not in positions}
         return [root for i in positions if (root := self.storage[op.inputs[i]]) not in others]
 

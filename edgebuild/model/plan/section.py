@@ -204,7 +204,7 @@ class Choices:
         return self._once(
             (op.outputs[0], rings, separate),
             lambda: tuple(
-                replace(choice, form=replace(choice.form, rings=rings, apart=separate))
+                replace(choice, form=replace(choice.form, rings=rings, separate=separate))
                 for choice in self.in_run(op, rolled.joined)
             ),
         )
@@ -414,7 +414,7 @@ def with_separate_rows(section: Section, graph: Graph, row_bytes: Mapping[str, i
     for op, form in zip(section.ops, section.forms, strict=True):
         roots = {root for root, _ in rolled.rolling.operands[op.outputs[0]]}
         kernel = kernel_of(op, graph, form) if not roots.isdisjoint(names) else None
-        if kernel is not None and not all(k.finds_apart for k in (kernel, *kernel.others)):
+        if kernel is not None and not all(k.reads_separate_rows for k in (kernel, *kernel.others)):
             unable |= roots
     if unable and not (names := _separable(section, rolled, row_bytes, unable)):
         return None

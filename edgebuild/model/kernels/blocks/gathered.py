@@ -45,7 +45,7 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
         "block": block, "unroll": next(u for u in (4, 2, 1) if c % u == 0), "finish": ends, "rescale": core.rescale,
         "list": -(-2 * most * c // 4) * 4, "zeros": -(-2 * most * c // 4) * 4 + 8 * most,
     }  # fmt: skip
-    shape.pop("apart")  # its list has one base for all rows
+    shape.pop("separate")  # its list has one base for all rows
     stream = [packed(part[group].reshape(kg, -1), block).ravel() for part in weights for group in own]
     constants = (
         Constant("w", np.concatenate(stream), "by phases, groups and blocks of channels"),

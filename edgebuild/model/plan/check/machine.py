@@ -380,7 +380,7 @@ class Relations:
         rows = [rolled.rings.get(rolled.inside.get(name, name), 0) for name in storages]
         wanted = tuple(n if n < self.rows(name) else 0 for n, name in zip(rows, storages, strict=True))
         apart = tuple(name in rolled.separate for name in storages)
-        return callee.form.rings == wanted and callee.form.apart == (apart if any(apart) else ())
+        return callee.form.rings == wanted and callee.form.separate == (apart if any(apart) else ())
 
 
 def follows(relation: Nest, position: int) -> bool:

@@ -381,7 +381,7 @@ class Estimate:
                 break
             size = self._bytes(i)
             position = path.operands[i]
-            in_place = position in ops.taken_up(op, self.graph)
+            in_place = position in ops.overwritable(op, self.graph)
             most = max(most, slices + (max(before, size) if in_place else before + size))
             before = size
         return TilingCost(max(most, before) + self._result, macs, code)
