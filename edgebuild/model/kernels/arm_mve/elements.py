@@ -84,13 +84,8 @@ def spread(layer: KernelLayer) -> Kernel | None:
     if letters is None:
         return None
     cost = letters["planes"] * (20 + 9.0 * -(-letters["length"] // 16))
-    return replace(
-        layer.plain,
-        template="arm_mve/transpose.c.j2",
-        shape={**layer.plain.shape, **letters},
-        variant="mve",
-        estimate=cost,
-    )
+    shape = {**layer.plain.shape, **letters}
+    return replace(layer.plain, template="arm_mve/transpose.c.j2", shape=shape, variant="mve", estimate=cost)
 
 
 def spread_in_blocks(layer: KernelLayer) -> Kernel | None:
