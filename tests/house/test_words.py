@@ -30,7 +30,6 @@ REST: dict[str, int] = {
     "driver/merge": 11,
     "driver/prove": 51,
     "driver/registers": 36,
-    "driver/source": 24,
     "model/emit": 46,
     "model/plan/check": 19,
     "model/plan/dma": 62,

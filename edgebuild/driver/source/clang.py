@@ -113,9 +113,9 @@ class Unit:
         A lambda, and what a call of it names, is called by its function and its place.
         """
         if self.cpp and (c.kind == CursorKind.LAMBDA_EXPR or c.spelling == "operator()"):
-            found, around = self.lambdas.get(offset(c.location), (None, c))
+            lambda_, around = self.lambdas.get(offset(c.location), (None, c))
             here = place(c.location)
-            if found is not None:
+            if lambda_ is not None:
                 return f"{self.function_name(around)}::lambda:{here.line}:{here.column}"
         return self._names.get(c.get_usr(), c.spelling) if self.cpp else str(c.spelling)
 
@@ -128,8 +128,8 @@ class Unit:
         key = decl.data[0]
         if key not in self._members:
             parent = decl.semantic_parent
-            known = parent is not None and parent.kind != CursorKind.CLASS_DECL  # groups are structs
-            self._members[key] = (parent.spelling if known else "", decl.spelling)
+            is_struct = parent is not None and parent.kind != CursorKind.CLASS_DECL  # groups are structs
+            self._members[key] = (parent.spelling if is_struct else "", decl.spelling)
         return self._members[key]
 
 
@@ -344,7 +344,7 @@ def pretty(cursor: Cursor) -> str:
 # are the same objects each time keep what cindex itself notes in them (kind, type, extent, what is referenced).
 
 _visit = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)(
-    lambda child, _, found: found.append(child) or 1
+    lambda child, _, siblings: siblings.append(child) or 1
 )
 
 
@@ -353,12 +353,12 @@ def children(cursor: Cursor) -> list[Cursor]:
     try:
         return cursor._children
     except AttributeError:
-        found: list[Cursor] = []
-        cindex.conf.lib.clang_visitChildren(cursor, _visit, found)
-        for child in found:
+        below: list[Cursor] = []
+        cindex.conf.lib.clang_visitChildren(cursor, _visit, below)
+        for child in below:
             child._tu = cursor._tu
-        cursor._children = found
-        return found
+        cursor._children = below
+        return below
 
 
 def preorder(cursor: Cursor) -> Iterator[Cursor]:
@@ -370,9 +370,9 @@ def preorder(cursor: Cursor) -> Iterator[Cursor]:
 
 def offset(location: SourceLocation) -> int:
     """In bytes; `location.offset` finds line and column, too, which takes the library most of the time."""
-    found = ctypes.c_uint()
-    cindex.conf.lib.clang_getInstantiationLocation(location, None, None, None, ctypes.byref(found))
-    return found.value
+    in_bytes = ctypes.c_uint()
+    cindex.conf.lib.clang_getInstantiationLocation(location, None, None, None, ctypes.byref(in_bytes))
+    return in_bytes.value
 
 
 def span(cursor: Cursor) -> tuple[int, int]:
@@ -395,8 +395,8 @@ def record(type_: Type) -> tuple[str, bool]:
         if pointer:
             canonical = canonical.get_pointee()
         declaration = canonical.get_declaration() if canonical.kind == TypeKind.RECORD else None
-        known = declaration is not None and declaration.kind != CursorKind.CLASS_DECL  # groups are structs
-        type_._record = (declaration.spelling, pointer) if known and declaration is not None else ("", False)
+        is_struct = declaration is not None and declaration.kind != CursorKind.CLASS_DECL  # groups are structs
+        type_._record = (declaration.spelling, pointer) if is_struct and declaration is not None else ("", False)
         return type_._record
 
 
@@ -439,10 +439,10 @@ def is_reference(type_: Type) -> bool:
 
 def builtin_headers() -> list[str]:
     """`-isystem` of some compiler's freestanding headers: the library comes without."""
-    found = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/include/stddef.h"))
-    found += sorted(Path("/usr/lib").glob("clang/*/include/stddef.h"))
-    found += sorted(Path("/usr/lib/gcc").glob("*/*/include/stddef.h"))
-    return ["-isystem", str(found[0].parent)] if found else []
+    headers = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/include/stddef.h"))
+    headers += sorted(Path("/usr/lib").glob("clang/*/include/stddef.h"))
+    headers += sorted(Path("/usr/lib/gcc").glob("*/*/include/stddef.h"))
+    return ["-isystem", str(headers[0].parent)] if headers else []
 
 
 # Where C libraries have their headers, for the triples that drivers are read as.
@@ -455,8 +455,8 @@ LIBRARIES = {
 def library_headers(triple: str) -> list[str]:
     """`-isystem` of the C library that belongs to the triple, where one is installed."""
     places = (p for start, paths in LIBRARIES.items() if triple.startswith(start) for p in paths)
-    found = next((p for p in places if Path(p).is_dir()), None)
-    return ["-isystem", found] if found else []
+    folder = next((p for p in places if Path(p).is_dir()), None)
+    return ["-isystem", folder] if folder else []
 
 
 COMPILERS = {"thumb": "arm-none-eabi-g++", "riscv": "riscv64-unknown-elf-g++"}

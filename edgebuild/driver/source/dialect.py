@@ -190,11 +190,11 @@ def read_dialect(unit: clang.Unit) -> Dialect:
     cursors: dict[FieldId, Cursor] = {}
     children: dict[int, Cursor] = {}  # where each group inside of a group is declared
     members = {name: _members(cursor, unit, definitions, cursors, children) for name, cursor in definitions.items()}
-    known = _Known(definitions, members, unit, children)
+    attributes = _Attributes(definitions, members, unit, children)
     groups = {
         name: Group(
             name,
-            tuple(known.with_effects(m, cursors) for m in members[name]),
+            tuple(attributes.with_effects(m, cursors) for m in members[name]),
             clang.place(cursor.location),
             clang.span(cursor),
             cursor.semantic_parent.kind == CursorKind.NAMESPACE,
@@ -290,7 +290,7 @@ def _members(
     return members
 
 
-class _Known:
+class _Attributes:
     """Resolves what the attributes of members say, such as the targets of rse() and wse()."""
 
     def __init__(
@@ -389,10 +389,10 @@ class _Known:
         raise self.error(at, word, text)
 
     def all_fields(self, group: str) -> set[FieldId]:
-        found: set[FieldId] = set()
+        fields: set[FieldId] = set()
         for m in self.members[group]:
-            found |= {m.id} if isinstance(m, Field) else self.all_fields(m.group)
-        return found
+            fields |= {m.id} if isinstance(m, Field) else self.all_fields(m.group)
+        return fields
 
     def error(self, at: Cursor, word: str, text: str) -> Exception:
         """Points at the target's name inside of the macro's argument."""

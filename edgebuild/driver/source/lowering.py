@@ -18,7 +18,7 @@ from edgebuild.driver.source import clang, ir
 K = CursorKind
 ASSEMBLY = (K.ASM_STMT, K.MS_ASM_STMT)
 WORD = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\w+|\S'  # of C
-Made = TypeVar("Made")
+T = TypeVar("T")
 KINDS = {
     TypeKind.POINTER: "pointer",
     TypeKind.CONSTANTARRAY: "array",
@@ -67,7 +67,7 @@ class Program:
         self._kept: dict[tuple[str, int], Any] = {}
         self._around: Cursor | None = None  # the function whose body is being lowered
 
-    def _once(self, kind: str, key: int, make: Callable[[], Made]) -> Made:
+    def _once(self, kind: str, key: int, make: Callable[[], T]) -> T:
         if (kind, key) not in self._kept:
             self._kept[kind, key] = make()
         return self._kept[kind, key]
@@ -252,15 +252,15 @@ class Program:
         return block
 
     def initialisers(self, constructor: Cursor) -> tuple[ir.Initialiser, ...]:
-        found = []
+        initialisers = []
         for before, value in pairwise([None, *clang.children(constructor)]):
             if value is None or not clang.is_expression(value):
                 continue
             kind = before.kind if before is not None else None
             member = before.spelling if before is not None and kind == K.MEMBER_REF else ""
             base = self.record(before.type) if before is not None and kind == K.TYPE_REF else None
-            found.append(ir.Initialiser(member, base, self.expression(value)))
-        return tuple(found)
+            initialisers.append(ir.Initialiser(member, base, self.expression(value)))
+        return tuple(initialisers)
 
     # ---- expressions
 

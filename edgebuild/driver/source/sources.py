@@ -143,21 +143,21 @@ DELETED = re.compile(r"deleted (?:constructor|operator|copy|move)")
 def no_hidden_uses(unit: clang.Unit, dialect: Dialect, parse: Callable[[bytes], clang.Unit]) -> None:
     """Raise EdgebuildError where C++ uses a group in a way that the tree does not show. `parse` takes wrong texts."""
     marks = _marks(unit, dialect)
-    known = _shown(unit, dialect)
-    found: dict[int, Diagnostic] = {}
+    shown = _shown(unit, dialect)
+    hidden: dict[int, Diagnostic] = {}
     marked = parse(_marked(unit.text, marks))  # has to live as long as its errors
     for error in marked.errors:
         here = clang.place(error.location)
         own = error.location.file is not None and error.location.file.name == unit.tu.spelling
         if own:
             here = replace(here, offset=_unmarked(here.offset, marks))
-            if here.offset in known:
+            if here.offset in shown:
                 continue
         hints = clang.caret(here, unit.text) if own else ()
-        found.setdefault(here.offset, Diagnostic(_message(error), here.file, here.line, here.column, hints=hints))
-    if found:
+        hidden.setdefault(here.offset, Diagnostic(_message(error), here.file, here.line, here.column, hints=hints))
+    if hidden:
         remedy = "  name the group's type, as in `void f(bfGroup G *p)`, once for each group"
-        first, *others = found.values()
+        first, *others = hidden.values()
         raise EdgebuildError(replace(first, hints=(*first.hints, remedy)), *others)
 
 
@@ -215,8 +215,8 @@ def _shown(unit: clang.Unit, dialect: Dialect) -> set[int]:
 
 
 def _names_member(c: Cursor, unit: clang.Unit, dialect: Dialect) -> bool:
-    known = c.kind in (K.MEMBER_REF_EXPR, K.MEMBER_REF) and c.referenced is not None
-    return known and unit.member(c.referenced)[0] in dialect.groups
+    has_target = c.kind in (K.MEMBER_REF_EXPR, K.MEMBER_REF) and c.referenced is not None
+    return has_target and unit.member(c.referenced)[0] in dialect.groups
 
 
 def _copies(c: Cursor, dialect: Dialect) -> bool:
@@ -486,13 +486,13 @@ class Lined:
     @cached_property
     def lines(self) -> tuple[tuple[int, int, LineMark], ...]:
         """Where each `#line` begins and ends."""
-        found, at = list[tuple[int, int, LineMark]](), 0
+        spans, at = list[tuple[int, int, LineMark]](), 0
         for piece in self.pieces:
             end = at + len(piece if isinstance(piece, bytes) else str(piece).encode())
             if isinstance(piece, LineMark):
-                found.append((at, end, piece))
+                spans.append((at, end, piece))
             at = end
-        return tuple(found)
+        return tuple(spans)
 
     def mark(self, at: int) -> LineMark:
         """The line of a place that is behind a `#line`."""
@@ -591,10 +591,10 @@ def _is_cpp(sources: Sequence[Path]) -> bool:
         if path.suffix not in (".c", *CPP_SUFFIXES):
             text = f"'{path.name}' is not a driver source; C files end in .c, and C++ in .cpp, .cc or .cxx"
             raise fail(text, file=str(path))
-    found = {path.suffix in CPP_SUFFIXES for path in sources}
-    if len(found) > 1:
+    languages = {path.suffix in CPP_SUFFIXES for path in sources}
+    if len(languages) > 1:
         raise fail("C and C++ in one driver: make it two drivers", file=str(sources[0]))
-    return found == {True}
+    return languages == {True}
 
 
 class _Reader:
@@ -705,8 +705,8 @@ def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, 
         return text
     pieces = [whole(f, text.data) for f in functions]
     printed = parse(name, _replaced(text, pieces).data)
-    found = {g.get_usr(): g for g in printed.functions}
-    return _replaced(text, [p for f in functions for p in statements(f, found[f.get_usr()], unit, printed, dialect)])
+    by_usr = {g.get_usr(): g for g in printed.functions}
+    return _replaced(text, [p for f in functions for p in statements(f, by_usr[f.get_usr()], unit, printed, dialect)])
 
 
 def _replaced(text: Lined, printed: list[Printed]) -> Lined:
