@@ -29,7 +29,6 @@ REST: dict[str, int] = {
     "driver/layout": 13,
     "driver/merge": 11,
     "driver/prove": 51,
-    "driver/registers": 36,
     "model/emit": 46,
     "model/plan/check": 19,
     "model/plan/dma": 62,

@@ -19,7 +19,7 @@ def overlay_of(description: Path) -> Path:
 
 def files_beside(description: Path) -> list[str]:
     """The overlay, if there is one, and what a description in SystemRDL includes."""
-    found, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
+    included, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
     while todo:
         file = todo.pop()
         try:
@@ -27,7 +27,7 @@ def files_beside(description: Path) -> list[str]:
         except EdgebuildError:  # of which the reader of the description will say more
             text = ""
         inner = [Path(os.path.normpath(file.parent / name)) for name in INCLUDE.findall(text)]
-        todo += [f for f in inner if str(f) not in found]
-        found |= dict.fromkeys(map(str, inner))
+        todo += [f for f in inner if str(f) not in included]
+        included |= dict.fromkeys(map(str, inner))
     overlay = overlay_of(description)
-    return [*found, *([str(overlay)] if overlay.exists() else [])]
+    return [*included, *([str(overlay)] if overlay.exists() else [])]

@@ -33,7 +33,7 @@ from edgebuild.driver.registers.regmap import (
     Block,
     FieldInfo,
     Finder,
-    Found,
+    Location,
     RegisterInfo,
     RegisterMap,
     normal,
@@ -85,8 +85,8 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     absent = () if overlay_file.is_file() else (str(overlay_file),)
     layout = Layout(groups, replace(bus, bytes=any(o.bytes for o in layers)), "fixed", True, 0, 0, size)
     packed = {(g.group, s.name) for g in groups.values() for r in g.registers for s in r.slots if s.count > 1}
-    known = Dialect(new, dialect.devices, dialect.cursors, fixer.places)
-    return Fixed(known, layout, tuple(files), absent, map_.interrupts, replace(shapes, packed=frozenset(packed)))
+    with_facts = Dialect(new, dialect.devices, dialect.cursors, fixer.places)
+    return Fixed(with_facts, layout, tuple(files), absent, map_.interrupts, replace(shapes, packed=frozenset(packed)))
 
 
 class _Fixer:
@@ -130,7 +130,7 @@ class _Fixer:
             for index in product(*(range(n) for n in part.dims)):
                 yield from self._ways(part.group, group, (*words, *_words(part.name, index)))
 
-    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Found:
+    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Location:
         matches = self.finders[device.name].find(words)
         if len(matches) != 1 or matches[0].field.width != leaf.width:
             matches = [f for f in [self._number(device, words, leaf)] if f] or matches
@@ -139,13 +139,13 @@ class _Fixer:
             name = ".".join((self.blocks[device.name].name, *words))
             registers = {f"{f.register.full_name}.{f.field.name}" for f in matches}
             text = f"'{name}' fits more than one field" if matches else f"'{name}' is not in {self.path.name}"
-            known = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
-            near = "" if matches else did_you_mean("_".join(words), known)
+            names = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
+            near = "" if matches else did_you_mean("_".join(words), names)
             raise self._wrong_field(leaf, text + near, *sorted(registers))
         self._check(device, matches[0], leaf)
         return matches[0]
 
-    def _number(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Found | None:
+    def _number(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Location | None:
         """A register, or its lowest part, as one field; None where the source's field has another width."""
         register = self.finders[device.name].whole(words)
         if register is None:
@@ -159,7 +159,7 @@ class _Fixer:
             return None
         if leaf.width < top:
             info = replace(info, parts=tuple(replace(p, lsb=0, width=leaf.width) for p in info.parts if not p.lsb))
-        return Found(replace(register, fields=(info,), marks=register.marks), info)
+        return Location(replace(register, fields=(info,), marks=register.marks), info)
 
     def _check_mistakes(self, device: Device, words: tuple[str, ...]) -> None:
         """Raise what is wrong with a register in the file, where that is why nothing is found there."""
@@ -169,15 +169,15 @@ class _Fixer:
             if at == block and normal(words).startswith(normal((name,))):
                 raise error
 
-    def _check(self, device: Device, found: Found, leaf: Leaf) -> None:
-        info, block = found.field, self.blocks[device.name]
+    def _check(self, device: Device, location: Location, leaf: Leaf) -> None:
+        info, block = location.field, self.blocks[device.name]
         for register, error in self.map.mistakes:
-            if register == f"{block.name}.{found.register.name}":
+            if register == f"{block.name}.{location.register.name}":
                 raise error
         if info.width != leaf.width:
             text = f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}"
             hints = [f"use {'bit' if info.width == 1 else f'uint{info.width}'}"]
-            key = field_name(block, found.register, info)
+            key = field_name(block, location.register, info)
             hints += [f"if the bus takes that, the overlay says '{key}: {{bytes: true}}'"] * (leaf.width in (8, 16, 32))
             raise self._wrong_field(leaf, text, *hints)
 
@@ -201,7 +201,7 @@ class _Fixer:
 
     def _instance(self, shape: Shape, device: Device, words: tuple[str, ...]) -> list[Register]:
         """The registers of one instance, with offsets from the instance's own base."""
-        spots: list[tuple[Leaf, list[Found]]] = []
+        spots: list[tuple[Leaf, list[Location]]] = []
         for leaf in shape.leaves:
             path = tuple(w for name, index in leaf.path for w in _words(name, index))
             indices = product(*(range(n) for n in leaf.dims))
@@ -217,7 +217,7 @@ class _Fixer:
         return sorted(registers.values(), key=lambda r: (r.offset, r.name))
 
     def _add(
-        self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Found], base: int, device: Device,
+        self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Location], base: int, device: Device,
         around: int,
     ) -> None:  # fmt: skip
         """`around`: clusters around all registers of the group, which go unnamed."""
@@ -296,7 +296,7 @@ class _Fixer:
         over, why = self.facts.of(block, register, info)
         plain = over.stored
         access = over.access or info.access
-        volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
+        volatile = (info.volatile or not info.complete) and not plain if over.volatile is None else over.volatile
         modified = "" if plain else over.write or info.modified
         action = "" if plain else over.read or info.read_action
         acts = block.acts(register, info) and not over.write
@@ -317,7 +317,7 @@ class _Fixer:
             key=field_name(block, register, info),
             values=info.values,
             accepts=info.accepts,
-            open=not info.known and not plain and not info.volatile and (bool(why) or over.volatile is None),
+            open=not info.complete and not plain and not info.volatile and (bool(why) or over.volatile is None),
             assumed=why,
         )
 
@@ -332,17 +332,17 @@ class _Fixer:
         return Slot(info.name, 0, info.width, None, info.access, back, sensitive, volatile, modified=modified,
                     action=action, key=parts[0].key.rpartition(".")[0], open=any(s.open for s in parts))  # fmt: skip
 
-    def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, found: Found, device: Device) -> None:
+    def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, location: Location, device: Device) -> None:
         """Facts of the file about the field, added to those of the source: in general, and for its group and leaf."""
-        info, block = found.field, self.blocks[device.name]
-        over, _ = self.facts.of(block, found.register, info)
-        self.names.setdefault(id, set()).add(field_name(block, found.register, info))
+        info, block = location.field, self.blocks[device.name]
+        over, _ = self.facts.of(block, location.register, info)
+        self.names.setdefault(id, set()).add(field_name(block, location.register, info))
         for kind, words in (("rse", over.rse), ("wse", over.wse)):
             self.targets.update({(place, id, kind, word): None for word in words or () if word != "self"})
-        self.fields[id] = self._told(self.fields.get(id), id, slot, info, over, device)
-        self.places[place] = self._told(self.places.get(place), id, slot, info, over, device)
+        self.fields[id] = self._with_facts(self.fields.get(id), id, slot, info, over, device)
+        self.places[place] = self._with_facts(self.places.get(place), id, slot, info, over, device)
 
-    def _told(
+    def _with_facts(
         self, before: Field | None, id: FieldId, slot: Slot, info: FieldInfo, over: Words, device: Device
     ) -> Field:
         old = before or self.dialect.field(id)
@@ -380,16 +380,16 @@ class _Fixer:
             if not any(fnmatchcase(name, pattern) for name in silicon):
                 near = did_you_mean(pattern, silicon)
                 raise fail(f"{kind} target '{pattern}' is not in {self.path.name}{near}", file=str(file))
-            found = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
-            self.fields[id] = replace(self.fields[id], **{kind: getattr(self.fields[id], kind) | found})
+            matching = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
+            self.fields[id] = replace(self.fields[id], **{kind: getattr(self.fields[id], kind) | matching})
             here = self.places[place]
-            self.places[place] = replace(here, **{kind: getattr(here, kind) | found})
+            self.places[place] = replace(here, **{kind: getattr(here, kind) | matching})
 
     def _all(self, group: str) -> set[FieldId]:
-        found: set[FieldId] = set()
+        fields: set[FieldId] = set()
         for m in self.dialect.groups[group].members:
-            found |= self._all(m.group) if isinstance(m, Child) else {m.id}
-        return found
+            fields |= self._all(m.group) if isinstance(m, Child) else {m.id}
+        return fields
 
     def _sub(self, name: str, group: str, dims: tuple[int, ...], ways: list[tuple[Device, tuple[str, ...]]]) -> Sub:
         device, words = ways[0]

@@ -128,7 +128,7 @@ class Facts:
         words, name = Words(), field_name(block, register, info)
         for layer in self.layers:
             words = layer.of(name).over(words)
-        guess, why = ("", "") if info.known or words.stored else assumed(register, info, self.map.says_effects)
+        guess, why = ("", "") if info.complete or words.stored else assumed(register, info, self.map.says_effects)
         if (
             not guess
             or block.acts(register, info)

@@ -21,8 +21,8 @@ from edgebuild.driver.source.dialect import NEUTRAL
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """`modified`: what a write does (words of SVD's modifiedWriteValues), "" if it stores. `known`: whether the file
-    says all there is to say, so that a field without effects is plain; SVD never does."""
+    """`modified`: what a write does (words of SVD's modifiedWriteValues), "" if it stores. `complete`: whether the
+    file says all there is to say, so that a field without effects is plain; SVD never does."""
 
     name: str
     lsb: int
@@ -31,7 +31,7 @@ class FieldInfo:
     modified: str = ""
     read_action: str = ""
     volatile: bool = False
-    known: bool = False
+    complete: bool = False
     values: tuple[tuple[str, int], ...] = ()  # an enumeration
     once: bool = False  # only the first write after a reset counts
     accepts: tuple[tuple[int, int], ...] = ()  # ranges of values that may be written; nothing: all
@@ -74,8 +74,8 @@ class RegisterInfo:
     def number(self, width: int) -> FieldInfo:
         """The register as one field of its lowest bits."""
         access = "".join(c for c in "rw" if any(c in f.access for f in self.fields)) or self.access
-        complete = bool(self.fields) and all(f.known for f in self.fields)
-        return FieldInfo(self.name, 0, width, access, known=complete, parts=self.fields or (self.whole,))
+        complete = bool(self.fields) and all(f.complete for f in self.fields)
+        return FieldInfo(self.name, 0, width, access, complete=complete, parts=self.fields or (self.whole,))
 
 
 @dataclass(frozen=True)
@@ -167,30 +167,30 @@ class Array:
 
 def clusters(registers: tuple[RegisterInfo, ...]) -> Iterator[RegisterInfo | Array | Cluster]:
     """Members directly below a scope. Registers `a_0`, `a_1`... that are alike become one array, and so do clusters."""
-    found: list[RegisterInfo | Array | Cluster] = []
+    members: list[RegisterInfo | Array | Cluster] = []
     for inner, run in by_cluster(registers, ()):
         if not inner:
-            found.append(_in_array(found, run[0]))
+            members.append(_in_array(members, run[0]))
             continue
         start = min(r.offset for r in run)
         content = tuple(replace(r, offset=r.offset - start, scope=r.scope[1:]) for r in run)
-        found.append(_appended(found, Cluster(inner[0], start, content)))
-    yield from found
+        members.append(_appended(members, Cluster(inner[0], start, content)))
+    yield from members
 
 
-def _in_array(found: list[RegisterInfo | Array | Cluster], new: RegisterInfo) -> RegisterInfo | Array:
+def _in_array(members: list[RegisterInfo | Array | Cluster], new: RegisterInfo) -> RegisterInfo | Array:
     """The new register, or the array that it goes on with the register or array before it, which is taken off."""
-    last = found[-1] if found else None
+    last = members[-1] if members else None
     if isinstance(last, RegisterInfo):
         first, bare = _without_index(last, 0), _without_index(new, 1)
         step = new.offset - last.offset
         if first and bare and step >= new.bits // 8 and replace(bare, offset=first.offset) == first:
-            found.pop()
+            members.pop()
             return Array(first, 2, step)
     if isinstance(last, Array):
         bare = _without_index(new, last.count)
         if bare == replace(last.first, offset=last.first.offset + last.count * last.stride):
-            found.pop()
+            members.pop()
             return Array(last.first, last.count + 1, last.stride)
     return new
 
@@ -204,9 +204,9 @@ def _without_index(r: RegisterInfo, index: int) -> RegisterInfo | None:
     return replace(r, name=r.name.removesuffix(end), fields=fields)
 
 
-def _appended(found: list[RegisterInfo | Array | Cluster], new: Cluster) -> Cluster:
+def _appended(members: list[RegisterInfo | Array | Cluster], new: Cluster) -> Cluster:
     """The new cluster, or the array before it with one element more, which is taken off the list."""
-    last = found[-1] if found else None
+    last = members[-1] if members else None
     if not isinstance(last, Cluster) or last.registers != new.registers:
         return new
     name, stride = (last.name, last.stride) if last.count else (last.name.removesuffix("_0"), new.offset - last.offset)
@@ -214,7 +214,7 @@ def _appended(found: list[RegisterInfo | Array | Cluster], new: Cluster) -> Clus
     fits = last.count > 0 or last.name.endswith("_0")
     if not fits or stride <= 0 or new.name != f"{name}_{count}" or new.offset != last.offset + count * stride:
         return new
-    found.pop()
+    members.pop()
     return Cluster(name, last.offset, last.registers, count + 1, stride)
 
 
@@ -230,7 +230,7 @@ def marked(words: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class Location:
     """A field of a description, in its register."""
 
     register: RegisterInfo
@@ -270,36 +270,36 @@ class Finder:
     """Finds a field of a block by its path in the source: REGISTER.FIELD, REGISTER_FIELD, or the bare name."""
 
     def __init__(self, block: Block) -> None:
-        self.exact: dict[str, list[Found]] = {}
-        self.scoped: dict[str, list[Found]] = {}
-        self.register: dict[str, list[Found]] = {}
-        self.bare: dict[str, list[Found]] = {}
-        self.places: dict[str, list[Found]] = {}  # by subscripts, where the file has arrays
-        self.behind: dict[str, list[Found]] = {}  # those inside of names
+        self.exact: dict[str, list[Location]] = {}
+        self.scoped: dict[str, list[Location]] = {}
+        self.register: dict[str, list[Location]] = {}
+        self.bare: dict[str, list[Location]] = {}
+        self.places: dict[str, list[Location]] = {}  # by subscripts, where the file has arrays
+        self.behind: dict[str, list[Location]] = {}  # those inside of names
         self.wholes: dict[str, list[RegisterInfo]] = {}  # by names and by subscripts
         self.names = {normal(w) for r in block.registers for w in ((r.name,), (*r.scope, r.name))}
         for register in block.registers:
             fields = register.fields or (register.whole,)
-            alone = replace(register.whole, mark="")
-            for key in dict.fromkeys((normal((*register.scope, register.name)), *Found(register, alone).places(True))):
+            alone = Location(register, replace(register.whole, mark=""))
+            for key in dict.fromkeys((normal((*register.scope, register.name)), *alone.places(True))):
                 self.wholes.setdefault(key, []).append(register)
             stems = {f.name.rstrip("0123456789") for f in fields}
             stem = re.escape(stems.pop()) if len(stems) == 1 and len(fields) > 1 else ""
             for f in fields:
-                found = Found(register, f)
-                self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(found)
-                self.scoped.setdefault(normal((*register.scope, f.name)), []).append(found)
-                self.bare.setdefault(normal((f.name,)), []).append(found)
+                location = Location(register, f)
+                self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(location)
+                self.scoped.setdefault(normal((*register.scope, f.name)), []).append(location)
+                self.bare.setdefault(normal((f.name,)), []).append(location)
                 for table, behind in ((self.places, False), (self.behind, True)):
-                    for key in dict.fromkeys(found.places(len(fields) == 1, behind)):
+                    for key in dict.fromkeys(location.places(len(fields) == 1, behind)):
                         if "#" in key:
-                            table.setdefault(key, []).append(found)
+                            table.setdefault(key, []).append(location)
                 number = re.fullmatch(rf"{stem}(\d+)", f.name) if stem else None
                 if number:  # `OTYPER[3]` for OTYPER.OT3
                     key = f"{marked((*register.scope, register.name))}#{int(number[1])}"
-                    self.places.setdefault(key, []).append(found)
+                    self.places.setdefault(key, []).append(location)
                 if len(fields) == 1:
-                    self.register.setdefault(normal((*register.scope, register.name)), []).append(found)
+                    self.register.setdefault(normal((*register.scope, register.name)), []).append(location)
 
     def whole(self, words: tuple[str, ...]) -> RegisterInfo | None:
         """The register of this name, as a number."""
@@ -307,15 +307,15 @@ class Finder:
         for key in (place, normal(words)):
             fitting = dict.fromkeys(self.wholes.get(key, ()))
             if key != place and "#" in place:
-                fitting = {r: None for r in fitting if not Found(r, r.whole).renumbered}
+                fitting = {r: None for r in fitting if not Location(r, r.whole).renumbered}
             if len(fitting) == 1:
                 return next(iter(fitting))
         return None
 
-    def find(self, words: tuple[str, ...]) -> list[Found]:
+    def find(self, words: tuple[str, ...]) -> list[Location]:
         """All fields of this name; one if the name is good."""
         whole, place = normal(words), marked(words)
-        best: list[Found] = []
+        best: list[Location] = []
         tables = [
             (self.places, place),
             (self.behind, place),
@@ -326,12 +326,12 @@ class Finder:
         if normal(words[:-1]) not in self.names:  # else the field is meant to be in that register, and nowhere else
             tables.append((self.bare, normal(words[-1:])))
         for table, key in tables:
-            found = list(dict.fromkeys(table.get(key, ())))
+            locations = list(dict.fromkeys(table.get(key, ())))
             if table is not self.places and table is not self.behind and "#" in place:
-                found = [f for f in found if not f.renumbered]
-            if len(found) == 1:
-                return found
-            best = best or found
+                locations = [f for f in locations if not f.renumbered]
+            if len(locations) == 1:
+                return locations
+            best = best or locations
         return best
 
 
@@ -371,7 +371,7 @@ def read_rdl(path: Path) -> RegisterMap:
             )
         ) from error
     _check_files(path)
-    found: list[Diagnostic] = []
+    errors: list[Diagnostic] = []
 
     class Printer(MessagePrinter):
         def print_message(self, severity: Any, text: str, src_ref: Any) -> None:
@@ -379,7 +379,7 @@ def read_rdl(path: Path) -> RegisterMap:
                 line = src_ref.line if src_ref is not None else 0
                 column = src_ref.line_selection[0] + 1 if src_ref is not None else 0
                 hints = caret(src_ref.line_text, column) if src_ref is not None else ()
-                found.append(Diagnostic(text, str(path), line, column, hints=hints))
+                errors.append(Diagnostic(text, str(path), line, column, hints=hints))
 
     compiler = RDLCompiler(message_printer=Printer(), perl_safe_opcodes=[])
     try:
@@ -398,7 +398,7 @@ def read_rdl(path: Path) -> RegisterMap:
             for b in (inner or [top])
         ]
     except RDLCompileError as error:
-        raise EdgebuildError(*found or [Diagnostic(str(error), str(path))]) from error
+        raise EdgebuildError(*errors or [Diagnostic(str(error), str(path))]) from error
     except RecursionError:
         raise fail("its parts are nested too deeply", file=str(path)) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # the compiler fails on some damage
@@ -419,10 +419,10 @@ def _check_arrays(node: Any, path: Path) -> None:
 
 def _counted(parts: Iterator[T], what: str, path: Path) -> tuple[T, ...]:
     """All parts. Raises EdgebuildError where there are more than any chip has: an array may name any number."""
-    found = tuple(islice(parts, MANY + 1))
-    if len(found) > MANY:
+    counted = tuple(islice(parts, MANY + 1))
+    if len(counted) > MANY:
         raise fail(f"there are more than {MANY} {what}", file=str(path))
-    return found
+    return counted
 
 
 def _check_files(path: Path) -> None:
@@ -477,7 +477,7 @@ def _field(f: Any) -> FieldInfo:
     values = tuple((m.name, int(m.value)) for m in encode) if encode is not None else ()
     volatile, once = bool(f.is_volatile), f.get_property("sw").name.endswith("1")
     return FieldInfo(
-        f.inst_name, f.low, f.width, access, modified, action, volatile, known=True, values=values, once=once
+        f.inst_name, f.low, f.width, access, modified, action, volatile, complete=True, values=values, once=once
     )
 
 

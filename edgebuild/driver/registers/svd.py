@@ -51,18 +51,18 @@ class _Reader:
     @cached_property
     def enumerations(self) -> dict[str, list[tuple[tuple[str, ...], Element]]]:
         """By name those that have one, with the names of what is around them: others may be derived from them."""
-        found: dict[str, list[tuple[tuple[str, ...], Element]]] = {}
+        by_name: dict[str, list[tuple[tuple[str, ...], Element]]] = {}
 
         def look(at: Element, path: tuple[str, ...]) -> None:
             for c in at.children:
                 name = c.value("name") or ""
                 if c.tag == "enumeratedValues" and name:
-                    found.setdefault(name, []).append((path, c))
+                    by_name.setdefault(name, []).append((path, c))
                 elif c.children:
                     look(c, (*path, name) if name else path)
 
         look(self.root, ())
-        return found
+        return by_name
 
     def enumeration(self, origin: str, around: tuple[str, ...]) -> Element | None:
         """The enumeration with this path; of several the one that has most around it in common with the field."""
@@ -86,9 +86,9 @@ class _Reader:
         registers = p.child("registers")
         for name, shift, _, _ in self.instances(p):
             self.block, self.registers_read = name, 0
-            found = list(self.registers(registers, properties, 0, (), ())) if registers else []
+            infos = list(self.registers(registers, properties, 0, (), ())) if registers else []
             base, group = self.number(p, "baseAddress") + shift, p.value("groupName") or ""
-            yield Block(name, base, _with_alternates(_numbered(found)), group)
+            yield Block(name, base, _with_alternates(_numbered(infos)), group)
 
     def registers(
         self, parent: Element, defaults: dict[str, str], base: int, scope: tuple[str, ...], marks: tuple[str, ...]
@@ -103,14 +103,14 @@ class _Reader:
                     yield from self.registers(element, properties, offset, (*scope, name), (*marks, mark))
                 else:
                     try:
-                        found = self.register(element, name, offset, properties, scope)
+                        info = self.register(element, name, offset, properties, scope)
                     except EdgebuildError as error:  # it matters to drivers that use the register
                         self.mistakes.append((f"{self.block}.{name}", error))
-                        found = RegisterInfo(name, offset, 32, (), scope)
+                        info = RegisterInfo(name, offset, 32, (), scope)
                     self.registers_read += 1
                     if self.registers_read > MANY:
                         raise self.wrong(element, f"{self.block} has more than {MANY} registers")
-                    yield replace(found, marks=(*marks, mark))
+                    yield replace(info, marks=(*marks, mark))
 
     def register(
         self, r: Element, name: str, offset: int, properties: dict[str, str], scope: tuple[str, ...]
@@ -139,7 +139,7 @@ class _Reader:
         return access
 
     def fields(self, holder: Element, r: Element, bits: int, access: str, register: str) -> Iterator[FieldInfo]:
-        taken: list[tuple[FieldInfo, Element]] = []
+        fields: list[tuple[FieldInfo, Element]] = []
         siblings = list(holder.all("field"))
         for element in siblings:
             element = self.derived(element, siblings)
@@ -166,16 +166,16 @@ class _Reader:
                 if new.lsb + width > bits:
                     text = f"field '{name}' ends at bit {new.lsb + width - 1}, and register '{register}' has {bits}"
                     self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
-                taken.append((new, element))
-        yield from self.apart(taken, register)
+                fields.append((new, element))
+        yield from self.disjoint(fields, register)
 
-    def apart(self, fields: list[tuple[FieldInfo, Element]], register: str) -> Iterator[FieldInfo]:
+    def disjoint(self, fields: list[tuple[FieldInfo, Element]], register: str) -> Iterator[FieldInfo]:
         """The fields but those named RESERVED, or the like, that lie on others; any other overlap is a mistake."""
-        found = [
+        kept = [
             (f, e) for f, e in fields if not (RESERVED.fullmatch(f.name) and any(_overlap(f, g) for g, _ in fields))
         ]
-        for i, (late, element) in enumerate(found):
-            for other, _ in found[:i]:
+        for i, (late, element) in enumerate(kept):
+            for other, _ in kept[:i]:
                 if _overlap(late, other):
                     text = f"field '{late.name}' of register '{register}' overlaps field '{other.name}'"
                     self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
@@ -186,14 +186,14 @@ class _Reader:
 
         `around`: the names of the peripheral, the register and the field.
         """
-        found: dict[str, int] = {}
+        values: dict[str, int] = {}
         for holder in element.all("enumeratedValues"):
             origin = holder.attributes.get("derivedFrom", "")
             for e in (self.enumeration(origin, around) or holder).all("enumeratedValue"):
                 name, text = e.value("name") or "", e.value("value") or ""
                 if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not WILD.search(text):
-                    found.setdefault(name, self.as_number(e, "value", text))
-        return tuple((n, v) for n, v in found.items() if not v >> width)
+                    values.setdefault(name, self.as_number(e, "value", text))
+        return tuple((n, v) for n, v in values.items() if not v >> width)
 
     def accepts(self, element: Element, values: tuple[tuple[str, int], ...]) -> tuple[tuple[int, int], ...]:
         """The ranges of values that a field takes, as `writeConstraint` has them; nothing if all."""
@@ -324,10 +324,10 @@ class _Reader:
         return {**above, **{k: v for k in INHERITED if (v := element.value(k)) is not None}}
 
     def access(self, element: Element, word: str) -> str:
-        known = {w.lower(): access for w, access in ACCESS.items()} | {"read": "r", "write": "w"}  # as vendors write
-        if word.lower() not in known:
+        by_word = {w.lower(): access for w, access in ACCESS.items()} | {"read": "r", "write": "w"}  # as vendors write
+        if word.lower() not in by_word:
             raise self.wrong(element, f"access '{word}' is not known{did_you_mean(word, ACCESS)}")
-        return known[word.lower()]
+        return by_word[word.lower()]
 
     def number(self, element: Element, tag: str) -> int:
         text = element.value(tag)
@@ -368,16 +368,17 @@ def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
         if parts and not any("#" in m for m in r.marks):
             series.setdefault((r.scope, parts[1], parts[3] or ""), {}).setdefault(int(parts[2]), place)
     out = list(registers)
-    for (_, before, behind), found in series.items():
-        mine = [registers[found[n]] for n in sorted(found)]
+    for (_, before, behind), by_number in series.items():
+        numbers = sorted(by_number)
+        mine = [registers[by_number[n]] for n in numbers]
         steps = {b.offset - a.offset for a, b in pairwise(mine)}
         places = {(f.lsb, f.width) for r in mine for f in r.fields}  # an element may lack some that others have
         disjoint = all(a + w <= b for (a, w), (b, _) in pairwise(sorted(places)))
         alike = len({r.bits for r in mine}) == 1 and disjoint and len({not r.fields for r in mine}) == 1
-        first = min(found)
-        counted = sorted(found) == list(range(first, first + len(found))) and (first == 1 or (first == 0 and behind))
+        first = numbers[0]
+        counted = numbers == list(range(first, first + len(numbers))) and (first == 1 or (first == 0 and behind))
         if counted and len(steps) == 1 and alike:
-            for number, place in found.items():
+            for number, place in by_number.items():
                 marks = (*registers[place].marks[:-1], f"{before}#{number - first}{behind}")
                 out[place] = replace(registers[place], marks=marks)
     return out
@@ -408,8 +409,8 @@ class Element:
         return next((c for c in self.children if c.tag == tag), None)
 
     def value(self, tag: str) -> str | None:
-        found = self.child(tag)
-        return found.text.strip() if found else None
+        child = self.child(tag)
+        return child.text.strip() if child else None
 
     def all(self, *tags: str) -> Iterator[Element]:
         return (c for c in self.children if c.tag in tags)
