@@ -359,20 +359,20 @@ def contexts(cdfg: Cdfg) -> Contexts:
 
     A lambda is called by its function, whatever that passes it to.
     """
-    found: dict[str, set[str]] = {}
+    runs: dict[str, set[str]] = {}
     called = {callee for f in cdfg.functions.values() for callee in f.callees}
     for name, f in cdfg.functions.items():
         outside = not f.around and (not f.static or name not in called)
-        found[name] = {name} if f.interrupt is not None else {MAIN} if outside else set()
+        runs[name] = {name} if f.interrupt is not None else {MAIN} if outside else set()
     changed = True
     while changed:
         changed = False
         for name, f in cdfg.functions.items():
-            for callee in (f.callees & found.keys()) | {n for n, g in cdfg.functions.items() if g.around == name}:
-                more = found[name] - found[callee]
+            for callee in (f.callees & runs.keys()) | {n for n, g in cdfg.functions.items() if g.around == name}:
+                more = runs[name] - runs[callee]
                 changed = changed or bool(more)
-                found[callee] |= more
-    return {name: frozenset(c) for name, c in found.items()}
+                runs[callee] |= more
+    return {name: frozenset(c) for name, c in runs.items()}
 
 
 def preempts(theirs: frozenset[str], mine: frozenset[str]) -> bool:
@@ -398,12 +398,12 @@ def visible(cdfg: Cdfg) -> Mapping[str, Visible]:
     if not any(f.interrupt is not None for f in cdfg.functions.values()):
         return {}
     runs = contexts(cdfg)
-    found = {}
+    by_function = {}
     for name, f in cdfg.functions.items():
         others = [g for n, g in cdfg.functions.items() if preempts(runs[n], runs[name])]
         reads, writes = (frozenset(a.field for g in others for a in g.accesses if a.kind == k) for k in "rw")
-        found[name] = Visible(reads, writes, guarded(f))
-    return found
+        by_function[name] = Visible(reads, writes, guarded(f))
+    return by_function
 
 
 def guarded(f: Function) -> frozenset[Node]:

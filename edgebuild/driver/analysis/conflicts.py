@@ -69,7 +69,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class KeptApart:
+class Unmerged:
     """An access that did not become one with an earlier one, and the reason."""
 
     where: Place
@@ -82,7 +82,7 @@ class Conflicts:
 
     refs: dict[Access, Ref]
     regions: dict[str, tuple[Region, ...]]
-    kept_apart: tuple[KeptApart, ...]
+    unmerged: tuple[Unmerged, ...]
 
 
 Home = Callable[[Access], Hashable]
@@ -102,7 +102,7 @@ def find_conflicts(
     refs = first.refs if first else {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
     summaries = summarise(cdfg, Facts(dialect, refs))
     seen = visible(cdfg)
-    kept: list[KeptApart] = []
+    kept: list[Unmerged] = []
     regions: dict[str, tuple[Region, ...]] = {}
     for name, function in cdfg.functions.items():
         graph = Graph(function, dialect, refs, summaries, seen.get(name, Visible()))
@@ -180,7 +180,7 @@ class Graph:
         parts = a.kind, a.whole, a.field, ref.group, ref.leaf, a.key, a.variables, a.chain.device, a.constants
         return (*parts, a in self.seen)
 
-    def regions(self, home: Home, kept: list[KeptApart]) -> tuple[Region, ...]:
+    def regions(self, home: Home, kept: list[Unmerged]) -> tuple[Region, ...]:
         """Reads first: where a merged read is made, a write on its way must find all of its fields."""
         reads = self.coloured("r", home, kept)
         for region in reads:
@@ -188,7 +188,7 @@ class Graph:
             self.loads.setdefault(node, []).extend(region.accesses)
         return reads + self.coloured("w", home, kept)
 
-    def coloured(self, kind: str, home: Home, kept: list[KeptApart]) -> tuple[Region, ...]:
+    def coloured(self, kind: str, home: Home, kept: list[Unmerged]) -> tuple[Region, ...]:
         self.stops, self.alike = {}, self._alike()
         open_: list[list[Access]] = []
         near: dict[Hashable, list[list[Access]]] = {}  # the regions of each home, and the nodes of each region
@@ -211,7 +211,7 @@ class Graph:
                 regions.append([access])
                 open_.append(regions[-1])
                 nodes[access] = bit
-            kept += [KeptApart(access.where, why) for why in reasons if why != ELSEWHERE]
+            kept += [Unmerged(access.where, why) for why in reasons if why != ELSEWHERE]
         result = tuple(Region(tuple(m), self.needs_hoist(m)) for m in open_)
         return result + tuple(Region(tuple(a for a, _ in site.parts)) for site in wholes)
 

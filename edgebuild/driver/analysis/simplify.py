@@ -123,14 +123,14 @@ def simplify(dialect: Dialect, cdfg: Cdfg) -> Shapes:
 
 def _within(dialect: Dialect, groups: Iterable[str]) -> set[str]:
     """The groups, and all that they hold."""
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = list(groups)
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             todo += [c.group for c in dialect.groups[name].children]
-    return found
+    return reached
 
 
 def _glued(shapes: Shapes, cdfg: Cdfg) -> Shapes:

@@ -68,7 +68,7 @@ def _dot(driver: Driver, a: Access, x: int, y: int) -> str:
 def as_dict(name: str, driver: Driver) -> dict[str, Any]:
     layout = driver.layout
     profile = f" weighted by {driver.request.profile.name}" if driver.request.profile else ""
-    kept = dict.fromkeys([*driver.merged.conflicts.kept_apart, *driver.conflicts.kept_apart])
+    kept = dict.fromkeys([*driver.merged.conflicts.unmerged, *driver.conflicts.unmerged])
     return {
         "schema": 1,
         "driver": name,

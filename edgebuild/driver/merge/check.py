@@ -84,7 +84,7 @@ def _check_visible(seen: set[Access], region: Region) -> None:
 
 def _runs(cdfg: Cdfg) -> dict[str, set[str]]:
     """For each function the interrupts that may call it, by their functions; "" stands for the rest of the program."""
-    found: dict[str, set[str]] = {name: set() for name in cdfg.functions}
+    runs: dict[str, set[str]] = {name: set() for name in cdfg.functions}
     called = {callee for f in cdfg.functions.values() for callee in f.callees}
     for root, f in cdfg.functions.items():
         if f.interrupt is None and (f.around or (f.static and root in called)):
@@ -92,10 +92,10 @@ def _runs(cdfg: Cdfg) -> dict[str, set[str]]:
         todo = [root]
         while todo:
             name, context = todo.pop(), root if f.interrupt is not None else ""
-            if name in found and context not in found[name]:
-                found[name].add(context)
+            if name in runs and context not in runs[name]:
+                runs[name].add(context)
                 todo += [*cdfg.functions[name].callees, *(n for n, g in cdfg.functions.items() if g.around == name)]
-    return found
+    return runs
 
 
 def _seen(cdfg: Cdfg, runs: dict[str, set[str]], name: str) -> set[Access]:
@@ -169,10 +169,10 @@ def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: s
             assert a.field not in facts.of(x).effects(x.kind), "merged across a call with an effect on it"
     met = [node.access] if node.access and node not in members else []
     for n in met + loaded:
-        apart = n.chain.device != a.chain.device and n.chain.device and a.chain.device
+        other_device = n.chain.device != a.chain.device and n.chain.device and a.chain.device
         same = (
             n.field == a.field
-            and not apart
+            and not other_device
             and not _other_element(n, a)
             and not (
                 n.chain.device
@@ -186,8 +186,8 @@ def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: s
         orders = {facts.of(a).order, facts.of(n).order}
         assert orders != {"ordered"}, "two accesses of silicon changed their order"
         effects = facts.of(n).effects(n.kind)
-        assert apart or a.field not in effects, "merged across a side effect on the field"
-        assert apart or not (write and effects), "a write moved over a side effect"
+        assert other_device or a.field not in effects, "merged across a side effect on the field"
+        assert other_device or not (write and effects), "a write moved over a side effect"
 
 
 def _stores(cdfg: Cdfg, name: str) -> bool:
@@ -221,7 +221,7 @@ def _waits(cdfg: Cdfg, name: str) -> bool:
 def _inside(cdfg: Cdfg, name: str) -> list[Access]:
     """All accesses that a call of a function may make; nothing in there may be unknown."""
     seen: set[str] = set()
-    todo, found = [name], []
+    todo, accesses = [name], []
     while todo:
         callee = todo.pop()
         if callee in seen:
@@ -231,8 +231,8 @@ def _inside(cdfg: Cdfg, name: str) -> list[Access]:
         for node in cdfg.functions[callee].nodes:
             assert node.kind != "barrier", "merged across a call with a barrier in it"
             todo += [node.text] if node.kind == "call" else []
-            found += [node.access] if node.access else []
-    return found
+            accesses += [node.access] if node.access else []
+    return accesses
 
 
 def check_layout(layout: Layout) -> None:
@@ -241,7 +241,7 @@ def check_layout(layout: Layout) -> None:
 
 
 def _check_group(group: GroupLayout, layout: Layout) -> None:
-    taken: dict[int, str] = {}
+    owners: dict[int, str] = {}
     for r in group.registers:
         used = 0
         for s in r.slots:
@@ -256,17 +256,17 @@ def _check_group(group: GroupLayout, layout: Layout) -> None:
             continue
         for i in range(r.count):
             for byte in range(r.offset + i * r.stride, r.offset + i * r.stride + r.bits // 8):
-                assert byte not in taken, f"{group.group}: {r.name} and {taken[byte]} share byte {byte}"
+                assert byte not in owners, f"{group.group}: {r.name} and {owners[byte]} share byte {byte}"
                 assert byte < group.size
-                taken[byte] = r.name
+                owners[byte] = r.name
     if layout.method != "fixed":
         for sub in group.subs:
             count = 1
             for n in sub.dims:
                 count *= n
             for byte in range(sub.offset, sub.offset + count * sub.stride):
-                assert byte not in taken and byte < group.size, f"{group.group}: {sub.name} overlaps"
-                taken[byte] = sub.name
+                assert byte not in owners and byte < group.size, f"{group.group}: {sub.name} overlaps"
+                owners[byte] = sub.name
 
 
 def _other_element(a: Access, b: Access) -> bool:

@@ -70,11 +70,11 @@ def _assumed(register: Register, leaves: tuple[str, ...], window: Window) -> lis
 
 def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> dict[tuple[str, str], list[Region]]:
     """Writes of interrupt handlers, by group and register."""
-    found: dict[tuple[str, str], list[Region]] = {}
+    writes: dict[tuple[str, str], list[Region]] = {}
     for name, r in merged.all():
         if r.kind == "w" and cdfg.functions[name].handler:
-            found.setdefault((merged.ref(r.place).group, merged.register(r.place).name), []).append(r)
-    return found
+            writes.setdefault((merged.ref(r.place).group, merged.register(r.place).name), []).append(r)
+    return writes
 
 
 def _shared(region: Region, other: Region) -> bool:
@@ -209,7 +209,7 @@ def _at(a: Access, text: str, severity: str) -> Diagnostic:
 
 def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     """A warning for each constant that the source writes to a field which does not take it."""
-    found = []
+    warnings = []
     sites = (s for f in cdfg.functions.values() for s in f.sites if s.form not in ("compound", "set"))
     for a, value in (w for s in sites for w in _writes(s)):
         slot, number = merged.register(a).slot(merged.ref(a).leaf), value.constant
@@ -220,8 +220,8 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
             continue
         ranges = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in slot.accepts)
         text = f"'{slot.key}' takes {ranges} by its description, and {stored} is written"
-        found.append(Diagnostic(text, a.where.file, a.where.line, a.where.column, severity="warning"))
-    return found
+        warnings.append(Diagnostic(text, a.where.file, a.where.line, a.where.column, severity="warning"))
+    return warnings
 
 
 def misfits(dialect: Dialect, cdfg: Cdfg, program: Program) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site
-from edgebuild.driver.analysis.conflicts import Conflicts, KeptApart, Region, find_conflicts
+from edgebuild.driver.analysis.conflicts import Conflicts, Region, Unmerged, find_conflicts
 from edgebuild.driver.analysis.simplify import Ref, Shapes
 from edgebuild.driver.layout.registers import (
     Layout,
@@ -115,7 +115,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
     conflicts = find_conflicts(dialect, cdfg, shapes, lambda a: (one.register(a), one.word(a)), first)
     merged = Merged(conflicts, layout)
     _check_held(cdfg, merged)
-    kept = list(conflicts.kept_apart)
+    kept = list(conflicts.unmerged)
     regions: dict[str, tuple[Region, ...]] = {}
     for name in conflicts.regions:
         mine: list[Region] = []
@@ -127,7 +127,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
             singles = [Region((a,)) for a in region.accesses]
             race = region.kind == "w" and merged.window(region).read and not any(merged.window(s).read for s in singles)
             if race:
-                kept.append(KeptApart(region.place.where, "one store for both would have to read first"))
+                kept.append(Unmerged(region.place.where, "one store for both would have to read first"))
             mine += singles if race else [region]
         regions[name] = tuple(mine)
     merged = Merged(Conflicts(conflicts.refs, regions, tuple(kept)), layout)
@@ -157,8 +157,8 @@ def _check_whole(merged: Merged, region: Region) -> None:
 def _check_held(cdfg: Cdfg, merged: Merged) -> None:
     """A variable holds the value of one register: elsewhere, the fields may have other bits."""
     sites = [s for f in cdfg.functions.values() for s in f.sites if s.key]
-    made = {s.key for s in sites if s.form == "make"}  # what they do not name has the reset value of the home
-    for site in (s for s in sites if s.form in ("load", "copy") or (s.form == "store" and s.key in made)):
+    literals = {s.key for s in sites if s.form == "make"}  # what they do not name has the reset value of the home
+    for site in (s for s in sites if s.form in ("load", "copy") or (s.form == "store" and s.key in literals)):
         here = site.read if site.form == "copy" else site.parts[0][0]
         assert here and site.of
         home = site.of.parts[0][0]
@@ -171,7 +171,7 @@ def _check_held(cdfg: Cdfg, merged: Merged) -> None:
 
 def _reused(cdfg: Cdfg, merged: Merged) -> dict[Region, Region]:
     """Writes that must keep their neighbours right after a read of the same register: its load serves both."""
-    found: dict[Region, Region] = {}
+    reused: dict[Region, Region] = {}
     for name, regions in merged.conflicts.regions.items():
         reads = [r for r in regions if r.kind == "r" and not r.hoisted and not r.place.whole]
         for write in regions:
@@ -182,14 +182,14 @@ def _reused(cdfg: Cdfg, merged: Merged) -> dict[Region, Region]:
             near = (r for r in reads if merged.register(r.place) == register and _one_place(merged, r, write))
             read = next((r for r in near if _next(cdfg.functions[name], r, write)), None)
             if read:
-                found[write] = read
-    return found
+                reused[write] = read
+    return reused
 
 
 def _one_place(merged: Merged, read: Region, write: Region) -> bool:
     a, b = merged.ref(read.place), merged.ref(write.place)
-    known = None not in (a.base_key, b.base_key, a.index_key, b.index_key)
-    same = known and (a.base_key, a.index_key) == (b.base_key, b.index_key)
+    comparable = None not in (a.base_key, b.base_key, a.index_key, b.index_key)
+    same = comparable and (a.base_key, a.index_key) == (b.base_key, b.index_key)
     return a.group == b.group and (same or read.place.site is write.place.site)
 
 
