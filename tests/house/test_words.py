@@ -25,7 +25,6 @@ REST: dict[str, int] = {
     "clock": 3,
     "driver": 9,
     "driver/emit": 12,
-    "driver/layout": 13,
     "driver/prove": 51,
     "model/emit": 46,
     "model/plan/check": 19,

@@ -56,14 +56,14 @@ def writers(cdfg: Cdfg, conflicts: Conflicts) -> Writers:
     """Which contexts write which leaf; nothing where no interrupt is declared."""
     if not any(f.interrupt is not None for f in cdfg.functions.values()):
         return {}
-    found: dict[tuple[str, str], frozenset[str]] = {}
+    contexts_of: dict[tuple[str, str], frozenset[str]] = {}
     runs = contexts(cdfg)
     for name, f in cdfg.functions.items():
         for a in f.accesses:
             if a.kind == "w":
                 ref = conflicts.refs[a]
-                found[ref.group, ref.leaf] = found.get((ref.group, ref.leaf), frozenset()) | runs[name]
-    return found
+                contexts_of[ref.group, ref.leaf] = contexts_of.get((ref.group, ref.leaf), frozenset()) | runs[name]
+    return contexts_of
 
 
 def optimize(
@@ -234,10 +234,10 @@ class Old:
 def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus, by: Writers) -> Layout:
     """Raises EdgebuildError if the report cannot be read, or a field does not fit into what is there."""
     old = _read(path)
-    known = {name: {f["name"] for r in o.registers for f in r["fields"]} for name, o in old.items()}
-    fresh = {name: _fresh(path, shape, known.get(name, set())) for name, shape in shapes.groups.items()}
+    laid_out = {name: {f["name"] for r in o.registers for f in r["fields"]} for name, o in old.items()}
+    fresh = {name: _fresh(path, shape, laid_out.get(name, set())) for name, shape in shapes.groups.items()}
     for name, shape in fresh.items():
-        _same_way(path, shape, shapes.groups[name], known.get(name, set()), old.get(name))
+        _same_way(path, shape, shapes.groups[name], laid_out.get(name, set()), old.get(name))
     mine = {name: {x.name for x in shape.leaves} for name, shape in fresh.items()}
     rest: dict[str, Uses] = {}
     for name, group in uses.items():
@@ -269,27 +269,27 @@ def _read(path: Path) -> dict[str, Old]:
         raise fail(NO_REPORT, file=str(path)) from error
 
 
-def _fresh(path: Path, shape: Shape, known: set[str]) -> Shape:
+def _fresh(path: Path, shape: Shape, laid_out: set[str]) -> Shape:
     """Fields that a layout does not have yet."""
     for names in shape.glued:
-        new = sorted(names - known)
-        if new and names & known:
+        new = sorted(names - laid_out)
+        if new and names & laid_out:
             raise _wrong(path, f"'{shape.group}.{new[0]}' is new in a register that is accessed as a whole")
-    glued = tuple(names for names in shape.glued if not names & known)
-    return replace(shape, leaves=tuple(x for x in shape.leaves if x.name not in known), parts=(), glued=glued)
+    glued = tuple(names for names in shape.glued if not names & laid_out)
+    return replace(shape, leaves=tuple(x for x in shape.leaves if x.name not in laid_out), parts=(), glued=glued)
 
 
-def _same_way(path: Path, fresh: Shape, shape: Shape, known: set[str], old: Old | None) -> None:
+def _same_way(path: Path, fresh: Shape, shape: Shape, laid_out: set[str], old: Old | None) -> None:
     """Keep split fields split and whole fields whole: else they would be laid out anew."""
     members = {m["name"] for m in old.members} if old else set()
     for leaf in fresh.leaves:
-        for other in sorted(known | members):
-            apart = re.fullmatch(re.escape(leaf.name) + r"(_\d+)+", other) if leaf.dims else None
-            whole = re.fullmatch(re.escape(other) + (r"(_\d+)+" if other in known else r"_.+"), leaf.name)
-            if apart or whole:
+        for other in sorted(laid_out | members):
+            split = re.fullmatch(re.escape(leaf.name) + r"(_\d+)+", other) if leaf.dims else None
+            whole = re.fullmatch(re.escape(other) + (r"(_\d+)+" if other in laid_out else r"_.+"), leaf.name)
+            if split or whole:
                 raise _wrong(path, f"'{shape.group}.{leaf.name}' is accessed in another way than '{other}' was")
     for part in shape.parts:
-        other = next((n for n in sorted(known) if n.startswith(f"{part.name}_")), "")
+        other = next((n for n in sorted(laid_out) if n.startswith(f"{part.name}_")), "")
         if part.name not in members and other:
             raise _wrong(path, f"'{shape.group}.{part.name}' is accessed in another way than '{other}' was")
 
@@ -384,15 +384,15 @@ def _by_size(problem: Problem) -> list[Bins]:
         return [packed(problem)]
     if len(problem.leaves) > EXACT:
         return [heuristic(problem), packed(problem)]
-    found: list[Bins] = []
+    layouts: list[Bins] = []
     largest = None
-    while len(found) < STEPS:
-        solution = solve_exactly(problem, [heuristic(problem), *found[-1:]], largest)
+    while len(layouts) < STEPS:
+        solution = solve_exactly(problem, [heuristic(problem), *layouts[-1:]], largest)
         if solution is None:
             break
-        found.append(solution.bins)
+        layouts.append(solution.bins)
         largest = problem.bytes(solution.bins) - 1
-    return found
+    return layouts
 
 
 def _undominated(points: Iterable[Point]) -> list[Point]:

@@ -205,10 +205,10 @@ def leaf_mask(register: Register, leaves: Iterable[str]) -> int:
 
 
 def _either(masks: Iterable[int]) -> int:
-    found = 0
+    union = 0
     for mask in masks:
-        found |= mask
-    return found
+        union |= mask
+    return union
 
 
 def words(register: Register, mask: int, bus: Bus) -> tuple[int, int]:
