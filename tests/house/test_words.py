@@ -24,7 +24,6 @@ REST: dict[str, int] = {
     "cli": 5,
     "clock": 3,
     "driver": 9,
-    "driver/emit": 12,
     "driver/prove": 51,
     "model/emit": 46,
     "model/plan/check": 19,

@@ -319,8 +319,8 @@ def support_structs(layout: Layout) -> str:
     lines: list[str] = []
     for group in layout.groups.values():
         subs = sorted(group.subs, key=lambda s: s.offset)
-        apart = all(a.offset + _covered(layout, a) <= b.offset for a, b in pairwise(subs))
-        lines += [f"struct {group.group} {{", *(_in_turn if apart else _side_by_side)(layout, group, subs)]
+        disjoint = all(a.offset + _covered(layout, a) <= b.offset for a, b in pairwise(subs))
+        lines += [f"struct {group.group} {{", *(_in_turn if disjoint else _side_by_side)(layout, group, subs)]
         lines += ["} __attribute__((packed));", ""]
         if subs:
             name = f"{group.group}_has_{group.size}_bytes_"

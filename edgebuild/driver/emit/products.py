@@ -32,7 +32,7 @@ COMMENT = (
 def c_header(name: str, driver: Driver) -> str:
     """`N_GROUP_FIELD_OFFSET`, `_SHIFT`, `_WIDTH`, `_MASK`, and `_STRIDE` of arrays; bytes from the group's base."""
     guard = f"{name.upper()}_REGS_H"
-    lines, known = [f"{LICENCE}#ifndef {guard}", f"#define {guard}", ""], set[str]()
+    lines, prefixes = [f"{LICENCE}#ifndef {guard}", f"#define {guard}", ""], set[str]()
     for device in driver.dialect.devices.values():
         lines += [
             f"#define {name.upper()}_{device.name.upper()}_BASE 0x{device.address:X}u",
@@ -42,10 +42,10 @@ def c_header(name: str, driver: Driver) -> str:
         lines += ["", f"/* {comment(group.group)} */"]
         lines += [f"#define {name.upper()}_{group.group.upper()}_BYTES {group.size}u"]
         for sub in group.subs:
-            own = _own(f"{name}_{group.group}_{sub.name}", known)
+            own = _own(f"{name}_{group.group}_{sub.name}", prefixes)
             lines += _defines(own, OFFSET=sub.offset, **({"STRIDE": sub.stride} if sub.dims else {}))
         for register, slot in _slots(group):
-            own = _own(f"{name}_{group.group}_{slot.name}", known)
+            own = _own(f"{name}_{group.group}_{slot.name}", prefixes)
             bits = {"BITSTRIDE": slot.stride} if slot.stride else {}
             strides = {"STRIDE": register.stride} if register.dims else bits
             lines += _defines(
@@ -58,7 +58,7 @@ def c_header(name: str, driver: Driver) -> str:
             )
             values = (slot.field and driver.dialect.field(slot.field).values) or slot.values
             lines += _defines(own, **_distinct(values))
-    return "\n".join([*_apart(lines), "", "#endif", ""])
+    return "\n".join([*_with_distinct_names(lines), "", "#endif", ""])
 
 
 def _defines(prefix: str, **values: int) -> Iterator[str]:
@@ -68,33 +68,33 @@ def _defines(prefix: str, **values: int) -> Iterator[str]:
         yield f"#define {prefix}_{part(word)} {text}"
 
 
-def _own(text: str, known: set[str]) -> str:
+def _own(text: str, prefixes: set[str]) -> str:
     """The prefix of a field's macros, in upper case, in which names of two may be one."""
     prefix = part(text.upper())
-    while prefix in known:
+    while prefix in prefixes:
         prefix += "_"
-    known.add(prefix)
+    prefixes.add(prefix)
     return prefix
 
 
-def _apart(lines: Iterable[str]) -> Iterator[str]:
+def _with_distinct_names(lines: Iterable[str]) -> Iterator[str]:
     """The lines with macros whose names differ: a value of one field may be named as a fact of another."""
-    known: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for line in lines:
         define, _, rest = line.partition(" ")
         name, _, text = rest.partition(" ")
-        while define == "#define" and known.setdefault(name, text) != text:
+        while define == "#define" and texts.setdefault(name, text) != text:
             name += "_"
         yield f"{define} {name} {text}" if text and define == "#define" else line
 
 
 def _distinct(values: tuple[tuple[str, int], ...]) -> dict[str, int]:
     """Values of an enumeration by names that no macro has yet: vendors' files have MASK, and both On and ON."""
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for word, value in values:
         name = word.upper() + ("_VALUE" if word.upper() in FACTS else "")
-        found.setdefault(name if found.get(name, value) == value else f"{name}_{value}", value)
-    return found
+        by_name.setdefault(name if by_name.get(name, value) == value else f"{name}_{value}", value)
+    return by_name
 
 
 def _slots(group: GroupLayout) -> Iterator[tuple[Register, Slot]]:
@@ -198,14 +198,14 @@ def model(kind: str, name: str, driver: Driver, hal: Hal) -> str:
 
 def _fields(block: Block) -> Iterator[dict[str, Any]]:
     """The fields of a device, with names of C that differ: `a.b_c` and `a_b.c` meet."""
-    taken = set[str]()
+    names = set[str]()
     rows = [(r, f) for r in block.registers for f in r.fields]
     for r, f in rows:
         text = "_".join((*r.scope, f.name))
         name = f"_{part(text)}" if text[0].isdigit() else part(text)
-        while name in taken:
+        while name in names:
             name += "_"
-        taken.add(name)
+        names.add(name)
         yield {
             **vars(f),
             "name": name,

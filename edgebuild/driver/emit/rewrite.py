@@ -95,12 +95,12 @@ def rewrite(source: Source, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: H
         if unit.text[end:semicolon].strip():  # typedef bfGroup G { ... } name;
             text.add(start, end, lambda name=group.name: f"struct {name}")  # type: ignore[misc]
         else:
-            known = (
+            declaration = (
                 f"using ::{group.name};"
                 if group.scoped and group.name in merged.layout.groups
                 else f"/* bfGroup {group.name} */"
             )
-            text.add(start, semicolon + 1, lambda known=known: known)  # type: ignore[misc]
+            text.add(start, semicolon + 1, lambda declaration=declaration: declaration)  # type: ignore[misc]
     for offset in cdfg.offsets:
         place = _register_offset(unit, merged, offset)
         text.add(*offset.extent, lambda place=place: place)  # type: ignore[misc]
@@ -114,9 +114,9 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
     """The byte offset of a field's register."""
     group, name = offset.field
     layout = merged.layout.groups.get(group)
-    found = layout.offset_of(offset.field) if layout else None
-    if found is not None:
-        return number(found)
+    register_offset = layout.offset_of(offset.field) if layout else None
+    if register_offset is not None:
+        return number(register_offset)
     raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
 
 
@@ -455,12 +455,12 @@ class _Rewriter:
         read = self.merged.reused.get(region)
         if not part.temporary and not read:
             return f"{self.hal.write(ref.group, (ref.leaf,))}({', '.join([*address, value])})"
-        taken = f"({value_type(width)})(({value}) & {number((1 << width) - 1, width)})"
+        masked = f"({value_type(width)})(({value}) & {number((1 << width) - 1, width)})"
         if a is not region.place:
             if part.constant:
                 return "(void)0"
-            kept = f"({part.temporary} = {taken})"
-            return kept if part.temporary != "overwritten" else taken if site.used else f"(void)({value})"
+            kept = f"({part.temporary} = {masked})"
+            return kept if part.temporary != "overwritten" else masked if site.used else f"(void)({value})"
         last = {self.merged.ref(x).leaf: self.parts[x].constant or self.parts[x].temporary for x in region.accesses}
         leaves = self.merged.leaves(region)
         name = self.hal.write(ref.group, leaves, loaded=read is not None)
@@ -472,7 +472,7 @@ class _Rewriter:
             return f"{name}({', '.join([*address, *values])})"
         mine = last[ref.leaf] = self._new(value_type(width))
         call = f"{name}({', '.join([*address, *(last[n] for n in leaves)])})"
-        return f"({mine} = {taken}, {call}, {mine})" if site.used else f"({mine} = {taken}, {call})"
+        return f"({mine} = {masked}, {call}, {mine})" if site.used else f"({mine} = {masked}, {call})"
 
 
 def is_steady(c: ir.Expression) -> bool:
