@@ -24,7 +24,6 @@ REST: dict[str, int] = {
     "cli": 5,
     "clock": 3,
     "driver": 9,
-    "driver/prove": 51,
     "model/emit": 46,
     "model/plan/check": 19,
     "model/plan/dma": 62,

@@ -44,7 +44,7 @@ class Path:
     loads: dict[Key, int]
     obligations: tuple[tuple[Any, str], ...]
     env: dict[str, Any] = field(default_factory=dict)
-    taken: tuple[bool, ...] = ()  # the decisions
+    choices: tuple[bool, ...] = ()  # of the conditions that leave one
     at: tuple[int, int] | None = None  # the head of a loop where it is cut; None: it ends
     bus: tuple[BusAccess, ...] = ()
     open_orders: tuple[tuple[int, ...], ...] = ()
@@ -108,10 +108,10 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
     todo: list[list[bool]] = [list(prefix)]
     program.pruned, program.unfinished = False, []
     while todo:
-        taken = todo.pop()
+        choices = todo.pop()
         value, at = None, None
         try:
-            value = program.run(name, taken)
+            value = program.run(name, choices)
         except Cut as cut:
             at = cut.at
         except Lasts:
@@ -136,7 +136,7 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
             h.loads,
             (*h.obligations, *((z3.BoolVal(False), f"half of '{leaf}' is stored") for (_, leaf), _ in h.halves)),
             program.shared_names() if at else {},
-            tuple(d.taken[: d.number]),
+            tuple(d.choices[: d.number]),
             at,
             tuple(h.bus),
             tuple(h.open_orders),
@@ -202,28 +202,28 @@ def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
         raise Unknown("C leaves the order of accesses in an expression open, and the other side has another expression")
 
 
-def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], made: tuple[BusAccess, ...]) -> None:
+def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], generated: tuple[BusAccess, ...]) -> None:
     """Raise Different unless the bus accesses are those that merging left of the source: their kinds, addresses, sizes
     and order, and what plain registers and bits of no field get. Where the hardware would not see the difference, raise
     Unknown."""
-    for n, (x, y) in enumerate(zip(planned, made, strict=False)):
+    for n, (x, y) in enumerate(zip(planned, generated, strict=False)):
         if (x.kind, x.size, x.kind == "call" and x.name) != (y.kind, y.size, y.kind == "call" and y.name):
-            _unplanned(planned[n:], made[n:])
+            _unplanned(planned[n:], generated[n:])
         if x.address is not None and not _holds(solver, x.address == y.address):
-            _unplanned(planned[n:], made[n:])
+            _unplanned(planned[n:], generated[n:])
         if x.kind == "w" and not y.matters and not all(_as_planned(solver, x, field) for field in y.fields):
             raise Different(f"the store of '{y.name}' has another value")
         for low, value in x.rest:
             if not _holds(solver, z3.Extract(low + value.size() - 1, low, y.value) == value):
                 raise Different(f"the store of '{y.name}' has other bits than it should where no field is")
-    if len(planned) != len(made):
-        n = min(len(planned), len(made))
-        _unplanned(planned[n:], made[n:])
+    if len(planned) != len(generated):
+        n = min(len(planned), len(generated))
+        _unplanned(planned[n:], generated[n:])
 
 
-def _unplanned(planned: tuple[BusAccess, ...], made: tuple[BusAccess, ...]) -> None:
-    text = f"the next bus access of the source {_on_bus(planned)}, of the generated code {_on_bus(made)}"
-    if any(x and x[0].matters for x in (planned, made)):
+def _unplanned(planned: tuple[BusAccess, ...], generated: tuple[BusAccess, ...]) -> None:
+    text = f"the next bus access of the source {_on_bus(planned)}, of the generated code {_on_bus(generated)}"
+    if any(x and x[0].matters for x in (planned, generated)):
         raise Different(text)
     raise Unknown(text)
 
@@ -251,9 +251,9 @@ def _as_planned(solver: z3.Solver, planned: BusAccess, field: tuple[Key, Slot, A
 def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
     """Objects and variables are alike; those that one side has not touched are as the last unknown call left them."""
     for name in sorted(a.globals.keys() | b.globals.keys()):
-        known = bits_of(a.globals[name] if name in a.globals else b.globals[name])
+        variable = bits_of(a.globals[name] if name in a.globals else b.globals[name])
         x, y = (
-            bits_of(o.globals[name]) if name in o.globals else z3.BitVec(f"global {name}!{o.calls}", known.size())
+            bits_of(o.globals[name]) if name in o.globals else z3.BitVec(f"global {name}!{o.calls}", variable.size())
             for o in (a, b)
         )
         same(solver, x, y, f"the variable '{name}' {when}")
@@ -272,11 +272,11 @@ def _same_variables(solver: z3.Solver, a: Path, b: Path) -> None:
 
 def by_name(env: dict[str, Any]) -> dict[str, Any]:
     """Local variables by their names and, of those with one name, their order, which both sides share."""
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for key in sorted(env, key=lambda k: (k.partition("@")[0], int(k.partition("@")[2]))):
         word = key.partition("@")[0]
-        found[f"{word}.{sum(n.partition('.')[0] == word for n in found)}"] = env[key]
-    return found
+        variables[f"{word}.{sum(n.partition('.')[0] == word for n in variables)}"] = env[key]
+    return variables
 
 
 def shared(a: Path, b: Path) -> list[str]:
@@ -328,7 +328,7 @@ def _loads(
     """Where both sides may go on after one bus access of the generated code that reads: it serves some of the source's
     next reads, or none, where it reads what the source does not ask for."""
     behind = next((n for n in range(j, len(generated)) if not _same_load(generated[n], generated[j])), len(generated))
-    left, found = list(generated[j:behind]), [(i, behind)]
+    left, positions = list(generated[j:behind]), [(i, behind)]
     while i < len(source) and source[i].kind == "load":
         x = source[i]
         same = [e for e in left if e.key == x.key]
@@ -339,8 +339,8 @@ def _loads(
             break
         left = [e for e in left if not any(e is y for y in read)]
         i += 1
-        found.append((i, behind))
-    return found
+        positions.append((i, behind))
+    return positions
 
 
 def _same_load(a: Event, b: Event) -> bool:
@@ -350,14 +350,14 @@ def _same_load(a: Event, b: Event) -> bool:
 def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
     """One idle event for each access of the source that does nothing else."""
     busy = {e.batch for e in events if e.kind != "idle"}
-    found: list[Event] = []
+    kept: list[Event] = []
     for e in events:
         if e.kind != "idle":
-            found.append(e)
+            kept.append(e)
         elif e.batch not in busy:
             busy.add(e.batch)
-            found.append(e)
-    return tuple(found)
+            kept.append(e)
+    return tuple(kept)
 
 
 def _idle(solver: z3.Solver, idle: Event, theirs: tuple[Event, ...]) -> list[int]:
@@ -382,9 +382,9 @@ def _next_events(
     if theirs and theirs[0].kind == "store":
         batch, rest = _batch(theirs)
         real = [n for n, e in enumerate(mine) if e.kind != "idle"]
-        found = _stores(solver, tuple(mine[n] for n in real), batch, alone=len(batch) == rest)
+        counts = _stores(solver, tuple(mine[n] for n in real), batch, alone=len(batch) == rest)
         # what one access writes with a side effect stands behind its stores
-        return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in found]
+        return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in counts]
     try:
         if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
             raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")

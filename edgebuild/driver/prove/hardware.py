@@ -127,7 +127,7 @@ def views_of(driver: Driver) -> Views:
     reads: dict[tuple[int, int], tuple[str, bool]] = {}
     leaves: dict[str, frozenset[tuple[str, str]]] = {}
     again = set(merged.reused.values())
-    for region in (r for found in merged.conflicts.regions.values() for r in found if r.kind == "r"):
+    for region in (r for regions in merged.conflicts.regions.values() for r in regions if r.kind == "r"):
         first = region.place
         group, register = merged.ref(first).group, merged.register(first)
         if register.bits > driver.layout.bus.width:
@@ -140,7 +140,7 @@ def views_of(driver: Driver) -> Views:
         for a in reversed(region.accesses):
             reads[a.site.left.bare.span] = name, a is first
     written: dict[str, frozenset[tuple[str, str]]] = {}
-    for region in (r for found in merged.conflicts.regions.values() for r in found if r.kind == "w"):
+    for region in (r for regions in merged.conflicts.regions.values() for r in regions if r.kind == "w"):
         if not region.place.whole:
             group, names = merged.ref(region.place).group, merged.leaves(region)
             written[hal.write(group, names, loaded=region in merged.reused)] = frozenset((group, n) for n in names)
@@ -154,20 +154,20 @@ def _planned(
 
     A proof asks for these besides all that it compares by itself, so a wrong plan can refuse, and never accept.
     """
-    found: dict[tuple[str, Span], Planned | None] = {}
+    planned: dict[tuple[str, Span], Planned | None] = {}
     hoisted: dict[Span, tuple[Planned, ...]] = {}
     for name, regions in driver.merged.conflicts.regions.items():
         for region in regions:
             for a in region.accesses:
-                found.setdefault((region.kind, a.site.left.bare.span), None)
+                planned.setdefault((region.kind, a.site.left.bare.span), None)
             plan = _plan(driver.merged, region)
             if region.hoisted:
                 extent = driver.cdfg.functions[name].fulls[region.place.full]
                 assert extent is not None
                 hoisted[extent] = (*hoisted.get(extent, ()), plan)
             else:
-                found[region.kind, region.place.site.left.bare.span] = plan
-    return found, hoisted
+                planned[region.kind, region.place.site.left.bare.span] = plan
+    return planned, hoisted
 
 
 def _plan(merged: Merged, region: Region) -> Planned:
@@ -294,7 +294,7 @@ class Hardware:
     halves: dict[tuple[Key, str], Any] = field(default_factory=dict)  # fields wider than the bus, stored in part
     views: Views = field(default_factory=Views)
     turns: dict[str, int] = field(default_factory=dict)  # how often each function has read
-    found: dict[tuple[Key, str], Any] = field(default_factory=dict)  # by reads of fields that may change by themselves
+    last_reads: dict[tuple[Key, str], Any] = field(default_factory=dict)  # of fields that may change by themselves
     bus: list[BusAccess] = field(default_factory=list)  # what is made, or in the source what is planned
     loaded: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # beside fields, by planned loads
     open_orders: list[tuple[int, ...]] = field(default_factory=list)  # where C leaves the order of events open
@@ -321,7 +321,7 @@ class Hardware:
 
     def forget(self, fields: frozenset[FieldId] | None) -> None:
         """New values for the fields, or for all: they are the same on both sides if the events were."""
-        self.found = {k: v for k, v in self.found.items() if fields is not None}
+        self.last_reads = {k: v for k, v in self.last_reads.items() if fields is not None}
         number = self.count
         for key, slot in self.leaves:
             if fields is None or slot.field in fields:
@@ -342,14 +342,14 @@ class Hardware:
 
     def effects(self, key: Key, slot: Slot, kind: str) -> frozenset[FieldId]:
         """Fields that an access changes."""
-        known = self.facts(key, slot)
-        return known.effects(kind) if known else frozenset()
+        facts = self.facts(key, slot)
+        return facts.effects(kind) if facts else frozenset()
 
     def ordered(self, key: Key, slot: Slot) -> bool:
         """Whether each store counts; of what belongs to the silicon alone where those of a neighbour do."""
-        known = self.facts(key, slot)
-        if known:
-            return known.order == "ordered"
+        facts = self.facts(key, slot)
+        if facts:
+            return facts.order == "ordered"
         here = (r for r in self.layout.groups[key[0]].registers if leaf_of(r, slot) == key[1] and slot in r.slots)
         return any(s.field and self.ordered((key[0], s.name), s) for r in here for s in r.slots)
 
@@ -360,22 +360,22 @@ class Hardware:
 
     def now(self, key: Key, width: int, place: Any) -> Any:
         """The value of a field as it is, or as it was found last."""
-        found = self.found.get((key, z3.simplify(place).sexpr()))
-        return z3.Select(self.array(key, width), place) if found is None else found
+        value = self.last_reads.get((key, z3.simplify(place).sexpr()))
+        return z3.Select(self.array(key, width), place) if value is None else value
 
     def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None, turn: str = "") -> Any:
         """The value of a field; an event if the read changes anything. `turn`: a name for what it finds."""
         value = z3.Select(self.array(key, slot.width), place)
-        known = self.facts(key, slot)
+        facts = self.facts(key, slot)
         effects = self.effects(key, slot, "r")
-        if known and (known.volatile or slot.volatile):
+        if facts and (facts.volatile or slot.volatile):
             self.loads[key] = self.loads.get(key, 0) + 1
-            if known.order == "ordered":
+            if facts.order == "ordered":
                 self.happens(Event("load", key, (place,), {}, device, self.batch))
             spot = key, z3.simplify(place).sexpr()
-            self.found.pop(spot, None)
+            self.last_reads.pop(spot, None)
             if turn and not effects and slot.count == 1:
-                value = self.found[spot] = z3.BitVec(f"{'.'.join(key)} by {turn}", slot.width)
+                value = self.last_reads[spot] = z3.BitVec(f"{'.'.join(key)} by {turn}", slot.width)
         if effects:
             number = self.count
             self.happens(Event("r", key, (place,), dict(self.state), device))
@@ -420,17 +420,17 @@ class Hardware:
         elif self.ordered(key, slot):
             self.happens(Event("store", key, (place, value), {}, device, self.batch, old))
         again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as a loop that waits does
-        as_found = not z3.is_select(old) and z3.is_true(z3.simplify(value == old))
-        if not (slot.modified or slot.field in effects or again or as_found):
+        unchanged = not z3.is_select(old) and z3.is_true(z3.simplify(value == old))
+        if not (slot.modified or slot.field in effects or again or unchanged):
             self.state[key] = z3.Store(array, place, value)
-            self.found = {k: v for k, v in self.found.items() if k[0] != key}
+            self.last_reads = {k: v for k, v in self.last_reads.items() if k[0] != key}
         self.forget(effects)
 
     def _beside(self, key: Key) -> frozenset[Key]:
         """All fields of the registers that hold a field."""
         registers = self.layout.groups[key[0]].registers
         leaves = ([leaf_of(r, s) for s in r.slots] for r in registers)
-        return frozenset((key[0], leaf) for found in leaves if key[1] in found for leaf in found)
+        return frozenset((key[0], leaf) for names in leaves if key[1] in names for leaf in names)
 
     def _follows(self, condition: Any) -> bool:
         """Whether a condition follows from the bounds of indices. Then it is still to be proved for each path."""
@@ -504,8 +504,8 @@ class Hardware:
 
     def _changes(self, key: Key, slot: Slot) -> bool:
         """Whether a field may change by itself."""
-        known = self.facts(key, slot)
-        return slot.volatile or bool(known and known.volatile)
+        facts = self.facts(key, slot)
+        return slot.volatile or bool(facts and facts.volatile)
 
     # ---- accesses of bytes, as generated code has them
 
@@ -544,7 +544,7 @@ class Hardware:
                 continue
             part = key, z3.simplify(place).sexpr()
             old = self.halves.pop(part, self.now(key, slot.width, place))
-            new = _taken(value, old, low)
+            new = _after_store(value, old, low)
             if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
                 if not z3.is_true(z3.simplify(new == old)):
                     self.halves[part] = new
@@ -570,10 +570,10 @@ class Hardware:
         """In a layout of our own, bits that are of no field are to be stored as 0. A load finds 0 there."""
         if self.layout.method == "fixed":  # what is right there depends on what was read (`compare`)
             return
-        registers, bits, taken = self._registers(at, size, view), value.size(), 0
+        registers, bits, covered = self._registers(at, size, view), value.size(), 0
         for _, slot, _, low in self._window(at, size, view):
-            taken |= (1 << slot.width + low) - 1 & ~((1 << max(low, 0)) - 1)
-        held = z3.simplify(value & z3.BitVecVal(~taken & ((1 << bits) - 1), bits) == 0)
+            covered |= (1 << slot.width + low) - 1 & ~((1 << max(low, 0)) - 1)
+        held = z3.simplify(value & z3.BitVecVal(~covered & ((1 << bits) - 1), bits) == 0)
         if not z3.is_true(held):
             self.obligations.append((held, f"a store sets bits of '{registers[0][0].name}' that are of no field"))
 
@@ -585,19 +585,19 @@ class Hardware:
         group = self.layout.groups.get(at.group)
         if group is None:
             raise Unknown("an access to an address of no group")
-        found, near = [], ""
+        candidates, near = [], ""
         for r in group.registers:
             index, constant = self._index(r, at)
             first = constant - r.offset
             if index is not None and 0 <= first < _size(r):
                 near = near or f"where '{r.name}' has {_size(r)}"
                 if self._allowed(r, first, size):
-                    found.append((r, index, first))
-        if not found:
+                    candidates.append((r, index, first))
+        if not candidates:
             what = f"{size} bytes at offset {at.constant:#x} of {at.group}, {near or 'where no register is'}"
             raise Different(f"the generated code accesses {what}")
-        meant = [_said_by(view, at.group, r) for r, *_ in found]
-        return [x for x, said in zip(found, meant, strict=True) if said == max(meant)]
+        meant = [_said_by(view, at.group, r) for r, *_ in candidates]
+        return [x for x, said in zip(candidates, meant, strict=True) if said == max(meant)]
 
     def _allowed(self, r: Register, first: int, size: int) -> bool:
         """Whether the bus takes an access of so many bytes of a register; of silicon all of it, without `bytes`."""
@@ -661,7 +661,7 @@ def _placed(value: Any, low: int, bits: int) -> Any:
     return wide << low if low else wide
 
 
-def _taken(value: Any, old: Any, low: int) -> Any:
+def _after_store(value: Any, old: Any, low: int) -> Any:
     """A field's new value after a store of a word in which it lies at bit `low`; what is outside stays."""
     width = old.size()
     first, last = max(0, -low), min(width, value.size() - low)  # bits of the field that are in the word

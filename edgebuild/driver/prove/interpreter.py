@@ -130,13 +130,13 @@ class Side:
 class Interpreter:
     """Runs functions of one unit.
 
-    `heads` is called at the head of a loop; `apart`: whether functions with loops, and those that call themselves, are
-    proved apart; `supposed`: those that were called as if they were proved; `pruned`: whether a path was left.
+    `heads` is called at the head of a loop; `separate`: whether functions with loops, and those that call themselves,
+    are proved separately; `supposed`: those that were called as if they were proved; `pruned`: whether a path was left.
     """
 
     heads: Callable[[Interpreter, ir.Node, int], None] | None = None
     pruned: bool = False
-    apart: bool = False
+    separate: bool = False
 
     def __init__(self, program: Program, dialect: Dialect, layout: Layout, views: Views, side: Side) -> None:
         self.program, self.dialect, self.layout, self.views = program, dialect, layout, views
@@ -154,10 +154,10 @@ class Interpreter:
         self._loops: dict[str, bool] = {}
         self._begin([])
 
-    def _begin(self, taken: list[bool]) -> None:
+    def _begin(self, choices: list[bool]) -> None:
         self.hardware = Hardware(self.dialect, self.layout, hints=self.assumed, views=self.views)
         self.memory = Memory(self.hardware)
-        self.decisions = Decisions(taken, self.answers, given=self.given)
+        self.decisions = Decisions(choices, self.answers, given=self.given)
         self.env: dict[str, Any] = {}
         self.active: list[ir.Function] = []  # the functions that are being run
         self.jumps = self.inside = 0  # jumps back; expressions that hold statements
@@ -166,9 +166,9 @@ class Interpreter:
         self.lives = objects.Lives()
         self.side.begin()
 
-    def run(self, name: str, taken: list[bool]) -> Any:
+    def run(self, name: str, choices: list[bool]) -> Any:
         """One path through a function with symbolic parameters; its value."""
-        self._begin(taken)
+        self._begin(choices)
         self.hardware.touch_all()
         if name not in self.functions:
             raise Unknown("the generated code has another name for it")
@@ -400,7 +400,7 @@ class Interpreter:
 
     def call(self, function: ir.Function, arguments: list[Any]) -> Any:
         """Run a function with these arguments; its value."""
-        if self.apart and self.active and all(isinstance(a, Int | Pointer | Real) for a in arguments):
+        if self.separate and self.active and all(isinstance(a, Int | Pointer | Real) for a in arguments):
             again = any(f is function for f in self.active) or self._has_loops(function)
             if again and function.form in ("function", "method"):
                 return self._supposed(function, arguments)

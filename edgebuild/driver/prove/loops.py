@@ -55,7 +55,7 @@ class LoopNode:
     """A head, the path that led there first on each side, and what all paths so far have in common."""
 
     path: tuple[Start, ...]
-    taken: tuple[tuple[bool, ...], tuple[bool, ...]]
+    choices: tuple[tuple[bool, ...], tuple[bool, ...]]
     names: set[str]
     kept: dict[str, Any]
     held: dict[str, Form]
@@ -84,13 +84,13 @@ class Heads:
 
 def _begin(program: Interpreter, start: Start) -> None:
     program.restart()
-    known, held = dict(start.kept), dict(start.held)
+    kept, held = dict(start.kept), dict(start.held)
     keys = dict(zip(program.shared_names(), program.env, strict=True))
     names = {key: name for name, key in by_name(keys).items()}
     for key, value in program.env.items():
         name = names[key]
-        if name in known:
-            program.env[key] = known[name]
+        if name in kept:
+            program.env[key] = kept[name]
         elif isinstance(value, Closure) and not value.copies:
             continue
         elif name in held and isinstance(value, dict):
@@ -159,16 +159,16 @@ class _Induction:
             if node is None:
                 return self.pruned
             node.waits = False
-            self.segment((*node.path, node.start), node.taken)
+            self.segment((*node.path, node.start), node.choices)
         raise Unknown("too many loops")
 
-    def segment(self, starts: tuple[Start, ...], taken: tuple[tuple[bool, ...], ...]) -> None:
+    def segment(self, starts: tuple[Start, ...], choices: tuple[tuple[bool, ...], ...]) -> None:
         """Compare all paths from one head to the next."""
         source, other = self.sides
         source.hints = []
-        mine = self.paths(0, starts, taken[0])
+        mine = self.paths(0, starts, choices[0])
         other.assumed = list({h.get_id(): h for h in source.hints}.values())
-        theirs = self.paths(1, starts, taken[1])
+        theirs = self.paths(1, starts, choices[1])
         if not (mine and theirs):
             raise Unknown("no path leads on")
         solver = solver_of()
@@ -182,7 +182,7 @@ class _Induction:
                 if a.at:
                     self.arrive(a, b, starts)
 
-    def paths(self, side: int, starts: tuple[Start, ...], taken: tuple[bool, ...]) -> list[Path]:
+    def paths(self, side: int, starts: tuple[Start, ...], choices: tuple[bool, ...]) -> list[Path]:
         program = self.sides[side]
         numbers = self.numbers[side]
 
@@ -193,9 +193,9 @@ class _Induction:
 
         current: list[Any] = [None, None]
         program.heads = heads
-        found, pruned = all_paths(program, self.name, taken, SEGMENT)
+        paths, pruned = all_paths(program, self.name, choices, SEGMENT)
         self.pruned = self.pruned or pruned
-        return found
+        return paths
 
     def arrive(self, a: Path, b: Path, starts: tuple[Start, ...]) -> None:
         """Add what holds at the end of a pair of paths to what is known of the head there."""
@@ -206,7 +206,7 @@ class _Induction:
         held = self._held(a, values, theirs)
         node = self.nodes.get(a.at)
         if node is None:
-            self.nodes[a.at] = LoopNode(starts, (a.taken, b.taken), names, kept, held)
+            self.nodes[a.at] = LoopNode(starts, (a.choices, b.choices), names, kept, held)
             return
         agreed = {n: v for n, v in node.kept.items() if n in kept and bits_of(v).eq(bits_of(kept[n]))}
         alike = {n: form for n, form in node.held.items() if held.get(n) == form}
@@ -263,15 +263,15 @@ def form_of(solver: z3.Solver, layout: Layout, fields: Held, word: Int) -> Form 
 
 def _placed(layout: Layout, group: str, register: Register, fields: Held) -> Form | None:
     rests = {(group, leaf_of(register, s)): s for s in unowned(layout, register)}
-    found = [HeldField(n, s.lsb, s.width, s.width, register.reset >> s.lsb & s.mask >> s.lsb) for n, s in rests.items()]
+    form = [HeldField(n, s.lsb, s.width, s.width, register.reset >> s.lsb & s.mask >> s.lsb) for n, s in rests.items()]
     for name, value in fields.items():
         if name in rests:
             continue
         at = next(_slots(group, register, name), None)
         if at is None:
             return None
-        found.append(HeldField(name, *at, value.size()))
-    return tuple(sorted(found, key=lambda f: f.lsb))
+        form.append(HeldField(name, *at, value.size()))
+    return tuple(sorted(form, key=lambda f: f.lsb))
 
 
 def _slots(group: str, register: Register, name: tuple[Any, Any]) -> Iterator[tuple[int, int]]:

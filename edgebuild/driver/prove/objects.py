@@ -99,7 +99,7 @@ def constructed(run: Interpreter, at: Pointer, value: Expression) -> bool:
     return call is not None
 
 
-def made_object(run: Interpreter, c: Expression) -> Pointer | None:
+def temporary(run: Interpreter, c: Expression) -> Pointer | None:
     """The address of the object without a name that an expression makes; None for any other expression."""
     call = _construction(c)
     listed = c.inside if isinstance(c, ir.Cast) and c.form == "value" and isinstance(c.inside, ir.ListValue) else None

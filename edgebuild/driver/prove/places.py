@@ -148,11 +148,11 @@ def _may_touch(array: Any, key: Any, at: Any, other: Any) -> bool:
     root, offset = _split(at)
     while z3.is_store(array):
         stored, first = _split(array.arg(1))
-        apart = bool(root and stored and root != stored and "#" in root + stored)  # a local variable
-        apart = apart or bool(root and stored and root != stored and root[0] == stored[0] == "&")
+        disjoint = bool(root and stored and root != stored and "#" in root + stored)  # a local variable
+        disjoint = disjoint or bool(root and stored and root != stored and root[0] == stored[0] == "&")
         if root == stored and root and offset is not None and first is not None:
-            apart = first + _bytes(key) <= offset or offset + _bytes(other) <= first
-        if not apart:
+            disjoint = first + _bytes(key) <= offset or offset + _bytes(other) <= first
+        if not disjoint:
             return True
         array = array.arg(0)
     return False
@@ -167,8 +167,8 @@ def _split(at: Any) -> tuple[str, int | None]:
     rest = [p for p in parts if z3.is_bv_value(p)]
     if len(roots) != 1:
         return "", None
-    known = len(parts) == len(rest) + 1
-    offset = sum(p.as_signed_long() for p in rest) if known else None
+    constant = len(parts) == len(rest) + 1
+    offset = sum(p.as_signed_long() for p in rest) if constant else None
     return roots[0], offset
 
 
@@ -321,9 +321,9 @@ class Places:
 
     def object(self, c: Expression) -> Pointer:
         """The address of an object."""
-        made = objects.made_object(self.run, c) if self.run.cpp else None
-        if made is not None:
-            return made
+        temporary = objects.temporary(self.run, c) if self.run.cpp else None
+        if temporary is not None:
+            return temporary
         target = c.bare
         if self.run.cpp and isinstance(target, ir.MemberOf) and target.base is None:
             member = target.value_member

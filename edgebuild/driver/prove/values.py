@@ -170,7 +170,7 @@ Answers = dict[tuple[int, ...], tuple[bool, bool, Any]]
 class Decisions:
     """The conditions on the path, and which paths were not taken yet."""
 
-    taken: list[bool]
+    choices: list[bool]
     answers: Answers = field(default_factory=dict)  # of the solver, on all paths so far
     open: list[list[bool]] = field(default_factory=list)
     path: list[Any] = field(default_factory=list)
@@ -186,10 +186,10 @@ class Decisions:
         yes, no = self._possible(condition)
         if not (yes and no):
             return yes
-        if self.number == len(self.taken):
-            self.open.append([*self.taken, False])
-            self.taken.append(True)
-        choice = self.taken[self.number]
+        if self.number == len(self.choices):
+            self.open.append([*self.choices, False])
+            self.choices.append(True)
+        choice = self.choices[self.number]
         self.number += 1
         self.path.append(condition if choice else z3.Not(condition))
         return choice

@@ -210,18 +210,18 @@ class SourceSide(Side):
         index: Any = z3.BitVecVal(0, INDEX)
         while i < len(steps):
             member = run.dialect.groups[current].member(steps[i].member)
-            taken = steps[i + 1 : i + 1 + len(member.dims)]
+            indices = steps[i + 1 : i + 1 + len(member.dims)]
             values = [
-                z3.BitVecVal(s.constant, INDEX) if s.index is None else number(self._once(s.index)) for s in taken
+                z3.BitVecVal(s.constant, INDEX) if s.index is None else number(self._once(s.index)) for s in indices
             ]
-            constants = [str(s.constant) for s in taken]
+            constants = [str(s.constant) for s in indices]
             flat: Any = z3.BitVecVal(0, INDEX)
             for size, v in zip(member.dims, values, strict=False):
                 if not z3.is_bv_value(v):
                     run.decisions.path.append(z3.ULT(v, size))  # C knows no other index
                     run.hints.append(z3.ULT(v, size))
                 flat = flat * size + v
-            i += 1 + len(taken)
+            i += 1 + len(indices)
             name = "_".join([*words, member.name])
             if isinstance(member, Child):
                 current = member.group
@@ -509,8 +509,8 @@ def _bits(word: Any, slot: Slot, element: int = 0) -> Any:
 def _besides(register: Register, named: set[Key]) -> Iterator[tuple[Key, Slot]]:
     """Fields of silicon in a register besides those of the source; `named` are all of the latter."""
     group = next(iter(named))[0]
-    found = (((group, leaf_of(register, s)), s) for s in register.slots)
-    return ((key, slot) for key, slot in found if key not in named)
+    fields = (((group, leaf_of(register, s)), s) for s in register.slots)
+    return ((key, slot) for key, slot in fields if key not in named)
 
 
 def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:
@@ -555,10 +555,10 @@ def prove(
     unit = generated_unit(driver, triple, artifacts)
     other = Interpreter(Program(unit), driver.dialect, driver.layout, views, GeneratedSide())
     prover = Prover(source, other)
-    found = prover.all(names)
-    found += _given_away(source, prover) if unit.cpp else []
+    verdicts = prover.all(names)
+    verdicts += _given_away(source, prover) if unit.cpp else []
     differences = unlike(source.program, other.program, driver)
-    return [*found, *(Verdict(name, "refuted", why) for name, why in differences)]
+    return [*verdicts, *(Verdict(name, "refuted", why) for name, why in differences)]
 
 
 def generated_unit(driver: Driver, triple: str, artifacts: tuple[Artifact, ...]) -> clang.Unit:
@@ -575,16 +575,16 @@ def generated_unit(driver: Driver, triple: str, artifacts: tuple[Artifact, ...])
 def _given_away(source: Interpreter, prover: Prover) -> list[Verdict]:
     """Verdicts on the bodies of lambdas that functions give away."""
     other = prover.other
-    found: dict[int, Verdict] = {}
+    verdicts: dict[int, Verdict] = {}
     names = [f.full_name for f, _ in source.program.lambdas.values()]
-    while open_ := sorted(source.passed - found.keys()):
+    while open_ := sorted(source.passed - verdicts.keys()):
         number = open_[0]
         if len(source.program.lambdas) != len(other.program.lambdas):
-            found[number] = Verdict(names[number], "unknown", "the generated code has other lambdas")
+            verdicts[number] = Verdict(names[number], "unknown", "the generated code has other lambdas")
             continue
         objects.alone(source, number)
-        found[number] = replace(prover.all([objects.alone(other, number)])[0], function=names[number])
-    return list(found.values())
+        verdicts[number] = replace(prover.all([objects.alone(other, number)])[0], function=names[number])
+    return list(verdicts.values())
 
 
 @dataclass
@@ -616,16 +616,16 @@ class Prover:
 
     def _alone(self, name: str) -> tuple[Verdict, set[str]]:
         """The verdict on one function, at first without looking into others that have loops or call themselves."""
-        found = Verdict(name, "unknown")
+        verdict = Verdict(name, "unknown")
         EFFORT.begin()
-        for apart in (True, False):
+        for separate in (True, False):
             for program in (self.source, self.other):
-                program.apart, program.supposed = apart, set()
-            found = _verdict(name, self.source, self.other)
+                program.separate, program.supposed = separate, set()
+            verdict = _verdict(name, self.source, self.other)
             supposed = self.source.supposed | self.other.supposed
-            if found.what == "proved" or not supposed:
-                return found, supposed
-        return found, set()
+            if verdict.what == "proved" or not supposed:
+                return verdict, supposed
+        return verdict, set()
 
 
 def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
@@ -639,7 +639,7 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
             done, bounded = by_induction(name, source, other)
             if done and not bounded:
                 return Verdict(name, "proved")
-        if not source.apart or has_loops(source, name):  # turns of loops make many paths: a few are looked at first
+        if not source.separate or has_loops(source, name):  # turns of loops make many paths: a few are looked at first
             source.hints, other.assumed = [], []
             EFFORT.phase()
             with suppress(Unknown):
