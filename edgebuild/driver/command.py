@@ -65,29 +65,29 @@ def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
 
         print(template(request), end="")
         return 0
-    artifacts, made = _compiled(request)
-    if args.prove and not _proved(made, artifacts, quiet=args.quiet, strict=args.prove == "strict"):
+    artifacts, driver = _compiled(request)
+    if args.prove and not _proved(driver, artifacts, quiet=args.quiet, strict=args.prove == "strict"):
         return 1
-    text = "" if args.quiet else summary(args.name, made)
+    text = "" if args.quiet else summary(args.name, driver)
     more = [f for f in (args.pareto, args.graph, args.depfile) if f]
-    check_replaced([*(args.output / a.name for a in artifacts), *more], made.files)
-    publish(artifacts, read=made.files)
+    check_replaced([*(args.output / a.name for a in artifacts), *more], driver.files)
+    publish(artifacts, read=driver.files)
     if args.pareto:
         from edgebuild.driver.layout.optimize import front, picture
 
-        points = front(made.dialect, made.shapes, made.uses, made.layout.bus)
+        points = front(driver.dialect, driver.shapes, driver.uses, driver.layout.bus)
         text += "".join(f"\n{size:>8} B {accesses:>6} accesses" for size, accesses in points)
-        write_atomic(args.pareto, picture(points, (made.layout.bytes, made.layout.cost), args.name).encode())
+        write_atomic(args.pareto, picture(points, (driver.layout.bytes, driver.layout.cost), args.name).encode())
     if args.graph:
         from edgebuild.driver.emit.report import picture as graph
 
-        write_atomic(args.graph, graph(made).encode())
+        write_atomic(args.graph, graph(driver).encode())
     if not args.quiet:
         print(text)
     return 0
 
 
-def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict: bool) -> bool:
+def _proved(driver: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict: bool) -> bool:
     """Whether no function of the generated code was seen to differ from its source; `strict`: whether all are proved.
 
     What fails is printed in any case.
@@ -100,37 +100,37 @@ def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict: 
         raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
     from edgebuild.driver.pipeline import triple_of
 
-    found = verdicts.prove(made, triple_of(made.request.target), artifacts)
-    wrong = [v for v in found if v.what == "refuted" or (strict and v.what == "unknown")]
+    proofs = verdicts.prove(driver, triple_of(driver.request.target), artifacts)
+    wrong = [v for v in proofs if v.what == "refuted" or (strict and v.what == "unknown")]
     if not quiet or wrong:
-        print("\n".join(verdicts.summary(found)), file=sys.stderr if quiet else sys.stdout)
+        print("\n".join(verdicts.summary(proofs)), file=sys.stderr if quiet else sys.stdout)
     return not wrong
 
 
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver, str]:
     """(products, the driver with the files that were read, what a build says); warnings go to stderr."""
-    artifacts, made = _compiled(request)
-    return artifacts, made, summary(request.name, made)
+    artifacts, driver = _compiled(request)
+    return artifacts, driver, summary(request.name, driver)
 
 
 def _compiled(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
     from edgebuild.driver.pipeline import compile_driver
 
-    artifacts, made = compile_driver(request)
-    for warning in made.warnings:
+    artifacts, driver = compile_driver(request)
+    for warning in driver.warnings:
         print(warning, file=sys.stderr)
-    return artifacts, made
+    return artifacts, driver
 
 
-def summary(name: str, made: Driver) -> str:
+def summary(name: str, driver: Driver) -> str:
     """Summary of a driver for a build's output."""
     from edgebuild.driver.emit import report
 
-    before = sum(report.before(made, f) for f in made.cdfg.functions)
-    after = sum(report.after(made, f) for f in made.cdfg.functions)
-    layout = made.layout
+    before = sum(report.before(driver, f) for f in driver.cdfg.functions)
+    after = sum(report.after(driver, f) for f in driver.cdfg.functions)
+    layout = driver.layout
     proof = "optimal" if layout.optimal else f"bound {layout.bound}"
     return (
-        f"[edgebuild] driver {name} -> {made.target}: {before} -> {after} register accesses in "
-        f"{len(made.cdfg.functions)} functions\n[edgebuild] layout {layout.method} ({proof}), map {layout.bytes} B"
+        f"[edgebuild] driver {name} -> {driver.target}: {before} -> {after} register accesses in "
+        f"{len(driver.cdfg.functions)} functions\n[edgebuild] layout {layout.method} ({proof}), map {layout.bytes} B"
     )

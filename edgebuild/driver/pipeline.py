@@ -49,8 +49,8 @@ def template(request: DriverRequest) -> str:
     cdfg = read_functions(source)
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
-    found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
-    return overlay_template(found.layout, cdfg)
+    silicon = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
+    return overlay_template(silicon.layout, cdfg)
 
 
 def triple_of(target: str) -> str:
@@ -68,10 +68,10 @@ def check_devices(source: Source, layout: Layout) -> None:
             raise clang.wrong(high.where, source.unit.text, f"{text} {low.address:#x}")
 
 
-def _check_names(source: Source, cdfg: Cdfg, known: frozenset[str], file: str) -> None:
+def _check_names(source: Source, cdfg: Cdfg, interrupts: frozenset[str], file: str) -> None:
     for f in cdfg.functions.values():
-        if f.interrupt and known and f.interrupt not in known:
-            text = f"{file} has no interrupt '{f.interrupt}'{did_you_mean(f.interrupt, known)}"
+        if f.interrupt and interrupts and f.interrupt not in interrupts:
+            text = f"{file} has no interrupt '{f.interrupt}'{did_you_mean(f.interrupt, interrupts)}"
             raise clang.wrong(f.where, source.unit.text, text)
 
 
@@ -101,12 +101,12 @@ def analyse(request: DriverRequest) -> Driver:
     if way == "fixed" and file:
         from edgebuild.driver.registers import fixed  # late: brings readers that other drivers do without
 
-        found = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
-        dialect, layout, shapes = found.dialect, found.layout, found.shapes
-        files += found.files
-        absent = found.absent
+        silicon = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
+        dialect, layout, shapes = silicon.dialect, silicon.layout, silicon.shapes
+        files += silicon.files
+        absent = silicon.absent
         conflicts = find_conflicts(dialect, cdfg, shapes)
-        _check_names(source, cdfg, found.interrupts, Path(file).name)
+        _check_names(source, cdfg, silicon.interrupts, Path(file).name)
     elif way == "extend" and file:
         from edgebuild.driver.layout.optimize import extend  # late, as above
 

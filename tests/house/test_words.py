@@ -23,7 +23,6 @@ REST: dict[str, int] = {
     "build/scons": 5,
     "cli": 5,
     "clock": 3,
-    "driver": 9,
     "model/emit": 46,
     "model/plan/check": 19,
     "model/plan/dma": 62,
