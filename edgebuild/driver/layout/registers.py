@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from edgebuild.driver.source.dialect import FieldId
 
@@ -205,10 +206,7 @@ def leaf_mask(register: Register, leaves: Iterable[str]) -> int:
 
 
 def _either(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
+    return reduce(or_, masks, 0)
 
 
 def words(register: Register, mask: int, bus: Bus) -> tuple[int, int]:
