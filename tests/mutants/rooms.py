@@ -69,9 +69,9 @@ IMPORTED = (NODE_TESTS, *_in(
 DRIVERS = _in("drivers", "layout", "small_merges", "cases", "random", "registers", "svd", "macros", "places", "ordered",
               "numbers", "stm32",
               "interrupts", "cpp", "whole", "cfg", "products", "header", "wide", "extend", "command", "sample",
-              "held_exact", "held_out", "vendor", "rebuilds", "silicon", "peakrdl")  # fmt: skip
+              "held_exact", "held_out", "vendor", "rebuilds", "silicon", "peakrdl", "mock")  # fmt: skip
 PROOFS = _in("drivers", "proof", "proof_writes", "proof_reads", "proof_classes", "proof_jumps", "proof_objects",
-             "proof_reals", "proof_cpp")  # fmt: skip
+             "proof_reals", "proof_cpp", "versions")  # fmt: skip
 ROLLED = _in("rolling", "networks", "newest", "overlaid", "in_place", "choices", "search", "rolling", "planted")
 PLANNED = (*_in("memory", "pareto", "schedule", "layout"), *_in("tiling", "baselines", "strips", "exploration",
            "parts"), *_in("emit", "golden"), *ROLLED, *_in("passes", "plans"))  # fmt: skip
@@ -130,7 +130,8 @@ ROOMS: dict[str, Room] = {
     ),
     "merge": Room(("edgebuild/driver/merge/*.py",), (*DRIVERS, *PROOFS)),
     "drivers": Room(
-        ("edgebuild/driver/**/*.py",), (*DRIVERS, *PROOFS), without=("*/merge/*", "*/prove/*"), c=True
+        ("edgebuild/driver/**/*.py", "edgebuild/driver/templates/*.j2"), (*DRIVERS, *PROOFS),
+        without=("*/merge/*", "*/prove/*"), c=True,
     ),
     "proofs": Room(("edgebuild/driver/prove/*.py",), PROOFS),
     "emitter": Room(
