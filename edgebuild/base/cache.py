@@ -245,15 +245,15 @@ def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
 
 def states(files: Iterable[str]) -> list[tuple[int, int, int] | None]:
     """Dates, sizes and numbers of files: other ones when a file was written meanwhile, even with the same bytes."""
-    found: list[tuple[int, int, int] | None] = []
+    stats: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
             status = os.stat(file)
         except OSError:
-            found.append(None)
+            stats.append(None)
         else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return found
+            stats.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return stats
 
 
 def _digest(data: bytes) -> str:

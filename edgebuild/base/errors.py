@@ -109,14 +109,14 @@ def grouped(problems: Sequence[Diagnostic]) -> EdgebuildError:
     groups: dict[tuple[str, str, tuple[str, ...]], list[Diagnostic]] = {}
     for p in problems:
         groups.setdefault((p.file, p.kind or p.node or p.text, p.hints), []).append(p)
-    told = [replace(first, others=len(rest)) for first, *rest in groups.values()]
-    if len(told) <= MOST_GROUPS:
-        return EdgebuildError(*told)
-    rest = told[MOST_GROUPS - 1 :]
+    diagnostics = [replace(first, others=len(rest)) for first, *rest in groups.values()]
+    if len(diagnostics) <= MOST_GROUPS:
+        return EdgebuildError(*diagnostics)
+    rest = diagnostics[MOST_GROUPS - 1 :]
     kinds = ", ".join(dict.fromkeys(p.kind for p in rest if p.kind))
     count = sum(1 + p.others for p in rest)
     more = f"{count} more nodes are not supported: {kinds}" if kinds else f"{count} more errors"
-    return EdgebuildError(*told[: MOST_GROUPS - 1], Diagnostic(shortened(more), file=rest[0].file))
+    return EdgebuildError(*diagnostics[: MOST_GROUPS - 1], Diagnostic(shortened(more), file=rest[0].file))
 
 
 def shortened(text: str) -> str:
@@ -154,10 +154,10 @@ def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
     return "  " + line, "  " + pad + "^" + "~" * (min(length, len(line) - len(pad)) - 1)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'; did you mean 'x'?' for the nearest known word, or an empty string."""
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """'; did you mean 'x'?' for the nearest candidate, or an empty string."""
     import difflib  # late: most runs find nothing wrong
 
-    names = {name.casefold(): name for name in known}
+    names = {name.casefold(): name for name in candidates}
     near = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
     return f"; did you mean '{names[near[0]]}'?" if near else ""

@@ -62,8 +62,8 @@ def compose(file: Path) -> Node | None:
     try:
         stream = _Named(read_bytes(file, most=YAML).decode("utf-8"))
         stream.name = str(file)  # as marks have it
-        found: Node | None = yaml.compose(stream, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return found
+        root: Node | None = yaml.compose(stream, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return root
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
@@ -151,24 +151,24 @@ def entries(node: Node) -> dict[str, Node]:
     """The map's values by key, in order; every key a word that is there once."""
     from yaml.nodes import ScalarNode
 
-    found: dict[str, Node] = {}
+    values: dict[str, Node] = {}
     for key, value in _entries(node):
         if not isinstance(key, ScalarNode):
             raise wrong(key, "a key must be a word")
-        if key.value in found:
+        if key.value in values:
             raise wrong(key, f"key '{key.value}' is given twice")
-        found[key.value] = value
-    return found
+        values[key.value] = value
+    return values
 
 
-def keys_of(node: Node, known: tuple[str, ...]) -> dict[str, Node]:
-    """The map's values by key. Raises EdgebuildError for a key that is not among `known`."""
-    found = entries(node)
+def keys_of(node: Node, accepted: tuple[str, ...]) -> dict[str, Node]:
+    """The map's values by key. Raises EdgebuildError for a key that is not among `accepted`."""
+    values = entries(node)
     for key, _ in node.value:
-        if key.value not in known:
-            near = did_you_mean(key.value, known)
-            raise wrong(key, f"unknown key '{key.value}'{near}", "known: " + ", ".join(known))
-    return found
+        if key.value not in accepted:
+            near = did_you_mean(key.value, accepted)
+            raise wrong(key, f"unknown key '{key.value}'{near}", "known: " + ", ".join(accepted))
+    return values
 
 
 def _scalar(kind: Any, node: Node, text: str) -> Any:
@@ -237,13 +237,13 @@ def read_flag(node: Node) -> bool:
     return bool(_read(bool, node))
 
 
-def one_of(known: tuple[str, ...]) -> Callable[[Node], str]:
-    """A reader of one word that is among `known`."""
+def one_of(accepted: tuple[str, ...]) -> Callable[[Node], str]:
+    """A reader of one word that is among `accepted`."""
 
     def word(node: Node) -> str:
         text = read_text(node)
-        if text not in known:
-            raise wrong(node, f"unknown word '{text}'{did_you_mean(text, known)}", "known: " + ", ".join(known))
+        if text not in accepted:
+            raise wrong(node, f"unknown word '{text}'{did_you_mean(text, accepted)}", "known: " + ", ".join(accepted))
         return text
 
     return word

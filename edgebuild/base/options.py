@@ -76,11 +76,11 @@ def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
 
     Raises EdgebuildError for an unknown option or a value of the wrong form.
     """
-    known = options_of(request)
+    accepted = options_of(request)
     for name in given:
-        if name not in known:
-            raise fail(f"unknown option '{name}'{did_you_mean(name, known)}")
-    return {name: known[name].kind.read(name, value) for name, value in given.items() if value is not None}
+        if name not in accepted:
+            raise fail(f"unknown option '{name}'{did_you_mean(name, accepted)}")
+    return {name: accepted[name].kind.read(name, value) for name, value in given.items() if value is not None}
 
 
 def add_options(parser: argparse.ArgumentParser, request: type, names: Collection[str] | None = None) -> None:
@@ -156,27 +156,27 @@ def _switch(option: str, value: Value) -> bool:
     return word in ("1", "on", "true", "yes")
 
 
-def words(*known: str, convert: Callable[[str], Any] = str) -> Kind:
+def words(*choices: str, convert: Callable[[str], Any] = str) -> Kind:
     """One of some words, whatever its case; `convert` makes the request's value of it."""
 
     def read(option: str, value: Value) -> Any:
         word = str(value).lower()
-        if word not in known:
-            near = did_you_mean(word, known)
-            raise fail(f"option '{option}': '{value}' is not known{near}", hints=[f"one of: {', '.join(known)}"])
+        if word not in choices:
+            near = did_you_mean(word, choices)
+            raise fail(f"option '{option}': '{value}' is not known{near}", hints=[f"one of: {', '.join(choices)}"])
         return convert(word)
 
-    return Kind(read, words=known)
+    return Kind(read, words=choices)
 
 
-def words_or_file(prefixes: tuple[str, ...], *known: str) -> Kind:
+def words_or_file(prefixes: tuple[str, ...], *choices: str) -> Kind:
     """One of some words, or a file behind one of `prefixes`."""
 
     def read(option: str, value: Value) -> str:
         text = str(value)
-        if text not in known and not any(text.startswith(p) and len(text) > len(p) for p in prefixes):
-            ways = ", ".join([*known, *(f"{p}FILE" for p in prefixes)])
-            raise fail(f"option '{option}': '{value}' is not known", hints=[f"one of: {ways}"])
+        if text not in choices and not any(text.startswith(p) and len(text) > len(p) for p in prefixes):
+            forms = ", ".join([*choices, *(f"{p}FILE" for p in prefixes)])
+            raise fail(f"option '{option}': '{value}' is not known", hints=[f"one of: {forms}"])
         return text
 
     return Kind(read, is_file=True, prefixes=prefixes)
@@ -184,18 +184,18 @@ def words_or_file(prefixes: tuple[str, ...], *known: str) -> Kind:
 
 def _shapes(option: str, value: Value) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Shapes by name from `x=1,3,96,96`; several with a blank between them."""
-    found = []
+    shapes = []
     for word in str(value).split():
         name, _, sizes = word.rpartition("=")
         if not name or not re.fullmatch(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*", sizes):
             raise fail(f"option '{option}': '{word}' is not a shape", hints=["write NAME=SIZES, as x=1,3,96,96"])
-        found.append((name, tuple(int(n) for n in sizes.split(","))))
-    return tuple(found)
+        shapes.append((name, tuple(int(n) for n in sizes.split(","))))
+    return tuple(shapes)
 
 
 def _bindings(option: str, value: Value) -> tuple[tuple[str, tuple[int | float, ...]], ...]:
     """Numbers by name from `sr=16000`; several of one input with commas, several inputs with a blank between them."""
-    found = []
+    bindings = []
     for word in str(value).split():
         name, _, numbers = word.rpartition("=")
         try:
@@ -204,8 +204,8 @@ def _bindings(option: str, value: Value) -> tuple[tuple[str, tuple[int | float, 
             read = ()
         if not name or not read:
             raise fail(f"option '{option}': '{word}' is no binding", hints=["write NAME=NUMBERS, as sr=16000"])
-        found.append((name, read))
-    return tuple(found)
+        bindings.append((name, read))
+    return tuple(bindings)
 
 
 def _literal(word: str) -> int | float:
@@ -220,13 +220,13 @@ def _literal(word: str) -> int | float:
 
 def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
     """Bytes by name from `L1=48K,L2=300K`."""
-    found = []
+    limits = []
     for word in str(value).split(","):
         name, _, size = word.partition("=")
         if not name or not size:
             raise fail(f"option '{option}': '{word}' is not a limit", hints=["write NAME=BYTES, as L1=48K,L2=300K"])
-        found.append((name.strip(), parse_size(option, size)))
-    return tuple(found)
+        limits.append((name.strip(), parse_size(option, size)))
+    return tuple(limits)
 
 
 @dataclass(frozen=True)

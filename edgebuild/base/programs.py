@@ -86,8 +86,8 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> dict[int, A
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
-    known = {number: signal.getsignal(number) for number in numbers}
-    return {number: signal.signal(number, handler) for number in numbers if known[number] not in (signal.SIG_IGN, None)}
+    prior = {number: signal.getsignal(number) for number in numbers}
+    return {number: signal.signal(number, handler) for number in numbers if prior[number] not in (signal.SIG_IGN, None)}
 
 
 def _end(program: subprocess.Popen[Any]) -> None:

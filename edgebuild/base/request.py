@@ -406,8 +406,8 @@ def checked_request(data: Any, file: str, folder: str) -> RequestFile:
 
 
 def _request(data: dict[str, Any], name: str, target: str, place: Callable[[str], str]) -> Request:
-    known = options_of(KINDS[data["kind"]])
-    options = {o: known[o].moved(value, place) if o in known else value for o, value in data["options"].items()}
+    accepted = options_of(KINDS[data["kind"]])
+    options = {o: accepted[o].moved(value, place) if o in accepted else value for o, value in data["options"].items()}
     if data["kind"] == "clock":
         return clock_request(name, target, options)
     if data["kind"] == "group":

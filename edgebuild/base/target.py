@@ -252,14 +252,14 @@ def load_target(name_or_path: str) -> Target:
 
 
 def _abstract(node: MappingNode) -> bool:
-    found = entries(node).get("abstract")
-    return found is not None and read_flag(found)
+    flag = entries(node).get("abstract")
+    return flag is not None and read_flag(flag)
 
 
 def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
     if _abstract(node):
-        known = "known: " + ", ".join(target_names())
-        raise wrong(entries(node)["abstract"], f"'{name}' is only a parent of targets and cannot be built for", known)
+        hint = "known: " + ", ".join(target_names())
+        raise wrong(entries(node)["abstract"], f"'{name}' is only a parent of targets and cannot be built for", hint)
     target = read_node(Target, node, name=name, files=files)
     arch, tools = target.toolchain.arch, target.toolchain
     return replace(target, toolchain=replace(tools, cflags=arch + tools.cflags, ldflags=arch + tools.ldflags))

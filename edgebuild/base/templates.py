@@ -38,7 +38,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
     def __init__(self, environment: Path) -> None:
         self.folder = Path(importlib.util.cache_from_source(str(environment))).parent
-        self.made_with = f"{sys.version} {jinja2.__version__}".encode() + environment.read_bytes()
+        self.versions = f"{sys.version} {jinja2.__version__}".encode() + environment.read_bytes()
 
     def load_bytecode(self, bucket: Bucket) -> None:
         try:
@@ -65,7 +65,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
         return self.folder / f"template-{bucket.key}.{sys.implementation.cache_tag}.pyc"
 
     def _digest(self, bucket: Bucket, code: bytes) -> bytes:
-        return hashlib.sha256(b"\0".join([self.made_with, bucket.checksum.encode(), code])).digest()
+        return hashlib.sha256(b"\0".join([self.versions, bucket.checksum.encode(), code])).digest()
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -165,10 +165,10 @@ def over(text: str, divisor: object) -> str:
 
 def phase(down: str, across: str, rows: object, columns: object) -> str:
     """C for the number of a pixel in a pattern of rows and columns that repeats."""
-    found = [] if type(rows) is int and rows == 1 else [times(f"{down} % {rows}", columns)]
+    summands = [] if type(rows) is int and rows == 1 else [times(f"{down} % {rows}", columns)]
     across = across if across.isidentifier() else f"({across})"
-    found += [] if type(columns) is int and columns == 1 else [f"{across} % {columns}"]
-    return f"({' + '.join(found)})" if found else "0"
+    summands += [] if type(columns) is int and columns == 1 else [f"{across} % {columns}"]
+    return f"({' + '.join(summands)})" if summands else "0"
 
 
 def turns(body: str, head: str) -> str:
@@ -216,15 +216,15 @@ def _broken(line: str) -> str:
     margin = line[: len(line) - len(statement)]
     if statement.startswith(("#", "/", "* ", "*/")) or '"' in line:
         return line
-    found = list[str]()
+    lines = list[str]()
     while len(line) > COLUMNS:
         ends = [line.rfind(mark, 0, COLUMNS) + before for mark, before in ((", ", 1), (" ? ", 0), (" : ", 0))]
         end = max(ends) if max(ends) > COLUMNS // 2 else line.rfind(" ", len(margin) + 4, COLUMNS)
         if end < 0:
             break
-        found.append(line[:end])
+        lines.append(line[:end])
         line = f"{margin}    {line[end:].lstrip(' ')}"
-    return "\n".join([*found, line])
+    return "\n".join([*lines, line])
 
 
 class Pieces(jinja2.FileSystemLoader):
@@ -243,7 +243,7 @@ class Pieces(jinja2.FileSystemLoader):
 
 @cache
 def environment() -> jinja2.Environment:
-    made = jinja2.Environment(
+    templates = jinja2.Environment(
         bytecode_cache=CompiledTemplates(Path(__file__)),
         loader=Pieces([PACKAGE / folder for folder in FOLDERS]),
         undefined=jinja2.StrictUndefined,
@@ -255,9 +255,9 @@ def environment() -> jinja2.Environment:
     )
     for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, nested, over,
                      phase, comment, quoted, fitted):  # fmt: skip
-        made.filters[function.__name__] = function
-    made.globals |= {remark.__name__: remark, "big_endian": BIG_ENDIAN}
-    return made
+        templates.filters[function.__name__] = function
+    templates.globals |= {remark.__name__: remark, "big_endian": BIG_ENDIAN}
+    return templates
 
 
 @cache

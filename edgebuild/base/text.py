@@ -30,8 +30,8 @@ def is_letter(c: str) -> bool:
 
     Unicode 3.2 decides, which every Python has, so that products do not depend on Python's version.
     """
-    known = unicodedata.ucd_3_2_0
-    return known.category(c)[0] in "LN" and known.bidirectional(c) in ("L", "EN")
+    unicode_3_2 = unicodedata.ucd_3_2_0
+    return unicode_3_2.category(c)[0] in "LN" and unicode_3_2.bidirectional(c) in ("L", "EN")
 
 
 def visible(text: str) -> str:
