@@ -138,14 +138,14 @@ def _run_driver(
     request = with_flags(request, flags)
     sources = [os.path.abspath(p) for p in (path, *request.sources, *([flags] if flags.exists() else []))]
     before, lines = states(sources), _fingerprints(sources, began)
-    artifacts, made, text = generate(request)
+    artifacts, driver, text = generate(request)
     lines = _settled(sources, before, lines)
-    inputs = list(dict.fromkeys([*sources[1:], *with_code(list(made.files), code)]))
+    inputs = list(dict.fromkeys([*sources[1:], *with_code(list(driver.files), code)]))
     headers = [p for p in inputs if p not in sources]
     rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)
     lines += [stamps.never(header) if state and state[0] >= began else line for header, state, line in rows]
-    lines += [stamps.absent(os.path.abspath(p)) for p in made.absent]
-    paths = Artifact(f"{request.name}.lines", os.fsencode(path_flags(made.source.lines)))
+    lines += [stamps.absent(os.path.abspath(p)) for p in driver.absent]
+    paths = Artifact(f"{request.name}.lines", os.fsencode(path_flags(driver.source.lines)))
     _finish(path, began, output, (*artifacts, paths), inputs, lines, makefiles)
     print(text)
     return 0

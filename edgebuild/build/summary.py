@@ -66,18 +66,18 @@ def _price(r: dict[str, Any]) -> list[str]:
 
 def _less(r: dict[str, Any]) -> list[str]:
     """Costs of less memory: of the next cut, and of the last. Nothing where no cut takes less."""
-    ways = r.get("trade_off", [])
-    at = next((i for i, way in enumerate(ways) if way["chosen"]), 0)
+    cuts = r.get("trade_off", [])
+    at = next((i for i, cut in enumerate(cuts) if cut["chosen"]), 0)
     if not at:
         return []
-    known = dict.fromkeys(f"{way['peak_bytes']} B for {_against(ways[at], way)}" for way in (ways[at - 1], ways[0]))
-    return [f"less memory: {'; '.join(known)}, estimated (--ram BYTES, --objective ram)"]
+    costs = dict.fromkeys(f"{cut['peak_bytes']} B for {_against(cuts[at], cut)}" for cut in (cuts[at - 1], cuts[0]))
+    return [f"less memory: {'; '.join(costs)}, estimated (--ram BYTES, --objective ram)"]
 
 
-def _against(now: dict[str, Any], way: dict[str, Any]) -> str:
+def _against(now: dict[str, Any], cut: dict[str, Any]) -> str:
     """Shares that another cut takes more than that of the plan, and bytes of flash."""
-    more = _more(way["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, way["time"] - 1)
-    flash = way["flash_bytes"] - now["flash_bytes"]
+    more = _more(cut["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, cut["time"] - 1)
+    flash = cut["flash_bytes"] - now["flash_bytes"]
     return f"{more}, {flash:+d} B of flash" if flash >= NOTED else more
 
 

@@ -18,8 +18,6 @@ from tests.house.test_floors import PACKAGE, files
 WORDS = {"found", "known", "made", "told", "guest", "guests", "apart", "afar", "eaten", "stand", "stands", "taken"}
 IN_PLANS = {"way", "ways"}  # a plan is none
 REST: dict[str, int] = {
-    "build": 2,
-    "build/scons": 5,
     "cli": 5,
     "clock": 3,
     "model/emit": 46,

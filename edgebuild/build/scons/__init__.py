@@ -234,9 +234,9 @@ def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: l
 
 def _flags(env: Environment, folder: Node) -> str:
     """The include folders and definitions of `env`, one on a line; folders of products are left out."""
-    made = env.Dir("edgebuild")
+    products = env.Dir("edgebuild")
     paths = [env.Dir(p) for p in env.subst_list("$CPPPATH")[0]] if env.get("CPPPATH") else []
-    kept = [d for d in paths if not (d == made or d.is_under(made))]
+    kept = [d for d in paths if not (d == products or d.is_under(products))]
     relative = (os.path.relpath(d.srcnode().abspath, folder.abspath) for d in kept)
     lines = [f"-I{Path(p).as_posix()}" for p in relative]
     lines += [f"-D{env.subst(str(d))}" for d in processDefines(env.get("CPPDEFINES", []))]
@@ -320,14 +320,14 @@ def _products(
     """The folder and the files that a request becomes. `source`: a node, or a list of them."""
     _check_options(where, options, kind)
     target = _target_name(env, where, given_target)
-    made = env.Dir("edgebuild")
+    products = env.Dir("edgebuild")
     # In upper case, as in macros; and file systems there are that see no difference.
-    names = made.attributes.__dict__.setdefault("edgebuild_names", {})
+    names = products.attributes.__dict__.setdefault("edgebuild_names", {})
     if (other := names.setdefault(name.upper(), name)) != name:
         raise wrong(f"{where}: error: the name is taken in this folder by '{other}'; choose another name")
-    folder = made.Dir(name)
+    folder = products.Dir(name)
     if folder.attributes.__dict__.setdefault("edgebuild_target", target) != target:
-        folder = made.Dir(Path(target).stem).Dir(name)
+        folder = products.Dir(Path(target).stem).Dir(name)
     text, files = _request(env, where, kind, name, source, folder, target, options)
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
@@ -406,10 +406,10 @@ def _mark_missing(where: str, inputs: list[Node]) -> None:
 
 
 def _check_options(where: str, options: dict[str, Any], kind: str) -> None:
-    known = options_of(KINDS[kind])
-    unknown = [o for o in options if o.lower() not in known or not o.isupper()]
+    accepted = options_of(KINDS[kind])
+    unknown = [o for o in options if o.lower() not in accepted or not o.isupper()]
     if unknown:
-        near = did_you_mean(unknown[0], [o.upper() for o in known])
+        near = did_you_mean(unknown[0], [o.upper() for o in accepted])
         raise wrong(f"{where}: error: unknown option {unknown[0]}{near}")
 
 
@@ -431,8 +431,8 @@ def _target_name(env: Environment, where: str, given: str | None) -> str:
 
 def _scripts(nodes: list[Node], kind: str) -> list[Node]:
     """The linker scripts `N_memory.ld` or `N_check.ld` of the models among the objects of a program."""
-    found = [getattr(n.attributes, f"edgebuild_{kind}", None) for n in nodes]
-    return list(dict.fromkeys(f for f in found if f is not None))
+    scripts = [getattr(n.attributes, f"edgebuild_{kind}", None) for n in nodes]
+    return list(dict.fromkeys(f for f in scripts if f is not None))
 
 
 def _check_places(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:
@@ -486,11 +486,11 @@ def _request(
             return named(value)  # a node
         return o.moved(str(env.subst(str(value))), named)
 
-    known = options_of(KINDS[kind])
+    accepted = options_of(KINDS[kind])
     request = {
         "kind": kind,
         "name": name,
-        "options": {o.lower(): text(known[o.lower()], v) for o, v in options.items() if v is not None},
+        "options": {o.lower(): text(accepted[o.lower()], v) for o, v in options.items() if v is not None},
         "output": ".",
         "schema": SCHEMA,
         "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),
