@@ -28,11 +28,11 @@ def target_tree(target: Target) -> ClockTree:
     if not target.clocks:
         raise fail(f"target {target.name} has no clock tree", hints=["its YAML names one with `clocks: NAME`"])
     if clock_tree_file(target.clocks) is None:
-        known = clock_names()
-        text = f"unknown clock tree '{target.clocks}'{did_you_mean(target.clocks, known)}"
+        shipped = clock_names()
+        text = f"unknown clock tree '{target.clocks}'{did_you_mean(target.clocks, shipped)}"
         for file in target.files:
             if (node := compose(Path(file))) is not None and (said := entries(node).get("clocks")) is not None:
-                raise wrong(said, text, "known: " + ", ".join(known))
+                raise wrong(said, text, "known: " + ", ".join(shipped))
     return load_clock_tree(target.clocks)
 
 

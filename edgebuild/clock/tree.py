@@ -299,11 +299,11 @@ def load_clock_tree(name_or_path: str) -> ClockTree:
     """Read a tree by its name, or from a file (anything with a slash or ending in .yaml)."""
     file = clock_tree_file(name_or_path)
     if file is None:
-        known = clock_names()
-        near = did_you_mean(name_or_path, known)
+        shipped = clock_names()
+        near = did_you_mean(name_or_path, shipped)
         raise fail(
             f"unknown clock tree '{name_or_path}'{near}",
-            hints=["known: " + ", ".join(known), "targets name it: `clocks:`"],
+            hints=["known: " + ", ".join(shipped), "targets name it: `clocks:`"],
         )
     stated = stated_in(name_or_path, hal_dir() / "clocks")
     tree = read_node(ClockTree, stated[1]) if stated else read_facts(ClockTree, file)
