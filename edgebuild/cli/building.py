@@ -61,9 +61,9 @@ def clock(args: argparse.Namespace) -> int:
         print(explain(behind(tree, request.source), base, m, n, p))
         return 0
     plan = requested_plan(request)
-    known = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
-    shown = replace(plan, tree=calibrated(plan.tree, known)) if known else plan
-    placement = known.placement if known else None
+    calibration = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
+    shown = replace(plan, tree=calibrated(plan.tree, calibration)) if calibration else plan
+    placement = calibration.placement if calibration else None
     files = [*load_target(args.target).files, *([args.calibration] if args.calibration else [])]
     check_replaced(json_file(args), files)
     show(args, table(shown, placement), {"configs": figures(shown, placement)})

@@ -151,10 +151,10 @@ def distribute(args: argparse.Namespace) -> int:
         request = ClusterRequest(
             args.model, args.cluster, args.name, args.devices, args.method, args.objective, **reading
         )
-        made = build_cluster(request)
-        report = made.report
-        report["pareto"] = pareto_rows(made.chosen)
-        publish(made.artifacts, args.output, owned=False)
+        cluster = build_cluster(request)
+        report = cluster.report
+        report["pareto"] = pareto_rows(cluster.chosen)
+        publish(cluster.artifacts, args.output, owned=False)
     show(args, words(report), report)
     return 0
 
@@ -316,14 +316,14 @@ def run_cluster(args: argparse.Namespace) -> int:
     from edgebuild.model.emit.timeline_picture import timeline_picture
 
     check_replaced([args.picture] if args.picture else [], [args.model, args.cluster])
-    made = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))
-    print(words(made.report), end="")
+    cluster = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))
+    print(words(cluster.report), end="")
     if args.picture:
-        if made.timeline is None:
+        if cluster.timeline is None:
             raise fail("there is no timeline of one device", file=str(args.cluster), hints=["leave out --cluster"])
-        names = [d["name"] for d in made.report["devices"]]
+        names = [d["name"] for d in cluster.report["devices"]]
         caption = f"{args.model.name} on {len(names)} devices, modelled"
-        drawn = timeline_picture(made.timeline, names, made.report["time_us"]["one_device"], caption)
+        drawn = timeline_picture(cluster.timeline, names, cluster.report["time_us"]["one_device"], caption)
         write_atomic(args.picture, drawn.svg().encode())
     return 0
 

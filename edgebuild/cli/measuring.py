@@ -27,8 +27,8 @@ def map(args: argparse.Namespace) -> int:
 
     target = load_target(args.target)
     check_replaced(json_file(args), [args.source, *target.files])
-    found = map_layers(args.source, target, args.search, args.limit)
-    show(args, as_text(found), as_json(found, target, args.search))
+    mapping = map_layers(args.source, target, args.search, args.limit)
+    show(args, as_text(mapping), as_json(mapping, target, args.search))
     return 0
 
 
