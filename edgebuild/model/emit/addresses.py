@@ -43,7 +43,7 @@ def row_offset(plan: Plan, rolled: RolledCalls, t: Tensor, sums: bool = False) -
 
 
 def newest(plan: Plan, t: Tensor) -> str:
-    """A pointer to the newest row of a ring, where that stands apart."""
+    """A pointer to the newest row of a ring, where it is separate."""
     place = plan.places[newest_name(t.name)]
     return f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {newest_constant(plan, t.name)})"
 
@@ -60,14 +60,14 @@ def kept(plan: Plan, name: str) -> str:
     return f"{label(plan, name).upper()}_KEPT"
 
 
-def beside_apart(
-    plan: Plan, rolled: RolledCalls, kernel: Kernel, tensors: Sequence[Tensor], found: Sequence[Arg]
+def with_separate_rows(
+    plan: Plan, rolled: RolledCalls, kernel: Kernel, tensors: Sequence[Tensor], ring_args: Sequence[Arg]
 ) -> list[Arg]:
-    """Addresses of tensors for a call, where newest rows stand apart. The last of the tensors is the result.
+    """Addresses of tensors for a call, where newest rows are separate. The last of the tensors is the result.
 
-    A row is made apart. A `placed` kernel gets the address of the row that it reads, others find it by themselves.
+    A row is made at its own place. A `placed` kernel gets the address of the row that it reads, others look for it.
     """
-    args = list(found)
+    args = list(ring_args)
     for i, t in enumerate(tensors):
         if (root := plan.rolling.storage[t.name]) not in rolled.separate:
             continue
@@ -75,11 +75,11 @@ def beside_apart(
         if t is tensors[-1]:
             args[i] = Arg(newest(plan, own))
         elif kernel.placed:
-            args[i] = Arg(f"row < rows[{kept(plan, root)}] ? {found[i]} : {newest(plan, own)}")
+            args[i] = Arg(f"row < rows[{kept(plan, root)}] ? {ring_args[i]} : {newest(plan, own)}")
     return args
 
 
-def where_apart(plan: Plan, x: Tensor) -> list[Arg]:
+def newest_row_args(plan: Plan, x: Tensor) -> list[Arg]:
     """Arguments for a kernel that finds the newest row of its operand by itself: where it is, and how many are not."""
     root = plan.graph.tensors[plan.rolling.storage[x.name]]
     return [Arg(newest(plan, root)), Arg(f"rows[{kept(plan, root.name)}]")]
@@ -116,22 +116,22 @@ def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
     """Of each place of a call where its buffers begin, behind them where the scratch does."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
     stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
-    found = []
+    offsets = []
     for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
         least = min(level1_place(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
         if i >= len(owners):
             constant = most.constants[i - len(owners)].name
-            found.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
+            offsets.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
             continue
         tensor = moved.operands[owners[i]].name
         root = plan.rolling.storage[tensor]
         letter = "Y" if i + 1 == len(owners) else "X" if len(owners) == 2 else f"X{i}"
         if moved.operands[owners[i]].held:
-            found.append(Named(plan.offset_names[root], plan.places[root].offset))
+            offsets.append(Named(plan.offset_names[root], plan.places[root].offset))
         else:
-            found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
+            offsets.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
     note = f"scratch of {comment(moved.op.name)}" if any(kernel.scratch for kernel in moved.kernels) else ""
-    return (*found, Named(f"{stem}_SCRATCH", level1_place(plan, moved, moved.scratch)[1], note))
+    return (*offsets, Named(f"{stem}_SCRATCH", level1_place(plan, moved, moved.scratch)[1], note))
 
 
 def ring(plan: Plan, step: int, stream: Stream) -> Named:
@@ -142,40 +142,40 @@ def ring(plan: Plan, step: int, stream: Stream) -> Named:
 
 def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str], Named]:
     """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
-    names, found = plan.offset_names, dict[tuple[str, str], Named]()
+    names, offsets = plan.offset_names, dict[tuple[str, str], Named]()
     for storage, at in run.places.items():
         if storage in run.held:
-            found[storage, ""] = Named(names[storage], plan.places[storage].offset)
+            offsets[storage, ""] = Named(names[storage], plan.places[storage].offset)
         else:
-            found[storage, ""] = Named(f"{names[storage]}_NEAR", at, f"rows of {comment(storage)}")
+            offsets[storage, ""] = Named(f"{names[storage]}_NEAR", at, f"rows of {comment(storage)}")
     for stream in run.streams:
-        found[stream.storage, ""] = ring(plan, step, stream)
+        offsets[stream.storage, ""] = ring(plan, step, stream)
     for op, kernel, places in zip(run.ops, run.kernels, run.constants, strict=True):
         stem, (y, *_) = f"{names[op.outputs[0]]}_NEAR", op.outputs
         for constant, at in zip(kernel.constants, places, strict=True):
-            found[y, constant.name] = Named(
+            offsets[y, constant.name] = Named(
                 f"{stem}_{constant.name.upper()}", at, f"{constant.name} of {comment(op.name)}"
             )
         if y in run.scratch:
-            found[y, SCRATCH] = Named(f"{stem}_SCRATCH", run.scratch[y], f"scratch of {comment(op.name)}")
-    return found
+            offsets[y, SCRATCH] = Named(f"{stem}_SCRATCH", run.scratch[y], f"scratch of {comment(op.name)}")
+    return offsets
 
 
 def places(plan: Plan) -> Iterator[Named]:
     """All names of the first level that are not those of the arena's tensors."""
     for step, moved in plan.moves.items():
-        found = run_places(plan, step, moved).values() if isinstance(moved, StreamedRun) else tile_places(plan, moved)
-        yield from (named for named in found if named.note)
+        offsets = run_places(plan, step, moved).values() if isinstance(moved, StreamedRun) else tile_places(plan, moved)
+        yield from (named for named in offsets if named.note)
 
 
 def constants_at(plan: Plan, step: int, at: int) -> str:
     """C for the place of constants of a step that come early."""
     moved = plan.moves[step]
     if isinstance(moved, StreamedRun):
-        known = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
+        offsets = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
     else:
-        known = list(tile_places(plan, moved)[len(moved.at_operands) : -1])
-    below = [named for named in known if named.offset <= at]
+        offsets = list(tile_places(plan, moved)[len(moved.at_operands) : -1])
+    below = [named for named in offsets if named.offset <= at]
     return max(below, key=lambda named: named.offset).at(at) if below else str(at)
 
 
@@ -210,14 +210,14 @@ def fetched(plan: Plan, step: int, moved: Moves) -> tuple[Constant, ...]:
 
 def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
     """By step where its constants lie on their way in the second level, in which memory, and their bytes there."""
-    found = dict[int, tuple[Named, str, int]]()
+    by_step = dict[int, tuple[Named, str, int]]()
     for first, s in starts(plan):
         stage, op = plan.moves[s.step].stage, plan.steps[s.step].ops[0]
         if stage is not None and s.copy.into:
             note = f"constants of step {s.step}, steps {first} to {s.step}: {comment(op.name)}"
             named = Named(f"{plan.offset_names[op.outputs[0]]}_STAGE", stage.base, note)
-            found[s.step] = named, stage.memory, stage.bytes
-    return dict(sorted(found.items()))
+            by_step[s.step] = named, stage.memory, stage.bytes
+    return dict(sorted(by_step.items()))
 
 
 def stage_at(plan: Plan, step: int, offset: int) -> str:
@@ -253,9 +253,9 @@ def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]
         at = f"{at_macro(plan, transfer.place.memory)}(uint8_t, {name})"
         return remark(f"    eb_cache_{transfer.kind}({at}, {transfer.bytes}); ", comment(transfer.what))
 
-    found = [[*map(statement, section.before)] for section in plan.steps]
+    before = [[*map(statement, section.before)] for section in plan.steps]
     end = [statement(t) for section in plan.steps[-1:] for t in section.after]
-    return [_transfer(plan, s, weights) for s in begun], [*found, end]
+    return [_transfer(plan, s, weights) for s in begun], [*before, end]
 
 
 def _transfer(plan: Plan, s: Start, weights: Weights) -> str:

@@ -110,18 +110,18 @@ class Loop:
 
 def looped(steps: Sequence[Other]) -> list[Other | Loop]:
     """The steps with loops in place of calls that repeat."""
-    found: list[Other | Loop] = []
+    schedule: list[Other | Loop] = []
     at = 0
     while at < len(steps):
         turns, body = max(((_turns(steps, at, n), n) for n in range(1, LONGEST + 1)), key=lambda r: (r[0] - 1) * r[1])
         if (turns - 1) * body < LEAST:
-            found.append(steps[at])
+            schedule.append(steps[at])
             at += 1
             continue
         calls = [_with_t(steps[at + i], steps[at + body + i]) for i in range(body)]
-        found.append(Loop(at, turns, tuple(calls)))
+        schedule.append(Loop(at, turns, tuple(calls)))
         at += turns * body
-    return found
+    return schedule
 
 
 def _alike(a: object, b: object) -> bool:
@@ -243,7 +243,7 @@ def shared(
     Only kernels of one kind are brought together, and only if their text has `least` characters or more. `prints`
     renders a kernel's template.
     """
-    found = list(kernels)
+    merged = list(kernels)
     groups: dict[object, list[int]] = {}
     for i, (kernel, kind) in enumerate(zip(kernels, kinds, strict=True)):
         fixed = tuple((k, None if type(v) is int else v) for k, v in sorted(kernel.shape.items()))
@@ -266,8 +266,8 @@ def shared(
             for i in members:
                 numbers: dict[str, Any] = {letter.text: kernels[i].shape[key] for key, letter in used.items()}
                 scalars = {**kernels[i].scalars, **numbers}
-                found[i] = replace(kernels[i], stem=stem, shape=first.shape, scalars=scalars)
-    return found
+                merged[i] = replace(kernels[i], stem=stem, shape=first.shape, scalars=scalars)
+    return merged
 
 
 def _parted(kernels: Sequence[Kernel], members: Iterable[int], key: str) -> list[list[int]]:

@@ -46,14 +46,14 @@ def budget_views(plan: Plan) -> list[dict[str, Any]]:
     """View of each budget where there are several; else nothing."""
     if plan.clocks is None or not plan.clocks.others:
         return []
-    found: list[dict[str, Any]] = []
+    views: list[dict[str, Any]] = []
     for (problem, s), clocks in zip(plan.clocks.budgets, plan.clocks.table, strict=True):
         figures = f"{round(problem.budget_us)}, {s.start}, {round(s.time_us)}, {round(s.energy_uj * 1000)}"
-        found.append({
-            "ms": f"{problem.budget_us / 1000:g}", "call": f"{len(found)}, {figures}", "layers": _layers(plan, s),
+        views.append({
+            "ms": f"{problem.budget_us / 1000:g}", "call": f"{len(views)}, {figures}", "layers": _layers(plan, s),
             "idle": idling(plan.clocks, f"EB_CLOCK_{s.start}", s), "clocks": [f"EB_CLOCK_{name}" for name in clocks],
         })  # fmt: skip
-    return found
+    return views
 
 
 def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
@@ -69,12 +69,12 @@ def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
 def idling(schedule: ClockSchedule, start: str, selection: Selection | None = None) -> str:
     """Say what the application does until the next inference, which begins in the configuration `start`."""
     mode, low = (selection or schedule.selection).mode.name, schedule.clocks.configs[0].name
-    known = {
+    modes = {
         "busy": "wait, with the clocks as they are",
         "gated": "Sleep mode (WFI), with the clocks as they are",
         "sleep": f"eb_clock_switch(EB_CLOCK_{low}), then Sleep mode (WFI)",
     }
-    return known.get(mode, f"Stop mode ({mode.removeprefix('stop_').replace('_', ' ')}), then eb_clock_resume({start})")
+    return modes.get(mode, f"Stop mode ({mode.removeprefix('stop_').replace('_', ' ')}), then eb_clock_resume({start})")
 
 
 def energy_words(plan: Plan) -> str:

@@ -63,14 +63,14 @@ def _frame(plan: Plan) -> dict[str, Any]:
 
 def _states(plan: Plan) -> list[dict[str, Any]]:
     """Of every tensor that lasts: its array, where it lies during an inference, and its first values."""
-    graph, found = plan.graph, []
+    graph, rows = plan.graph, []
     for i, state in enumerate(graph.states):
         read, written = graph.tensors[graph.inputs[state.read]], graph.tensors[graph.outputs[state.write]]
         start = [literal(v) for v in state.start.ravel().tolist()] if state.start is not None else []
         row: dict[str, Any] = {"symbol": f"{plan.name}_state_{i}", "type": C_TYPES[read.dtype], "size": read.elements}
         row |= {"bytes": read.bytes, "label": comment(read.name), "start": start}
-        found.append({**row, "read": str(address(plan, read)), "written": str(address(plan, written))})
-    return found
+        rows.append({**row, "read": str(address(plan, read)), "written": str(address(plan, written))})
+    return rows
 
 
 def header(p: Program) -> str:
@@ -85,8 +85,8 @@ def arena_header(plan: Plan) -> str:
 
 def source(p: Program) -> str:
     plan = p.plan
-    found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
-    macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
+    arrays = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
+    macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in arrays.items()]
     ahead, before = transfers(plan, p.weights)
     switches, after = switch_points(plan)
     schedule = _schedule(p, before, switches)
@@ -109,7 +109,7 @@ def source(p: Program) -> str:
         constants=p.constants,
         near=tuple(places(plan)),
         arenas=macros,
-        offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
+        offsets=_offsets(plan, {memory: size for memory, (_, size) in arrays.items()}),
         engines=p.engines,
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states or plan.request.selftest)
         or any("memcpy" in f.uses for f in p.functions)

@@ -83,13 +83,13 @@ def scratch_constant(plan: Plan, result: Tensor) -> str:
 
 
 def newest_constant(plan: Plan, tensor: str) -> str:
-    """The constant that holds the offset of the newest row of a ring, where that stands apart."""
+    """The constant that holds the offset of the newest row of a ring, where it is separate."""
     return f"{plan.offset_names[tensor]}_NEWEST"
 
 
 def access_functions(plan: Plan) -> dict[str, str]:
     """Name of the C function that gives the address of each input and output."""
     ports = ports_of(plan.graph)
-    found = interface.access_functions(plan.name, ports)
+    functions = interface.access_functions(plan.name, ports)
     names = [[port.name for port in side] for side in ports]
-    return {name: function for side in zip(names, found, strict=True) for name, function in zip(*side, strict=True)}
+    return {name: function for side in zip(names, functions, strict=True) for name, function in zip(*side, strict=True)}

@@ -105,23 +105,23 @@ def _as_step(step: Call | Loop | Step) -> Step:
 
 def _definitions(plan: Plan, steps: Sequence[Step]) -> tuple[str, ...]:
     """The functions of steps, each kind behind what it has in common: rolled runs, tiles, runs in the first level."""
-    found = list[str]()
+    definitions = list[str]()
     for kind, tables in (("", None), ("tiles", tile_tables), ("streams", stream_tables)):
         mine = [step.definition for step in steps if step.function and step.tables == kind]
-        found += [tables(plan), *mine] if tables and mine else mine
-    return tuple(found)
+        definitions += [tables(plan), *mine] if tables and mine else mine
+    return tuple(definitions)
 
 
 def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[addresses.Named, ...]:
     """Names of places in the weights, those that calls use."""
-    found = []
+    offsets = []
     for use in uses:
         for c in use.kernel.constants:
             shape = "x".join(map(str, c.data.shape)) or "1"
             note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}"
             if (name := _constant_name(plan, use, c)) in used:
-                found.append(addresses.Named(name, weights.offset(c), note))
-    return (*found, *addresses.blocks(plan, weights).values())
+                offsets.append(addresses.Named(name, weights.offset(c), note))
+    return (*offsets, *addresses.blocks(plan, weights).values())
 
 
 def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
@@ -143,8 +143,8 @@ def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
     """The kernels of a step in the order of its ops, each for an op or a part of it."""
     moved = section.moves
     if isinstance(moved, StreamedRun):
-        made = zip(moved.ops, moved.parts, strict=True)
-        return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in made for share in parts]
+        op_parts = zip(moved.ops, moved.parts, strict=True)
+        return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in op_parts for share in parts]
     if isinstance(moved, TiledOp):
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
     formed = zip(section.ops, section.forms, strict=True)
@@ -154,13 +154,13 @@ def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
     """The uses with kernels that share C functions, as far as that was asked for, or `--flash` wants it."""
     kinds = [tuple(_parameters(plan, use)) for use in uses]
-    found = shared(
+    merged = shared(
         [use.kernel for use in uses],
         kinds,
         lambda kernel: _printed(plan, uses[0].op, kernel, "")[0],
         SHARED_FROM[plan.form.wish.optimize],
     )
-    return [replace(use, kernel=kernel) for use, kernel in zip(uses, found, strict=True)]
+    return [replace(use, kernel=kernel) for use, kernel in zip(uses, merged, strict=True)]
 
 
 def _activations(plan: Plan, op: Op) -> list[Tensor]:
@@ -169,16 +169,16 @@ def _activations(plan: Plan, op: Op) -> list[Tensor]:
 
 def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
     """A C name for each kernel; equal kernels get the same, others never do."""
-    known: dict[object, str] = {}
+    by_identity: dict[object, str] = {}
     names = []
     for use in uses:
         key = _identity(plan, use)
-        if key not in known:
+        if key not in by_identity:
             stem = use.kernel.stem + ("_row" if use.rolled and not use.kernel.placed else "")
             stem += "_values" if stem in MATHS else ""
-            count = sum(name == stem or name.startswith(f"{stem}_v") for name in known.values())
-            known[key] = f"{stem}_v{count + 1}" if count else stem
-        names.append(known[key])
+            count = sum(name == stem or name.startswith(f"{stem}_v") for name in by_identity.values())
+            by_identity[key] = f"{stem}_v{count + 1}" if count else stem
+        names.append(by_identity[key])
     return names
 
 
@@ -194,16 +194,16 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
     single = len(read) + sum(c.name.startswith("x") for c in kernel.constants) == 1
     names = ["x"][: len(read)] if single else [f"x{i}" for i in range(len(read))]
     y = plan.graph.result(use.op)
-    found = [(f"const {C_TYPES[t.dtype]} *", name) for t, name in zip(read, names, strict=True)]
-    found.append((f"{C_TYPES[y.dtype]} *", "y"))
-    found += [("int32_t ", "row")] if use.rolled and (kernel.counted or not kernel.placed) else []
-    found += [(found[0][0], "newest"), ("int32_t ", "kept")] if _finds_apart(use) else []
-    found += [(f"const {C_TYPES[str(c.data.dtype)]} *", c.name) for c in kernel.constants]
-    found += [("float " if isinstance(v, float) else "int32_t ", n) for n, v in kernel.scalars.items()]
-    return [*found, ("int8_t *", "scratch")] if kernel.scratch else found
+    parameters = [(f"const {C_TYPES[t.dtype]} *", name) for t, name in zip(read, names, strict=True)]
+    parameters.append((f"{C_TYPES[y.dtype]} *", "y"))
+    parameters += [("int32_t ", "row")] if use.rolled and (kernel.counted or not kernel.placed) else []
+    parameters += [(parameters[0][0], "newest"), ("int32_t ", "kept")] if _finds_newest(use) else []
+    parameters += [(f"const {C_TYPES[str(c.data.dtype)]} *", c.name) for c in kernel.constants]
+    parameters += [("float " if isinstance(v, float) else "int32_t ", n) for n, v in kernel.scalars.items()]
+    return [*parameters, ("int8_t *", "scratch")] if kernel.scratch else parameters
 
 
-def _finds_apart(use: Use) -> bool:
+def _finds_newest(use: Use) -> bool:
     """Whether the kernel finds the newest row of its operand by itself."""
     return use.rolled is not None and not use.kernel.placed and use.kernel.shape.get("separate") is True
 
@@ -258,12 +258,12 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         where(t, at_row.get(t.name, "") + _columns(use.share, t, t is y)) for t in (*_activations(plan, use.op), y)
     ]
     places = (
-        addresses.beside_apart(plan, use.rolled, kernel, (*_activations(plan, use.op), y), places)
+        addresses.with_separate_rows(plan, use.rolled, kernel, (*_activations(plan, use.op), y), places)
         if use.rolled
         else places
     )
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
-    places += addresses.where_apart(plan, _activations(plan, use.op)[0]) if _finds_apart(use) else []
+    places += addresses.newest_row_args(plan, _activations(plan, use.op)[0]) if _finds_newest(use) else []
     constants = _near_constants(plan, use) or [
         Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
         for c in kernel.constants
@@ -304,6 +304,6 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
     """The constants of an op of a run in the first level."""
     if use.run is None:
         return []
-    known, y = addresses.run_places(plan, use.step, use.run), use.op.outputs[0]
-    pairs = [(C_TYPES[str(c.data.dtype)], known[y, c.name]) for c in use.kernel.constants]
+    offsets, y = addresses.run_places(plan, use.step, use.run), use.op.outputs[0]
+    pairs = [(C_TYPES[str(c.data.dtype)], offsets[y, c.name]) for c in use.kernel.constants]
     return [Arg(f"{addresses.level1_macro(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]

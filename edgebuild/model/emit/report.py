@@ -242,14 +242,14 @@ def _tiling(plan: Plan, step: int) -> dict[str, Any]:
 
 def _fused(plan: Plan) -> list[dict[str, Any]]:
     """Paths whose ops are cut into parts."""
-    found = []
+    rows = []
     for choice in plan.fused.tilings if plan.fused else ():
         assert choice.tiling is not None
         path = choice.tiling.path
         row: dict[str, Any] = {"kind": path.method, "ops": [op.name for op in path.ops]}
         row |= {"parts": choice.tiling.parts, "saved_bytes": choice.saved, "extra_macs": choice.extra_macs}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _constant_channels(graph: Graph) -> dict[str, Any]:

@@ -65,12 +65,12 @@ class Order:
     @property
     def printed(self) -> list[str]:
         """The table as C: before each line, in a comment, the rows that it makes the first time that it is run."""
-        found = []
+        table = []
         for line, words in zip(self.lines, in_words(self.lines, self.labels), strict=True):
-            found += wrapped("/* ", words, " */", 112).splitlines()
+            table += wrapped("/* ", words, " */", 112).splitlines()
             head = f"{line.count}, {len(line.numbers)}, "
-            found += wrapped(head, [self.names[n] for n in line.numbers], ",", 112).splitlines()
-        return found
+            table += wrapped(head, [self.names[n] for n in line.numbers], ",", 112).splitlines()
+        return table
 
 
 def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
@@ -79,14 +79,14 @@ def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
     same = [[0] * (longest + 1) for _ in range(end + 1)]  # from here on as many numbers are those `length` later
     best = [(0, 0, 0)] * (end + 1)  # from here on: bytes, and count and length of the first line
     for at in reversed(range(end)):
-        found = []
+        choices = []
         for length in range(1, min(MOST, end - at) + 1):
-            found.append((2 + length + best[at + length][0], 1, length))
+            choices.append((2 + length + best[at + length][0], 1, length))
             if length <= longest and at + length < end and order[at] == order[at + length]:
                 same[at][length] = same[at + 1][length] + 1
                 turns = min(MOST, 1 + same[at][length] // length)
-                found.append((2 + length + best[at + turns * length][0], turns, length))
-        best[at] = min(found)
+                choices.append((2 + length + best[at + turns * length][0], turns, length))
+        best[at] = min(choices)
     result, at = list[Line](), 0
     while at < end:
         _, count, length = best[at]
@@ -97,19 +97,19 @@ def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
 
 def in_words(order: Sequence[Line], labels: Sequence[str]) -> list[list[str]]:
     """Calls of each line: rows of each op, the first time that the line is run. `labels`: of the ops."""
-    rows, found = [0] * len(labels), []
+    rows, line_words = [0] * len(labels), []
     for line in order:
-        made, words = list(rows), list[str]()
+        counters, words = list(rows), list[str]()
         for number, calls in groupby(line.numbers):
             count = len(list(calls))
-            last = made[number] + count - 1
-            words.append(f"{labels[number]} {made[number]}" + (f"-{last}" if count > 1 else ""))
-            made[number] += count
-        rows = [before + line.count * (after - before) for before, after in zip(rows, made, strict=True)]
+            last = counters[number] + count - 1
+            words.append(f"{labels[number]} {counters[number]}" + (f"-{last}" if count > 1 else ""))
+            counters[number] += count
+        rows = [before + line.count * (after - before) for before, after in zip(rows, counters, strict=True)]
         if line.count > 1:
             words[0] = f"{line.count} times: {words[0]}"
-        found.append(words)
-    return found
+        line_words.append(words)
+    return line_words
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ def _row_constant(name: str) -> str:
 
 def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
     """A run in the first level. `calls`: of its ops, in order, each with those of its parts."""
-    made, brought = ([label(plan, name) for name in names] for names in (
+    results, brought = ([label(plan, name) for name in names] for names in (
         [op.outputs[0] for op in run.ops], [s.storage for s in run.inputs]))  # fmt: skip
-    names = (*map(_row_constant, made), *(f"{_row_constant(name)}_FOR_{step}" for name in brought))
-    order = Order(tuple(lines(run.events)), (*made, *(f"bring {name}" for name in brought)), names)
+    names = (*map(_row_constant, results), *(f"{_row_constant(name)}_FOR_{step}" for name in brought))
+    order = Order(tuple(lines(run.events)), (*results, *(f"bring {name}" for name in brought)), names)
     starts = {s.storage: _Starts(plan, step, s, number) for number, s in enumerate(run.streams)}
     cores, cases, work = run.together * run.shares, list[Case](), list[Case]()
     for number, (name, op, mine, count) in enumerate(zip(names, run.ops, calls, run.counts, strict=False)):
@@ -294,13 +294,13 @@ class _Starts:
         slot = f" + {number} % {slots} * {size}" if s.slots < s.rows else f" + {number} * {size}"
         near, far = self.near, far_address(self.plan, s.storage)
         rest = s.total - (s.copies - 1) * size  # bytes of the last copy
-        taken = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
+        copy_bytes = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
         if row == "0":
-            taken = str(s.most)
+            copy_bytes = str(s.most)
         else:
             near, far = f"{near}{slot}", f"{far} + {number} * {size}"
         to, from_ = (near, far) if s.fetched else (far, near)
-        return self.start(row, to, from_, taken)
+        return self.start(row, to, from_, copy_bytes)
 
     @property
     def all(self) -> str:
@@ -462,21 +462,21 @@ def _near(plan: Plan, moved: TiledOp, copy: Copy, owners: Sequence[int], places:
 
 def _turns(plan: Plan, moved: TiledOp, width: int) -> _Turns:
     """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
-    made, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
+    first_parts, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
     for turn in moved.turns:
         places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in turn.calls]
         least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places)))]
         least += [0] * (width - len(least))
         rows = tuple(_part(call, at, least) for call, at in zip(turn.calls, places, strict=True))
-        if rows not in made:
-            made[rows] = len(parts)
+        if rows not in first_parts:
+            first_parts[rows] = len(parts)
             parts += rows
         base = bases.setdefault(tuple(least), len(bases))
         called = max(turn.fetched, turn.staged)
         starts = turn.fetched - started, turn.stored - called
         waits, arrived = _mask(turn.waits), _mask(turn.arrived, PARTS)
-        kind = _Turn(*starts, waits, base, made[rows], len(rows), arrived, called - turn.fetched)
+        kind = _Turn(*starts, waits, base, first_parts[rows], len(rows), arrived, called - turn.fetched)
         turns.append(kinds.setdefault(kind, len(kinds)))
         started = turn.stored
     return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts))

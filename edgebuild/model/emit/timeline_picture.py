@@ -14,15 +14,15 @@ KINDS = {"compute": COLOURS[0], "send": COLOURS[1], "wait": "#b8bfc6"}
 LEAST = 0.05  # pixels: a shorter time is not drawn
 
 
-def timeline_picture(found: Timeline, names: Sequence[str], one_device_us: float, caption: str) -> Drawing:
+def timeline_picture(timeline: Timeline, names: Sequence[str], one_device_us: float, caption: str) -> Drawing:
     """Time to the right, modelled. `one_device_us`: how long the source alone takes, a line."""
-    end = max([found.end(k) for k in range(len(names))] + [one_device_us, 1e-9])
+    end = max([timeline.end(k) for k in range(len(names))] + [one_device_us, 1e-9])
     across, bottom = (WIDTH - LEFT - RIGHT) / end, TOP + len(names) * ROW
     shapes = [words(LEFT, 14, fitted(visible(caption), WIDTH - LEFT))]
     for mark in ticks(end / 1000, 8):
         x = LEFT + mark * 1000 * across
         shapes += [line(x, TOP, x, bottom), words(x, bottom + 12, f"{mark:g}", "middle", "muted")]
-    for k, (name, spans) in enumerate(zip(names, found.spans, strict=True)):
+    for k, (name, spans) in enumerate(zip(names, timeline.spans, strict=True)):
         shapes.append(words(LEFT - 6, TOP + k * ROW + BAR - 7, fitted(visible(name), LEFT - 10), "end"))
         for s in spans:
             if (width := (s.end - s.start) * across) >= LEAST:
