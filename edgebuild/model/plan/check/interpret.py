@@ -140,12 +140,12 @@ def _sizes(op: Op, graph: Graph) -> dict[str, int]:
     """Values of the letters of SIZES, as far as the op has them."""
     x, *others = graph.operands(op)
     y, groups = graph.result(op).shape, int(op.attrs.get("groups", 1))
-    found = dict(zip(("N", "OH", "OW", "K"), y, strict=False))
+    sizes = dict(zip(("N", "OH", "OW", "K"), y, strict=False))
     if others and others[0].data is None:  # a sum goes on: its image is the second operand
-        return found
+        return sizes
     taps = op.attrs["window"] if "window" in op.attrs else others[0].shape[1:3] if others else ()
-    found |= dict(zip(("FH", "FW"), taps, strict=False))
-    return found | {"M": y[-1] // x.shape[-1], "CG": x.shape[-1] // groups, "KG": y[-1] // groups}
+    sizes |= dict(zip(("FH", "FW"), taps, strict=False))
+    return sizes | {"M": y[-1] // x.shape[-1], "CG": x.shape[-1] // groups, "KG": y[-1] // groups}
 
 
 def _of_rows(

@@ -242,7 +242,7 @@ class Machine:
             return
         first = op.place.offset // CACHE_LINE * CACHE_LINE
         past = -(-(op.place.offset + op.bytes) // CACHE_LINE) * CACHE_LINE
-        seen, there, dirty = (found[memory][first:past] for found in (self.seen, self.there, self.dirty))
+        seen, there, dirty = (states[memory][first:past] for states in (self.seen, self.there, self.dirty))
         if op.kind == CLEAN:
             for at in range(0, past - first, CACHE_LINE):
                 line = slice(at, at + CACHE_LINE)
@@ -330,13 +330,13 @@ class Relations:
     @cached_property
     def views(self) -> dict[str, View]:
         """The storage of every activation."""
-        found = {t.name: View(t.name, 0) for t in self.graph.tensors.values() if not t.constant}
+        views = {t.name: View(t.name, 0) for t in self.graph.tensors.values() if not t.constant}
         for op in self.graph.ops:
             spec = ops.SPECS[op.kind]
             if spec.view:
-                of = found[op.inputs[0]]
-                found[op.outputs[0]] = View(of.storage, of.start + spec.start(op, self.graph))
-        return found
+                of = views[op.inputs[0]]
+                views[op.outputs[0]] = View(of.storage, of.start + spec.start(op, self.graph))
+        return views
 
     def rows(self, tensor: str) -> int:
         shape = self.graph.tensors[tensor].shape
@@ -361,7 +361,7 @@ class Relations:
             return self.part(tensor, 0, self.rows(tensor))
         return self.part(tensor, *input_range(relation, position, 1, row, row + 1))
 
-    def made(self, callee: Callee, row: int | None) -> Stored:
+    def result(self, callee: Callee, row: int | None) -> Stored:
         """The bytes of the result, or of a row of it, which a reduction has none of."""
         y = callee.op.outputs[0]
         return self.part(y, 0, self.rows(y)) if row is None or callee.reduces else self.part(y, row, row + 1)
@@ -379,8 +379,8 @@ class Relations:
         storages = [self.views[callee.op.inputs[position]].storage for position in callee.operands]
         rows = [rolled.rings.get(rolled.inside.get(name, name), 0) for name in storages]
         wanted = tuple(n if n < self.rows(name) else 0 for n, name in zip(rows, storages, strict=True))
-        apart = tuple(name in rolled.separate for name in storages)
-        return callee.form.rings == wanted and callee.form.separate == (apart if any(apart) else ())
+        separate = tuple(name in rolled.separate for name in storages)
+        return callee.form.rings == wanted and callee.form.separate == (separate if any(separate) else ())
 
 
 def follows(relation: Nest, position: int) -> bool:
@@ -394,7 +394,7 @@ def follows(relation: Nest, position: int) -> bool:
 class Addresses:
     """Where the bytes of all storages lie while a section runs, as printed: in rings, and inside of others.
 
-    `kept`: of rings whose newest row is apart, how many rows were put among the others.
+    `kept`: of rings whose newest row is separate, how many rows were put among the others.
     """
 
     graph: Graph
@@ -425,11 +425,11 @@ class Addresses:
         if home != stored.storage:
             row, rest = np.divmod(at, self.row_bytes(stored.storage))
             at = row * size + rest
-        apart = at >= self.kept.get(home, 2**31) * size
+        newest = at >= self.kept.get(home, 2**31) * size
         if home in self.rings:
-            at = np.where(apart, at % size, at % (self.rings[home] * size))
-        found = [(home, ~apart)] if not apart.any() else [(newest_name(home), apart), (home, ~apart)]
-        places = [(self.places[name], here) for name, here in found if here.any() or len(found) == 1]
+            at = np.where(newest, at % size, at % (self.rings[home] * size))
+        parts = [(home, ~newest)] if not newest.any() else [(newest_name(home), newest), (home, ~newest)]
+        places = [(self.places[name], here) for name, here in parts if here.any() or len(parts) == 1]
         return [(p.memory, at[here] + p.offset, every[here]) for p, here in places]
 
     def keep(self, name: str) -> tuple[Stored, tuple[str, Array], tuple[str, Array]]:
@@ -457,10 +457,10 @@ def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]
     """
     if section.rolled is None:
         return [(0, None)]
-    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.separate)), list[tuple[int, int | None]]()
+    counts, calls = [0] * (len(section.ops) + 1 + len(section.rolled.separate)), list[tuple[int, int | None]]()
     for number in section.rolled.numbers:
-        found.append((number, made[number]))
-        made[number] += 1
-    for op, form, count in zip(section.ops, section.forms, made, strict=False):
+        calls.append((number, counts[number]))
+        counts[number] += 1
+    for op, form, count in zip(section.ops, section.forms, counts, strict=False):
         relations.check_count(Callee.of(relations.graph, op, form), count)
-    return found
+    return calls

@@ -168,7 +168,7 @@ class Operations:
             place, mark = self.places[name], np.full(callee.scratch, -2 - relations.numbers[op.outputs[0]])
             scratch = Bytes(place.memory, place.offset + np.arange(callee.scratch), mark, "what it works on")
         if not reduces or row == relations.calls(callee) - 1:
-            writes = self.bytes_in(addresses, relations.made(callee, row))
+            writes = self.bytes_in(addresses, relations.result(callee, row))
 
         def spares(operand: int, at: Array, there: Array) -> bool:
             return callee.spares(self.graph, operand, at, there)
@@ -208,7 +208,7 @@ class _Tiles:
     def call(self, work: printed.CoreWork, core: int) -> Call:
         op, parts, moved, reads = self.moved.op, self.parts, self.moved, list[Bytes]()
         places = iter(work.at)
-        out, needed = parts.made(work.ranges), parts.needed(work.ranges)
+        out, needed = parts.result(work.ranges), parts.needed(work.ranges)
         for name, ranges in zip(op.inputs, needed, strict=True):
             if not self.graph.tensors[name].constant:
                 reads.append(self.part(next(places), name, ranges))
@@ -244,7 +244,7 @@ class _Rows:
         yield from self.constants()
         yield from (self.copy(stream, 0) for stream in run.inputs)
         yield printed.Wait(printed.CONSTANTS)
-        rows, made = [0] * (len(run.ops) + len(run.inputs)), [0] * len(run.ops)
+        rows, counts = [0] * (len(run.ops) + len(run.inputs)), [0] * len(run.ops)
         for number in run.events:
             call, rows[number] = rows[number], rows[number] + 1
             if number >= len(run.ops):
@@ -258,12 +258,12 @@ class _Rows:
             if result is not None and not result.whole and call > 1:
                 yield printed.Wait(result.channel + call % 2)
             here = self.rows(callee, number, call)
-            made[number] += len(here)
-            last = made[number] == relations.calls(callee)
+            counts[number] += len(here)
+            last = counts[number] == relations.calls(callee)
             yield [c for at, row in enumerate(here) for c in self.row_calls(callee, number, at, row, last)]
             if result is not None and (last or not result.whole):
                 yield self.copy(result, call)
-        for callee, count in zip(callees, made, strict=True):
+        for callee, count in zip(callees, counts, strict=True):
             relations.check_count(callee, count)
         channels = frozenset(s.channel + odd for s in run.streams for odd in (0, 1))
         yield from map(printed.Wait, sorted(channels))
@@ -311,19 +311,19 @@ class _Rows:
         if (number, part) not in self.kernels:
             self.kernels[number, part] = self.kernel(callee, share, part, columns)
         kernel = self.kernels[number, part]
-        reads = [self.found(relations.needed(callee, position, row)) for position in callee.operands]
+        reads = [self.near_bytes(relations.needed(callee, position, row)) for position in callee.operands]
         reads += self.every.data(self.name, kernel, run.constants[number])
         scratch, writes = None, list[Bytes]()
         if kernel.scratch:
             at = run.scratch[op.outputs[0]] + core * run.scratch_each[number] + np.arange(kernel.scratch)
             scratch = _scratch(*self.every.near(self.name, at, False, None), NOTHING - 1 - number)
         if last or not callee.reduces:
-            made = relations.made(callee, row)
+            result = relations.result(callee, row)
             if columns is not None:
-                size = (made.past - made.first) // self.graph.result(op).shape[COLUMNS]
-                low, high = (made.first + column * size for column in columns)
-                made = Stored(made.storage, low, high)
-            writes = [self.found(made)]
+                size = (result.past - result.first) // self.graph.result(op).shape[COLUMNS]
+                low, high = (result.first + column * size for column in columns)
+                result = Stored(result.storage, low, high)
+            writes = [self.near_bytes(result)]
         return Call(op.name, reads, writes, scratch, callee.reduces and row > 0)
 
     def columns(self, callee: Callee, share: printed.Share, part: int) -> tuple[int, int] | None:
@@ -347,7 +347,7 @@ class _Rows:
             raise BrokenPlan(f"part {part} of a row of {callee.op.name} has the kernel of another one")
         return wanted
 
-    def found(self, stored: Stored) -> Bytes:
+    def near_bytes(self, stored: Stored) -> Bytes:
         """Bytes of a storage in the first level: in the ring of the run, or whole."""
         run, which = self.run, np.arange(stored.first, stored.past)
         ring = next((s.near for s in run.streams if s.storage == stored.storage), run.places.get(stored.storage))
@@ -374,7 +374,7 @@ class PartKernels:
         self.op, self.graph, self.form, self.nest = op, graph, replace(form, tile=True), ops.nest(op, graph)
         self.kernels: dict[object, Kernel] = {}
 
-    def made(self, part: Mapping[str, tuple[int, int]]) -> Ranges:
+    def result(self, part: Mapping[str, tuple[int, int]]) -> Ranges:
         """Ranges of the result; axes without a range are whole."""
         shape = self.graph.result(self.op).shape
         return tuple(part.get(axis, (0, size)) for axis, size in zip(self.nest.out, shape, strict=True))
