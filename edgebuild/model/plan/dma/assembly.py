@@ -69,7 +69,7 @@ def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tu
     for at, (cycles, size) in enumerate(step.by.first_constants for step in steps):
         first, hidden = hidden_before(at, cycles, aligned(size), slack, load, room)
         if hidden:
-            load[first:at] = [taken + aligned(size) for taken in load[first:at]]
+            load[first:at] = [used + aligned(size) for used in load[first:at]]
             early.append(Prefetch(at, first, hidden))
     return tuple(early)
 
@@ -116,19 +116,19 @@ class OtherHomes(Exception):
 
 
 def other_homes(
-    target: Target, first: str, found: Layout, inside: Mapping[str, tuple[str, int]]
+    target: Target, first: str, placed: Layout, inside: Mapping[str, tuple[str, int]]
 ) -> dict[str, TargetMemory]:
-    places = {name: found.places[group].memory for name, (group, _) in inside.items() if group in found.places}
+    places = {name: placed.places[group].memory for name, (group, _) in inside.items() if group in placed.places}
     return {name: target.memory_named(memory) for name, memory in places.items() if memory != first}
 
 
-def assembled(planner: Planner, search: Residency, found: SearchPath, earlier: int | None = None) -> Plan:
+def assembled(planner: Planner, search: Residency, path: SearchPath, earlier: int | None = None) -> Plan:
     """A path as a plan that was replayed. Raises DoesNotFit where a level has no layout.
 
     `earlier`: how many steps before their own constants come to the second level at most; None: any number.
     """
     room = levels.rooms(planner.target, None)[levels.nearest(planner.target)[0].name]
-    return _Assembly(planner, search, found, room, earlier).plan()
+    return _Assembly(planner, search, path, room, earlier).plan()
 
 
 def stage_plan(
@@ -142,8 +142,8 @@ def stage_plan(
 
     `room`: bytes of that level; None: all that there is.
     """
-    way = staging_channel(search.target, *search.spaces)
-    if way is None:
+    channel = staging_channel(search.target, *search.spaces)
+    if channel is None:
         return ()
     home, cutter = search.spaces[1].name, search.cutter
     first, wants, live = {e.step: e.first for e in early}, list[StepConstants | None](), list[int]()
@@ -153,7 +153,7 @@ def stage_plan(
         there.update(search.results(step.start, step.stop))
         live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
     busy = [step.cycles for step in steps]
-    return schedule_stagings(wants, busy, live, way, search.far[home] if room is None else room, home, earlier)
+    return schedule_stagings(wants, busy, live, channel, search.far[home] if room is None else room, home, earlier)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class _Assembly:
 
     planner: Planner
     search: Residency
-    found: SearchPath
+    path: SearchPath
     room: int
     earlier: int | None = None
 
@@ -175,8 +175,8 @@ class _Assembly:
         """Raises DoesNotFit where a level has no layout."""
         planner, cutter = self.planner, self.planner.cutter
         near = levels.nearest(planner.target)[0].name
-        unplaced = [self._made(i) for i in range(len(self.found.steps))]
-        sections = [self._section(step) for step in self.found.steps]
+        unplaced = [self._unplaced(i) for i in range(len(self.path.steps))]
+        sections = [self._section(step) for step in self.path.steps]
         far, places, stages = self._far(sections)
         problem = self._near(unplaced)
         level = layout(problem, self.room, EFFORT)
@@ -203,12 +203,12 @@ class _Assembly:
             planner.target.memory("weights").name, planner.untiled_bytes,
         )  # fmt: skip
 
-    def _made(self, at: int) -> MappedOp | PlannedRun | None:
+    def _unplaced(self, at: int) -> MappedOp | PlannedRun | None:
         """How a step runs, without its constants where these come early."""
-        by = self.found.steps[at].by
+        by = self.path.steps[at].by
         if isinstance(by, BareOp):
             return None
-        early = any(e.step == at for e in self.found.early)
+        early = any(e.step == at for e in self.path.early)
         return by.without_constants(self.planner.graph, self.room) if early else by
 
     def _section(self, step: Step) -> Section:
@@ -219,7 +219,7 @@ class _Assembly:
         return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
 
     def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
-        step = self.found.steps[at]
+        step = self.path.steps[at]
         ops = self.planner.cutter.order[step.start : step.stop]
         whole = step.by.whole or tuple(self.search.whole[op.outputs[0]] for op in ops)
         if moved is None:
@@ -229,7 +229,7 @@ class _Assembly:
     def _held(self) -> dict[str, tuple[int, int]]:
         """First and last step of every tensor that stays in the first level."""
         lives: dict[str, tuple[int, int]] = {}
-        for i, step in enumerate(self.found.steps):
+        for i, step in enumerate(self.path.steps):
             for name in sorted(step.held):
                 lives[name] = (lives.get(name, (i, i))[0], i)
         return lives
@@ -243,7 +243,7 @@ class _Assembly:
         whole = self.search.far[self.search.spaces[1].name]
         for tried in range(TRIES):
             room = whole - tried * whole // LESS
-            stages = stage_plan(self.search, self.found.steps, self.found.early, self.earlier, room)
+            stages = stage_plan(self.search, self.path.steps, self.path.early, self.earlier, room)
             together = replace(problem, buffers=(*fixed, *self._stage_buffers(sections, stages)))
             try:
                 placed = layout(together)
@@ -274,9 +274,9 @@ class _Assembly:
         """The steps with their constants fetched from the second level, and the copies that bring them there."""
         result, starts, fetches = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
         for s in stages:
-            place, way, step = places[_stage(s.step)], self._way(), result[s.step]
-            fetches += first_copies(s, step.blocks, place, way, len(fetches))
-            change = staged_run(step, s, place) if isinstance(step, PlannedRun) else staged_tiles(step, s, place, way)
+            place, store, step = places[_stage(s.step)], self._stage_channel(), result[s.step]
+            fetches += first_copies(s, step.blocks, place, store, len(fetches))
+            change = staged_run(step, s, place) if isinstance(step, PlannedRun) else staged_tiles(step, s, place, store)
             result[s.step] = change
             for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
                 starts[s.step, id(block)] = place.memory, place.offset + at
@@ -284,41 +284,41 @@ class _Assembly:
         out_of_stage = [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)]
         return result, out_of_stage, fetches
 
-    def _way(self) -> Channel:
-        way = staging_channel(self.planner.target, *self.search.spaces)
-        assert way is not None
-        return way
+    def _stage_channel(self) -> Channel:
+        channel = staging_channel(self.planner.target, *self.search.spaces)
+        assert channel is not None
+        return channel
 
-    def _near(self, made: Sequence[MappedOp | PlannedRun | None]) -> MemoryProblem:
+    def _near(self, unplaced: Sequence[MappedOp | PlannedRun | None]) -> MemoryProblem:
         buffers = [
             Buffer(n, self.search.sizes[n], first, last + 1, self.align) for n, (first, last) in self._held().items()
         ]
-        for at, moved in enumerate(made):
+        for at, moved in enumerate(unplaced):
             if moved is not None and (size := self._work(at, moved)):
                 buffers.append(Buffer(_work(at), size, at, at + 1, self.align))
-        for e in self.found.early:
+        for e in self.path.early:
             buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, self.align))
         return MemoryProblem(tuple(buffers), (BufferMemory(levels.nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
-        return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.found.early) else 0)
+        return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.path.early) else 0)
 
     def _constant_bytes(self, at: int) -> int:
-        return -(-self.found.steps[at].by.first_constants[1] // self.align) * self.align
+        return -(-self.path.steps[at].by.first_constants[1] // self.align) * self.align
 
     def _placed(
-        self, made: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
+        self, unplaced: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
     ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
         """The steps with their bytes at their places, and the copies of constants that come early."""
         moved, fetches, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), self.planner.cutter.rolling.views
         held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
-        first, hidden = ({e.step: e.first for e in self.found.early}, {e.step: e.hidden for e in self.found.early})
-        for i, step in enumerate(made):
+        first, hidden = ({e.step: e.first for e in self.path.early}, {e.step: e.hidden for e in self.path.early})
+        for i, step in enumerate(unplaced):
             if step is None:
                 continue
             constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
             step = step.placed(base, constants, held)
-            moved[i], waited = step, self.found.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
+            moved[i], waited = step, self.path.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
             for block, near in step.blocks_at(constants) if i in first else ():
                 if block.data.nbytes:
                     channel = AHEAD + len(fetches) % AHEAD_CHANNELS
@@ -327,16 +327,16 @@ class _Assembly:
                     waited = 0.0
         return moved, fetches
 
-    def _profile(self, made: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
+    def _profile(self, unplaced: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""
         cutter, profile, held = self.planner.cutter, list[int](), self._held()
-        begins = accumulate((s.stop - s.start for s in self.found.steps), initial=0)
-        for at, (step, moved, begin) in enumerate(zip(self.found.steps, made, begins, strict=False)):
+        begins = accumulate((s.stop - s.start for s in self.path.steps), initial=0)
+        for at, (step, moved, begin) in enumerate(zip(self.path.steps, unplaced, begins, strict=False)):
             live = {n for n, (first, last) in cutter.life.items() if first < begin <= last}
             live.update(self.search.results(step.start, step.stop))
             size = sum(cutter.sizes[n] for n in live - set(held)) + sum(self.search.sizes[n] for n in step.held)
             size += self._work(at, moved) if moved is not None else 0
-            size += sum(self._constant_bytes(e.step) for e in self.found.early if e.first <= at <= e.step)
+            size += sum(self._constant_bytes(e.step) for e in self.path.early if e.first <= at <= e.step)
             profile.append(size)
         return tuple(profile)
 
@@ -423,14 +423,14 @@ def candidates(search: Residency) -> Iterator[SearchPath]:
         for price in PRICES:
             steps = search.best(price, waits)
             if steps is not None:
-                yield from _found(search, steps, prefetches(steps, search.sizes, search.room))
+                yield from _staged_path(search, steps, prefetches(steps, search.sizes, search.room))
     steps = search.layerwise()
     if search.possible(steps):
-        yield from _found(search, steps, ())
-        yield from _found(search, steps, prefetches(steps, search.sizes, search.room))
+        yield from _staged_path(search, steps, ())
+        yield from _staged_path(search, steps, prefetches(steps, search.sizes, search.room))
 
 
-def _found(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
+def _staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
     """The path, unless constants find no room on their way."""
     with suppress(DoesNotFit):
         staged = sum(s.waited for s in stage_plan(search, steps, early))
@@ -444,7 +444,7 @@ def chosen(search: Residency) -> SearchPath:
         sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
         text = f"activations do not fit: {sizes} for them"
         raise fail(text, file=search.cutter.graph.file, hints=["use a target with more RAM"])
-    layers = next((f.cycles for f in _found(search, search.layerwise(), ())), 0.0)
+    layers = next((f.cycles for f in _staged_path(search, search.layerwise(), ())), 0.0)
     most = min(max(layers, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
     return min((f for f in every if f.cycles <= most), key=lambda f: (f.bytes, f.cycles))
 
@@ -463,8 +463,8 @@ def check_request(target: Target, request: ModelRequest) -> None:
     if (room := levels.rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
         raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
-    by_way = staging_channel(target, near, home, store) is not None and not levels.engines_of(target)
-    if levels.channel_between(target, near, store) is None and not by_way:
+    by_second_level = staging_channel(target, near, home, store) is not None and not levels.engines_of(target)
+    if levels.channel_between(target, near, store) is None and not by_second_level:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
@@ -547,8 +547,8 @@ def _heights(plan: Plan, near: str, moved: Iterable[MappedOp]) -> dict[str, int]
     """Bytes of each memory: of the plan without moves, and of the largest op that has its tiles there."""
     heights = {**plan.layout.heights}
     for layer in moved:
-        taken = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.level1_bytes}
-        heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
+        used = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.level1_bytes}
+        heights |= {name: max(heights.get(name, 0), size) for name, size in used.items()}
     heights.setdefault(near, 0)
     return {m.name: heights[m.name] for m in plan.target.memories if m.name in heights}
 
@@ -588,15 +588,15 @@ def _by_core(
 def _sound(plan: Plan, decided: Sequence[_Decided]) -> Plan:
     """The plan with these ops in tiles, without those whose result grows over an operand that later tiles want."""
 
-    def made(without: Container[str]) -> Plan:
+    def tiled(without: Container[str]) -> Plan:
         moves = ((d.op.outputs[0] not in without and d.tiles) or d.reached for d in decided)
         steps = tuple(replace(s, moves=m) for s, m in zip(plan.steps, moves, strict=True))
         return _checked(replace(plan, steps=steps))
 
     try:
-        return made(())
+        return tiled(())
     except BrokenPlan:
-        return made({s.overlap.result for s in plan.steps if s.overlap is not None})
+        return tiled({s.overlap.result for s in plan.steps if s.overlap is not None})
 
 
 def _checked(plan: Plan) -> Plan:

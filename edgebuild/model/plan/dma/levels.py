@@ -39,19 +39,19 @@ def check_levels(target: Target) -> None:
 
 def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:
     """The target with memories of at most so many bytes. Raises EdgebuildError for one that it has not."""
-    sizes, known = dict(limits), [m.name for m in target.memories]
+    sizes, names = dict(limits), [m.name for m in target.memories]
     for name in sizes:
-        if name not in known:
-            text = f"option 'limit': no memory '{name}'{did_you_mean(name, known)}"
-            raise fail(text, file=target.files[0], hints=["known: " + ", ".join(known)])
+        if name not in names:
+            text = f"option 'limit': no memory '{name}'{did_you_mean(name, names)}"
+            raise fail(text, file=target.files[0], hints=["known: " + ", ".join(names)])
     memories = [replace(m, size=min(m.size, sizes.get(m.name, m.size))) for m in target.memories]
     return replace(target, memories=tuple(memories))
 
 
 def resized(target: Target, sizes: Iterable[tuple[str, int]]) -> Target:
     """The target with memories of other sizes."""
-    known = dict(sizes)
-    return replace(target, memories=tuple(replace(m, size=known.get(m.name, m.size)) for m in target.memories))
+    by_name = dict(sizes)
+    return replace(target, memories=tuple(replace(m, size=by_name.get(m.name, m.size)) for m in target.memories))
 
 
 def no_tile(op: Op, file: str, near: Memory, room: int, layer: TiledLayer, reason: NoMapping) -> EdgebuildError:
@@ -180,16 +180,16 @@ def layer_of_op(
     operands = []
     for i in activations:
         x = graph.tensors[op.inputs[i]]
-        way = channel_to(target, near, homes.get(x.name, home))
-        operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way)
+        channel = channel_to(target, near, homes.get(x.name, home))
+        operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, channel)
         operands.append(replace(operand, held=x.name in held, start=views[x.name][1]))
     if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
         dims, sizes, item, extra, extra_dim = weights
-        way = channel_between(target, near, store) or constants_channel(target, near, home)
-        operands.append(Operand("weights", dims, sizes, item, near.name, way, False, True, extra, extra_dim))
+        channel = channel_between(target, near, store) or constants_channel(target, near, home)
+        operands.append(Operand("weights", dims, sizes, item, near.name, channel, False, True, extra, extra_dim))
     out = tuple(Same(a) for a in nest.out)
-    way = channel_to(target, near, homes.get(y.name, home))
-    result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way, True)
+    channel = channel_to(target, near, homes.get(y.name, home))
+    result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, channel, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
     each = max(kernel.estimate or 8.0 * points, 1.0) / points
@@ -354,16 +354,16 @@ def _fitted(op: Op, graph: Graph, layer: TiledLayer, form: Form, most: Mapping[s
 def best_offer(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory], cpu: float) -> Offer:
     """The offer of the engine that takes least, if that is less than the `cpu` cycles of the core."""
     offers = [offer(op, graph, target, engine, form, spaces) for engine in engines_of(target)]
-    made = [o for o in offers if o.moved is not None]
-    if not made:
+    feasible = [o for o in offers if o.moved is not None]
+    if not feasible:
         return Offer(None, offload.in_one_line(zip(engines_of(target), (o.why for o in offers), strict=True)))
-    found = min(made, key=lambda o: o.moved.cost.total if o.moved else 0.0)
-    assert found.moved is not None
-    total = found.moved.cost.total
+    cheapest = min(feasible, key=lambda o: o.moved.cost.total if o.moved else 0.0)
+    assert cheapest.moved is not None
+    total = cheapest.moved.cost.total
     if total >= cpu:
-        return Offer(None, f"{found.moved.engine} would take {total:,.0f} cycles, the core {cpu:,.0f}")
+        return Offer(None, f"{cheapest.moved.engine} would take {total:,.0f} cycles, the core {cpu:,.0f}")
     why = f"{total:,.0f} cycles, {cpu:,.0f} on the core"
-    return Offer(replace(found.moved, why=why), why, found.whole)
+    return Offer(replace(cheapest.moved, why=why), why, cheapest.whole)
 
 
 def check_engines(target: Target) -> None:
@@ -395,8 +395,8 @@ class _Chain:
         return -(-t.bytes // self.align) * self.align
 
     def engine(self, step: int) -> Engine | None:
-        found = self.moved.get(self.ops[step].outputs[0])
-        return found.form.engine if found is not None else None
+        mapped = self.moved.get(self.ops[step].outputs[0])
+        return mapped.form.engine if mapped is not None else None
 
     def may_stay(self, step: int) -> bool:
         """Both ops run on one engine, and nothing else wants the tensor."""
@@ -416,8 +416,8 @@ class _Chain:
             return
         before, names = dict(self.stay), [self.ops[s].outputs[0] for s in (step, step + 1)]
         self.stay[step] = Place(engine.memories[0], offset)
-        found = [self.remade(s, engine) for s in (step, step + 1)]
-        both = [m for m in found if m is not None]
+        remade = [self.remade(s, engine) for s in (step, step + 1)]
+        both = [m for m in remade if m is not None]
         if len(both) < 2 or sum(m.cost.total for m in both) >= sum(self.moved[n].cost.total for n in names):
             self.stay = before
             return
@@ -434,12 +434,12 @@ class _Chain:
             return None
         form = replace(form_of(self.plan.target, self.plan.request), engine=engine)
         spaces = self.plan.home(op.outputs[0]), self.plan.target.memory("weights")
-        made = in_tiles(op, graph, self.plan.target, form, spaces, frozenset(here), room)
-        if made is None:
+        tiled = in_tiles(op, graph, self.plan.target, form, spaces, frozenset(here), room)
+        if tiled is None:
             return None
-        places = {i: here[o.name].offset for i, o in enumerate(made.operands) if o.held}
+        places = {i: here[o.name].offset for i, o in enumerate(tiled.operands) if o.held}
         kept = self.moved[op.outputs[0]]
-        return replace(_between(made, places, below), why=kept.why, whole=kept.whole)
+        return replace(_between(tiled, places, below), why=kept.why, whole=kept.whole)
 
 
 def _between(moved: MappedOp, held: Mapping[int, int], below: int) -> MappedOp:
@@ -459,9 +459,9 @@ def with_residents(plan: Plan) -> Plan:
     stay = {chain.ops[step].outputs[0]: place for step, place in chain.stay.items()}
     heights = dict(plan.layout.heights)
     for region in (r for m in layers.values() for r in m.regions):
-        taken = max(m.used(region) for m in layers.values() if region in m.regions)
+        used = max(m.used(region) for m in layers.values() if region in m.regions)
         whole = any(place.memory == region.memory for place in stay.values())
-        heights[region.memory] = region.bytes if whole else taken
+        heights[region.memory] = region.bytes if whole else used
     buffers = tuple(b if b.scratch else replace(b, place=stay.get(b.tensor, b.place)) for b in plan.buffers)
     layout = replace(plan.layout, heights=heights)
     steps = tuple(replace(s, moves=layers.get(s.ops[0].outputs[0], s.moves)) for s in plan.steps)

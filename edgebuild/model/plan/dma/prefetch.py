@@ -118,16 +118,16 @@ def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
     return Constant("stage", np.frombuffer(bytes(data), np.uint8), "constants of a step"), tuple(starts)
 
 
-def copied(way: Channel, size: int) -> float:
+def copied(channel: Channel, size: int) -> float:
     """Cycles of copying so many bytes, in as many copies as that takes."""
-    return copy_cycles(way, parts_of(way, size), size, parts_of(way, size)) if size else 0.0
+    return copy_cycles(channel, parts_of(channel, size), size, parts_of(channel, size)) if size else 0.0
 
 
 def schedule_stagings(
     steps: Sequence[StepConstants | None],
     busy: Sequence[float],
     live: Sequence[int],
-    way: Channel,
+    channel: Channel,
     room: int,
     memory: str,
     earlier: int | None = None,
@@ -143,14 +143,14 @@ def schedule_stagings(
     for at, step in enumerate(steps):
         if step is None:
             continue
-        inside, slots, need, cycles = 0.0, 0, aligned(step.bytes), copied(way, step.bytes)
+        inside, slots, need, cycles = 0.0, 0, aligned(step.bytes), copied(channel, step.bytes)
         if max(load[step.until : at + 1]) + need > room:
             slots, need = printed.SLOTS, printed.SLOTS * step.slot
             if len(step.blocks) <= printed.SLOTS or max(load[step.until : at + 1]) + need > room:
                 most = max(load[step.until : at + 1]) + min(need, aligned(step.bytes))
                 raise DoesNotFit(memory, most, room, (f"constants of step {at}",), False)
-            cycles = sum(copied(way, size) for size in step.blocks[: printed.SLOTS])
-            rest = sum(copied(way, size) for size in step.blocks[printed.SLOTS :])
+            cycles = sum(copied(channel, size) for size in step.blocks[: printed.SLOTS])
+            rest = sum(copied(channel, size) for size in step.blocks[printed.SLOTS :])
             inside = max(0.0, rest - step.cycles)
             slack[at] = max(0.0, slack[at] - rest)
         least = 0 if earlier is None else max(0, step.until - earlier)
@@ -171,7 +171,7 @@ class Fetch:
 
 
 def first_copies(
-    staging: Staging, blocks: Sequence[Constant], place: Place, way: Channel, started: int
+    staging: Staging, blocks: Sequence[Constant], place: Place, store: Channel, started: int
 ) -> tuple[Fetch, ...]:
     """The copies that stand before steps: of all constants, or of the blocks that fill the slots first.
 
@@ -184,7 +184,7 @@ def first_copies(
         parts = [(joined(blocks)[0], place.offset)]
     fetches = list[Fetch]()
     for block, at in parts:
-        for offset, size in way.cut(block.data.nbytes):
+        for offset, size in store.cut(block.data.nbytes):
             channel, waited = (
                 printed.STORE + (started + len(fetches)) % printed.STORE_CHANNELS,
                 0.0 if fetches else staging.waited,
@@ -200,7 +200,7 @@ def staged_run(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
     return replace(run, stage=printed.Region(place.memory, place.offset, staging.bytes), stage_at=at)
 
 
-def staged_tiles(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
+def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:
     """The op with its constants fetched from the second level, and brought there block by block where they are many."""
     moved = replace(moved, stage=printed.Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:
@@ -210,10 +210,10 @@ def staged_tiles(moved: MappedOp, staging: Staging, place: Place, way: Channel) 
             for c in moved.copies
         )
         return replace(moved, copies=tuple(copies))
-    return _block_by_block(moved, staging, place, way)
+    return _block_by_block(moved, staging, place, store)
 
 
-def _block_by_block(moved: MappedOp, staging: Staging, place: Place, way: Channel) -> MappedOp:
+def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:
     """An op's copies and turns, with those that bring its blocks to the slots in turn."""
     copies, turns, started, slots = list[printed.Copy](), list[printed.Turn](), 0, staging.slots
     to_level1 = dict[int, int]()  # by channel: the block that is under way from its slot
@@ -232,7 +232,7 @@ def _block_by_block(moved: MappedOp, staging: Staging, place: Place, way: Channe
         free = sorted(n for channel in turn.waits if (n := to_level1.pop(channel, None)) is not None)
         for n in (n + slots for n in free if n + slots < len(moved.blocks)):
             channel, near = printed.PARTS + n % slots, slot(n)
-            for first, size in way.cut(moved.blocks[n].data.nbytes):
+            for first, size in store.cut(moved.blocks[n].data.nbytes):
                 copies.append(
                     printed.Copy(channel, True, "", n, first, near + first, size, stage=place.memory, into=True)
                 )

@@ -95,11 +95,11 @@ class Residency:
     @cached_property
     def streamer(self) -> Streamer:
         near, home, store = self.spaces
-        way = channel_to(self.target, near, home)
+        activations = channel_to(self.target, near, home)
         constants = channel_between(self.target, near, store) or constants_channel(self.target, near, home)
         others = {name: channel_to(self.target, near, memory) for name, memory in self.homes.items()}
         align = max(ALIGN, self.target.dma_align)
-        return Streamer(self.cutter, way, constants, self.room, self.target.cores, others, align)
+        return Streamer(self.cutter, activations, constants, self.room, self.target.cores, others, align)
 
     @cached_property
     def whole(self) -> dict[str, float]:
@@ -118,9 +118,9 @@ class Residency:
     def possible(self, steps: Sequence[Step]) -> bool:
         """Whether the second level has room for the steps, and the core reaches what it uses."""
         tiles = self.open or not any(isinstance(s.by, BareOp) for s in steps)
-        return tiles and all(self.fits_far(s.start, s.stop, s.held, self.on_the_way(s)) for s in steps)
+        return tiles and all(self.fits_far(s.start, s.stop, s.held, self.staged_bytes(s)) for s in steps)
 
-    def on_the_way(self, step: Step) -> int:
+    def staged_bytes(self, step: Step) -> int:
         """Bytes of the second level that constants of a step take at least where they come by way of it."""
         if not self.staged or (constants := step_constants(step.by.blocks, 0, 0.0)) is None:
             return 0
@@ -161,14 +161,14 @@ class Residency:
             kept = sorted(states[at].items(), key=lambda item: (item[1].score, sorted(item[0])))[:STATES]
             for held, state in kept:
                 for step in self.options(at, held):
-                    if self.staged and not self.fits_far(at, step.stop, step.held, self.on_the_way(step)):
+                    if self.staged and not self.fits_far(at, step.stop, step.held, self.staged_bytes(step)):
                         continue
                     score = (
                         state.score + step.cycles + price * step.by.copied - (1 - waits) * step.by.first_constants[0]
                     )
                     after = frozenset(n for n in step.held if self.cutter.life[n][1] >= step.stop)
-                    known = states[step.stop].get(after)
-                    if known is None or score < known.score:
+                    incumbent = states[step.stop].get(after)
+                    if incumbent is None or score < incumbent.score:
                         states[step.stop][after] = _State(score, state.cycles + step.cycles, (*state.steps, step))
             states[at] = {}
         return min(states[end].values(), key=lambda s: s.score).steps if states[end] else None
@@ -197,8 +197,8 @@ class Residency:
         return {storage[n] for n in self.cutter.order[at].inputs if n in storage}
 
     def results(self, start: int, stop: int) -> list[str]:
-        made = (op.outputs[0] for op in self.cutter.order[start:stop])
-        return [n for n in made if self.cutter.life[n][1] >= stop]
+        outputs = (op.outputs[0] for op in self.cutter.order[start:stop])
+        return [n for n in outputs if self.cutter.life[n][1] >= stop]
 
     def holdable(self, name: str, stop: int) -> bool:
         """Whether a tensor may stay in the first level: somebody reads it, and it is no output."""
@@ -209,10 +209,10 @@ class Residency:
         """Whether what lives behind the first level beside the section fits where it lies; `more`: in the second."""
         live = {n for n, (first, last) in self.cutter.life.items() if first < start <= last}
         live.update(self.results(start, stop))
-        taken = Counter({self.spaces[1].name: more})
+        used = Counter({self.spaces[1].name: more})
         for name in live - held:
-            taken[self.homes.get(name, self.spaces[1]).name] += self.cutter.sizes[name]
-        return all(taken[memory] <= size for memory, size in self.far.items())
+            used[self.homes.get(name, self.spaces[1]).name] += self.cutter.sizes[name]
+        return all(used[memory] <= size for memory, size in self.far.items())
 
     def stops(self, start: int) -> list[int]:
         """Ends of runs of two ops or more that begin here."""
@@ -235,13 +235,13 @@ class Residency:
         touched = held & {*self.streamer.operands(start, stop), *self.results(start, stop)}
         best, together = None, min(self.target.cores, MOST)
         while together:
-            found = self._run(start, stop, touched, together)
+            candidate = self._run(start, stop, touched, together)
             if (
-                found is not None
-                and found.level1_bytes <= room
-                and (best is None or found.cycles.total < best.cycles.total)
+                candidate is not None
+                and candidate.level1_bytes <= room
+                and (best is None or candidate.cycles.total < best.cycles.total)
             ):
-                best = found
+                best = candidate
             together //= 2
         return best
 
@@ -249,9 +249,9 @@ class Residency:
         key = (start, stop, touched, together)
         if key not in self.runs:
             shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
-            known = shorter is None and stop - 1 in self._stops[start]
+            too_long = shorter is None and stop - 1 in self._stops[start]
             shares = min(self.target.cores, MOST) // together
-            self.runs[key] = None if known else self.streamer.run(start, stop, touched, together, shares)
+            self.runs[key] = None if too_long else self.streamer.run(start, stop, touched, together, shares)
         return self.runs[key]
 
     def names(self, at: int, held: frozenset[str]) -> frozenset[str]:
@@ -269,28 +269,28 @@ class Residency:
 
     def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | BareOp:
         """The best mapping of an op within so much room, with those of its operands held."""
-        known = self.tiles.setdefault((at, self.names(at, held)), [])
-        for had, tiles in known:
+        mappings = self.tiles.setdefault((at, self.names(at, held)), [])
+        for had, tiles in mappings:
             if had >= room >= tiles.level1_bytes:
                 return tiles
-            if room > had and tiles.cycles.total <= ALIKE * self.least(known, room):
+            if room > had and tiles.cycles.total <= ALIKE * self.least(mappings, room):
                 return tiles
         layer, cheapest = self.layer(at, held), None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
                 cheapest = cheapest_tiles(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
         fits = cheapest is not None and len(cheapest.copies) <= MOST_COPIES
-        known.append((room, cheapest if cheapest is not None and fits else BareOp.of(layer)))
-        return known[-1][1]
+        mappings.append((room, cheapest if cheapest is not None and fits else BareOp.of(layer)))
+        return mappings[-1][1]
 
     def homes_of(self, op: Op) -> dict[str, Memory]:
         """Where operands and result of an op lie that are not in the second level."""
         roots = ((name, self.cutter.rolling.storage.get(name, "")) for name in (*op.inputs, *op.outputs))
         return {name: self.homes[root] for name, root in roots if root in self.homes}
 
-    def least(self, known: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
+    def least(self, mappings: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
         """Cycles that an op takes at least within so much room: what it takes within more."""
-        return max((tiles.cycles.total for had, tiles in known if had >= room), default=0.0)
+        return max((tiles.cycles.total for had, tiles in mappings if had >= room), default=0.0)
 
 
 def _subsets(names: list[str]) -> Iterator[frozenset[str]]:

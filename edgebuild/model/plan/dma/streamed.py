@@ -58,9 +58,9 @@ class Batches:
         ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(inputs)}
         number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
         order = tuple(number[n] for n in self.order if n in number)
-        taken = dict(zip(every, self.counts[ops:], strict=True))
-        counts = (*self.counts[:ops], *(taken[n] for n in inputs))
-        rings = {n: rows for n, rows in self.rings.items() if n not in taken} | {n: self.rings[n] for n in inputs}
+        input_rows = dict(zip(every, self.counts[ops:], strict=True))
+        counts = (*self.counts[:ops], *(input_rows[n] for n in inputs))
+        rings = {n: rows for n, rows in self.rings.items() if n not in input_rows} | {n: self.rings[n] for n in inputs}
         return replace(self, order=order, counts=counts, rings=rings)
 
 
@@ -86,12 +86,12 @@ def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...
         return None
     width = -(-y.shape[COLUMNS] // count)
     make = _same if isinstance(relation, Same) else _under_windows
-    found = tuple(make(op, graph, form, width))
-    kernels = [share.kernel for share in found]
+    shares = tuple(make(op, graph, form, width))
+    kernels = [share.kernel for share in shares]
     one = isinstance(relation, Same)
     if any(k.placed != one or k.counted or _contents(k) != _contents(kernels[0]) for k in kernels):
         return None
-    return found
+    return shares
 
 
 def _contents(kernel: Kernel) -> list[tuple[str, str, bytes]]:
@@ -101,7 +101,7 @@ def _contents(kernel: Kernel) -> list[tuple[str, str, bytes]]:
 def _relation(op: Op, graph: Graph) -> Same | Window | None:
     """How columns of the operands follow from those of the result; None: in no way that a part could use."""
     nest, y = ops.nest(op, graph), graph.result(op)
-    axis, found = nest.out[COLUMNS], list[Same | Window]()
+    axis, relations = nest.out[COLUMNS], list[Same | Window]()
     for dims, name in zip(nest.operands, op.inputs, strict=True):
         t = graph.tensors[name]
         along = [d for d in dims if d.axis == axis]
@@ -113,15 +113,15 @@ def _relation(op: Op, graph: Graph) -> Same | Window | None:
             return None
         if isinstance(along[0], Same) and t.shape[COLUMNS] != y.shape[COLUMNS]:
             return None
-        found.append(along[0])
-    if not found or nest.out.count(axis) != 1 or not separable(nest, axis):
+        relations.append(along[0])
+    if not relations or nest.out.count(axis) != 1 or not separable(nest, axis):
         return None
-    windows = [relation for relation in found if isinstance(relation, Window)]
-    if windows and (len(found) > 1 or op.kind not in WINDOWS):
+    windows = [relation for relation in relations if isinstance(relation, Window)]
+    if windows and (len(relations) > 1 or op.kind not in WINDOWS):
         return None
     if windows and graph.tensors[op.inputs[0]].constant:
         return None
-    return found[0]
+    return relations[0]
 
 
 def _same(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
@@ -148,7 +148,7 @@ def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Sha
     assert isinstance(relation, Window)
     reach, every = (nest.extents[relation.tap] - 1) * relation.dilation, y.shape[COLUMNS]
 
-    def made(columns: int, left: int) -> Kernel:
+    def part_kernel(columns: int, left: int) -> Kernel:
         right = (columns - 1) * relation.stride + reach + 1 - left - x.shape[COLUMNS]
         part = replace(op, attrs={**op.attrs, "pad": (pad[0], left, pad[2], right)})
         ranges = tuple((0, columns if d == COLUMNS else n) for d, n in enumerate(y.shape))
@@ -162,13 +162,13 @@ def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Sha
         high = (past - 1) * relation.stride - relation.pad + reach
         if low >= 0 and high < x.shape[COLUMNS] and past - first == width:
             before = relation.pad
-            inside = inside or Share(made(width, 0), number, number, width, width * relation.stride, before)
+            inside = inside or Share(part_kernel(width, 0), number, number, width, width * relation.stride, before)
             inside = replace(inside, past=number + 1)
             continue
         if inside is not None:
             yield inside
             inside = None
-        yield Share(made(past - first, -low), number, number + 1, width)
+        yield Share(part_kernel(past - first, -low), number, number + 1, width)
     if inside is not None:
         yield inside
 
@@ -239,9 +239,9 @@ class Streamer:
     align: int = ALIGN  # of rings and constants in the first level
 
     def operands(self, start: int, stop: int) -> tuple[str, ...]:
-        made = {op.outputs[0] for op in self.cutter.order[start:stop]}
+        results = {op.outputs[0] for op in self.cutter.order[start:stop]}
         roots = (r for op in self.cutter.order[start:stop] for r, _ in self.cutter.rolling.operands[op.outputs[0]])
-        return tuple(dict.fromkeys(r for r in roots if r not in made))
+        return tuple(dict.fromkeys(r for r in roots if r not in results))
 
     def run(self, start: int, stop: int, held: frozenset[str], together: int = 1, shares: int = 1) -> PlannedRun | None:
         """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
@@ -261,9 +261,9 @@ class Streamer:
             return None
         seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, inputs)
         chosen = [self._chosen(op, seen, together, shares) for op in trace.run]
-        parts = tuple(found for _, found, _ in chosen)
+        parts = tuple(row_parts for _, row_parts, _ in chosen)
         formed = zip(trace.run, chosen, strict=True)
-        blocks, inside = zip(*(self._block(op, form, found) for op, (form, found, _) in formed), strict=True)
+        blocks, inside = zip(*(self._block(op, form, row_parts) for op, (form, row_parts, _) in formed), strict=True)
         at, block_at = 0, []
         for block in blocks:
             block_at.append(at)
@@ -272,7 +272,7 @@ class Streamer:
         for name, rows in rings.items():
             places[name] = at
             at += self._aligned(rows * row_bytes(graph, name))
-        shared, sizes = at, [max(share.kernel.scratch for share in found) for found in parts]
+        shared, sizes = at, [max(share.kernel.scratch for share in row_parts) for row_parts in parts]
         for op, size in zip(trace.run, sizes, strict=True):
             if size and rolling.modes[op.outputs[0]] != "reduce":
                 scratch[op.outputs[0]] = shared
@@ -317,7 +317,7 @@ class Streamer:
     def _runs(self) -> dict[tuple[int, int, int], Batches]:
         return {}
 
-    def way(self, stream: Stream) -> Channel:
+    def channel(self, stream: Stream) -> Channel:
         return self.others.get(stream.storage, self.home)
 
     def _aligned(self, size: int) -> int:
@@ -325,7 +325,7 @@ class Streamer:
 
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
-        sizes = [(self.way(s), s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
+        sizes = [(self.channel(s), s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
         sizes += [(self.store, b.data.nbytes) for b in blocks]
         return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
 
@@ -333,22 +333,22 @@ class Streamer:
         self, trace: Batches, inputs: tuple[str, ...], held: frozenset[str], together: int
     ) -> tuple[Stream, ...]:
         """Rings of whole copies, so that none is cut in two by a ring's end."""
-        graph, found, channel = self.cutter.graph, list[Stream](), STREAMS
-        for name, taken in zip(inputs, trace.counts[len(trace.run) :], strict=True):
+        graph, streams, channel = self.cutter.graph, list[Stream](), STREAMS
+        for name, count in zip(inputs, trace.counts[len(trace.run) :], strict=True):
             slots = min(_multiple(trace.rings[name], together) + together, rows_of(graph, name))
             if self._read_otherwise(trace, name):
                 slots = rows_of(graph, name)
             size = row_bytes(graph, name)
-            found.append(Stream(name, True, channel, taken, size, slots, together=together))
+            streams.append(Stream(name, True, channel, count, size, slots, together=together))
             channel += 2
         for name in trace.results:
             if name not in held:
                 rows, whole = rows_of(graph, name), self.cutter.rolling.modes[name] == "reduce"
                 slots = rows if whole else min(rows, _multiple(max(2 * together, trace.kept[name]), together))
                 size = row_bytes(graph, name)
-                found.append(Stream(name, False, channel, rows, size, slots, whole, 0, 1 if whole else together))
+                streams.append(Stream(name, False, channel, rows, size, slots, whole, 0, 1 if whole else together))
                 channel += 2
-        return tuple(found)
+        return tuple(streams)
 
     def _read_otherwise(self, trace: Batches, storage: str) -> bool:
         """Whether somebody reads a view whose rows are not those of the storage: it has to be there whole."""
@@ -360,7 +360,7 @@ class Streamer:
         """The fastest kernels for rows that work on little, and the cycles of a call of all cores."""
         rolling, graph = self.cutter.rolling, self.cutter.graph
         key = (op.outputs[0], rings_of(rolling, seen, op), together, shares)
-        if key not in self._known:
+        if key not in self._row_kernels:
             choices = self.cutter.choices.in_run(op, seen)
             most = self.room // SCRATCH_SHARE // (together * shares)
             choice = next((c for c in choices if c.scratch <= most), choices[-1])
@@ -372,11 +372,11 @@ class Streamer:
                 parts = None if work >= whole else parts
                 work = min(work, whole)
             call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
-            self._known[key] = form, parts or (Share(kernel_of(op, graph, form)),), work + call
-        return self._known[key]
+            self._row_kernels[key] = form, parts or (Share(kernel_of(op, graph, form)),), work + call
+        return self._row_kernels[key]
 
     @cached_property
-    def _known(self) -> dict[object, tuple[Form, tuple[Share, ...], float]]:
+    def _row_kernels(self) -> dict[object, tuple[Form, tuple[Share, ...], float]]:
         return {}
 
     def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[int, ...]]:
@@ -400,7 +400,7 @@ class Streamer:
 
     def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCycles:
         constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
-        each = {s.storage: copy_cycles(self.way(s), 1, s.total if s.whole else s.most, 1) for s in streams}
+        each = {s.storage: copy_cycles(self.channel(s), 1, s.total if s.whole else s.most, 1) for s in streams}
         beside = sum(each[s.storage] * s.copies for s in streams)
         return RunCycles(compute, constants, beside, sum(each.values()), count, each)
 

@@ -180,15 +180,15 @@ def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
     return replace(call, at=tuple(a + s for a, s in zip(call.at, shift, strict=False)))
 
 
-def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
-    """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
+def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, kernels: dict[object, Kernel]) -> Kernel:
+    """The kernel of an op's tile with the constants of that tile; `kernels` keeps those of equal tiles."""
     part, wanted, out = one_part(graph, op, turn)
     sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
     constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
     key = (sizes, constant, repr(sorted(part.attrs.items())))
-    if key not in known:
-        known[key] = kernel_of(*graph_of_part(op, graph, turn), replace(form, tile=True))
-    return known[key]
+    if key not in kernels:
+        kernels[key] = kernel_of(*graph_of_part(op, graph, turn), replace(form, tile=True))
+    return kernels[key]
 
 
 def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
@@ -332,7 +332,7 @@ class _Tiles:
         self.op, self.graph, self.layer, self.mapped, self.form = op, graph, layer, mapped, form
         self.regions = regions
         self.turns = list(mapped.turns(layer))
-        self.known: dict[object, Kernel] = graph.kernels.setdefault(("tiles", op.outputs[0], form), {})
+        self.kernel_cache: dict[object, Kernel] = graph.kernels.setdefault(("tiles", op.outputs[0], form), {})
         self.contents = dict[int, object]()  # by identity of constants: their types and bytes
         self.copies: list[Copy] = []
         self.packed = next((i for i, o in enumerate(layer.operands) if o.packed), None)
@@ -342,7 +342,7 @@ class _Tiles:
         """Parts, their kernels and constants, where buffers begin, and what all that takes."""
         layer, mapped = self.layer, self.mapped
         self.parts = [self.shares(turn) for turn in self.turns]
-        self.made = [[self.kernel(part) for part in parts] for parts in self.parts]
+        self.kernels = [[self.kernel(part) for part in parts] for parts in self.parts]
         self.instances = [instances(mapped, self.turns, m.depth) for m in mapped.moves]
         self.blocks = self.constant_blocks()
         sizes = []
@@ -360,18 +360,18 @@ class _Tiles:
             self.starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
             free[operand.space] = at + step * move.buffers
         self.scratch = max(free.values(), default=0)
-        self.scratch_each = aligned(max((k.scratch for row in self.made for k in row), default=0))
-        self.level1_bytes = self.scratch + self.scratch_each * max(map(len, self.made))
+        self.scratch_each = aligned(max((k.scratch for row in self.kernels for k in row), default=0))
+        self.level1_bytes = self.scratch + self.scratch_each * max(map(len, self.kernels))
         self.figures = cost(layer, mapped)
         self.promised = self.figures.compute
-        if layer.estimated and all(k.estimate for row in self.made for k in row):
-            work = sum(max(k.estimate for k in row) for row in self.made) + layer.compute.call * len(self.turns)
+        if layer.estimated and all(k.estimate for row in self.kernels for k in row):
+            work = sum(max(k.estimate for k in row) for row in self.kernels) + layer.compute.call * len(self.turns)
             self.figures = replace(self.figures, compute=work)
 
     def build(self) -> MappedOp:
         layer, mapped, figures = self.layer, self.mapped, self.figures
         kernels, numbers = dict[object, tuple[int, Kernel]](), dict[int, int]()  # by what they do, and by identity
-        for kernel in (k for row in self.made for k in row):
+        for kernel in (k for row in self.kernels for k in row):
             types = tuple(str(c.data.dtype) for c in kernel.constants)
             key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
             numbers[id(kernel)] = kernels.setdefault(key, (len(kernels), kernel))[0]
@@ -401,9 +401,9 @@ class _Tiles:
 
     def kernel(self, turn: Mapping[str, Range]) -> Kernel:
         key = ("at", *sorted(turn.items()))
-        if key not in self.known:
-            self.known[key] = tile_kernel(self.op, self.graph, turn, self.form, self.known)
-        return self.known[key]
+        if key not in self.kernel_cache:
+            self.kernel_cache[key] = tile_kernel(self.op, self.graph, turn, self.form, self.kernel_cache)
+        return self.kernel_cache[key]
 
     def content(self, constant: Constant) -> object:
         """Type and bytes of a constant. Kernels are kept, so that the identity of their constants stands for them."""
@@ -417,7 +417,7 @@ class _Tiles:
         if self.packed is None:
             return []
         blocks: list[tuple[bytearray, dict[object, int]]] = []
-        for instance, row in zip(self.instances[self.packed], self.made, strict=True):
+        for instance, row in zip(self.instances[self.packed], self.kernels, strict=True):
             if instance == len(blocks):
                 blocks.append((bytearray(), {}))
             data, where = blocks[instance]
@@ -449,7 +449,7 @@ class _Tiles:
                 if new[i] and not operand.held and (not operand.result or here[i] >= moves[i].buffers)
             )
             calls = []
-            for part, kernel in zip(self.parts[t], self.made[t], strict=True):
+            for part, kernel in zip(self.parts[t], self.kernels[t], strict=True):
                 at = [self.place(i, turn, part, here[i]) for i, o in enumerate(operands) if not o.packed]
                 if self.packed is not None:
                     base, inside = self.near(self.packed, here[self.packed]), self.blocks[here[self.packed]][1]
