@@ -30,18 +30,18 @@ def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Map
     """
     sizes = tuple(_sizes(layer.nest.extents[a]) for a in layer.axes)
     costs, shape = Costs(layer, sizes), tuple(len(s) for s in sizes)
-    taken: dict[str, Grid] = {space: np.zeros(()) for space in room}
+    used: dict[str, Grid] = {space: np.zeros(()) for space in room}
     fits: Grid = np.ones(shape, bool)
     for operand in layer.operands:
         copies = costs.copies(operand, operand.axes & frozenset(layer.axes))
         both = 1 + (copies.count > 1) if operand.channel.overlap else 1
-        taken[operand.space] = taken[operand.space] + copies.bytes * both
+        used[operand.space] = used[operand.space] + copies.bytes * both
         fits = fits & copies.allowed
-    for space, size in taken.items():
+    for space, size in used.items():
         fits = fits & (size <= room[space])
     if not fits.any():
-        raise NoMapping(layer.name, {space: int(np.min(size)) for space, size in taken.items()})
-    wish = np.where(fits, _wish(costs, sum(taken.values(), np.zeros(())), cluster), -np.inf)
+        raise NoMapping(layer.name, {space: int(np.min(size)) for space, size in used.items()})
+    wish = np.where(fits, _wish(costs, sum(used.values(), np.zeros(())), cluster), -np.inf)
     index = np.unravel_index(int(wish.argmax()), shape) if shape else ()
     tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
     mapped = _by_one_tile(layer, tile)
@@ -91,32 +91,32 @@ def loma(layer: TiledLayer, room: Mapping[str, int], most: int) -> float:
     best = np.inf
     price = _Price(layer)
     for order in _orders(tuple(factors)):
-        found = price.allocate(order, room)
-        if found is not None:
-            best = min(best, found)
+        cycles = price.allocate(order, room)
+        if cycles is not None:
+            best = min(best, cycles)
     if not np.isfinite(best):
         raise NoMapping(layer.name, {})
     return float(best)
 
 
 def _factors(layer: TiledLayer, most: int) -> list[tuple[str, int]]:
-    found = []
+    factors = []
     for axis in layer.axes:
         n, p = ceil(layer.nest.extents[axis] / layer.units.get(axis, 1)), 2
         while n > 1:
             if n % p == 0:
-                found.append((axis, p))
+                factors.append((axis, p))
                 n //= p
             else:
                 p += 1
-    while len(found) > most:
-        axes = [a for a in layer.axes if sum(f[0] == a for f in found) > 1]
-        small = min(axes, key=lambda a: prod(sorted(f for b, f in found if b == a)[:2]))
-        one, two = sorted((f for f in found if f[0] == small), key=lambda f: f[1])[:2]
-        found.remove(one)
-        found.remove(two)
-        found.append((small, one[1] * two[1]))
-    return sorted(found)
+    while len(factors) > most:
+        axes = [a for a in layer.axes if sum(f[0] == a for f in factors) > 1]
+        small = min(axes, key=lambda a: prod(sorted(f for b, f in factors if b == a)[:2]))
+        one, two = sorted((f for f in factors if f[0] == small), key=lambda f: f[1])[:2]
+        factors.remove(one)
+        factors.remove(two)
+        factors.append((small, one[1] * two[1]))
+    return sorted(factors)
 
 
 def _orders(factors: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[str, int], ...]]:
@@ -151,17 +151,17 @@ class _Price:
         operands = self.layer.operands
         depths = [len(order)] * len(operands)
         tiles = [self.tile(order, d) for d in range(len(order) + 1)]
-        taken = dict.fromkeys(room, 0)
+        used = dict.fromkeys(room, 0)
         for i, operand in enumerate(operands):
-            taken[operand.space] += self.copies(i, tiles[-1])[1]
-        if any(taken[s] > room[s] for s in taken):
+            used[operand.space] += self.copies(i, tiles[-1])[1]
+        if any(used[s] > room[s] for s in used):
             return None
         for i, operand in enumerate(operands):
             while depths[i]:
                 now, more = (self.copies(i, tiles[d])[1] for d in (depths[i], depths[i] - 1))
-                if taken[operand.space] + more - now > room[operand.space]:
+                if used[operand.space] + more - now > room[operand.space]:
                     break
-                taken[operand.space] += more - now
+                used[operand.space] += more - now
                 depths[i] -= 1
         total = self.compute(tiles[max(depths)])
         for i, (operand, depth) in enumerate(zip(operands, depths, strict=True)):

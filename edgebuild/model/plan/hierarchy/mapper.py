@@ -87,8 +87,8 @@ class Costs:
             if axis == rows and layer.compute.rows:
                 lengths[layer.compute.rows[1]] = taps.reshape(shape)
         if rows is not None and rows not in layer.axes and layer.compute.rows:
-            found = layer.taps((0, extents[rows])).items()
-            each = [layer.compute.cycles({**lengths, rows: n, layer.compute.rows[1]: t}) * times for t, n in found]
+            row_taps = layer.taps((0, extents[rows])).items()
+            each = [layer.compute.cycles({**lengths, rows: n, layer.compute.rows[1]: t}) * times for t, n in row_taps]
             total = sum(each[1:], each[0])
         else:
             total = layer.compute.cycles(lengths) * times
@@ -98,37 +98,37 @@ class Costs:
 
     def _kinds(self, axis: str, size: int, rows: str | None) -> list[tuple[int, ...]]:
         """(length, taps, how often) of the tiles along an axis."""
-        found: Counter[tuple[int, int]] = Counter()
+        kinds: Counter[tuple[int, int]] = Counter()
         for part in ranges_of(self.layer.nest.extents[axis], size):
             if axis == rows:
-                found.update((n, taps) for taps, n in self.layer.taps(part).items())
+                kinds.update((n, taps) for taps, n in self.layer.taps(part).items())
             else:
-                found[part[1] - part[0], 1] += 1
-        return [(*key, n) for key, n in found.items()]
+                kinds[part[1] - part[0], 1] += 1
+        return [(*key, n) for key, n in kinds.items()]
 
     def copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
         """Of an operand that is moved inside of the loops over the axes `outer`."""
         key = (id(operand), outer)  # of which the layer has one each, though two may be parts of one tensor
-        if key not in self._known:
-            self._known[key] = self._copies(operand, outer)
-        return self._known[key]
+        if key not in self._copies_by_loops:
+            self._copies_by_loops[key] = self._copies(operand, outer)
+        return self._copies_by_loops[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[int, frozenset[str]], Copies]:
+    def _copies_by_loops(self) -> dict[tuple[int, frozenset[str]], Copies]:
         return {}
 
     @cached_property
     def _lengths(self) -> dict[tuple[int, int], list[list[tuple[int, ...]]]]:
         """(length, how often) of an operand's dimension in the tiles of every size of the axis that indexes it."""
-        layer, found = self.layer, {}
+        layer, lengths = self.layer, {}
         for operand in layer.operands:
             for dim in range(len(operand.dims)):
                 axis = operand.dims[dim].axis
                 if axis in layer.axes:
-                    found[id(operand), dim] = [
+                    lengths[id(operand), dim] = [
                         self._along(operand, dim, axis, size) for size in self.sizes[layer.axes.index(axis)]
                     ]
-        return found
+        return lengths
 
     def _along(self, operand: Operand, dim: int, axis: str, size: int) -> list[tuple[int, ...]]:
         if size >= self.layer.nest.extents[axis]:  # not cut: all of the operand, also what no window reaches
@@ -175,10 +175,10 @@ class Costs:
             most.append(largest)
             there = there & self.along(i, (self._even(operand, dim, axis, n) for n in self.sizes[i])).astype(bool)
             times = times * number.reshape(shape)
-        found = self._priced(operand, lengths, times, most, called)
+        copies = self._priced(operand, lengths, times, most, called)
         if operand.held:
-            found = replace(found, cycles=found.cycles * 0, bytes=found.bytes * 0)
-        return replace(found, allowed=found.allowed & there)
+            copies = replace(copies, cycles=copies.cycles * 0, bytes=copies.bytes * 0)
+        return replace(copies, allowed=copies.allowed & there)
 
     def _priced(
         self,
@@ -218,8 +218,8 @@ def costs_of(layer: TiledLayer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
     """The costs of these tile sizes; a layer keeps them, for it is mapped into several rooms."""
     if sizes not in layer.costs:
         layer.costs[sizes] = Costs(layer, sizes)
-    found: Costs = layer.costs[sizes]
-    return found
+    costs: Costs = layer.costs[sizes]
+    return costs
 
 
 def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tuple[Any, Any]:
@@ -235,12 +235,12 @@ def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tupl
 
 def _contiguous(called: Sequence[Any], held: Sequence[Any]) -> Any:
     """Whether the parts that calls use are in one piece; 0 stands for all of a dimension."""
-    found, merged = np.ones((), bool), np.ones((), bool)
+    contiguous, merged = np.ones((), bool), np.ones((), bool)
     for part, whole in zip(reversed(called), reversed(held), strict=True):
         length = np.where(np.asarray(part) == 0, whole, part)
-        found = found & (merged | (length == 1))
+        contiguous = contiguous & (merged | (length == 1))
         merged = merged & (np.asarray(part) == 0)
-    return found
+    return contiguous
 
 
 def _aligned(lengths: Sequence[Any], operand: Operand, align: int) -> Any:
@@ -258,8 +258,8 @@ def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Gri
     """Lists of kinds as arrays of one shape; those that are not there occur no times, with the size of the first."""
     longest = max(len(k) for k in kinds)
     filled = [[*k, *[(*k[0][:-1], 0)] * (longest - len(k))] for k in kinds]
-    found = np.array(filled, dtype=np.float64)
-    return tuple(found[:, :, i] for i in range(width))
+    grid = np.array(filled, dtype=np.float64)
+    return tuple(grid[:, :, i] for i in range(width))
 
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
@@ -308,33 +308,33 @@ def best_of(
     shape = tuple(len(s) for s in sizes)
     calls = np.broadcast_to(prod(costs.counts.values()) if costs.counts else np.ones(()), shape)
     least: tuple[float, float, float] | None = None
-    found: Mapped | None = None
+    mapped: Mapped | None = None
     examined, smallest = 0, dict[str, float]()
     for nesting in nestings(layer):
         copies = [costs.copies(o, where[0]) for o, where in zip(layer.operands, nesting.where, strict=True)]
         again = [prod((costs.counts[a] for a in where[1]), start=np.ones(())) for where in nesting.where]
         for buffers in _buffers(layer, nesting):
             examined += calls.size
-            total, taken, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
+            total, used, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
             if not fits.any():
-                _remember(smallest, taken)
+                _remember(smallest, used)
                 continue
             total = np.where(fits, total, np.inf)
             low = float(total.min())
             if least is not None and low > least[0]:
                 continue
             ties = np.flatnonzero(total.ravel() == low)
-            memory = np.broadcast_to(sum(taken.values()), shape).ravel()
+            memory = np.broadcast_to(sum(used.values()), shape).ravel()
             at = min(ties, key=lambda t: (calls.ravel()[t], memory[t], t))
             key = (low, float(calls.ravel()[at]), float(memory[at]))
             if least is None or key < least:
                 least = key
                 index = np.unravel_index(at, shape) if shape else ()
                 tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
-                found = _mapping(layer, tile, nesting, buffers)
-    if found is None:
+                mapped = _mapping(layer, tile, nesting, buffers)
+    if mapped is None:
         raise NoMapping(layer.name, {space: int(size) for space, size in smallest.items()})
-    return replace(found, examined=examined), cost(layer, found)
+    return replace(mapped, examined=examined), cost(layer, mapped)
 
 
 def _evaluate(
@@ -348,24 +348,24 @@ def _evaluate(
 ) -> tuple[Any, dict[str, Any], Any]:
     """Cycles, bytes by space, and whether they fit, of all tile sizes."""
     exposed, beside, ends = 0.0, None, 0.0
-    taken: dict[str, Any] = dict.fromkeys(room, 0)
+    used: dict[str, Any] = dict.fromkeys(room, 0)
     fits: Any = np.ones(shape, bool)
-    for operand, found, repeated, number in zip(layer.operands, copies, again, buffers, strict=True):
-        cycles = found.cycles * repeated
-        taken[operand.space] = taken[operand.space] + found.bytes * number
-        fits = fits & found.allowed
+    for operand, copy, repeated, number in zip(layer.operands, copies, again, buffers, strict=True):
+        cycles = copy.cycles * repeated
+        used[operand.space] = used[operand.space] + copy.bytes * number
+        fits = fits & copy.allowed
         if number == 2:
-            count = found.count * repeated
+            count = copy.count * repeated
             beside = cycles if beside is None else beside + cycles
             ends = ends + cycles / count
             fits = fits & (count > 1)
         else:
             exposed = exposed + cycles
-    for space, size in taken.items():
+    for space, size in used.items():
         fits = fits & (size <= room[space])
     calls = prod(costs.counts.values()) if costs.counts else np.ones(())
     busy = costs.compute if beside is None else np.maximum(costs.compute + ends, beside + costs.compute / calls)
-    return np.broadcast_to(exposed + busy, shape), taken, fits
+    return np.broadcast_to(exposed + busy, shape), used, fits
 
 
 def nestings(layer: TiledLayer) -> Iterator[Nesting]:
@@ -375,7 +375,7 @@ def nestings(layer: TiledLayer) -> Iterator[Nesting]:
         depths = [[0, *(i + 1 for i, a in enumerate(order) if a in o.axes and not o.held)] for o in layer.operands]
         for wanted in product(*(sorted({d for i in group for d in depths[i]}) for group in groups)):
             most = {i: depth for group, depth in zip(groups, wanted, strict=True) for i in group}
-            chosen = tuple(max(d for d in found if d <= most[i]) for i, found in enumerate(depths))
+            chosen = tuple(max(d for d in possible if d <= most[i]) for i, possible in enumerate(depths))
             where = tuple(
                 (frozenset(order[:d]) & o.axes, frozenset(order[:d]) - o.axes)
                 for o, d in zip(layer.operands, chosen, strict=True)
@@ -415,7 +415,7 @@ def _mapping(layer: TiledLayer, tile: Mapping[str, int], nesting: Nesting, buffe
     return Mapped(tile, order, tuple(moves))
 
 
-def _remember(smallest: dict[str, float], taken: Mapping[str, Any]) -> None:
-    for space, size in taken.items():
+def _remember(smallest: dict[str, float], used: Mapping[str, Any]) -> None:
+    for space, size in used.items():
         low = float(np.min(size))
         smallest[space] = min(smallest.get(space, low), low)

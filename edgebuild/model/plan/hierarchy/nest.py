@@ -127,14 +127,14 @@ class TiledLayer:
 
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
         """The part of an operand that a part of the nest needs; axes without a range are whole."""
-        found = []
+        needed = []
         for axis, dim, size in operand.cuts:
             part = ranges.get(axis)
             if part is None:
-                found.append((0, size))
+                needed.append((0, size))
             else:
-                found.append(part if dim is None else range_through(self.nest, dim, *part))
-        return tuple(found)
+                needed.append(part if dim is None else range_through(self.nest, dim, *part))
+        return tuple(needed)
 
     def taps(self, ranges: Range) -> dict[int, int]:
         """How many rows of a range see how many taps."""
@@ -144,12 +144,12 @@ class TiledLayer:
         window = next((d for o in self.operands for d in o.dims if isinstance(d, Window) and d.axis == axis), None)
         if window is None:
             return {n: ranges[1] - ranges[0]}
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for row in range(*ranges):
             first = row * window.stride - window.pad
             seen = sum(0 <= first + t * window.dilation < window.size for t in range(n))
-            found[seen] = found.get(seen, 0) + 1
-        return found
+            counts[seen] = counts.get(seen, 0) + 1
+        return counts
 
 
 def ranges_of(extent: int, size: int) -> tuple[Range, ...]:
@@ -184,8 +184,8 @@ class Mapped:
     def turns(self, layer: TiledLayer) -> Iterator[dict[str, Range]]:
         """The ranges of every call, in order."""
         cuts = [ranges_of(layer.nest.extents[a], self.tile[a]) for a in self.order]
-        for found in product(*cuts):
-            yield dict(zip(self.order, found, strict=True))
+        for turn in product(*cuts):
+            yield dict(zip(self.order, turn, strict=True))
 
 
 def pieces_of(region: Ranges, sizes: tuple[int, ...]) -> int:
@@ -290,10 +290,10 @@ def compute_cycles(layer: TiledLayer, turn: Mapping[str, Range]) -> float:
 
 def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
     """Count a mapping call by call and copy by copy."""
-    found, exposed, beside, ends = [], 0.0, 0.0, 0.0
+    costs, exposed, beside, ends = [], 0.0, 0.0, 0.0
     for move, operand in zip(mapped.moves, layer.operands, strict=True):
         if operand.held:
-            found.append(OperandCost(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
+            costs.append(OperandCost(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
             continue
         sizes, cycles, pieces, tile = [], list[float](), 0, 0
         for region in fetches(layer, mapped, move, operand):
@@ -307,14 +307,14 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
             cycles.append(copy_cycles(operand.channel, starts, size, runs))
             pieces, tile = pieces + runs, max(tile, size)
         total = sum(cycles)
-        found.append(OperandCost(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
+        costs.append(OperandCost(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
         if move.buffers == 2:
             beside, ends = beside + total, ends + total / len(cycles)
         else:
             exposed += total
     turns = list(mapped.turns(layer))
     compute = sum(compute_cycles(layer, turn) for turn in turns) + layer.compute.call * len(turns)
-    return MappingCost(tuple(found), len(turns), compute, exposed, beside, ends)
+    return MappingCost(tuple(costs), len(turns), compute, exposed, beside, ends)
 
 
 # Layers from a YAML file: `layers: [{name, K, C, FY, FX, OY, OX, pad_y, pad_x, stride, groups}]`.
