@@ -47,7 +47,7 @@ def files_of(part: Part) -> list[Path]:
 
 
 def vectors_of(made: BuiltCluster, count: int) -> tuple[together.Run, list[list[Array]]]:
-    report = together.report_of(next(p for p in made.parts if p.number == made.source))
+    report = together.report_of(next(p for p in made.parts if p.number == made.source).artifacts)
     return together.Run(made, {}, Path(), report), random_inputs(DIGITS, report, count)
 
 

@@ -194,7 +194,7 @@ def test_firmware_of_two_plans_is_refused(tmp_path: Path) -> None:
 
     made, one = built("one", "owp")
     _, other = built("other", "fdto")
-    report = together.report_of(made.parts[0])
+    report = together.report_of(made.parts[0].artifacts)
     run = together.Run(made, {0: one[0], 1: other[1]}, tmp_path / "one", report)
     vectors = random_inputs(DIGITS, report, 2)
     assert run.all(vectors, unharmed).codes == [3, 3]  # EB_LINK_PLAN

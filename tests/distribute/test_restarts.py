@@ -82,7 +82,7 @@ def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:
     file.write_text("\n".join(["devices:", *rows, "source: d0", "medium: {kind: switch, bits_per_s: 3e6}", ""]))
     made = build_cluster(ClusterRequest(DIGITS, file, "model", method="owp"))
     programs = {p.number: together.program(p, tmp_path / f"dev{p.number}", made) for p in made.parts}
-    run = together.Run(made, programs, tmp_path, together.report_of(made.parts[0]))
+    run = together.Run(made, programs, tmp_path, together.report_of(made.parts[0].artifacts))
     vectors = random_inputs(DIGITS, run.report, 7)
     expected = alone(DIGITS, tmp_path / "one", vectors)
     sent = 4 + sum(m.transfer.sender == 0 for m in made.messages)  # frames of the source in an inference

@@ -486,6 +486,5 @@ def outputs_on_target(
 
 
 def report_of(artifacts: Sequence[Artifact]) -> dict[str, Any]:
-    data = next(a.data for a in artifacts if a.name == f"{NAME}_report.json")
-    report: dict[str, Any] = json.loads(data)
+    report: dict[str, Any] = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     return report

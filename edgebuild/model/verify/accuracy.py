@@ -41,22 +41,17 @@ def read_labels(file: Path) -> Array:
     return labels.reshape(-1).astype(np.int64)
 
 
-def check_labels(labels: Array, count: int, wide: int, file: Path) -> None:
-    """Raise EdgebuildError where the labels are not of so many vectors, or of an output of so many numbers."""
-    if len(labels) != count:
-        raise fail(f"{len(labels)} labels for {count} vectors", file=str(file), hints=["one whole number for each"])
-    if labels.max() >= max(wide, 2):
-        raise fail(f"label {labels.max()} is none of the {max(wide, 2)} classes, 0 to {max(wide, 2) - 1}",
-                   file=str(file))  # fmt: skip
-
-
 def accuracy(outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
     """How often an output, [samples, ...] real numbers, is of its label's class. `file`: of the labels, for messages.
 
     Returns `samples`, `accuracy` (a share) and `confusion` (rows: the labels' classes, columns: the outputs').
     Raises EdgebuildError for labels of another number of samples, or of classes that the output lacks.
     """
-    check_labels(labels, len(outputs), outputs[0].size, file)
+    if len(labels) != len(outputs):
+        raise fail(f"{len(labels)} labels for {len(outputs)} vectors", file=str(file),
+                   hints=["one whole number for each"])  # fmt: skip
+    if labels.max() >= (count := max(outputs[0].size, 2)):
+        raise fail(f"label {labels.max()} is none of the {count} classes, 0 to {count - 1}", file=str(file))
     mine = classes(outputs)
     confusion = np.zeros((int(max(labels.max(), mine.max())) + 1,) * 2, int)
     np.add.at(confusion, (labels, mine), 1)

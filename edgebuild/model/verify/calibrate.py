@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tempfile
 from dataclasses import replace
@@ -24,6 +23,7 @@ from ..energy.fit import calibration_text, calibration_words, fit, read_measurem
 from ..energy.layer_cost import require_timing
 from ..plan.choose import plan
 from ..plan.search import Plan
+from . import report_of
 from .harness import NAME, Builder, run_program, sources, write_sources
 
 # The phases of steps that gather their operands first are marked in the kernels.
@@ -45,7 +45,7 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     if supply_ms and not target.clocks:
         raise fail(f"target {target.name} has no clock tree, so there are no configurations to go through")
     artifacts = emit(_marked(request, target), hashlib.sha256(request.source.read_bytes()).hexdigest())
-    report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+    report = report_of(artifacts)
     clocks = clock_plan(target_tree(target), request.hse) if target.clocks else None
     files = clock_files(clocks) if clocks else ()
     header = _header(report, clocks, pin, supply_ms)

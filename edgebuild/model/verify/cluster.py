@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections import Counter
@@ -24,7 +23,7 @@ from ...base.target import hal_dir, load_target
 from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from ..formats import bound_file
-from . import verify
+from . import report_of, verify
 from .harness import NAME, SANITIZERS, Builder, folder_of, read_sizes, run_harness, sources, write_sources
 from .oracles import Array, NoJudge
 from .relay import Fault, Faults, Key, Relay, simulated_times, unharmed, unsent_times
@@ -71,7 +70,7 @@ def verify_cluster(
     Raises MissingTool and EdgebuildError as `verify` does.
     """
     made = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
-    report = report_of(next(p for p in made.parts if p.number == made.source))
+    report = report_of(next(p for p in made.parts if p.number == made.source).artifacts)
     given = split_vectors(inputs, report) if inputs is not None else None
     vectors = given or random_inputs(request.source, report, VECTORS)
     with folder_of(keep) as folder:
@@ -124,17 +123,12 @@ def _measure(made: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
             rows[part.number] |= {"flash_bytes": sizes.flash, "ram_bytes": sizes.ram, "stack_bytes": stack}
 
 
-def report_of(part: Part) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(next(a.data for a in part.artifacts if a.name.endswith("_report.json")))
-    return report
-
-
 def _one_device(
     artifacts: Sequence[Artifact], folder: Path, count: int
 ) -> Callable[[list[list[Array]]], list[list[Array]]]:
     """The model on one device, the build machine with sanitizers: from `count` vectors to their outputs."""
     target = load_target(HOST)
-    report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+    report = report_of(artifacts)
     folder.mkdir(parents=True, exist_ok=True)
     write_sources(folder, target, artifacts, report, count)
     builder = Builder(target, folder, False, SANITIZERS)
@@ -161,7 +155,7 @@ def program(part: Part, folder: Path, made: BuiltCluster) -> list[str]:
 
 
 def _harness(part: Part, is_source: bool) -> str:
-    report, entry = report_of(part), part.entry
+    report, entry = report_of(part.artifacts), part.entry
     inputs, outputs = (
         " ".join(f"X({p['function']}, {p['bytes']}u)" for p in report[side]) for side in ("inputs", "outputs")
     )
