@@ -157,7 +157,8 @@ class VectorClass:
 
 @dataclass(frozen=True)
 class CycleTable:
-    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit.
+    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit;
+    `branch_refill`: of the pipeline behind a branch that is taken.
 
     `gathered`: of each element that a vector load or store moves by an address of its own, for which the vector of
     addresses must be there `gather_address` cycles earlier than other operands.
@@ -170,7 +171,7 @@ class CycleTable:
     store: int
     block: int
     block_word: int
-    taken: int
+    branch_refill: int
     classes: tuple[Class, ...] = ()
     vectors: tuple[VectorClass, ...] = ()
     gathered: int = 0
@@ -197,7 +198,7 @@ class CycleTable:
     def block_to_block(self, here: Block, there: Block) -> int:
         """Cycles from the first instruction of a block to the first of the one behind it."""
         free = here.end == there.begin or here.code[-1].stem in self.free_branches
-        return block_cycles(self, here.code) + (0 if free else self.taken)
+        return block_cycles(self, here.code) + (0 if free else self.branch_refill)
 
 
 CONDITIONS = {"eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le"}
@@ -275,9 +276,9 @@ def _busy(core: CycleTable, i: Instruction) -> int:
 def _units(core: CycleTable, i: Instruction) -> tuple[tuple[str, ...], int]:
     """Units of which an instruction needs one, and cycles until its result is there."""
     if i.vector:
-        for known in core.vectors:
-            if i.name.startswith(known.names):
-                return known.units, known.latency
+        for vector in core.vectors:
+            if i.name.startswith(vector.names):
+                return vector.units, vector.latency
     unit = "memory" if i.accesses or i.moves_block else "multiply" if i.multiplies else ""
     late = core.latency if unit else 1
     return ((f"vector {unit}",) if i.vector else (unit,) if unit else ()), late
@@ -329,16 +330,16 @@ class PipelineTable:
     """Cycles of a core that issues one instruction a cycle, in order.
 
     `late`: how many cycles later than a sum's the results of instructions may be used. `busy`: cycles for which
-    instructions take the core beyond their own. Lost cycles: `taken_back` and `taken_ahead` by branches that are taken,
-    `missed_back` by one back that is not, `jump` and `register_jump` by jumps; `straddled` by a first instruction of
-    four bytes that begins in the middle of a word, behind a jump; `reload` by a load from the word that one of the
-    last two instructions stored.
+    instructions take the core beyond their own. Lost cycles: `branch_back` and `branch_ahead` by taken branches,
+    `missed_back` by one back that is not taken, `jump` and `register_jump` by jumps; `straddled` by a first
+    instruction of four bytes that begins in the middle of a word, behind a jump; `reload` by a load from the word that
+    one of the last two instructions stored.
     """
 
     core: str
     source: str
-    taken_back: int
-    taken_ahead: int
+    branch_back: int
+    branch_ahead: int
     jump: int
     register_jump: int
     missed_back: int = 0
@@ -399,7 +400,7 @@ class PipelineTable:
             back = int(last.operands.split(",")[-1], 16) < here.end
             if ahead:
                 return self.missed_back if back else 0
-            lost = self.taken_back if back else self.taken_ahead
+            lost = self.branch_back if back else self.branch_ahead
         elif last.name in REGISTER_JUMPS:
             lost = self.register_jump
         elif last.name in JUMPS:
