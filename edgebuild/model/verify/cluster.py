@@ -69,36 +69,36 @@ def verify_cluster(
     In QEMU there is `time_us`, and `faults` where they were asked for.
     Raises MissingTool and EdgebuildError as `verify` does.
     """
-    made = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
-    report = report_of(next(p for p in made.parts if p.number == made.source).artifacts)
+    built = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
+    report = report_of(next(p for p in built.parts if p.number == built.source).artifacts)
     given = split_vectors(inputs, report) if inputs is not None else None
     vectors = given or random_inputs(request.source, report, VECTORS)
     with folder_of(keep) as folder:
         alone = compile_model(request.one_device(NAME, HOST))
         one = _one_device(alone, folder / "one", len(vectors))
         expected, moved = one(vectors), dict[str, float]()
-        programs = {part.number: program(part, folder / f"dev{part.number}", made) for part in made.parts}
-        run = Run(made, programs, folder, report)
+        programs = {part.number: program(part, folder / f"dev{part.number}", built) for part in built.parts}
+        run = Run(built, programs, folder, report)
         clean = run.all(vectors, unharmed)
-        found = _judged(made, clean, expected)
-        if clean.finished and not found["equal"]:
+        verdict = _judged(built, clean, expected)
+        if clean.finished and not verdict["equal"]:
             moved = moves(vectors, lambda near, _: [_numbered(row) for row in one(near)])
-            found = _judged(made, clean, expected, moved)
+            verdict = _judged(built, clean, expected, moved)
         if simulate != HOST:
-            _measure(made, run, found["devices"])
+            _measure(built, run, verdict["devices"])
         if simulate != HOST and len(programs) > 1:
-            found["time_us"], counted = simulated_times(made, clean.relay.events)
+            verdict["time_us"], counted = simulated_times(built, clean.relay.events)
             for k, count in counted.items():
-                found["devices"][k]["instructions"] = count
+                verdict["devices"][k]["instructions"] = count
         elif simulate != HOST:
-            found["time_us"] = unsent_times(made)
+            verdict["time_us"] = unsent_times(built)
         if disturbed[1] and len(programs) > 1:
-            found["faults"] = _disturb(run, vectors, expected, moved, list(clean.relay.frames), *disturbed)
-            bad = sum(found["faults"][k] for k in ("wrong", "hangs", "not_recovered"))
-            found["equal"] = found["equal"] and not bad
+            verdict["faults"] = _disturb(run, vectors, expected, moved, list(clean.relay.frames), *disturbed)
+            bad = sum(verdict["faults"][k] for k in ("wrong", "hangs", "not_recovered"))
+            verdict["equal"] = verdict["equal"] and not bad
     judged = _judged_alone(request, alone, inputs) if judge_one else UNJUDGED
-    both = {"equal": found["equal"] and judged["equal"], "equal_to_one": found["equal"], "one_device": judged}
-    return {"model": request.source.name, "simulated": simulate, **found, **both}
+    both = {"equal": verdict["equal"] and judged["equal"], "equal_to_one": verdict["equal"], "one_device": judged}
+    return {"model": request.source.name, "simulated": simulate, **verdict, **both}
 
 
 UNJUDGED: Mapping[str, Any] = {"equal": True, "judge": "", "differs": [], "compared": [], "notes": []}
@@ -114,9 +114,9 @@ def _judged_alone(request: ClusterRequest, alone: Sequence[Artifact], inputs: Gi
     return {name: verdict.get(name, value) for name, value in UNJUDGED.items()}
 
 
-def _measure(made: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
+def _measure(built: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
     """Put what the programs of devices take into their rows, the code of the simulation included."""
-    for part in made.parts:
+    for part in built.parts:
         if part.target.firmware is not None:
             sizes = read_sizes(run.place(part.number) / ELF, part.name, allow_libm=True)
             stack = int.from_bytes((run.place(part.number) / "stack.bin").read_bytes(), "little")
@@ -137,14 +137,14 @@ def _one_device(
     return lambda vectors: run_harness(elf, target, vectors, report).outputs
 
 
-def program(part: Part, folder: Path, made: BuiltCluster) -> list[str]:
+def program(part: Part, folder: Path, built: BuiltCluster) -> list[str]:
     """Build a device's program; the command that runs it in its folder."""
-    target, is_source = part.target, part.number == made.source
+    target, is_source = part.target, part.number == built.source
     if target.firmware is not None and target.runner is None:
         raise fail(f"target {target.name} names no `runner:`, so nothing can run its programs",
                    hints=["--simulate host runs all devices on the build machine"])  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    publish((*part.artifacts, made.header, *firmware_support(target)), folder)
+    publish((*part.artifacts, built.header, *firmware_support(target)), folder)
     (folder / "harness_cluster.h").write_text(_harness(part, is_source), encoding="utf-8")
     builder = Builder(target, folder, False, () if target.firmware else SANITIZERS, name=part.name)
     own = [Path(part.name + suffix) for suffix in (".c", "_weights.S", "_weights.c")]
@@ -172,7 +172,7 @@ def _harness(part: Part, is_source: bool) -> str:
 class Run:
     """Programs of all devices, in the folders in which they run. `report`: the source's."""
 
-    made: BuiltCluster
+    built: BuiltCluster
     programs: dict[int, list[str]]
     folder: Path
     report: dict[str, Any]
@@ -182,7 +182,7 @@ class Run:
 
     def all(self, vectors: list[list[Array]], fault: Fault) -> Result:
         """Start all devices, and wait until the source has gone through all vectors."""
-        home = self.place(self.made.source)
+        home = self.place(self.built.source)
         (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
         relay = Relay({k: self.place(k) for k in self.programs}, fault)
         relay.start()
@@ -206,11 +206,11 @@ class Run:
                 raise fail(f"the program of device {k} ended with status {process.returncode}",
                            hints=text.strip().splitlines()[-30:])  # fmt: skip
         codes, outputs = self._results(home / "output.bin")
-        workers = {k: Counter((self.place(k) / "output.bin").read_bytes()) for k in started if k != self.made.source}
+        workers = {k: Counter((self.place(k) / "output.bin").read_bytes()) for k in started if k != self.built.source}
         return Result(codes, outputs, workers, relay, finished)
 
     def _start(self, device: int, start: Start) -> subprocess.Popen[bytes]:
-        part, command = next(p for p in self.made.parts if p.number == device), self.programs[device]
+        part, command = next(p for p in self.built.parts if p.number == device), self.programs[device]
         log = (self.place(device) / "log.txt").open("wb")
         try:
             return start(command, cwd=self.place(device), stdin=subprocess.DEVNULL, stdout=log,
@@ -223,7 +223,7 @@ class Run:
     def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, limit: float, start: Start) -> bool:
         """Whether the source ended by itself within the time."""
         began = heard = time.monotonic()
-        requests, source = 0, started[self.made.source]
+        requests, source = 0, started[self.built.source]
         while source.poll() is None and (now := time.monotonic()) - began < limit and relay.broken is None:
             if relay.requests != requests:
                 requests, heard = relay.requests, now
@@ -232,7 +232,7 @@ class Run:
             self._bring_back(started, relay, start)
             for k, process in started.items():
                 dead = k in relay.killed or k in relay.buried or k in relay.ended
-                if k != self.made.source and process.poll() is not None and not dead:
+                if k != self.built.source and process.poll() is not None and not dead:
                     relay.end(k)
             time.sleep(0.003)
         return source.poll() is not None
@@ -272,14 +272,14 @@ def _same(mine: Sequence[Array], theirs: Sequence[Array], moved: Mapping[str, fl
 
 
 def _judged(
-    made: BuiltCluster, clean: Result, expected: list[list[Array]], moved: Mapping[str, float] = MappingProxyType({})
+    built: BuiltCluster, clean: Result, expected: list[list[Array]], moved: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, Any]:
     """The result of an undisturbed run."""
     pairs = [
         (a, b) for mine, theirs in zip(clean.outputs, expected, strict=False) for a, b in zip(mine, theirs, strict=True)
     ]
     complete = clean.finished and clean.codes == [0] * len(expected)
-    planned = made.report["wire"]["frame_bytes"] if len(made.parts) > 1 else 0
+    planned = built.report["wire"]["frame_bytes"] if len(built.parts) > 1 else 0
     counted = set(clean.relay.wire.values()) or {0}
     return {
         "equal": complete and all(_same(a, b, moved) for a, b in zip(clean.outputs, expected, strict=True)),
@@ -289,11 +289,11 @@ def _judged(
         "wire_bytes": max(counted),
         "planned_bytes": planned,
         "as_planned": counted == {planned},
-        "messages": len(made.messages),
+        "messages": len(built.messages),
         "devices": [
             {key: row.get(key) for key in ("name", "target", "weights_bytes", "arena_bytes", "macs")}
             | {"serves": dict(clean.workers.get(row["number"], {}))}
-            for row in made.report["devices"]
+            for row in built.report["devices"]
         ],
     }
 
@@ -308,7 +308,7 @@ def _disturb(
     count: int,
 ) -> dict[str, Any]:
     """Every second inference is disturbed: it ends with a code or the right result, and the next one works."""
-    faults = Faults(seed, keys, _timeout(run.made), run.made.source)
+    faults = Faults(seed, keys, _timeout(run.built), run.built.source)
     some = [vectors[i // 2 % len(vectors)] for i in range(2 * count)]
     result = run.all(some, faults)
     codes, wrong, lost = Counter[str](), 0, list[str]()
@@ -332,7 +332,7 @@ def _disturb(
     }
 
 
-def _timeout(made: BuiltCluster) -> int:
-    link = next(p.plan.graph.link for p in made.parts if p.plan is not None)
+def _timeout(built: BuiltCluster) -> int:
+    link = next(p.plan.graph.link for p in built.parts if p.plan is not None)
     assert link is not None
     return link.timeout_us

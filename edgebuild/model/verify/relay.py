@@ -206,12 +206,12 @@ class Relay:
             self._write(sink, struct.pack("<I", status) + data)
 
     def _read(self, pipe: int, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
+        data = b""
+        while len(data) < size:
             self._wait_for(pipe, select.POLLIN)
             with suppress(BlockingIOError):
-                found += os.read(pipe, size - len(found))
-        return found
+                data += os.read(pipe, size - len(data))
+        return data
 
     def _write(self, pipe: int, data: bytes) -> None:
         view = memoryview(data)
@@ -331,40 +331,40 @@ def instructions_of(ticks: int, target: Target) -> float:
 
 
 def simulated_times(
-    made: BuiltCluster, events: Mapping[int, Sequence[LinkEvent]]
+    built: BuiltCluster, events: Mapping[int, Sequence[LinkEvent]]
 ) -> tuple[dict[str, float | bool], dict[int, int]]:
     """Microseconds of an inference, as predicted and as simulated; and instructions of each device, waits left out.
 
     An inference lasts from one START of the source to its next, so the first and the last one do not count.
     """
-    cluster, parts = made.chosen.plan.cluster, {p.number: p for p in made.parts}
+    cluster, parts = built.chosen.plan.cluster, {p.number: p for p in built.parts}
     programs: list[list[Step]] = [[] for _ in cluster.devices]
     for k, some in events.items():
         programs[k] = _program(k, some, parts[k].target, cluster.devices[k].hz, sorted(parts))
-    found = simulate(programs, cluster.medium)
-    marks = _starts(events[made.source], found, made.source)
+    timeline = simulate(programs, cluster.medium)
+    marks = _starts(events[built.source], timeline, built.source)
     rounds = len(marks) - 1
     simulated = (marks[-1] - marks[0]) / rounds
-    predicted = made.report["time_us"]
+    predicted = built.report["time_us"]
     counted = {
-        k: sum(instructions_of(e.ticks, parts[k].target) for e in _between(some, k == made.source)) / rounds
+        k: sum(instructions_of(e.ticks, parts[k].target) for e in _between(some, k == built.source)) / rounds
         for k, some in events.items()
     }
-    found_times = {
+    times = {
         "one_device": predicted["one_device"],
         "predicted": predicted["cluster"],
         "simulated": round(simulated, 3),
         "error": round(predicted["cluster"] / simulated - 1, 4),
         "faster": simulated < predicted["one_device"],
     }
-    return found_times, {k: round(n) for k, n in counted.items()}
+    return times, {k: round(n) for k, n in counted.items()}
 
 
-def unsent_times(made: BuiltCluster) -> dict[str, float | bool | None]:
+def unsent_times(built: BuiltCluster) -> dict[str, float | bool | None]:
     """The same keys where nothing is sent: there is no message between which to count, so nothing is simulated."""
-    predicted = made.report["time_us"]
-    known = {"one_device": predicted["one_device"], "predicted": predicted["cluster"]}
-    return {**known, "simulated": None, "error": None, "faster": False}
+    predicted = built.report["time_us"]
+    planned = {"one_device": predicted["one_device"], "predicted": predicted["cluster"]}
+    return {**planned, "simulated": None, "error": None, "faster": False}
 
 
 def _program(k: int, events: Sequence[LinkEvent], target: Target, hz: float, everyone: Sequence[int]) -> list[Step]:
@@ -387,14 +387,14 @@ def _first_starts(events: Sequence[LinkEvent]) -> list[int]:
     return [i for i in at if before[i] < 0 or events[before[i]].kind != "start"]
 
 
-def _starts(events: Sequence[LinkEvent], found: Timeline, source: int) -> list[float]:
+def _starts(events: Sequence[LinkEvent], timeline: Timeline, source: int) -> list[float]:
     """When the source begins to send the first START of each inference."""
     place, times = set(_first_starts(events)), list[float]()
     at = 0
     for i, e in enumerate(events):
         at += 1  # its computing
         if i in place:
-            times.append(next(s.start for s in found.spans[source] if s.step == at and s.kind == "send"))
+            times.append(next(s.start for s in timeline.spans[source] if s.step == at and s.kind == "send"))
         at += e.what in (SEND, RECEIVE)
     return times
 
@@ -447,9 +447,9 @@ class Faults:
             self.dead = (frame.sender, number)
         if kind in ("restarted", "returned"):
             return (Delivery(b"", kill=number + (kind == "returned")),)
-        return self._made(kind, frame.data, before, rng)
+        return self._deliveries(kind, frame.data, before, rng)
 
-    def _made(self, kind: str, data: bytes, before: bytes, rng: random.Random) -> Sequence[Delivery]:
+    def _deliveries(self, kind: str, data: bytes, before: bytes, rng: random.Random) -> Sequence[Delivery]:
         good = Delivery(data)
         match kind:
             case "repeated":
@@ -481,8 +481,8 @@ def foreign(data: bytes) -> bytes:
     """The same frame as firmware of another plan sends it."""
     head, payload = bytearray(data[: HEAD - TAIL]), data[HEAD:-TAIL]
     head[4] ^= 0xFF
-    made = bytes(head) + _crc(bytes(head))
-    return made + payload + _crc(bytes(head) + payload) if data[HEAD:] else made
+    checked_head = bytes(head) + _crc(bytes(head))
+    return checked_head + payload + _crc(bytes(head) + payload) if data[HEAD:] else checked_head
 
 
 def _crc(data: bytes) -> bytes:
