@@ -33,20 +33,20 @@ def directed_rounds(plot: Plot, first: Round) -> list[Round]:
         return []
     count = int(np.clip(MOST_MACS // max(1, plot.report["macs"]["generated"]), LEAST, _useful(plot)))
     rounds = [Round([{**given} for given in first.puts], directed=True) for _ in range(count)]
-    for step, made in enumerate(plot.steps):
-        own = {op.outputs[0] for op in made}
-        for op in made:
+    for step, step_ops in enumerate(plot.steps):
+        own = {op.outputs[0] for op in step_ops}
+        for op in step_ops:
             values = _directed(op, plot.graph)
             for round_ in rounds:
-                found = next(values)
-                round_.puts[step] |= {n: x for n, x in found.items() if n not in own and plot.is_whole(n)}
+                operands = next(values)
+                round_.puts[step] |= {n: x for n, x in operands.items() if n not in own and plot.is_whole(n)}
     return rounds
 
 
 def _useful(plot: Plot) -> int:
     """Rounds in which every filter has had all its windows."""
     most = LEAST
-    for op in (op for made in plot.steps for op in made):
+    for op in (op for step_ops in plot.steps for op in step_ops):
         if ops.SPECS[op.kind].total is not None:
             windows = Windows.of(op, plot.graph)
             most = max(most, 2 + -(-PHASES * windows.filters // max(1, len(windows.places))) if windows else LEAST)
@@ -60,10 +60,10 @@ def _directed(op: Op, graph: Graph) -> Iterator[dict[str, Array]]:
     windows = Windows.of(op, graph) if ops.SPECS[op.kind].total is not None else None
     number = 0
     while True:
-        found = {t.name: _plain(t, number, rng) for t in tensors}
+        operands = {t.name: _plain(t, number, rng) for t in tensors}
         if windows is not None and tensors and tensors[0].name == op.inputs[0]:
-            windows.put(found[tensors[0].name], number)
-        yield found
+            windows.put(operands[tensors[0].name], number)
+        yield operands
         number += 1
 
 
@@ -126,8 +126,8 @@ class Windows:
         """Write a round's windows into the operand's values."""
         image = values[:, None] if values.ndim == 2 else values[0]
         rows, columns = self.weights.shape[2:4]
-        found = self._values(number)
-        for (row, column), pixels in zip(self.places, found, strict=True):
+        windows = self._values(number)
+        for (row, column), pixels in zip(self.places, windows, strict=True):
             image[row : row + rows, column : column + columns] = pixels
         self.turn += len(self.places) if number >= 2 else 0
 
@@ -161,8 +161,8 @@ class Windows:
             weight = w[lines, at]
             x[lines, at] = np.where((rest > 0) == (weight >= 0), self.high, self.low)
             rest = rest - weight * (x[lines, at] - self.zero)
-        known = np.isfinite(rest)
-        rest = np.where(known, rest, 0.0)
+        finite = np.isfinite(rest)
+        rest = np.where(finite, rest, 0.0)
         for at in order.T[::-1]:
             weight, now = w[lines, at], x[lines, at]
             if not rest.any():

@@ -49,19 +49,19 @@ def layers(
     elf = builder.program("layers", [*rest, *hal], {model: ("-include", str(hal_dir() / "harness/layers.h"))})
     run_program(elf, target)
     marks = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").reshape(-1, 3)
-    taken = np.diff(marks[:, 1]).astype(float)  # of 32 bits, like the counter
-    empty = float(taken[-EMPTY:].mean())
+    ticks = np.diff(marks[:, 1]).astype(float)  # of 32 bits, like the counter
+    empty = float(ticks[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
     exact = np.diff(marks[:, 2]).astype(float)
-    exact = exact if exact.any() else taken  # a timer with the core's clock
+    exact = exact if exact.any() else ticks  # a timer with the core's clock
     cycles = (
         [round(n) for n in exact - exact[-EMPTY:].mean()] if target.runner.cycles
         else cycles_by_step(elf, target, flash) if by_cycles
         else []
     )  # fmt: skip
-    found = []
+    layers = []
     for i, step in enumerate(steps):
-        figures = {} if target.runner.port else {"instructions": round((float(taken[i]) - empty) * scale)}
+        figures = {} if target.runner.port else {"instructions": round((float(ticks[i]) - empty) * scale)}
         figures |= {"cycles": cycles[i]} if cycles else {}
-        found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
-    return found
+        layers.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
+    return layers

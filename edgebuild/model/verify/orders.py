@@ -15,8 +15,8 @@ def tells_places(op: Op) -> bool:
     return op.kind == "arg" or (op.kind == "topk" and bool(op.attrs["indices"]))
 
 
-def possible_places(op: Op, graph: Graph, interval: Interval, own: Array, found: Array) -> Array:
-    """`found` in each line where elements between the ends of their intervals may have that order, else `own`."""
+def possible_places(op: Op, graph: Graph, interval: Interval, own: Array, observed: Array) -> Array:
+    """`observed` in each line where elements between the ends of their intervals may have that order, else `own`."""
     axis, last = op.attrs["axis"], op.attrs.get("last", False)
     ends = [end.astype(np.float64) for end in interval]
     low, high = ends if op.attrs["largest"] else (-ends[1], -ends[0])
@@ -27,10 +27,10 @@ def possible_places(op: Op, graph: Graph, interval: Interval, own: Array, found:
         turned = np.moveaxis(places, axis, -1) if places.ndim == low.ndim else places[..., None]
         return np.asarray(size - 1 - turned if last else turned)
 
-    told = found.reshape(own.shape).astype(own.dtype)
-    likely = np.array([_possible(rows(told)[at].tolist(), low[at].tolist(), high[at].tolist())
+    shaped = observed.reshape(own.shape).astype(own.dtype)
+    likely = np.array([_possible(rows(shaped)[at].tolist(), low[at].tolist(), high[at].tolist())
                        for at in np.ndindex(low.shape[:-1])]).reshape(low.shape[:-1])  # fmt: skip
-    return np.where(np.expand_dims(likely, axis) if own.ndim == low.ndim else likely, told, own)
+    return np.where(np.expand_dims(likely, axis) if own.ndim == low.ndim else likely, shaped, own)
 
 
 def _possible(places: Sequence[int], low: Sequence[float], high: Sequence[float]) -> bool:

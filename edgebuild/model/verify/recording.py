@@ -84,8 +84,8 @@ class Plot:
 
     def reads(self, step: int) -> list[str]:
         """Operands of a step that stand in the arena as it begins."""
-        made = {op.outputs[0] for op in self.steps[step]}
-        names = [n for op in self.steps[step] for n in op.inputs if n not in made and self.is_whole(n)]
+        results = {op.outputs[0] for op in self.steps[step]}
+        names = [n for op in self.steps[step] for n in op.inputs if n not in results and self.is_whole(n)]
         return list(dict.fromkeys(names))
 
     def makes(self, step: int) -> list[str]:
@@ -143,13 +143,13 @@ class Plot:
             at += 2 + length
         producers = {op.name: op for op in self.steps[step]}
         own = [producers.get(name) for name in self.report["schedule"]["steps"][step]["ops"]]
-        rows, found = [0] * len(names), list[Row | None]()
+        rows, by_call = [0] * len(names), list[Row | None]()
         for call in calls:
             op = own[call] if call < len(own) else None
             whole = op is not None and calls.count(call) == self._count(op) and self._keeps_rows(op)
-            found.append((op.outputs[0], rows[call]) if op is not None and whole else None)
+            by_call.append((op.outputs[0], rows[call]) if op is not None and whole else None)
             rows[call] += 1
-        return found
+        return by_call
 
     def _count(self, op: Op) -> int:
         shape = self.graph.result(op).shape
@@ -165,9 +165,9 @@ class Plot:
         if row is None:
             return b["memory"], b["offset"], t.bytes
         size = t.bytes // t.shape[1]
-        apart = next((n for n in self.report["layout"]["buffers"] if n.get("newest_of") == name), None)
-        if apart is not None:
-            return apart["memory"], apart["offset"], size
+        newest = next((n for n in self.report["layout"]["buffers"] if n.get("newest_of") == name), None)
+        if newest is not None:
+            return newest["memory"], newest["offset"], size
         inside = b.get("rows") == 1 and "calls" not in b  # made where its reader's result will stand
         ring = self.buffers[b["overlaps"]].get("rows") if inside else b.get("rows")
         return b["memory"], b["offset"] + (row % ring if ring else row) * size, size
@@ -175,12 +175,12 @@ class Plot:
 
 @dataclass
 class Script:
-    """Commands for trace.c. `taken`: round, step, whether before or after it, tensor, part and bytes of each TAKE."""
+    """Commands for trace.c. `takes`: round, step, whether before or after it, tensor, part and bytes of each TAKE."""
 
     plot: Plot
     numbers: Mapping[str, int]  # of arenas, by memory
     data: list[bytes] = field(default_factory=list)
-    taken: list[tuple[int, int, bool, str, Where, int]] = field(default_factory=list)
+    takes: list[tuple[int, int, bool, str, Where, int]] = field(default_factory=list)
 
     def _command(self, what: int, place: Place = ("", 0, 0)) -> None:
         memory, offset, size = place
@@ -188,7 +188,7 @@ class Script:
 
     def _take(self, number: int, step: int, after: bool, name: str, place: Place, where: Where = ALL) -> None:
         self._command(TAKE, place)
-        self.taken.append((number, step, after, name, where, place[2]))
+        self.takes.append((number, step, after, name, where, place[2]))
 
     def add(self, number: int, round_: Round) -> None:
         """An inference: what is done at the fence before each step, before each call of a row, and behind all."""
@@ -221,9 +221,9 @@ class Script:
         """The values in the bytes that the program wrote. A tensor in parts is there when its last part is made."""
         plot, steps = self.plot, len(self.plot.steps)
         seen = [Seen([{} for _ in range(steps)], [{} for _ in range(steps)]) for _ in range(rounds)]
-        last = {name: step for _, step, after, name, where, _ in self.taken if after and where}
+        last = {name: step for _, step, after, name, where, _ in self.takes if after and where}
         at = 0
-        for number, step, after, name, where, size in self.taken:
+        for number, step, after, name, where, size in self.takes:
             t = plot.graph.tensors[name]
             values = seen[number].after[last[name] if where else step] if after else seen[number].before[step]
             piece = np.frombuffer(trace, np.dtype(t.dtype), size // np.dtype(t.dtype).itemsize, at)
@@ -256,7 +256,7 @@ def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
     elf = builder.program("trace", [*rest, *hal], {model: flags})
     run_program(elf, target)
     data = (folder / "trace.bin").read_bytes()
-    if len(data) != sum(size for *_, size in script.taken):
+    if len(data) != sum(size for *_, size in script.takes):
         raise fail(f"the traced program wrote {len(data)} bytes")
     return script.read(data, len(rounds))
 

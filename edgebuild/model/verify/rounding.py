@@ -20,8 +20,8 @@ def distance(a: Array, b: Array) -> float:
     mine, theirs = a.astype(np.float64), b.astype(np.float64)
     same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
     with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(mine - theirs))
-    return float(np.max(np.nan_to_num(apart, nan=np.inf, posinf=np.inf), initial=0.0))
+        differences = np.where(same, 0.0, np.abs(mine - theirs))
+    return float(np.max(np.nan_to_num(differences, nan=np.inf, posinf=np.inf), initial=0.0))
 
 
 def largest(a: Array) -> float:

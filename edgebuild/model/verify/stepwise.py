@@ -54,25 +54,25 @@ def stepwise(
     rows, tensors = [], []
     reals = expected.reals or [{}] * len(expected.tensors)
     given = seen or [{}] * len(inputs)
-    for vector, oracle, found in zip(inputs, zip(expected.tensors, reals, strict=True), given, strict=True):
+    for vector, oracle, observed in zip(inputs, zip(expected.tensors, reals, strict=True), given, strict=True):
         shaped = [x.reshape(graph.tensors[name].shape) for name, x in zip(graph.inputs, vector, strict=True)]
         if not _ops_are_near(graph, dict(zip(graph.inputs, shaped, strict=True)), oracle, expected.slack):
             return None
-        own = _nearest(graph, shaped, found) if found else ops.run(graph, *shaped)
+        own = _nearest(graph, shaped, observed) if observed else ops.run(graph, *shaped)
         rows.append([own[name] for name in graph.outputs])
         tensors.append(dict(own))
     return Reference(rows, tensors, slack=0)
 
 
-def _nearest(graph: Graph, inputs: Sequence[Array], found: Mapping[str, Array]) -> dict[str, Array]:
-    """Every tensor's value, moved towards those found as far as the last bits of real numbers can move it.
+def _nearest(graph: Graph, inputs: Sequence[Array], observed: Mapping[str, Array]) -> dict[str, Array]:
+    """Every tensor's value, moved towards those observed as far as the last bits of real numbers can move it.
 
-    Ops behind a tensor that was found take its moved value: of many elements, some may be rounded up and others down.
-    Where it was not found, each of its elements may be either, so ops behind it have intervals of results.
+    Ops behind an observed tensor take its moved value: of many elements, some may be rounded up and others down.
+    Where it was not observed, each of its elements may be either, so ops behind it have intervals of results.
     """
     walk = Walk(graph, dict(zip(graph.inputs, inputs, strict=True)))
-    found = _reshaped(graph, found)
-    return {**walk.values, **{op.outputs[0]: walk.step(op, found.get(op.outputs[0])) for op in graph.ops}}
+    observed = _reshaped(graph, observed)
+    return {**walk.values, **{op.outputs[0]: walk.step(op, observed.get(op.outputs[0])) for op in graph.ops}}
 
 
 class Walk:
@@ -92,29 +92,29 @@ class Walk:
         for way in self.ways.values():
             way[name] = value
 
-    def step(self, op: Op, found: Array | None) -> Array:
-        """The right result that is nearest to the one found; without, the op's own. Ops behind it take that."""
+    def step(self, op: Op, observed: Array | None) -> Array:
+        """The right result that is nearest to the one observed; without, the op's own. Ops behind it take that."""
         graph, name, y = self.graph, op.outputs[0], self.graph.result(op)
         results = self._results(op)
         own = results[0]
-        if found is not None:
-            found = found.reshape(y.shape) if found.size == own.size else None
-        if tells_places(op) and found is not None:
+        if observed is not None:
+            observed = observed.reshape(y.shape) if observed.size == own.size else None
+        if tells_places(op) and observed is not None:
             operand = self.open_.get(op.inputs[0]) or _around([way[op.inputs[0]] for way in self.ways.values()])
-            self.know(name, possible_places(op, graph, operand, own, found))
+            self.know(name, possible_places(op, graph, operand, own, observed))
             return self.ways[0.0][name]
         ends = _around([*results, *_ends(op, graph, self.ways[0.0], self.open_)])
         if is_exact(op, graph) and all(map(self._is_sure, graph.operands(op))):
             ends = _within(ends, exact(op, graph, [self.ways[0.0][n] for n in op.inputs]))
-        if found is None:
+        if observed is None:
             for way, value in zip(self.ways.values(), results, strict=True):
                 way[name] = np.clip(value, *ends)
             if not np.array_equal(*ends, equal_nan=y.dtype == "float32"):
                 self.open_[name] = ends
             return self.ways[0.0][name]
-        right = np.clip(found, *ends).astype(own.dtype)
-        if own.dtype.kind == "f" and distance(found, right) <= self._rounding(op, own, found, right):
-            right = found
+        right = np.clip(observed, *ends).astype(own.dtype)
+        if own.dtype.kind == "f" and distance(observed, right) <= self._rounding(op, own, observed, right):
+            right = observed
         self.know(name, right)
         return right
 
@@ -131,9 +131,9 @@ class Walk:
             return [own, own, own]
         return [own, *(_rounded(op, self.graph, way, share) for share, way in [*self.ways.items()][1:])]
 
-    def _rounding(self, op: Op, own: Array, found: Array, right: Array) -> float:
+    def _rounding(self, op: Op, own: Array, observed: Array, right: Array) -> float:
         """The difference of real results that is rounding: a share of the largest, else what the op's operands tell."""
-        if distance(found, right) <= limit(own):
+        if distance(observed, right) <= limit(own):
             return limit(own)
         operands = [self.ways[0.0][n] for n in op.inputs]
 
@@ -147,8 +147,8 @@ class Walk:
 def _within(own: Interval, right: Interval) -> Interval:
     """Both intervals' common part; where they have none, the op's own meaning is wrong."""
     low, high = np.maximum(own[0], right[0]), np.minimum(own[1], right[1])
-    apart = low > high
-    return np.where(apart, right[0], low), np.where(apart, right[1], high)
+    disjoint = low > high
+    return np.where(disjoint, right[0], low), np.where(disjoint, right[1], high)
 
 
 def rounds_to_steps(graph: Graph) -> bool:
@@ -189,15 +189,15 @@ class Judgement:
 
 def judged(plot: Plot, rounds: Sequence[Round], seen: Sequence[Seen]) -> Judgement:
     """Judge all results of all inferences."""
-    found = [
+    results = [
         (number, *each) for number, r in enumerate(rounds) if not r.directed for each in _judged(plot, r, seen[number])
     ]
     numbers = [number for number, r in enumerate(rounds) if r.directed]
     for step in range(len(plot.steps)):
-        found += _directed(plot, step, numbers, seen)
-    wrong = [_wrong(tensor, op, number, *pair) for number, tensor, op, *pair in found if distance(*pair)]
+        results += _directed(plot, step, numbers, seen)
+    wrong = [_wrong(tensor, op, number, *pair) for number, tensor, op, *pair in results if distance(*pair)]
     values = dict[str, list[Array]]()
-    for _, tensor, _, value, _ in found:
+    for _, tensor, _, value, _ in results:
         values.setdefault(tensor, []).append(value)
     reached = [r for name, of in values.items() for r in _reached(plot.graph, name, of)]
     return Judgement(list(values), sorted(wrong, key=lambda w: w.round), sum(reached), len(reached))
@@ -216,15 +216,15 @@ def _directed(
     plot: Plot, step: int, numbers: Sequence[int], seen: Sequence[Seen]
 ) -> Iterator[tuple[int, str, str, Array, Array]]:
     """Results of a step's ops in directed rounds, of its operands that were seen."""
-    graph, made = plot.graph, plot.steps[step]
-    if len(made) == 1 and _is_sum_of_one(made[0], graph):
-        yield from _directed_sums(plot, step, made[0], numbers, seen)
+    graph, step_ops = plot.graph, plot.steps[step]
+    if len(step_ops) == 1 and _is_sum_of_one(step_ops[0], graph):
+        yield from _directed_sums(plot, step, step_ops[0], numbers, seen)
         return
     for number in numbers:
         walk, results = Walk(graph, {}), seen[number].after[step]
         for name, value in seen[number].before[step].items():
             walk.know(name, value)
-        for op in (op for op in made if all(n in walk.ways[0.0] for n in op.inputs)):
+        for op in (op for op in step_ops if all(n in walk.ways[0.0] for n in op.inputs)):
             name = op.outputs[0]
             right = walk.step(op, results.get(name))
             if name in results:
@@ -260,12 +260,12 @@ def _directed_sums(
 
 
 def _wrong(tensor: str, op: str, number: int, value: Array, right: Array) -> Wrong:
-    apart = value != right
+    differing = value != right
     if value.dtype.kind == "f":
-        apart &= ~(np.isnan(value) & np.isnan(right))
-        beyond = apart & ~(np.abs(value - right) <= limit(right))  # what rounding does to others is not the fault
-        apart = beyond if beyond.any() else apart
-    index = tuple(int(i) for i in np.argwhere(apart)[0])
+        differing &= ~(np.isnan(value) & np.isnan(right))
+        beyond = differing & ~(np.abs(value - right) <= limit(right))  # what rounding does to others is not the fault
+        differing = beyond if beyond.any() else differing
+    index = tuple(int(i) for i in np.argwhere(differing)[0])
     return Wrong(tensor, op, number, distance(value, right), index, float(value[index]), float(right[index]))
 
 
@@ -273,7 +273,7 @@ def _judged(plot: Plot, round_: Round, seen: Seen) -> Iterator[tuple[str, str, A
     """Tensor, op, value and the right one nearest to it, of all results that were seen."""
     graph = plot.graph
     walk = Walk(graph, {name: value for puts in round_.puts for name, value in puts.items()})
-    at = {op.outputs[0]: k for k, made in enumerate(plot.steps) for op in made}
+    at = {op.outputs[0]: k for k, step_ops in enumerate(plot.steps) for op in step_ops}
     for name in graph.inputs:
         if (value := seen.read(name)) is not None:
             walk.know(name, value)
@@ -281,32 +281,32 @@ def _judged(plot: Plot, round_: Round, seen: Seen) -> Iterator[tuple[str, str, A
         name, step = op.outputs[0], at.get(op.outputs[0])
         for operand, value in (seen.before[step] if step is not None else {}).items():
             walk.know(operand, value)
-        found = seen.after[step].get(name) if step is not None else None
-        if found is None:
-            found = seen.read(name)
+        observed = seen.after[step].get(name) if step is not None else None
+        if observed is None:
+            observed = seen.read(name)
         if any(n not in walk.ways[0.0] for n in op.inputs):
             continue
-        right = walk.step(op, found)
-        if found is not None:
-            yield name, op.name, found, right
-            walk.know(name, found)
-            yield from _changed(seen, name, found)
+        right = walk.step(op, observed)
+        if observed is not None:
+            yield name, op.name, observed, right
+            walk.know(name, observed)
+            yield from _changed(seen, name, observed)
 
 
-def _changed(seen: Seen, name: str, made: Array) -> Iterator[tuple[str, str, Array, Array]]:
-    """Where a step gets another value of a tensor than was made."""
+def _changed(seen: Seen, name: str, original: Array) -> Iterator[tuple[str, str, Array, Array]]:
+    """Where a step gets another value of a tensor than the op gave it."""
     for values in seen.before:
-        if name in values and not np.array_equal(values[name], made, equal_nan=True):
-            yield name, "", values[name], made
+        if name in values and not np.array_equal(values[name], original, equal_nan=True):
+            yield name, "", values[name], original
 
 
-def _reshaped(graph: Graph, found: Mapping[str, Array]) -> dict[str, Array]:
-    """With the values of operands whose elements were found in another shape."""
-    known = dict(found)
+def _reshaped(graph: Graph, observed: Mapping[str, Array]) -> dict[str, Array]:
+    """With the values of operands whose elements were observed in another shape."""
+    values = dict(observed)
     for op in reversed(graph.ops):
-        if op.kind == "reshape" and op.outputs[0] in known:
-            known.setdefault(op.inputs[0], known[op.outputs[0]])
-    return known
+        if op.kind == "reshape" and op.outputs[0] in values:
+            values.setdefault(op.inputs[0], values[op.outputs[0]])
+    return values
 
 
 def _around(values: Sequence[Array]) -> Interval:
@@ -318,8 +318,8 @@ def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str,
     spec, y = ops.SPECS[op.kind], graph.result(op)
     transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
     moved = spec.exact or op.kind in ("dequantize", "topk")  # steps, though they are real numbers
-    told = y.dtype in ("int8", "int16") or (moved and y.dtype == "float32")
-    if transfer is None or not told or not any(name in open_ for name in op.inputs):
+    has_ends = y.dtype in ("int8", "int16") or (moved and y.dtype == "float32")
+    if transfer is None or not has_ends or not any(name in open_ for name in op.inputs):
         return ()
     operands = [open_.get(name, (values[name], values[name])) for name in op.inputs]
     return [end.reshape(y.shape) for end in transfer(op, graph, *operands) or ()]
@@ -369,19 +369,19 @@ def value_of(t: Tensor, tensors: dict[str, Array], reals: dict[str, Array]) -> A
     have the same scale and zero point: real numbers must be steps of them, or the file's tensor must have them.
     """
     origin = origin_of(t)
-    found = None
+    value = None
     if t.quant is not None and origin.name in reals:
-        found = _in_steps(reals[origin.name], t)
-    if found is None and origin.quant == t.quant:
-        found = tensors.get(origin.name)
-    if found is None:
+        value = _in_steps(reals[origin.name], t)
+    if value is None and origin.quant == t.quant:
+        value = tensors.get(origin.name)
+    if value is None:
         return None
     try:
         for kind, how in origin.moves:
-            found = MOVES[kind](found, how)
+            value = MOVES[kind](value, how)
     except (ValueError, IndexError):  # the file's tensor has another shape
         return None
-    return found if (found.shape, found.dtype.name) == (t.shape, t.dtype) else None
+    return value if (value.shape, value.dtype.name) == (t.shape, t.dtype) else None
 
 
 def _in_steps(real: Array, t: Tensor) -> Array | None:
