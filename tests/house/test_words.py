@@ -19,7 +19,6 @@ WORDS = {"found", "known", "made", "told", "guest", "guests", "apart", "afar", "
 IN_PLANS = {"way", "ways"}  # a plan is none
 REST: dict[str, int] = {
     "cli": 1,
-    "model/verify": 82,
 }
 
 

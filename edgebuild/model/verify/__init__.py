@@ -300,9 +300,9 @@ def _of_steps(
 
 def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) -> dict[str, Any]:
     """The comparison with what the recorded steps show. Their outputs must be those of the program without fences."""
-    found = judged(recording.plot, recording.rounds, recording.seen)
-    wrong = found.wrong
-    differences = dict.fromkeys(found.names, 0.0) | compared["differences"]
+    judgement = judged(recording.plot, recording.rounds, recording.seen)
+    wrong = judgement.wrong
+    differences = dict.fromkeys(judgement.names, 0.0) | compared["differences"]
     differs = dict.fromkeys(compared["differs"])
     for w in wrong:
         differs[w.tensor], differences[w.tensor] = None, max(differences.get(w.tensor, 0.0), w.difference)
@@ -314,7 +314,7 @@ def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) 
             differs |= {name: None} if far else {}
     numbered = [{"op": w.op, "index": list(w.index), "tensor": w.tensor, "value": w.value, "right": w.right}
                 for w in wrong]  # fmt: skip
-    names = list(dict.fromkeys([*compared["compared"], *found.names]))
+    names = list(dict.fromkeys([*compared["compared"], *judgement.names]))
     first = {w["tensor"]: w for w in reversed(numbered)}
     results = [
         {
@@ -339,7 +339,7 @@ def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) 
         "first_difference": numbered[0] if wrong else None,
         "results": results,
         "directed": sum(r.directed for r in recording.rounds),
-        "bounds_reached": [found.reached, found.bounds],
+        "bounds_reached": [judgement.reached, judgement.bounds],
     }
 
 
@@ -358,8 +358,8 @@ def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any], read
     """By name of a tensor of real numbers: how far rounding alone may move it."""
 
     def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
-        found = reference(model, near, report, reading, rng)
-        rows = zip(found.outputs, found.tensors, strict=True)
+        oracle = reference(model, near, report, reading, rng)
+        rows = zip(oracle.outputs, oracle.tensors, strict=True)
         return [{**tensors, **dict(zip(names, row, strict=True))} for row, tensors in rows]
 
     names = [port["name"] for port in report["outputs"]]
@@ -382,10 +382,10 @@ def _compare(
     for name, pairs in _pairs(outcome, expected, report, recording).items():
         difference, is_equal = 0.0, True
         for mine, theirs in pairs:
-            apart = distance(mine, theirs)
+            deviation = distance(mine, theirs)
             allowed = limit(theirs, moved.get(name, 0.0)) if mine.dtype.kind == "f" else expected.slack
-            is_equal = is_equal and apart <= allowed  # false for NaN
-            difference = max(difference, apart)
+            is_equal = is_equal and deviation <= allowed  # false for NaN
+            difference = max(difference, deviation)
         differences[name] = _number(difference)
         differs += [] if is_equal else [name]
     output = np.concatenate([x.ravel() for x in outcome.outputs[0]])
@@ -418,15 +418,15 @@ def _pairs(
     for buffer in _standing(report):
         at, dtype = buffer["offset"], np.dtype(buffer["dtype"])
         oracle = [fit(t[buffer["name"]], buffer["shape"]) for t in expected.tensors if buffer["name"] in t]
-        known = [value for value in oracle if value is not None and value.dtype == dtype]
-        if buffer["name"] in pairs or len(known) != len(outcome.arenas):
+        theirs = [value for value in oracle if value is not None and value.dtype == dtype]
+        if buffer["name"] in pairs or len(theirs) != len(outcome.arenas):
             continue  # a tile, or a tensor of our own making
         count = int(np.prod(buffer["shape"]))
         if buffer["bytes"] != count * dtype.itemsize:
             continue  # rows on demand: not the whole tensor
         dumps = [arenas[buffer["memory"]] for arenas in outcome.arenas]
         mine = [np.frombuffer(dump, dtype, count, at).reshape(buffer["shape"]) for dump in dumps]
-        pairs[buffer["name"]] = list(zip(mine, known, strict=True))
+        pairs[buffer["name"]] = list(zip(mine, theirs, strict=True))
     return pairs
 
 

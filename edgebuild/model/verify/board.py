@@ -82,7 +82,7 @@ class Board:
         self.files: list[BinaryIO] = []
         self.printed = ""
         self.skipped = 0  # bytes that began no message
-        self.known = False  # the program has said its number
+        self.identified = False  # the program has said its number
 
     def serve(self) -> int:
         """The exit status. Raises EdgebuildError for a line without messages, and for another program."""
@@ -93,8 +93,8 @@ class Board:
                     return int.from_bytes(data, "little")
                 if letter == b"H":
                     self._check_program(int.from_bytes(data, "little"))
-                    self.known = True
-                elif not self.known:
+                    self.identified = True
+                elif not self.identified:
                     self._refuse("the board runs already, and this is not its beginning", "reset the board")
                 self._send(letter, self._answer(letter, data, stack))
 
@@ -156,7 +156,7 @@ class Board:
             rest = rest[os.write(self.line, rest) :]
 
     def _silent(self) -> NoReturn:
-        if self.known:
+        if self.identified:
             self._refuse(f"the board stopped: nothing more for {self.silence_s:g} seconds", *self.printed.splitlines())
         if self.skipped:
             self._refuse(f"{self.skipped} bytes came and no message: another firmware, or another baud rate",

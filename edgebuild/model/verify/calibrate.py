@@ -134,7 +134,7 @@ def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: 
     if log:
         measured += read_supply_log(log, [c.name for c in model.plan.configs])
     decided = plan_model(request, target)
-    found_works = works(decided, require_timing(model))
-    found = fit(measured, found_works, model, str(measurements))
-    publish((Artifact(CALIBRATION, calibration_text(found).encode()),), output, owned=False)
-    return calibration_words(found, model, found_works, measured) + f"written: {output / CALIBRATION}\n"
+    step_works = works(decided, require_timing(model))
+    calibration = fit(measured, step_works, model, str(measurements))
+    publish((Artifact(CALIBRATION, calibration_text(calibration).encode()),), output, owned=False)
+    return calibration_words(calibration, model, step_works, measured) + f"written: {output / CALIBRATION}\n"

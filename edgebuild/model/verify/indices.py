@@ -56,19 +56,19 @@ def _lookups(file: Any) -> Iterator[tuple[Any, list[int]]]:
 
 def _sources(graph: Any, name: str) -> set[str]:
     """Inputs of the graph whose values reach this tensor as they are."""
-    made = {result: node for node in graph.node for result in node.output}
-    surface, found, seen, open_names = {value.name for value in graph.input}, set(), set[str](), [name]
+    producers = {result: node for node in graph.node for result in node.output}
+    surface, sources, seen, open_names = {value.name for value in graph.input}, set(), set[str](), [name]
     while open_names:
         name = open_names.pop()
         if name in seen:
             continue
         seen.add(name)
         if name in surface:
-            found.add(name)
-        elif name in made and made[name].op_type in MOVES:
-            node = made[name]
+            sources.add(name)
+        elif name in producers and producers[name].op_type in MOVES:
+            node = producers[name]
             open_names += node.input if node.op_type == "Concat" else node.input[:1]
-    return found
+    return sources
 
 
 def _tflite_tables(model: Path) -> list[int]:

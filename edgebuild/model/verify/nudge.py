@@ -75,14 +75,14 @@ def _makes_shapes(graph: Any) -> set[str]:
     """Names of tensors of which shapes are made: a step of a factor of 2.0 makes 31 rows of 32."""
     makers = {name: node for node in graph.node for name in node.output}
     names = [node.input[i] for node in graph.node for i in SHAPES.get(node.op_type, ()) if i < len(node.input)]
-    found = set[str]()
+    sources = set[str]()
     while names:
         name = names.pop()
-        if name not in found:
-            found.add(name)
+        if name not in sources:
+            sources.add(name)
             maker = makers.get(name)
             names += maker.input if maker is not None and maker.op_type not in OF_SHAPES else ()
-    return found
+    return sources
 
 
 def _near_tflite(model: Path, rng: Rng) -> bytes:

@@ -30,8 +30,8 @@ def in_one_sign(proto: Any) -> list[str]:
 
     if not any(node.op_type in PAIRS for node in _nodes(proto.graph)):
         return []
-    known = onnx.shape_inference.infer_shapes(proto).graph
-    types = {v.name: v.type.tensor_type.elem_type for v in (*known.input, *known.value_info, *known.output)}
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    types = {v.name: v.type.tensor_type.elem_type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
     return _rewritten(proto.graph, types, {t.name: t for t in proto.graph.initializer})
 
 
@@ -71,7 +71,7 @@ def _moved(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any
     import onnx
 
     types = {np.uint8: onnx.TensorProto.UINT8, np.int8: onnx.TensorProto.INT8}
-    kind, made = (np.uint8 if by > 0 else np.int8), list[Any]()
+    kind, inserted = (np.uint8 if by > 0 else np.int8), list[Any]()
     while len(node.input) <= zero:
         node.input.append("")
     for at in (w, zero):
@@ -83,8 +83,8 @@ def _moved(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any
         else:  # computed by the graph
             whole = onnx.numpy_helper.from_array(np.array(by, np.int32), f"{new}@by")
             graph.initializer.append(whole)
-            made.append(onnx.helper.make_node("Cast", [name], [f"{new}@wide"], to=onnx.TensorProto.INT32))
-            made.append(onnx.helper.make_node("Add", [f"{new}@wide", whole.name], [f"{new}@moved"]))
-            made.append(onnx.helper.make_node("Cast", [f"{new}@moved"], [new], to=types[kind]))
+            inserted.append(onnx.helper.make_node("Cast", [name], [f"{new}@wide"], to=onnx.TensorProto.INT32))
+            inserted.append(onnx.helper.make_node("Add", [f"{new}@wide", whole.name], [f"{new}@moved"]))
+            inserted.append(onnx.helper.make_node("Cast", [f"{new}@moved"], [new], to=types[kind]))
         node.input[at] = new
-    return made
+    return inserted

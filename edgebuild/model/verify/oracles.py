@@ -394,15 +394,15 @@ def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
 
     uint8 becomes int8 and uint16 int16, as in the importer.
     """
-    found = {name: _signed(value) for name, value in values.items() if value.dtype.kind in "iub"}
+    integers = {name: _signed(value) for name, value in values.items() if value.dtype.kind in "iub"}
     for node in graph.node:
         source, result = node.input[0] if node.input else "", node.output[0]
-        if node.op_type == "QuantizeLinear" and result in found:
-            found.setdefault(source, found[result])
+        if node.op_type == "QuantizeLinear" and result in integers:
+            integers.setdefault(source, integers[result])
     for node in graph.node:  # in front of what feeds it: the value that the DequantizeLinear reads is nearer
-        if node.op_type == "DequantizeLinear" and node.input[0] in found:
-            found[node.output[0]] = found[node.input[0]]
-    return found
+        if node.op_type == "DequantizeLinear" and node.input[0] in integers:
+            integers[node.output[0]] = integers[node.input[0]]
+    return integers
 
 
 def _signed(value: Array) -> Array:

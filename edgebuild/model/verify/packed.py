@@ -53,24 +53,24 @@ def packed(file: Path) -> dict[str, Packed]:
     try:
         _check_directory(file)
         with ZipFile(file) as archive:
-            found = dict[str, Packed]()
+            arrays = dict[str, Packed]()
             for info in archive.infolist():
                 name = info.filename.removesuffix(".npy")
-                if name in found or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                if name in arrays or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                     raise ValueError(name)
                 with archive.open(info) as stream:
-                    found[name] = Packed(file, info.filename, *_header(stream))
+                    arrays[name] = Packed(file, info.filename, *_header(stream))
     except OSError:
         raise
     except Exception:  # as above; numpy's reader of headers is that of Python's literals
         hints = ["write it with numpy.savez"]
         raise fail("not a .npy or .npz file of numbers", file=str(file), hints=hints) from None
-    for name, array in found.items():
+    for name, array in arrays.items():
         check_numbers(array.dtype, f"'{name}'", file)
-    size = sum(array.size * array.dtype.itemsize for array in found.values())
+    size = sum(array.size * array.dtype.itemsize for array in arrays.values())
     if size > MOST:
         raise fail(f"its arrays have {size} bytes once they are unpacked", file=str(file), hints=[f"at most {MOST}"])
-    return found
+    return arrays
 
 
 def check_numbers(dtype: np.dtype[Any], what: str, file: Path) -> None:

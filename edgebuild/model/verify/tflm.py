@@ -24,7 +24,7 @@ ARENA_BYTES = 256 << 20  # the host's memory is not what is tested
 
 def widened(data: bytes) -> bytes:
     """The model with its float16 constants in float32, without their DEQUANTIZE, which TFLM has for integers alone."""
-    model, found = schema.ModelT.InitFromPackedBuf(data, 0), False
+    model, changed = schema.ModelT.InitFromPackedBuf(data, 0), False
     codes = [max(code.builtinCode, code.deprecatedBuiltinCode) for code in model.operatorCodes]
     for graph in model.subgraphs:
         kept = []
@@ -36,12 +36,12 @@ def widened(data: bytes) -> bytes:
             if values is None:
                 kept.append(op)
                 continue
-            buffer, found = schema.BufferT(), True
+            buffer, changed = schema.BufferT(), True
             buffer.data = np.frombuffer(np.frombuffer(bytes(values), np.float16).astype(np.float32).tobytes(), np.uint8)
             graph.tensors[op.outputs[0]].buffer = len(model.buffers)
             model.buffers.append(buffer)
         graph.operators = kept
-    if not found:
+    if not changed:
         return data
     builder = flatbuffers.Builder(len(data))
     builder.Finish(model.Pack(builder), b"TFL3")

@@ -30,11 +30,11 @@ class Trial:
 
     layer: str
     variants: tuple[str, ...]
-    taken: dict[str, int] = field(default_factory=dict)
+    measured: dict[str, int] = field(default_factory=dict)
 
     @property
     def best(self) -> str:
-        return min(self.taken, key=lambda v: (self.taken[v], self.variants.index(v)), default=self.variants[0])
+        return min(self.measured, key=lambda v: (self.measured[v], self.variants.index(v)), default=self.variants[0])
 
 
 def tune(request: ModelRequest, say: Callable[[str], None] = print, by: str = INSTRUCTIONS) -> dict[str, str]:
@@ -61,17 +61,17 @@ def tune(request: ModelRequest, say: Callable[[str], None] = print, by: str = IN
             continue
         for t in trials:
             if t.layer in counted:  # with another scratch it may have become part of a rolled run
-                t.taken[wanted[t.layer]] = counted[t.layer]
-    found = {t.layer: t.best for t in trials if t.best != t.variants[0]}
-    chosen = _choosing(request, found)
+                t.measured[wanted[t.layer]] = counted[t.layer]
+    fastest = {t.layer: t.best for t in trials if t.best != t.variants[0]}
+    chosen = _choosing(request, fastest)
     _, better = _count(chosen, compile_model(chosen), by)
     for t in trials:
-        shown = ", ".join(f"{v}{' *' if v == t.best else ''} {t.taken[v]:,}" for v in t.variants if v in t.taken)
+        shown = ", ".join(f"{v}{' *' if v == t.best else ''} {t.measured[v]:,}" for v in t.variants if v in t.measured)
         say(f"{t.layer}: {shown}")
     say(f"{total:,} {by} by the estimates' choice, {better:,} by the measured one")
-    if found and better < total:
-        choices.store(request, found)
-        return found
+    if fastest and better < total:
+        choices.store(request, fastest)
+        return fastest
     return {}
 
 
@@ -81,15 +81,15 @@ def _choosing(request: ModelRequest, wanted: dict[str, str]) -> ModelRequest:
 
 def _trials(request: ModelRequest) -> list[Trial]:
     """The layers that run whole and have more than one variant."""
-    decided, found = plan_model(request, load_target(request.target)), dict[str, Trial]()
+    decided, trials = plan_model(request, load_target(request.target)), dict[str, Trial]()
     for section in decided.steps:
         if section.rolled is None:
             (op,), (form,) = section.ops, section.forms
             kernel = kernel_of(op, decided.graph, form)
             if kernel.others:
                 name = layer_name(kernel, op, decided.graph)
-                found[name] = Trial(name, tuple(dict.fromkeys((kernel.variant, *(k.variant for k in kernel.others)))))
-    return list(found.values())
+                trials[name] = Trial(name, tuple(dict.fromkeys((kernel.variant, *(k.variant for k in kernel.others)))))
+    return list(trials.values())
 
 
 def _count(request: ModelRequest, artifacts: Sequence[Artifact], by: str) -> tuple[dict[str, int], int]:
@@ -106,10 +106,10 @@ def _count(request: ModelRequest, artifacts: Sequence[Artifact], by: str) -> tup
         )
     if not result["equal"]:
         raise fail(f"differs from the reference by up to {result['max_abs_diff']}", file=str(request.source))
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for section, step in zip(decided.steps, result["layers"], strict=True):
         if section.rolled is None:
             (op,), (form,) = section.ops, section.forms
             name = layer_name(kernel_of(op, decided.graph, form), op, decided.graph)
-            found[name] = found.get(name, 0) + step[by]
-    return found, sum(step[by] for step in result["layers"])
+            counts[name] = counts.get(name, 0) + step[by]
+    return counts, sum(step[by] for step in result["layers"])
