@@ -18,6 +18,7 @@
 enum { BEGIN = 0xEB, CHUNK = 1024 };
 
 static uint16_t crc;
+static char question; /* the letter of the last one */
 
 static void sum(uint8_t byte)
 {
@@ -51,6 +52,7 @@ static void begin(char letter, size_t bytes)
 {
     eb_serial_put(BEGIN);
     crc = 0xFFFFu;
+    question = letter;
     put((uint8_t)letter);
     put_number((uint32_t)bytes);
 }
@@ -84,27 +86,32 @@ static uint32_t get_number(void)
     return value;
 }
 
-/* Bytes of the answer, which are written to `to`; -1 if none came. A line that loses bytes is the host's to notice. */
+/* Bytes of the answer, which are written to `to`; -1 if none came. A line that loses bytes is the host's to notice. The
+ * answers to questions before the last are dropped: a host that is slow to listen answers several greetings. */
 static int32_t answer(void *to, size_t most, int waits)
 {
-    int byte;
-    do {
-        byte = get(waits);
-        if (byte < 0) {
-            return -1;
+    for (;;) {
+        int byte;
+        do {
+            byte = get(waits);
+            if (byte < 0) {
+                return -1;
+            }
+        } while (byte != BEGIN);
+        const int is_last = get(1) == question;
+        const uint32_t bytes = get_number();
+        for (uint32_t i = 0; i < bytes; ++i) {
+            const int next = get(1);
+            if (is_last && i < most) {
+                ((uint8_t *)to)[i] = (uint8_t)next;
+            }
         }
-    } while (byte != BEGIN);
-    (void)get(1);
-    const uint32_t bytes = get_number();
-    for (uint32_t i = 0; i < bytes; ++i) {
-        const int next = get(1);
-        if (i < most) {
-            ((uint8_t *)to)[i] = (uint8_t)next;
+        (void)get(1);
+        (void)get(1);
+        if (is_last) {
+            return (int32_t)(bytes < most ? bytes : most);
         }
     }
-    (void)get(1);
-    (void)get(1);
-    return (int32_t)(bytes < most ? bytes : most);
 }
 
 static void hello(void)
