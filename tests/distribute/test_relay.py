@@ -56,3 +56,16 @@ def test_a_request_that_nobody_understands_is_an_error(tmp_path: Path) -> None:
         time.sleep(0.01)
     assert isinstance(relay.broken, IndexError)
     ended(relay)
+
+
+def test_a_killed_device_is_dead_once_the_others_wait(tmp_path: Path) -> None:
+    """Else it would be chance whether what they send it is lost."""
+    relay = relay_of_two(tmp_path)
+    relay.killed[0] = 1
+    assert not relay.dead()
+    request(relay, 1, RECEIVE, 0, 1)
+    until = time.monotonic() + 60
+    while relay.dead() != [0]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    ended(relay)

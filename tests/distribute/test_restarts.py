@@ -51,7 +51,7 @@ def restarted(
         started |= {k: run._start(k, subprocess.Popen) for k in run.programs}
         while lives == 1 or started[0].poll() is None:
             assert time.monotonic() < limit and relay.broken is None, "the devices hang"
-            if 0 in relay.killed:
+            if relay.dead():
                 started[0].kill()
                 started[0].wait()
                 (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in then for x in vector))

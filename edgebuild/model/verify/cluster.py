@@ -239,7 +239,7 @@ class Run:
 
     def _bring_back(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, start: Start) -> None:
         """End the programs that the relay has killed; start those anew that are due."""
-        for k in list(relay.killed):
+        for k in relay.dead():
             started[k].kill()
             started[k].wait()
             relay.bury(k)

@@ -130,6 +130,12 @@ class Relay:
             self._advance()
             self.lock.notify_all()
 
+    def dead(self) -> list[int]:
+        """Killed devices, once all others wait: what these had sent until then does not depend on the machine."""
+        with self.lock:
+            quiet = all(k in self.killed or k in self.ended or self._stuck(k) for k in self.folders)
+            return [*self.killed] if quiet or self.over else []
+
     def bury(self, device: int) -> None:
         """A killed device has been ended: what it had received and not yet sent is gone."""
         with self.lock:
