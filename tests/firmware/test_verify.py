@@ -46,7 +46,9 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(edgebuild.model.verify, "reference", reference)
     monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_, **__: Graph("fake", (), {}, (), ()))
-    monkeypatch.setattr(edgebuild.model.verify, "near_file", lambda model, _rng, _folder: model)  # there is no file
+    monkeypatch.setattr(
+        edgebuild.model.verify.oracles, "near_file", lambda model, _rng, _folder: model
+    )  # there is no file
 
 
 def vectors(count: int = 3) -> Array:
