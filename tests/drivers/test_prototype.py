@@ -12,7 +12,7 @@ from edgebuild.driver.pipeline import compile_driver
 from tests.conftest import ROOT, run
 from tests.drivers import prototype
 from tests.drivers.machine import link
-from tests.drivers.scenarios import DRIVERS, GPIO, HERE, SPI
+from tests.drivers.scenarios import DRIVERS, GPIO, SCENARIOS, SPI
 
 pytestmark = [
     pytest.mark.needs("g++", "riscv64-unknown-elf-gcc", "arm-none-eabi-gcc"),
@@ -66,7 +66,7 @@ def test_scenarios_access_by_access(project: Path, tmp_path: Path) -> None:
     folder = project / "build/pulpino_gpio_spi"
     (tmp_path / "start.c").write_text(START)
     products = [str(folder / "edgebuild" / n / f"{n}.c") for n in ("gpio", "spi")]
-    sources = ["start.c", str(HERE / "originals" / "scenarios.c"), *products]
+    sources = ["start.c", str(SCENARIOS), *products]
     elf = link(tmp_path, sources, flags=["-I", str(DRIVERS)], entry="_start")
     lines, _ = systemc(project, elf, tmp_path / "trace")
     mine, word = prototype.trace(folder, elf)

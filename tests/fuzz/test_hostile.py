@@ -38,8 +38,6 @@ def test_a_few_names(way: str, tmp_path: Path) -> None:
     assert not list(problems(way, [1, 2], tmp_path))
 
 
-@pytest.mark.slow
-@pytest.mark.needs(*COMPILERS)
 def test_the_row_of_a_device_tells_its_whole_name(tmp_path: Path) -> None:
     """A semicolon parts the names of fused tensors, and not the texts of a picture."""
     span = Span(0, "compute", 0.0, 1.0, 0, "a;b")
@@ -47,6 +45,8 @@ def test_the_row_of_a_device_tells_its_whole_name(tmp_path: Path) -> None:
     assert all(text in picture for text in (">;d</text>", ">c;e</text>", ";d, compute a, 0.000 to 0.001 ms")), picture
 
 
+@pytest.mark.slow
+@pytest.mark.needs(*COMPILERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_many_names(way: str, tmp_path: Path) -> None:
     assert not list(problems(way, range(-(-MANY // WAYS[way].names)), tmp_path))

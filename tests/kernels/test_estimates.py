@@ -33,7 +33,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("options", [{"tile": "auto"}, {"objective": "ram"}], ids=["auto", "ram"])
+@pytest.mark.parametrize("options", [{"tile": "rolling"}, {"objective": "ram"}], ids=["rolling", "ram"])
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "mps2-an386", "microbit"])
 def test_rolled_runs(target: str, options: dict[str, str], model: Path) -> None:
     request, known = model_request(model, "model", target, options), load_target(target)

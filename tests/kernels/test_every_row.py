@@ -21,10 +21,12 @@ from edgebuild.model.plan.search import form_of
 from tests.graphs import random_inputs, thrown
 from tests.kernels.processor import run_plans
 from tests.kernels.test_candidates import layers
+from tests.kernels.test_gathered import network
 from tests.kernels.test_lines import eights, product_of_two
 from tests.kernels.test_processors import NEEDS, SUMS, preferring
 from tests.ops.test_host import compare
 
+LARGE = {"channels": (1040, 2100), "together": (1, 2), "columns": (1300,)}  # sums over 2^23
 PROCESSORS = ("microbit", "mps2-an385", "mps2-an386", "mps3-an547", "riscv-virt")
 EACH = dict.fromkeys(PROCESSORS, 3) | {"microbit": 1}  # layers of a kind for each of its variants, as many as fit
 MORE = {"avg_pool2d": 300, "max_pool2d": 300, "transpose": 60, "clamp": 60, "requantize": 200}
@@ -38,6 +40,7 @@ ELSEWHERE = {
     "blocks.transposed.along_cycles": "../rolling/test_in_place.py",
     "blocks.transposed.in_blocks": "../rolling/test_in_place.py",
     "arm_mve.elements.spread_in_blocks": "../rolling/test_in_place.py",
+    "xpulp.elements.pixels": "test_xpulp.py",
 }
 
 
@@ -46,7 +49,8 @@ def drawn() -> tuple[Graph, ...]:
     """Layers of all kinds, and those that rows with rare conditions serve."""
     found = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
     found += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
-    return (*found, *map(eights, range(20)), *map(product_of_two, range(60)))
+    large = (network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6))
+    return (*found, *map(eights, range(20)), *map(product_of_two, range(60)), *large)
 
 
 def place_of(row: Row) -> str:
