@@ -290,7 +290,7 @@ def inspect_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--picture", type=Path, metavar="F.svg", help="draw the arena over time, or the devices of a cluster"
     )
-    parser.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
+    parser.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all its plans")
     sizes = "modelled cycles with levels of so many bytes, as L1=22K:400K,L2=256K:4M"
     parser.add_argument("--sweep", metavar="NAME=LEAST:MOST,...", help=sizes)
     parser.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")

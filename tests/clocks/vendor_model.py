@@ -487,10 +487,10 @@ class VendorModel:
     def _scale_of(self, values: Mapping[str, int]) -> tuple[str, float, float, tuple[float, ...]]:
         code = self._get(self.chip.vos, values) if self.chip.vos else 0
         boosted = self.chip.boost and self._get(self.chip.boost, values)
-        found = (self.chip.boosted if boosted and self.chip.boosted else self.chip.scales).get(code)
-        if found is None:
+        scale = (self.chip.boosted if boosted and self.chip.boosted else self.chip.scales).get(code)
+        if scale is None:
             raise Violation(f"the voltage {code} is reserved, or is not to be boosted")
-        return found
+        return scale
 
     def _scale(self) -> tuple[str, float, float, tuple[float, ...]]:
         """The voltage that is there now."""

@@ -207,14 +207,14 @@ def mutants(driver: Driver, artifacts: tuple[Artifact, ...], count: int, random:
 
 def _bodies(text: str) -> dict[str, str]:
     """Functions of generated C by their names."""
-    found = {}
+    functions = {}
     for m in re.finditer(r"^[^\n;#/*]*?\b(\w+)\([^;{]*\)\s*\{", text, re.MULTILINE):
         at, depth = m.end(), 1
         while depth and at < len(text):
             depth += (text[at] == "{") - (text[at] == "}")
             at += 1
-        found[m[1]] = text[m.start() : at]
-    return found
+        functions[m[1]] = text[m.start() : at]
+    return functions
 
 
 def _changed(driver: Driver, old: dict[str, str], new: dict[str, str]) -> set[str]:
@@ -246,23 +246,23 @@ def judged(driver: Driver, artifacts: tuple[Artifact, ...], count: int, seed: in
         if program is None:
             score.refused += 1
             continue
-        apart = {n: how for n in able if n in mutant.functions and (how := judge.apart(original, program, n, SEEDS))}
-        if not apart:
+        distinct = {n: how for n in able if n in mutant.functions and (how := judge.apart(original, program, n, SEEDS))}
+        if not distinct:
             score.alike += 1
             continue
         try:
-            found = prove(driver, triple, mutant.artifacts, frozenset(apart))
+            verdicts = prove(driver, triple, mutant.artifacts, frozenset(distinct))
             versions = (Program(generated_unit(driver, triple, files)) for files in (artifacts, mutant.artifacts))
-            plain = compare_programs(*versions, Words("the original", "the mutant", {}), tuple(sorted(apart)))
+            plain = compare_programs(*versions, Words("the original", "the mutant", {}), tuple(sorted(distinct)))
         except EdgebuildError:
             score.refused += 1
             continue
-        if any(v.what == "refuted" for v in found):
+        if any(v.what == "refuted" for v in verdicts):
             score.refuted += 1
         else:
             score.unknown += 1
-        outside = any(v.function not in driver.cdfg.functions for v in found)
-        proved = [v.function for v in found if v.what == "proved" and v.function in apart and not outside]
+        outside = any(v.function not in driver.cdfg.functions for v in verdicts)
+        proved = [v.function for v in verdicts if v.what == "proved" and v.function in distinct and not outside]
         proved += [c.function for c in plain if c.verdict == "proved"]
-        score.false += [f"{mutant.title}\n  {name}: {apart[name]}" for name in proved]
+        score.false += [f"{mutant.title}\n  {name}: {distinct[name]}" for name in proved]
     return score

@@ -164,7 +164,7 @@ def energy_choices(network: str, setting: Setting, stalls: float = 1.0) -> Any:
 
 
 def _channel_by_channel(every: Any) -> Any:
-    """Choices whose first form of a depthwise step is the kernel that decoupling pulls apart, for one channel.
+    """Choices whose first form of a depthwise step is the kernel that decoupling splits, for one channel.
 
     The baseline and the decoupled forms then have the same kernel, as in the literature, and not a faster one.
     """

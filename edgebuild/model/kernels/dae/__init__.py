@@ -74,7 +74,7 @@ def filling(rows: int, columns: int, wide: int = 1) -> int:
 
 
 def planes(s: Sums, form: Form) -> Kernel | None:
-    """The kernel whose halves `dae` pulls apart: two outputs of a row at a time."""
+    """The kernel which `dae` splits into two phases: two outputs of a row at a time."""
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     held, pairs = multiplies(fw, s.stride[1])
     if c != k or s.dilation[1] != 1 or fh * len(held) > 24 or not s.fits:
