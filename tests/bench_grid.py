@@ -22,14 +22,13 @@ import numpy as np
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import compile_model, plan_model
-from edgebuild.model.kernels import kernel_of
-from edgebuild.model.verify import verify
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import report_of, verify
 from tests.bench_kernels import write
 from tests.graphs.tflite_models import SAME
 from tests.layer_models import Layer, schema
 
-TARGETS = ("m0plus-model", "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an521", "mps3-an547", "riscv-virt")
+TARGETS = ("m0plus-model", "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547", "riscv-virt")
 KINDS = ("depthwise", "conv", "pointwise", "grouped", "dense")
 FORMS = ("int8", "int8", "int8", "int16", "float32")  # as often as they are drawn
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48, 64, 96, 127, 128, 257)
@@ -120,19 +119,17 @@ def _sum(f: Layer, name: str, x: Sequence[int], w: Sequence[int], y: Sequence[in
 
 def measured(layer: Drawn, target: str, model: Path) -> dict[str, Any] | None:
     """Instructions per MAC of the layer alone, kernel, and the error of its estimate; None where it does not fit."""
-    known, request = load_target(target), model_request(model, "model", target, {"tile": "off"})
     try:
-        result = verify(model, known, compile_model(request), by_layer=True)
+        artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
+        result = verify(model, load_target(target), artifacts, by_layer=True)
     except EdgebuildError:
         return None
-    plan = plan_model(request, known)
-    steps = [(kernel_of(s.ops[0], plan.graph, s.forms[0]), n["instructions"])
-             for s, n in zip(plan.steps, result["layers"], strict=True)]  # fmt: skip
-    kernel, _ = max(steps, key=lambda step: step[1])
-    count = sum(n for _, n in steps)
-    error = round(100 * (kernel.estimate / count - 1), 1) if kernel.estimate and len(steps) == 1 else None
+    estimates: list[dict[str, Any]] = report_of(artifacts)["layers"]
+    kernel = max(estimates, key=lambda row: row["estimated_instructions"])["kernel"]
+    count = sum(n["instructions"] for n in result["layers"])
+    error = round(100 * (sum(row["estimated_instructions"] for row in estimates) / count - 1), 1)
     row = {"layer": layer.title, "kind": layer.kind, "form": layer.form, "target": target, **asdict(layer)}
-    return row | {"variant": kernel.variant, "insn_per_mac": round(count / layer.macs, 3), "error_percent": error,
+    return row | {"variant": kernel, "insn_per_mac": round(count / layer.macs, 3), "error_percent": error,
                     "equal": result["equal"]}  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def run_header(path: Path, makefiles: bool = False) -> int:
 
     Raises EdgebuildError for wrong input.
     """
-    from edgebuild.model.compile import prepare  # late: `write_plain` does without
+    from edgebuild.model.compile import graph_of  # late: `write_plain` does without
     from edgebuild.model.interface_of import interface_of
 
     code = code_inputs()
@@ -68,7 +68,7 @@ def run_header(path: Path, makefiles: bool = False) -> int:
     if not isinstance(request, ModelRequest) or request.cluster is not None:
         raise fail("no header of its own: only models for one device have one", file=str(path))
     target = load_target(request.target)
-    graph = prepare(request.source, request.shape, request.outputs, request.bind)
+    graph = graph_of(request)
     interface = interface_of(graph, request, target.name)
     finish(str(path), began, interface, str(file.output), with_code(files_read(request), ()), code, makefiles)
     return 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
-from edgebuild.model.compile import prepare
+from edgebuild.model.compile import graph_of
 from edgebuild.model.ir import Array, Tensor
 from edgebuild.model.ops.base import C_TYPES
 from edgebuild.model.verify.indices import bounds
@@ -24,8 +24,8 @@ def sample(request: ModelRequest, report: dict[str, Any]) -> dict[str, list[dict
 
     `value`: of an input, C for its element of `h`. `rows`: of an output, C of what is right at which place.
     """
-    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
-    table, sizes = bounds(request.source, report["model"]["format"])
+    graph = graph_of(request)
+    table, sizes = bounds(request.source)
     inputs, values = list[dict[str, Any]](), graph.first_states
     for tensor, port in zip(graph.ports_in, report["inputs"], strict=True):
         t = graph.tensors[tensor]

@@ -176,7 +176,7 @@ def fit_arguments(parser: argparse.ArgumentParser) -> None:
 def fit(args: argparse.Namespace) -> int:
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import say
-    from edgebuild.model.compile import prepare
+    from edgebuild.model.compile import graph_of
     from edgebuild.model.fitting.chips import Fit, as_json, as_text, best_first, chosen_targets
 
     args.target = "host"
@@ -184,7 +184,7 @@ def fit(args: argparse.Namespace) -> int:
     targets = chosen_targets(args.targets)
     files = [args.model, *(file for target in targets for file in target.files)]
     check_replaced(json_file(args), files)
-    fit = Fit(prepare(request.source, request.shape, request.outputs, request.bind), request)
+    fit = Fit(graph_of(request), request)
     rows = []
     for number, target in enumerate(targets):
         say(f"target {number + 1} of {len(targets)}: {target.name}")

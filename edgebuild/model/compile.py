@@ -63,7 +63,7 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
         text = f"weights lie in {store.name} of target {target.name}, which only its DMA unit reaches"
         raise fail(text, file=target.files[0], hints=["give --map auto, layer or dory"])
     choose = _clocked_plan if request.objective == "energy" else plan
-    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
+    graph = graph_of(request)
     check_constants(graph, target)
     return choose(graph, target, request)
 
@@ -86,10 +86,15 @@ def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
 
     target = reached(limited(target, request.limit))
     check_request(target, request)
-    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
+    graph = graph_of(request)
     whole = replace(request, tile="off")
     jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
     return auto_plan(graph, target, whole) if jointly else layerwise_plan(plan(graph, target, whole))
+
+
+def graph_of(request: ModelRequest) -> Graph:
+    """The canonical graph that a request asks for; see `prepare`."""
+    return prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
 
 
 def prepare(

@@ -10,7 +10,7 @@ from ..base.errors import did_you_mean, fail
 from ..base.options import parse_size
 from ..base.request import ModelRequest
 from ..base.target import Target
-from .compile import prepare
+from .compile import graph_of
 from .plan.dma.assembly import WAITS, far_memories, prefetches, search_of, spilled, stage_plan
 from .plan.dma.levels import channel_through, check_levels, nearest, resized, rooms
 from .plan.dma.residency import Residency, Step
@@ -90,7 +90,7 @@ def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
 def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], float]:
     """Cycles for every combination of sizes; more memory is never slower, for it need not be used."""
     check_levels(target)
-    graph = prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
+    graph = graph_of(request)
     times, earlier = dict[tuple[int, ...], float](), None
     for key in sorted(product(*sizes.values()), reverse=True):
         smaller = resized(target, zip(sizes, key, strict=True))

@@ -43,7 +43,7 @@ def test_an_index_among_the_inputs(
     nodes = [helper.make_node("Identity", ["i"], ["j"]), helper.make_node("Reshape", ["j", "shape"], ["k"]),
              helper.make_node(operator, ["x", "k", *updates], ["y"], **attributes)]  # fmt: skip
     file = saved(tmp_path, nodes, inputs, shape=np.array(shape, np.int64))
-    assert bounds(file, "onnx") == (None, {"i": min(sizes)})
+    assert bounds(file) == (None, {"i": min(sizes)})
 
 
 def test_the_smallest_table_counts_and_constant_indices_do_not(tmp_path: Path) -> None:
@@ -57,4 +57,4 @@ def test_the_smallest_table_counts_and_constant_indices_do_not(tmp_path: Path) -
     ]
     inputs = dict.fromkeys("ijs", (TensorProto.INT64, (2,)))
     tables = {"large": np.ones((9, 3), np.float32), "small": np.ones((4, 3), np.float32), "fixed": np.array([0, 1])}
-    assert bounds(saved(tmp_path, nodes, inputs, **tables), "onnx") == (4, {"i": 9, "j": 4})
+    assert bounds(saved(tmp_path, nodes, inputs, **tables)) == (4, {"i": 9, "j": 4})

@@ -17,8 +17,8 @@ from .recipe import FORMS
 from .wire import PORTS, STREAMS, harmed_streams
 
 LEVELS = ("mps2-an521", "pulp-cluster", "gap8")  # between whose memories a DMA unit moves tiles
-TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500", "mps3-an547", "riscv-virt",
-           "cv32e40p", "ri5cy", *LEVELS)  # fmt: skip
+TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500", "mps2-an505", "mps3-an547",
+           "riscv-virt", "cv32e40p", "ri5cy", *LEVELS)  # fmt: skip
 PROGRAMS = 25  # drivers that are built together
 NAMED = 100  # hostile names, in as many models or descriptions as that takes
 DAMAGED = 50  # copies of one model, each damaged in another way

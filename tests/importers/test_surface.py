@@ -94,7 +94,7 @@ def test_the_header_is_that_of_the_model(tmp_path: Path, capsys: pytest.CaptureF
     from edgebuild.build.run import run, run_header
 
     texts = []
-    for name, options in (("plain", ""), ("graph", '"outputs": ""')):
+    for name, options in (("scaled", '"scales": "power-of-two"'), ("plain", ""), ("graph", '"outputs": ""')):
         request = tmp_path / name / "n.req.json"
         request.parent.mkdir()
         request.write_text(
@@ -104,6 +104,8 @@ def test_the_header_is_that_of_the_model(tmp_path: Path, capsys: pytest.CaptureF
         assert header.write_plain(str(request), False) == (name == "plain")
         run_header(request)
         texts.append((request.parent / "n.h").read_text())
+        if name == "scaled":
+            assert run(request) == 0 and (request.parent / "n.h").read_text() == texts.pop()
     assert texts[0] == texts[1] and "ARENA_BYTES" not in texts[0]
     assert run(request) == 0 and (request.parent / "n.h").read_text() == texts[0]
     assert "#define N_ARENA_BYTES" in (request.parent / "n_arena.h").read_text()

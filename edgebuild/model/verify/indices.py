@@ -6,19 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..formats import format_of
+
 LOOKUPS = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")  # in the first operand by the second
 MOVES = ("Cast", "Concat", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def bounds(model: Path, form: str) -> tuple[int | None, dict[str, int]]:
+def bounds(model: Path) -> tuple[int | None, dict[str, int]]:
     """Rows of the smallest constant table that a computed index looks into, and by input the smallest size it indexes.
 
     None and no entry where there is no such thing.
     """
-    if form == "tflite":
-        return min(_tflite_tables(model), default=None), {}
-    if form != "onnx":
+    form = format_of(model, model.read_bytes())
+    if form is None or form.name not in ("tflite", "onnx"):
         return None, {}
+    if form.name == "tflite":
+        return min(_tflite_tables(model), default=None), {}
     import onnx
 
     file = onnx.load(str(model), load_external_data=False)

@@ -101,7 +101,7 @@ def _check_type(dtype: np.dtype[Any], port: Port, what: str, several: bool) -> N
 def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:
     """`count` seeded vectors: integers over their full range, floats N(0, 1), indices inside of what they look into."""
     rng = np.random.default_rng(seed)
-    rows, sizes = bounds(model, report["model"]["format"])
+    rows, sizes = bounds(model)
     return [[_draw(rng, port, sizes.get(port["name"], rows)) for port in report["inputs"]] for _ in range(count)]
 
 
