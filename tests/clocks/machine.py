@@ -16,6 +16,7 @@ from edgebuild.base.request import CLOCK_OUTPUTS
 from edgebuild.clock.configs import ClockPlan
 from edgebuild.clock.emit import clock_files
 from tests.clocks.register_model import RegisterModel, Violation
+from tests.clocks.rp2_model import Rp2Model
 from tests.clocks.vendor_model import VendorModel, model_of
 from tests.emulator import cortex_m7
 
@@ -145,12 +146,12 @@ class Machine:
     def returned(self) -> int:
         return int(self.uc.reg_read(arm.UC_ARM_REG_R0))
 
-    def save(self) -> tuple[RegisterModel | VendorModel, bytes]:
+    def save(self) -> tuple[RegisterModel | VendorModel | Rp2Model, bytes]:
         model = copy.copy(self.model)
         model.values = dict(model.values)
         return model, bytes(self.uc.mem_read(RAM, self.ram_size))
 
-    def restore(self, state: tuple[RegisterModel | VendorModel, bytes]) -> None:
+    def restore(self, state: tuple[RegisterModel | VendorModel | Rp2Model, bytes]) -> None:
         self.model = copy.copy(state[0])
         self.model.values = dict(state[0].values)
         self.uc.mem_write(RAM, state[1])

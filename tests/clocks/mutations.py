@@ -254,6 +254,24 @@ NEWER = {  # chip and mistake, in families whose model is of the vendor's header
     "H7: a range of the VCO": ("stm32h743v", column(6, 2)),
     "H7: no boost": ("stm32h743v", drop("    set(&SYSCFG_PWRCR, SYSCFG_PWRCR_ODEN, s->oden);\n")),
     "H7: boost left on": ("stm32h743v", drop("    set(&SYSCFG_PWRCR, SYSCFG_PWRCR_ODEN, 0u);\n")),
+    "GD32V: another multiplier": ("gd32vf103", column(2, 1 << 29)),
+    "GD32V: a divider written by half": ("gd32vf103", column(2, 1 << 17)),
+    "CH32V: another multiplier": ("ch32v203", column(2, 1 << 18)),
+    "RP2350: crystal taken for stable too early": (
+        "rp2350",
+        edit("XOSC_STARTUP_DELAY, 0x162u", "XOSC_STARTUP_DELAY, 0x62u"),
+    ),
+    "CH32V: PLL not waited for": ("ch32v307", unwaited("RCC_CR_PLLRDY")),
+    "RP2040: another multiplier": ("rp2040", column(3, 1)),
+    "RP2040: another divider": ("rp2040", column(4, 1 << 12)),
+    "RP2350: PLL not waited for": ("rp2350", unwaited("PLL_SYS_CS_LOCK")),
+    "RP2040: out of reset not waited for": ("rp2040", unwaited("RESETS_RESET_DONE_PLL_SYS")),
+    "RP2040: crystal not waited for": ("rp2040", unwaited("XOSC_STATUS_STABLE")),
+    "RP2350: dividers off": ("rp2350", drop("    set(&PLL_SYS_PWR, PLL_SYS_PWR_POSTDIVPD, 0u);\n")),
+    "RP2350: PLL left on": (
+        "rp2350",
+        drop("    set(&PLL_SYS_PWR, 0u, PLL_SYS_PWR_PD | PLL_SYS_PWR_POSTDIVPD | PLL_SYS_PWR_VCOPD);\n"),
+    ),
     "H7: voltage not waited for": ("stm32h743v", unwaited("PWR_D3CR_VOSRDY")),
 }
 # Kinds that change a row of the table are tried on three rows.

@@ -31,7 +31,8 @@ PLANS: dict[str, Callable[[ClockTree], ClockPlan]] = {
 
 def can(chip: str, kind: str) -> bool:
     tree = load_clock_tree(chip)
-    return {"USB": tree.pll.q is not None, "MSI": tree.msi_hz is not None}.get(kind, True)
+    facts = {"USB": tree.pll.q, "MSI": tree.msi_hz, "HSI": tree.hsi_hz}
+    return facts.get(kind, True) is not None
 
 
 def plan_of(chip: str, hse_hz: int) -> ClockPlan:

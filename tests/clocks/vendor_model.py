@@ -23,6 +23,7 @@ from tests.clocks.register_model import (
     RegisterModel,
     Violation,
 )
+from tests.clocks.rp2_model import MOST_MHZ, Rp2Model
 
 HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())
 NEVER = float("inf")
@@ -86,6 +87,25 @@ def old(hse_only_prediv: bool, prediv: str, usb: str, mul: str = "PLLMUL", **mor
         "reset": {"RCC_CR": 0x83}, "frozen": (f"RCC_CFGR.{mul}", "RCC_CFGR.PLLSRC", prediv),
     }  # fmt: skip
     return Chip(**(facts | more))  # type: ignore[arg-type]
+
+
+def risc_v(codes: tuple[float, ...], usb: tuple[float, ...], top: float, apb1: float) -> Chip:
+    """GD32VF103, CH32V203 and CH32V307: multipliers and dividers for USB by their codes; clocks as those of the F1."""
+
+    def dividers(get: Get) -> Dividers:
+        hse, wide = get("RCC_CFGR.PLLSRC"), len(codes) > 16
+        parts = "RCC_CFGR2" in HEADERS[name]["registers"]
+        divider = get("RCC_CFGR2.PREDIV1") + 1 if parts else get("RCC_CFGR.PLLXTPRE") + 1
+        if parts and get("RCC_CFGR.PLLXTPRE") != get("RCC_CFGR2.PREDIV1") % 2:
+            raise Violation("PLLXTPRE is not bit 0 of PREDIV1")
+        times = codes[get("RCC_CFGR.PLLMUL") + (16 * get("RCC_CFGR.PLLMUL_4") if wide else 0)]
+        return divider if hse else 2, times, 1, usb[get("RCC_CFGR.USBPRE")] if usb else NEVER
+
+    name = {108: "gd32vf103"}.get(int(top), "ch32v203" if usb else "ch32v307")
+    return Chip({0: "hsi", 1: "hse", 2: "pll"}, lambda get: "hse" if get("RCC_CFGR.PLLSRC") else "hsi", dividers,
+                (3, 25), (18, top), (18, top), {0: ("only", top, 1e3, (top,))},
+                (("RCC_CFGR.PPRE1", apb1), ("RCC_CFGR.PPRE2", top)), {"RCC_CR": 0x83}, hsi=8.0, latency="",
+                frozen=("RCC_CFGR.PLLMUL", "RCC_CFGR.PLLSRC", "RCC_CFGR.PLLXTPRE"))  # fmt: skip
 
 
 def newer(r: str, half: bool, q: str = "RCC_PLLCFGR.PLLQ", **more: object) -> Chip:
@@ -237,6 +257,9 @@ CHIPS = {
                       boost="PWR_VOSR.BOOSTEN", boost_flag="PWR_VOSR.BOOSTRDY", boost_over=55.0,
                       hpre="RCC_CFGR2.HPRE", mux="RCC_CFGR1.SW", shown="RCC_CFGR1.SWS", pll="PLL1",
                       names={"MSION": "MSISON", "MSIRDY": "MSISRDY"}),
+    "gd32vf103": risc_v((*range(2, 15), 6.5, 16, 16, *range(17, 33)), (1.5, 1, 2.5, 2), 108, 54),
+    "ch32v203": risc_v((*range(2, 17), 18), (1, 2, 3), 144, 72),
+    "ch32v307": risc_v((18, *range(3, 15), 6.5, 15, 16), (), 144, 72),
 }  # fmt: skip
 MSI_MHZ = {"stm32l072": 2.097, "stm32l152": 2.097}
 
@@ -503,8 +526,10 @@ class VendorModel:
         return self.mhz[self.chip.pll_from(self._get)] / before * times / after
 
 
-def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel | VendorModel:
+def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel | VendorModel | Rp2Model:
     """The model of the plan's chip after reset. `regulator_us`: until a new voltage is there."""
+    if plan.tree.device in MOST_MHZ:
+        return Rp2Model(plan)
     if plan.tree.device in CHIPS:
         return VendorModel(plan, regulator_us)
     return (RegisterModel if plan.tree.regulator.with_pll else RangeModel)(plan, regulator_us)

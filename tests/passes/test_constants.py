@@ -261,7 +261,7 @@ def strip(size: int, taps: int, stride: int, dilation: int, pad: int, depthwise:
 
 
 def test_taps_that_always_meet_padding_are_left_out() -> None:
-    """What stays computes the same, and the multiply-accumulates of both come to those of the model."""
+    """The smaller window computes the same; its multiply-accumulates and those that it lacks are the model's."""
     dropped = 0
     for case in product(range(3, 6), range(1, 6), (1, 2, 3), (1, 2), range(4), (False, True)):
         graph = strip(*case)

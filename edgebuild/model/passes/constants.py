@@ -21,7 +21,8 @@ from ..ir import Array, Graph, Op, Quant, Removed, Tensor, after_move, verify
 from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
-from .rewrite import Edit, rewrite, unused
+from .canonicalize.fuse import drop_taps
+from .rewrite import rewrite, unused
 
 # Channels that stay or go together: equivalence classes of (tensor, index of its last dimension).
 
@@ -399,36 +400,4 @@ def _quant_of(quant: Quant | None, axis: int, channels: Array) -> Quant | None:
         return quant
     return replace(
         quant, scale=tuple(quant.scale[c] for c in channels), zero_point=tuple(quant.zero_point[c] for c in channels)
-    )
-
-
-def drop_taps(op: Op, graph: Graph) -> Edit | None:
-    """The first and the last rows and columns of a window that lie in padding for every output add nothing."""
-    w = graph.tensors[op.inputs[1]] if op.kind in ("conv2d", "depthwise_conv2d") else None
-    if w is None or w.data is None or len(w.shape) != 4:
-        return None
-    x, y, attrs = graph.tensors[op.inputs[0]], graph.result(op), op.attrs
-    kept, pad, ends = list[slice](), list[int](), list[int]()
-    for i in (0, 1):
-        taps, size, stride, dilation, before = (
-            w.shape[1 + i], x.shape[1 + i], attrs["stride"][i], attrs["dilation"][i], attrs["pad"][i],
-        )  # fmt: skip
-        begins = range(-before, y.shape[1 + i] * stride - before, stride)
-        inside = [t for t in range(taps) if any(0 <= b + t * dilation < size for b in begins)]
-        if not inside or before < 0:
-            return None
-        first, past = min(inside[0], before // dilation), inside[-1] + 1
-        kept, pad = [*kept, slice(first, past)], [*pad, before - first * dilation]
-        ends.append(max(0, begins[-1] + (past - 1) * dilation + 1 - size))
-        reach = (past - first - 1) * dilation + 1
-        if (size + pad[i] + ends[i] - reach) // stride + 1 != y.shape[1 + i]:
-            return None
-    data = w.data[:, kept[0], kept[1]]
-    if data.shape == w.shape:
-        return None
-    window = replace(w, name=unused(f"{w.name}@inside", graph), shape=data.shape, data=np.ascontiguousarray(data))
-    return Edit(
-        (op,),
-        (replace(op, inputs=(op.inputs[0], window.name, *op.inputs[2:]), attrs={**attrs, "pad": (*pad, *ends)}),),
-        (window,),
     )

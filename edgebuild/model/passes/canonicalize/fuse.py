@@ -175,4 +175,36 @@ def fuse_pad(op: Op, graph: Graph) -> Edit | None:
     return Edit((op,), (*between, conv), tensors)
 
 
+def drop_taps(op: Op, graph: Graph) -> Edit | None:
+    """The first and the last rows and columns of a window that lie in padding for every output add nothing."""
+    w = graph.tensors[op.inputs[1]] if op.kind in ("conv2d", "depthwise_conv2d") else None
+    if w is None or w.data is None or len(w.shape) != 4:
+        return None
+    x, y, attrs = graph.tensors[op.inputs[0]], graph.result(op), op.attrs
+    kept, pad, ends = list[slice](), list[int](), list[int]()
+    for i in (0, 1):
+        taps, size, stride, dilation, before = (
+            w.shape[1 + i], x.shape[1 + i], attrs["stride"][i], attrs["dilation"][i], attrs["pad"][i],
+        )  # fmt: skip
+        begins = range(-before, y.shape[1 + i] * stride - before, stride)
+        inside = [t for t in range(taps) if any(0 <= b + t * dilation < size for b in begins)]
+        if not inside or before < 0:
+            return None
+        first, past = min(inside[0], before // dilation), inside[-1] + 1
+        kept, pad = [*kept, slice(first, past)], [*pad, before - first * dilation]
+        ends.append(max(0, begins[-1] + (past - 1) * dilation + 1 - size))
+        reach = (past - first - 1) * dilation + 1
+        if (size + pad[i] + ends[i] - reach) // stride + 1 != y.shape[1 + i]:
+            return None
+    data = w.data[:, kept[0], kept[1]]
+    if data.shape == w.shape:
+        return None
+    window = replace(w, name=unused(f"{w.name}@inside", graph), shape=data.shape, data=np.ascontiguousarray(data))
+    return Edit(
+        (op,),
+        (replace(op, inputs=(op.inputs[0], window.name, *op.inputs[2:]), attrs={**attrs, "pad": (*pad, *ends)}),),
+        (window,),
+    )
+
+
 RULES = (fold_constant, constant_second, fold_scale, fold_offset, fuse_pad, fuse_clamp, drop_clamp)
