@@ -12,7 +12,7 @@ number of the bus access, for their accesses are compared one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -89,6 +89,7 @@ def ask(solver: z3.Solver, *conditions: Any) -> Any:
 # places among the other accesses is compared apart.
 
 Span = tuple[int, int]
+Home = tuple[str, Register]  # with its group
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Views:
     written: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     planned: Mapping[tuple[str, Span], Planned | None] = field(default_factory=dict)  # by kind and place of a site
     hoisted: Mapping[Span, tuple[Planned, ...]] = field(default_factory=dict)  # by the expression they stand before
+    homes: Mapping[str, Home] = field(default_factory=dict)  # registers that variables hold, by the variables' keys
 
     def of(self, c: Expression) -> tuple[str, bool]:
         return self.reads.get(c.bare.span, ("", False))
@@ -144,7 +146,9 @@ def views_of(driver: Driver) -> Views:
         if not region.place.whole:
             group, names = merged.ref(region.place).group, merged.leaves(region)
             written[hal.write(group, names, loaded=region in merged.reused)] = frozenset((group, n) for n in names)
-    return Views(reads, leaves, written, *_planned(driver))
+    held = ((s.key, s.of.parts[0][0]) for f in driver.cdfg.functions.values() for s in f.sites if s.key and s.of)
+    homes = {key: (merged.ref(a).group, merged.register(a)) for key, a in held}
+    return Views(reads, leaves, written, *_planned(driver), homes)
 
 
 def _planned(
@@ -187,6 +191,7 @@ def _bytes(bits: int) -> int:
 
 
 Key = tuple[str, str]  # (group, leaf)
+Placed = tuple[Key, Slot, Any, int]  # a field, its place, and its lowest bit in an access
 ADDRESS, INDEX = 32, 32
 PLACE = z3.BitVecSort(ADDRESS + INDEX)
 
@@ -296,7 +301,7 @@ class Hardware:
     turns: dict[str, int] = field(default_factory=dict)  # how often each function has read
     last_reads: dict[tuple[Key, str], Any] = field(default_factory=dict)  # of fields that may change by themselves
     bus: list[BusAccess] = field(default_factory=list)  # what is made, or in the source what is planned
-    loaded: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # beside fields, by planned loads
+    loads_beside: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # bits of no field, as planned
     open_orders: list[tuple[int, ...]] = field(default_factory=list)  # where C leaves the order of events open
     count: int = 0  # events so far, without those whose number may differ between the sides
     calls: int = 0  # unknown calls so far that may change objects in memory, which barriers do not
@@ -453,11 +458,9 @@ class Hardware:
 
     # ---- bus accesses
 
-    def plan(self, planned: Planned, place: Any = None, held: Mapping[Any, Any] | None = None) -> Any:
+    def plan(self, planned: Planned, place: Any = None, word: Any = None) -> None:
         """The bus accesses of the source at a place: of an element where the registers are an array. Without a place
-        they stand before their expression, and the address is not compared. `held`: what a store of a whole register
-        has besides the fields of the source. Returns what the last load finds beside fields; None without a load."""
-        beside = None
+        they stand before their expression, and the address is not compared. `word`: what a whole register gets."""
         start = None
         if place is not None:
             base, index = z3.Extract(ADDRESS + INDEX - 1, INDEX, place), z3.Extract(INDEX - 1, 0, place)
@@ -470,25 +473,22 @@ class Hardware:
             rest: tuple[tuple[int, Any], ...] = ()
             spot = planned.group, planned.register.name, "" if address is None else address.sexpr(), first
             if kind == "r":
-                beside = self.loaded[spot] = anything(len(self.bus), 8 * size)
+                self.loads_beside[spot] = anything(len(self.bus), 8 * size)
             else:
-                rest = self._rest(planned, first, size, self.loaded.get(spot), held or {})
+                rest = self._rest(planned, first, size, self.loads_beside.get(spot), word)
             name, stored = planned.register.name, planned.stored
             self.bus.append(BusAccess(kind, address, size, name, matters, (), state, stored, rest=rest))
-        return beside
 
-    def _rest(
-        self, planned: Planned, first: int, size: int, beside: Any, held: Mapping[Any, Any]
-    ) -> tuple[tuple[int, Any], ...]:
-        """Bits of no field as a store is to leave them: as read before, as a variable holds them, or as after reset."""
+    def _rest(self, planned: Planned, first: int, size: int, beside: Any, word: Any) -> tuple[tuple[int, Any], ...]:
+        """Bits of no field as a store is to leave them: as read before, as a word has them, or as after reset."""
         rows = []
         for s in unowned(self.layout, planned.register):
             low, high = max(s.lsb, 8 * first), min(s.lsb + s.width, 8 * (first + size))
             if low >= high:
                 continue
             if not planned.keeps:
-                whole = held.get((planned.group, leaf_of(planned.register, s)), after_reset(planned.register, s))
-                rows.append((low - 8 * first, z3.Extract(high - 1 - s.lsb, low - s.lsb, whole)))
+                whole = z3.BitVecVal(planned.register.reset, planned.register.bits) if word is None else word
+                rows.append((low - 8 * first, z3.Extract(high - 1, low, whole)))
             elif beside is None:
                 raise Unknown(f"a store of '{planned.register.name}' that puts back what no load was planned for")
             else:
@@ -512,26 +512,30 @@ class Hardware:
     def load(self, at: Pointer, size: int, view: str = "") -> Any:
         """`view`: the function that accesses it, whose name tells registers apart that share an address."""
         self.batch += 1
-        value = z3.BitVecVal(0, 8 * size)
         asked = self.views.leaves.get(view, frozenset())
         turn = self.turn(view) if asked else ""
         self._on_bus("r", at, size, view)
-        value = value | self._beside_fields(at, size, view)
-        for key, slot, place, low in sorted(
-            self._window(at, size, view), key=lambda w: bool(self.effects(w[0], w[1], "r"))
-        ):
-            if "r" not in slot.access:
-                continue
-            got = self.read(key, slot, place, None, turn if key in asked else "")
-            value = value | _placed(got, low, 8 * size)
-        return value
+        meant, fields = self._registers(at, size, view), self._window(at, size, view)
+        return self.loaded(
+            [r for r, *_ in meant], meant[0][2], size, fields, None, lambda k: turn if k in asked else ""
+        )
 
-    def _beside_fields(self, at: Pointer, size: int, view: str) -> Any:
-        """The bits that the load just made finds where no readable field is."""
-        registers = self._registers(at, size, view)
+    def loaded(
+        self,
+        registers: list[Register],
+        first: int,
+        size: int,
+        fields: Iterable[Placed],
+        device: tuple[int, int] | None,
+        turn: Callable[[Key], str],
+    ) -> Any:
+        """Fields, and other bits, that the load just noted finds in some bytes of registers, from byte `first` on."""
         drawn, value = anything(len(self.bus) - 1, 8 * size), z3.BitVecVal(0, 8 * size)
-        for low, width in unexplained(self.layout, [r for r, *_ in registers], registers[0][2], size):
+        for low, width in unexplained(self.layout, registers, first, size):
             value = value | _placed(z3.Extract(low + width - 1, low, drawn), low, 8 * size)
+        for key, slot, place, low in sorted(fields, key=lambda f: bool(self.effects(f[0], f[1], "r"))):
+            if "r" in slot.access:
+                value = value | _placed(self.read(key, slot, place, device, turn(key)), low, 8 * size)
         return value
 
     def store(self, at: Pointer, size: int, value: Any, view: str = "") -> None:
@@ -605,8 +609,8 @@ class Hardware:
         whole = size == word if not self.layout.bus.bytes else size <= word
         return whole and first % size == 0 and first + size <= _size(r)
 
-    def _window(self, at: Pointer, size: int, view: str) -> Iterator[tuple[Key, Slot, Any, int]]:
-        """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
+    def _window(self, at: Pointer, size: int, view: str) -> Iterator[Placed]:
+        """All fields in some bytes."""
         for r, index, first in self._registers(at, size, view):
             for slot in r.slots:
                 for i in range(slot.count):
@@ -699,10 +703,6 @@ def unexplained(layout: Layout, registers: Iterable[Register], first: int, size:
 def anything(number: int, bits: int) -> Any:
     """The bits that a load finds there: the same on both sides for accesses of the same number."""
     return z3.BitVec(f"beside fields by access {number}", bits)
-
-
-def after_reset(register: Register, slot: Slot) -> Any:
-    return z3.BitVecVal(register.reset >> slot.lsb, slot.width)
 
 
 def _cover(slots: Iterable[Slot]) -> int:

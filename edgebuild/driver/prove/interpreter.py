@@ -654,9 +654,7 @@ class Interpreter:
 
     def progress(self) -> tuple[Any, ...]:
         """Equal as long as nothing happens. What the other side's path has settled counts as if it were open."""
-        values = [(n, "", v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int | Real)]
-        held = ((n, v) for n, v in sorted(self.env.items()) if isinstance(v, dict))
-        values += [(n, str(key), bits.get_id()) for n, fields in held for key, bits in fields.items()]
+        values = [(n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int | Real)]
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
         memory = ((str(key), array.get_id()) for key, array in sorted(self.memory.arrays.items(), key=str))
         seen = len(self.decisions.asked), self.hardware.count  # stores may repeat

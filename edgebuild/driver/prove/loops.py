@@ -10,20 +10,20 @@ What holds for any such values holds for those of each turn. Where it does not, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import z3
 
-from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.compare import Path, Tree, all_paths, by_name, compare, covered, shared, together
-from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, Unknown, ask, leaf_of, solver_of, unowned
+from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, Unknown, ask, solver_of
 from edgebuild.driver.prove.interpreter import Interpreter, heads
 from edgebuild.driver.prove.objects import Closure
 from edgebuild.driver.prove.places import body_of
-from edgebuild.driver.prove.values import Cut, Held, Int, Real, bits_of
+from edgebuild.driver.prove.values import Cut, Int, Real, bits_of
 from edgebuild.driver.source import ir
 
 SEGMENT, ROUNDS = 128, 64  # paths from one cut on; segments
@@ -37,9 +37,6 @@ class Gone:
     def __getattr__(self, name: str) -> Any:
         raise Unknown("a variable across a loop")
 
-    def __getitem__(self, key: object) -> Any:
-        raise Unknown("a variable across a loop")
-
 
 @dataclass(frozen=True)
 class Start:
@@ -47,7 +44,7 @@ class Start:
 
     names: tuple[str, ...]
     kept: tuple[tuple[str, Any], ...]
-    held: tuple[tuple[str, Form], ...] = ()  # variables that hold a register
+    masks: tuple[tuple[str, int], ...] = ()  # bits that are not zero in each value, where that is known
 
 
 @dataclass
@@ -58,12 +55,12 @@ class LoopNode:
     choices: tuple[tuple[bool, ...], tuple[bool, ...]]
     names: set[str]
     kept: dict[str, Any]
-    held: dict[str, Form]
+    masks: dict[str, int]
     waits: bool = True
 
     @property
     def start(self) -> Start:
-        return Start(tuple(sorted(self.names)), tuple(sorted(self.kept.items())), tuple(sorted(self.held.items())))
+        return Start(tuple(sorted(self.names)), tuple(sorted(self.kept.items())), tuple(sorted(self.masks.items())))
 
 
 @dataclass
@@ -84,7 +81,7 @@ class Heads:
 
 def _begin(program: Interpreter, start: Start) -> None:
     program.restart()
-    kept, held = dict(start.kept), dict(start.held)
+    kept, masks = dict(start.kept), dict(start.masks)
     keys = dict(zip(program.shared_names(), program.env, strict=True))
     names = {key: name for name, key in by_name(keys).items()}
     for key, value in program.env.items():
@@ -93,10 +90,6 @@ def _begin(program: Interpreter, start: Start) -> None:
             program.env[key] = kept[name]
         elif isinstance(value, Closure) and not value.copies:
             continue
-        elif name in held and isinstance(value, dict):
-            program.env[key] = fields_of(held[name], name)
-        elif name in held:
-            program.env[key] = Int(word_of(held[name], name, value.bits.size()), value.signed)
         elif name not in start.names:
             program.env[key] = Gone()
         elif isinstance(value, Pointer):
@@ -104,7 +97,8 @@ def _begin(program: Interpreter, start: Start) -> None:
         elif isinstance(value, Real):
             program.env[key] = Real(z3.BitVec(f"head {name}", value.bits.size()))
         else:
-            program.env[key] = Int(z3.BitVec(f"head {name}", value.bits.size()), value.signed)
+            bits = z3.BitVec(f"head {name}", value.bits.size())
+            program.env[key] = Int(bits & masks[name] if name in masks else bits, value.signed)
 
 
 def has_loops(program: Interpreter, name: str) -> bool:
@@ -203,120 +197,31 @@ class _Induction:
         values, theirs = by_name(a.env), by_name(b.env)
         names = set(shared(a, b))
         kept = {n: values[n] for n in names if _lasting(values[n]) and bits_of(values[n]).eq(bits_of(theirs[n]))}
-        held = self._held(a, values, theirs)
+        masks = {n: mask for n, mask in self._masks(a).items() if n in names}
         node = self.nodes.get(a.at)
         if node is None:
-            self.nodes[a.at] = LoopNode(starts, (a.choices, b.choices), names, kept, held)
+            self.nodes[a.at] = LoopNode(starts, (a.choices, b.choices), names, kept, masks)
             return
         agreed = {n: v for n, v in node.kept.items() if n in kept and bits_of(v).eq(bits_of(kept[n]))}
-        alike = {n: form for n, form in node.held.items() if held.get(n) == form}
-        if names >= node.names and len(agreed) == len(node.kept) and alike == node.held:
+        masked = {n: mask for n, mask in node.masks.items() if masks.get(n) == mask}
+        if names >= node.names and len(agreed) == len(node.kept) and masked == node.masks:
             return
         node.names &= names
         node.kept, node.waits = {n: v for n, v in agreed.items() if n in node.names}, True
-        node.held = alike
+        node.masks = masked
 
-    def _held(self, a: Path, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Form]:
-        """Variables that hold a register, and how the sides write it; those without a value yet are left out."""
-        solver = solver_of(*a.conditions)
-        pairs = ((n, mine[n], theirs[n]) for n in mine if isinstance(mine[n], dict) and isinstance(theirs.get(n), Int))
-        forms = ((n, form_of(solver, self.sides[0].layout, fields, word)) for n, fields, word in pairs)
-        return {n: form for n, form in forms if form is not None}
+    def _masks(self, a: Path) -> dict[str, int]:
+        """The bits that belong to fields, of variables that hold a register of which all other bits are zero."""
+        solver, masks = solver_of(*a.conditions), dict[str, int]()
+        for name, key in by_name({key: key for key in a.env}).items():
+            value, home = a.env[key], self.sides[0].views.homes.get(key)
+            mask = reduce(or_, (s.cover for s in home[1].slots), 0) if home else 0
+            if mask and isinstance(value, Int) and ask(solver, value.bits & ~mask != 0) == z3.unsat:
+                masks[name] = mask
+        return masks
 
 
 def _lasting(value: Any) -> bool:
     """A constant, or a parameter as it was passed: what other symbols mean changes from head to head."""
     bits = z3.simplify(bits_of(value))
     return z3.is_bv_value(bits) or (z3.is_const(bits) and str(bits).startswith("argument "))
-
-
-# ---- variables that hold a register: the source has its fields, generated code a word
-
-
-@dataclass(frozen=True)
-class HeldField:
-    """A field of the source's value: its name there, its bits in the word, the bits of its value, and the value of bits
-    of no field in a literal."""
-
-    name: tuple[Any, Any]
-    lsb: int
-    width: int
-    size: int
-    reset: int = 0
-
-
-Form = tuple[HeldField, ...]
-
-
-def form_of(solver: z3.Solver, layout: Layout, fields: Held, word: Int) -> Form | None:
-    """The places of all fields in a word that has their values and else zeros; None if no register is like that.
-
-    Bits of no field of silicon are among the fields. In a literal they have their values after reset.
-    """
-    for group in layout.groups.values():
-        for register in group.registers:
-            form = _placed(layout, group.group, register, fields)
-            if form and word.bits.size() >= register.bits and _fits(solver, form, fields, word):
-                return form
-    return None
-
-
-def _placed(layout: Layout, group: str, register: Register, fields: Held) -> Form | None:
-    rests = {(group, leaf_of(register, s)): s for s in unowned(layout, register)}
-    form = [HeldField(n, s.lsb, s.width, s.width, register.reset >> s.lsb & s.mask >> s.lsb) for n, s in rests.items()]
-    for name, value in fields.items():
-        if name in rests:
-            continue
-        at = next(_slots(group, register, name), None)
-        if at is None:
-            return None
-        form.append(HeldField(name, *at, value.size()))
-    return tuple(sorted(form, key=lambda f: f.lsb))
-
-
-def _slots(group: str, register: Register, name: tuple[Any, Any]) -> Iterator[tuple[int, int]]:
-    """(lowest bit, width) of a field that a variable holds: (field, indices), or of silicon alone (group, leaf)."""
-    first, second = name
-    for s in register.slots:
-        if "r" not in s.access:
-            continue
-        if isinstance(second, str):
-            if (group, leaf_of(register, s)) == name:
-                yield s.lsb, s.width
-        elif s.field and s.field[1] == first and len(second) <= 1:
-            yield from _element(s, second)
-
-
-def _element(s: Slot, indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    if s.count > 1:
-        yield s.lsb + indices[0] * s.stride, s.width
-    elif not indices or s.name.endswith(f"_{indices[0]}"):
-        yield s.lsb, s.width
-
-
-def _fits(solver: z3.Solver, form: Form, fields: Held, word: Int) -> bool:
-    mask, same = 0, []
-    for f in form:
-        mask |= ((1 << f.width) - 1) << f.lsb
-        inside = z3.Extract(f.width - 1, 0, fields.get(f.name, z3.BitVecVal(f.reset, f.size)))
-        same.append(z3.Extract(f.lsb + f.width - 1, f.lsb, word.bits) == inside)
-    rest = ((1 << word.bits.size()) - 1) & ~mask
-    condition = z3.simplify(z3.And(*same, word.bits & rest == 0))
-    return bool(z3.is_true(condition) or ask(solver, z3.Not(condition)) == z3.unsat)
-
-
-def fields_of(form: Form, name: str) -> Held:
-    """New values of all fields, which the words of `word_of` share."""
-    return {f.name: z3.simplify(z3.ZeroExt(f.size - f.width, _symbol(f, name))) for f in form}
-
-
-def word_of(form: Form, name: str, bits: int) -> Any:
-    word = z3.BitVecVal(0, bits)
-    for f in form:
-        wide = z3.ZeroExt(bits - f.width, _symbol(f, name)) if bits > f.width else _symbol(f, name)
-        word = word | wide << f.lsb
-    return z3.simplify(word)
-
-
-def _symbol(f: HeldField, name: str) -> Any:
-    return z3.BitVec(f"head {name} {f.name}", f.width)

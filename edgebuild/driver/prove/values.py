@@ -99,7 +99,7 @@ def number(value: Any) -> Any:
 
 def converted(value: Any, type_: CType) -> Any:
     """A value as that of a type."""
-    if type_.kind == "void" or value is None or isinstance(value, dict):
+    if type_.kind == "void" or value is None:
         return value
     if type_.kind == "real":
         return real(value, width_of(type_))
@@ -202,9 +202,6 @@ class Decisions:
             no = yes and ask(solver, z3.Not(condition)) != z3.unsat
             self.answers[key] = (yes, no, (*self.given, *self.path, condition))
         return self.answers[key][:2]
-
-
-Held = dict[tuple[str, Any], Any]  # by name and subscripts; fields of silicon alone by group and leaf
 
 
 def sized(value: Any, width: int) -> Any:

@@ -37,18 +37,19 @@ from edgebuild.driver.prove.hardware import (
     INDEX,
     BusAccess,
     Different,
+    Home,
     Key,
+    Placed,
     Pointer,
     Unknown,
     leaf_of,
     neutral_of,
     solver_of,
-    unowned,
     views_of,
 )
 from edgebuild.driver.prove.interpreter import Interpreter, Side
 from edgebuild.driver.prove.loops import by_induction, has_loops
-from edgebuild.driver.prove.values import DEPTH, POLLS, TURNS, Held, Int, converted, integer, number, sized, width_of
+from edgebuild.driver.prove.values import DEPTH, POLLS, TURNS, Int, converted, integer, number, sized, width_of
 from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.dialect import Child, Field
 from edgebuild.driver.source.ir import Expression
@@ -58,6 +59,7 @@ from edgebuild.driver.stages import Driver
 # The two sides of a proof: a source in the dialect, and generated C.
 
 HAL = "HAL_"  # how the names of functions begin that access registers
+WORD = 32  # bits of a variable that holds a register
 
 
 class GeneratedSide(Side):
@@ -144,14 +146,13 @@ class SourceSide(Side):
     def begin(self) -> None:
         self.begun, self.once = set(), None
 
-    def _on_bus(self, kind: str, c: Expression, place: Any, held: Held | None = None) -> Any:
-        """Note what an access of the source is to be on the bus; what a load finds beside readable fields."""
+    def _on_bus(self, kind: str, c: Expression, place: Any, word: Any = None) -> None:
+        """Note what an access of the source is to be on the bus. `word`: what a store of a whole register stores."""
         key, planned = (kind, c.bare.span), self.run.views.planned
         if key not in planned:
             self.run.hardware.bus.append(BusAccess(kind, None, name="an access that nothing is planned for"))
         elif (access := planned[key]) is not None:
-            return self.run.hardware.plan(access, place, held)
-        return None
+            self.run.hardware.plan(access, place, word)
 
     def value(self, c: Expression) -> Any:
         hoisted = self.run.views.hoisted
@@ -169,7 +170,7 @@ class SourceSide(Side):
         chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript | ir.Unary) else None
         group = self.chains.number(c) or self.chains.discarded(c)
         if group is not None:
-            return self._number(group)
+            return self.loaded(group)
         if chain is None:
             return super().value(c)
         if chain.local:
@@ -196,7 +197,7 @@ class SourceSide(Side):
         if not holds_register(d.variable, self.run.dialect):
             return False
         empty = d.value is None or (isinstance(d.value, ir.Call) and not d.value.parts)  # C++ says that it makes one
-        self.run.env[d.variable.key] = self.group_value(d.value) if d.value and not empty else None
+        self.run.env[d.variable.key] = self.word_of(d.value, self.home(d.variable)) if d.value and not empty else None
         return True
 
     def place(self, chain: Chain) -> tuple[Pointer, Key, Register | None, Slot | None, Any]:
@@ -321,7 +322,7 @@ class SourceSide(Side):
         if name and not pointer:
             return self._whole(left, right.bare)
         if (group := self.chains.number(left.bare)) is not None:
-            return self._write_number(left, group, sized(integer(self.run.value(right)), 64))
+            return self._store_word(left, group, sized(integer(self.run.value(right)), WORD), is_number=True)
         return self.store(left, self.run.value(right))
 
     def store(self, left: Expression, value: Any) -> Any:
@@ -334,158 +335,137 @@ class SourceSide(Side):
         assert slot
         return self._write_at(chain, key, slot, place, value, left)
 
-    # ---- whole registers
+    # ---- whole registers, and variables that hold one: words, as in generated code
 
-    def _elements(self, c: Expression) -> list[Chain]:
+    def home(self, d: ir.Variable) -> Home:
+        """The register that a variable holds."""
+        if d.key not in self.run.views.homes:
+            raise Unknown("a variable of no register")
+        return self.run.views.homes[d.key]
+
+    def _register(self, kind: str, c: Expression) -> Home:
+        """The register that is accessed as a whole."""
+        planned = self.run.views.planned.get((kind, c.bare.span))
+        if planned is None:
+            raise Unknown("an access of a whole register that is not planned at its place")
+        return planned.group, planned.register
+
+    def _fields(self, c: Expression) -> tuple[tuple[int, int] | None, list[Placed]]:
+        """(device, fields of a register, silicon's own behind those of the source); the address is evaluated once."""
         chain = self.chains.read(c)
         if chain is None:
             raise Unknown("a group as a value")
-        return list(self.chains.elements(chain, c))
-
-    def _places(self, chains: list[Chain]) -> list[tuple[Chain, tuple[Any, Key, Register, Slot, Any]]]:
-        """The places of all fields of a register, whose address is evaluated once."""
-        places = []
+        fields: list[Placed] = []
+        named: set[Key] = set()
         self.once = {}
-        for x in chains:
-            at, key, register, slot, place = self.place(x)
+        for x in self.chains.elements(chain, c):
+            _, key, register, slot, place = self.place(x)
             assert register and slot
-            places.append((x, (at, key, register, slot, place)))
+            element = z3.simplify(z3.Extract(INDEX - 1, 0, place)).as_long() if slot.count > 1 else 0
+            fields.append((key, slot, place, slot.lsb + element * slot.stride))
+            named.add(key)
+            own = [((key[0], leaf_of(register, s)), s) for s in register.slots]
         self.once = None
-        return places
+        return self._device(chain), [*fields, *((k, s, place, s.lsb) for k, s in own if k not in named)]
 
-    def group_value(self, c: Expression) -> Held:
-        """The value of a group: of a register, of a variable, or the fields that a literal names."""
+    def _bits(self, register: Register) -> dict[tuple[str, tuple[int | None, ...]], tuple[int, int]]:
+        """(lowest bit, width) of the source's fields in the word of a register, by their names and subscripts."""
+        bits: dict[tuple[str, tuple[int | None, ...]], tuple[int, int]] = {}
+        for s, (group, name) in ((s, s.field) for s in register.slots if s.field):
+            for i, index in enumerate(product(*(range(n) for n in self.run.dialect.field((group, name)).dims))):
+                if s.count > 1 or s.name.endswith("_".join([name, *map(str, index)])):
+                    bits[name, index] = s.lsb + i * s.stride, s.width
+        return bits
+
+    def word_of(self, c: Expression, home: Home) -> Int:
+        """The value of a group as the word of a register: of one, of a variable, or of the fields of a literal."""
         c = group_value(c)
         if isinstance(c, ir.Name):
             assert c.variable
-            return dict(self._held_in(c.variable.key))
-        if self.chains.read(c) is not None:
-            return self.loaded(c)
-        values: Held = {}
-        zeros = self.run.dialect.groups[self.run.dialect.group_of(c.type)[0]].fields if is_zero(c) else ()
-        for f, index in ((z, i) for z in zeros for i in product(*(range(n) for n in z.dims))):
-            values[f.name, index] = _wide(z3.BitVecVal(0, f.width), f)
-        for item in literal_items(c) if not zeros else ():
+            word, origin = self._word_in(c.variable.key), self.home(c.variable)
+        elif self.chains.read(c) is not None:
+            origin = self._register("r", c)
+            word = self.loaded(c)
+        else:
+            return self._literal(c, home[1])
+        if (origin[0], origin[1].name) == (home[0], home[1].name):
+            return word
+        moved, there = _at_rest(home[1]), self._bits(origin[1])
+        for name, (low, width) in self._bits(home[1]).items():
+            if name in there:
+                moved = _with(moved, low, z3.Extract(there[name][0] + width - 1, there[name][0], word.bits))
+        return Int(moved, False)
+
+    def _literal(self, c: Expression, register: Register) -> Int:
+        """A literal; what it does not name is at rest."""
+        word, bits = _at_rest(register), self._bits(register)
+        if is_zero(c):
+            for low, width in bits.values():
+                word = _with(word, low, z3.BitVecVal(0, width))
+            return Int(word, False)
+        for item in literal_items(c):
             assert isinstance(item, ir.Designated)
-            owner, name = item.members[0].owner, item.members[0].name
-            field = self.run.dialect.field((owner, name))
-            narrow = z3.Extract(field.width - 1, 0, sized(self.run.value(item.value), 64))
-            values[name, tuple(i.constant for i in item.indices)] = _wide(narrow, field)
-        return values
+            low, width = bits[item.members[0].name, tuple(i.constant for i in item.indices)]
+            word = _with(word, low, z3.Extract(width - 1, 0, sized(self.run.value(item.value), 64)))
+        return Int(word, False)
 
-    def _number(self, group: Expression) -> Int:
-        """One load of a register, as a number."""
-        places = self._places(self._elements(group))
-        held, word = self.loaded(group, places), z3.BitVecVal(0, 64)
-        for name, low, width in self._pieces(places):
-            word |= _at_bit(z3.Extract(width - 1, 0, held[name]), low, 64)
-        return Int(z3.simplify(z3.Extract(31, 0, word)), False)
+    def loaded(self, c: Expression) -> Int:
+        """One load of a whole register."""
+        _, register = self._register("r", c)
+        device, fields = self._fields(c)
+        turn, size = self._turn_of(c), register.bits // 8
+        self._on_bus("r", c, fields[-1][2])
+        self.run.hardware.batch += 1
+        word = self.run.hardware.loaded([register], 0, size, fields, device, lambda key: turn)
+        return Int(z3.simplify(z3.ZeroExt(WORD - word.size(), word)), False)
 
-    def _write_number(self, left: Expression, group: Expression, word: Any) -> None:
-        """One store of a number to a register, of which each field gets its bits."""
-        chains = self._elements(group)
-        places = self._places(chains)
-        held = {name: z3.Extract(low + width - 1, low, word) for name, low, width in self._pieces(places)}
-        values = {_name(x): Int(held[_name(x)], False) for x in chains}
-        self._on_bus("w", left, self._put(chains, values, held, places), held)
+    def _store_word(self, left: Expression, group: Expression, word: Any, is_number: bool = False) -> None:
+        """One store of a register by an assignment to `left`.
 
-    def _pieces(
-        self, places: list[tuple[Chain, tuple[Any, Key, Register, Slot, Any]]]
-    ) -> Iterator[tuple[Any, int, int]]:
-        """(name, lowest bit, width) of all that a register is made of."""
-        for x, (_, _, _, slot, at) in places:
-            element = z3.simplify(z3.Extract(INDEX - 1, 0, at)).as_long() if slot.count > 1 else 0
-            yield _name(x), slot.lsb + element * slot.stride, slot.width
-        _, (_, (group, _), register, _, _) = places[-1]
-        yield from ((key, s.lsb, s.width) for key, s in _besides(register, {p[1] for _, p in places}))
-        yield from (((group, leaf_of(register, s)), s.lsb, s.width) for s in unowned(self.run.layout, register))
+        Flags of silicon that the source does not name get the value that does nothing.
+        """
+        hardware = self.run.hardware
+        device, fields = self._fields(group)
+        hardware.batch += 1
+        for key, slot, place, low in sorted(fields, key=lambda f: (bool(hardware.effects(f[0], f[1], "w")), f[1].lsb)):
+            neutral = neutral_of(slot) if not slot.field and not is_number else None
+            value = z3.simplify(z3.Extract(low + slot.width - 1, low, word))
+            if "w" in slot.access:
+                value = value if neutral is None else z3.BitVecVal(neutral, slot.width)
+                hardware.write(key, slot, place, value, device)
+        self._on_bus("w", left, fields[-1][2], word)
 
-    def loaded(self, c: Expression, places: Any = None) -> Held:
-        """One load of a whole register, whose fields lie at `places`."""
-        held: Held = {}
-        named: set[Key] = set()
-        places, turn = places or self._places(self._elements(c)), self._turn_of(c)
-        _, (_, group_leaf, register, _, place) = places[-1]
-        beside = self._on_bus("r", c, place)
-        if beside is None:
-            raise Unknown("a load of a whole register that is not planned at its place")
-        for x, (_, key, _, slot, at) in sorted(
-            places, key=lambda p: bool(self.run.hardware.effects(p[1][1], p[1][3], "r"))
-        ):
-            if "r" in slot.access:
-                self.run.hardware.batch += 1
-                held[_name(x)] = self._read_at(x, key, slot, at, turn)
-            else:
-                assert isinstance(x.end, Field)
-                element = z3.simplify(z3.Extract(INDEX - 1, 0, at)).as_long() if slot.count > 1 else 0
-                held[_name(x)] = _wide(_bits(beside, slot, element), x.end)
-            named.add(key)
-        for key, other in _besides(register, named):
-            readable = "r" in other.access
-            array = self.run.hardware.array(key, other.width)
-            held[key] = z3.Select(array, place) if readable else _bits(beside, other)
-        for s in unowned(self.run.layout, register):
-            held[group_leaf[0], leaf_of(register, s)] = _bits(beside, s)
-        return held
+    def _local(self, chain: Chain) -> tuple[int, int]:
+        """(lowest bit, width) of a field in the word of a variable."""
+        root = chain.root.bare
+        assert isinstance(root, ir.Name) and root.variable
+        _, register = self.home(root.variable)
+        return self._bits(register)[chain.end_name, tuple(s.constant for s in chain.steps if not s.member)]
 
     def _of_variable(self, chain: Chain) -> Int:
-        held = self._held_in(chain.local)
-        if _name(chain) not in held:
-            raise Unknown("a field that a literal does not name")
-        return Int(held[_name(chain)], False)
-
-    def _held_in(self, name: str) -> Held:
-        held = self.run.env.get(name)
-        if held is None:
-            raise Unknown("a variable without a value")
-        if not isinstance(held, dict):
-            raise Unknown("a variable across a loop")
-        return held
+        assert isinstance(chain.end, Field)
+        word, (low, width) = self._word_in(chain.local), self._local(chain)
+        return Int(_wide(z3.Extract(low + width - 1, low, word.bits), chain.end), False)
 
     def _set(self, chain: Chain, value: Any) -> Any:
-        assert isinstance(chain.end, Field)
-        narrow = z3.Extract(chain.end.width - 1, 0, sized(integer(value), 64))
-        self._held_in(chain.local)[_name(chain)] = _wide(narrow, chain.end)
+        word, (low, width) = self._word_in(chain.local), self._local(chain)
+        new = z3.Extract(width - 1, 0, sized(integer(value), 64))
+        self.run.env[chain.local] = Int(z3.simplify(_with(word.bits, low, new)), False)
         return value
+
+    def _word_in(self, name: str) -> Int:
+        word = self.run.env.get(name)
+        if not isinstance(word, Int):
+            raise Unknown("a variable without a value" if word is None else "a variable across a loop")
+        return word
 
     def _whole(self, left: Expression, right: Expression) -> None:
         target = left.bare
         variable = target.variable if isinstance(target, ir.Name) else None
         if variable and variable.key in self.chains.locals:
-            self.run.env[variable.key] = self.group_value(right)
-            return
-        held = self.group_value(right)
-        chains = self._elements(left)
-        place = self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains if _name(x) in held}, held)
-        self._on_bus("w", left, place, held)
-
-    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held, places: Any = None) -> Any:
-        """One store of a register; its place. `held`: what was loaded, of what silicon has besides.
-
-        With `places`, which are those of the chains, all of it is stored.
-        """
-        is_number = places is not None
-        hardware = self.run.hardware
-        hardware.batch += 1
-        stores: list[tuple[Key, Slot, Any, Any]] = []
-        for x, (_, key, register, slot, place) in places or self._places(chains):
-            element = z3.Extract(INDEX - 1, 0, place) if slot.count > 1 else z3.BitVecVal(0, INDEX)
-            default = Int(z3.BitVecVal(_at_rest(register, slot, z3.simplify(element).as_long()), 64), False)
-            narrow = z3.Extract(slot.width - 1, 0, sized(values.get(_name(x), default), 64))
-            stores.append((key, slot, place, z3.simplify(narrow)))
-        for key, other in _besides(register, {key for key, *_ in stores}):
-            rests = key not in held or (neutral_of(other) is not None and not is_number)
-            value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]
-            stores.append((key, other, place, value))
-        for key, slot, place, value in sorted(stores, key=self._turn):
-            hardware.batch += register.bits > self.run.layout.bus.width  # by words
-            if "w" in slot.access:
-                hardware.write(key, slot, place, value, self._device(chains[0]))
-        return place
-
-    def _turn(self, store: tuple[Key, Slot, Any, Any]) -> tuple[bool, int]:
-        """Fields whose write has a side effect come behind the others; then the lowest bit counts."""
-        return bool(self.run.hardware.effects(store[0], store[1], "w")), store[1].lsb
+            self.run.env[variable.key] = self.word_of(right, self.home(variable))
+        else:
+            self._store_word(left, left, self.word_of(right, self._register("w", left)).bits)
 
 
 def _wide(value: Any, f: Field) -> Any:
@@ -494,40 +474,22 @@ def _wide(value: Any, f: Field) -> Any:
     return z3.ZeroExt(wide - f.width, value) if wide > f.width else value
 
 
-def _at_bit(value: Any, low: int, width: int) -> Any:
-    """A value at a place in a word of zeros."""
-    high = z3.ZeroExt(width - low - value.size(), value)
-    return z3.Concat(high, z3.BitVecVal(0, low)) if low else high
+def _with(word: Any, low: int, value: Any) -> Any:
+    """A word with another value at a place."""
+    width = value.size()
+    return word & ~(((1 << width) - 1) << low) | z3.ZeroExt(WORD - width, value) << low
 
 
-def _bits(word: Any, slot: Slot, element: int = 0) -> Any:
-    """The bits of a field in the word of its register."""
-    low = slot.lsb + element * slot.stride
-    return z3.Extract(low + slot.width - 1, low, word)
-
-
-def _besides(register: Register, named: set[Key]) -> Iterator[tuple[Key, Slot]]:
-    """Fields of silicon in a register besides those of the source; `named` are all of the latter."""
-    group = next(iter(named))[0]
-    fields = (((group, leaf_of(register, s)), s) for s in register.slots)
-    return ((key, slot) for key, slot in fields if key not in named)
-
-
-def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:
-    """The value of a field that a write of a whole register does not name: one that does nothing, else after reset."""
-    neutral = neutral_of(slot)
-    reset = (
-        slot.reset
-        if slot.reset is not None
-        else (register.reset >> slot.lsb + element * slot.stride) & ((1 << slot.width) - 1)
-    )
-    return reset if neutral is None else neutral
-
-
-def _name(chain: Chain) -> tuple[str, tuple[int | None, ...]]:
-    assert isinstance(chain.end, Field)
-    constants = tuple(s.constant for s in chain.steps if not s.member)
-    return chain.end.name, constants[len(constants) - len(chain.end.dims) :]
+def _at_rest(register: Register) -> Any:
+    """What a write of a whole register gives to fields that it does not name: no effect, else the value after reset."""
+    word = register.reset
+    for s in register.slots:
+        neutral = neutral_of(s)
+        for i in range(s.count):
+            value = neutral if neutral is not None else s.reset
+            if value is not None:
+                word = word & ~s.element(i) | value << s.lsb + i * s.stride
+    return z3.BitVecVal(word, WORD)
 
 
 BOUND = f"only {POLLS} turns of a loop that waits, {TURNS} of others and {DEPTH} calls in each other were looked at"
