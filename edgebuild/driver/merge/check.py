@@ -154,9 +154,13 @@ def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: s
         b = node.access.chain.device
         assert b and a.chain.device and b != a.chain.device, "moved over an access of a whole register"
     if node.kind == "call":
-        assert "*" not in a.variables or not _stores(cdfg, node.text), "the address may change by a call"
-        inside = _inside(cdfg, node.text)
-        assert not (write and inside and _waits(cdfg, node.text)), "a write moved over a call that may wait"
+        called = _called(cdfg, node.text)
+        nodes = [n for f in called for n in called[f]]
+        assert all(n.kind != "barrier" for n in nodes), "merged across a call with a barrier in it"
+        stores = any(n.kind == "assign" and n.text == "*" for n in nodes)
+        assert not ("*" in a.variables and stores), "the address may change by a call"
+        inside = [n.access for n in nodes if n.access]
+        assert not (write and inside and _waits(node.text, called)), "a write moved over a call that may wait"
         for x in inside:
             assert not (write and x.field == a.field), "a write moved over a call that uses its field"
             assert not (write and (x.whole or facts.of(x).effects(x.kind))), "over a call with side effects"
@@ -190,49 +194,23 @@ def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: s
         assert other_device or not (write and effects), "a write moved over a side effect"
 
 
-def _stores(cdfg: Cdfg, name: str) -> bool:
-    """Whether a call of a function may store to memory."""
-    seen: set[str] = set()
+def _called(cdfg: Cdfg, name: str) -> dict[str, list[Node]]:
+    """The nodes of all functions that a call of one may run; nothing in there may be unknown."""
+    nodes: dict[str, list[Node]] = {}
     todo = [name]
     while todo:
         callee = todo.pop()
-        if callee not in seen:
-            seen.add(callee)
-            todo += [n.text for n in cdfg.functions[callee].nodes if n.kind == "call"]
-    return any(n.kind == "assign" and n.text == "*" for f in seen for n in cdfg.functions[f].nodes)
+        if callee not in nodes:
+            assert callee in cdfg.functions, "merged across an unknown call"
+            nodes[callee] = cdfg.functions[callee].nodes
+            todo += [n.text for n in nodes[callee] if n.kind == "call"]
+    return nodes
 
 
-def _waits(cdfg: Cdfg, name: str) -> bool:
+def _waits(name: str, called: dict[str, list[Node]]) -> bool:
     """Whether a call of a function may come back to where it was: by a loop, or by calling itself."""
-    todo, seen = [name], {name}
-    while todo:
-        callee = todo.pop()
-        for node in cdfg.functions[callee].nodes:
-            if node in _reached(node, node):
-                return True
-            if node.kind == "call" and (node.text == callee or name == node.text):
-                return True
-            if node.kind == "call" and node.text not in seen:
-                seen.add(node.text)
-                todo.append(node.text)
-    return False
-
-
-def _inside(cdfg: Cdfg, name: str) -> list[Access]:
-    """All accesses that a call of a function may make; nothing in there may be unknown."""
-    seen: set[str] = set()
-    todo, accesses = [name], []
-    while todo:
-        callee = todo.pop()
-        if callee in seen:
-            continue
-        seen.add(callee)
-        assert callee in cdfg.functions, "merged across an unknown call"
-        for node in cdfg.functions[callee].nodes:
-            assert node.kind != "barrier", "merged across a call with a barrier in it"
-            todo += [node.text] if node.kind == "call" else []
-            accesses += [node.access] if node.access else []
-    return accesses
+    nodes = ((f, n) for f in called for n in called[f])
+    return any(n in _reached(n, n) or (n.kind == "call" and n.text in (f, name)) for f, n in nodes)
 
 
 def check_layout(layout: Layout) -> None:

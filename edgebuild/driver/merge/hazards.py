@@ -51,13 +51,13 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
         warned |= {place} if warning else set()
         for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
             if text:
-                list_.append(Diagnostic(text, at.file, at.line, at.column, severity=severity))
+                list_.append(at.says(text, severity=severity))
     if guessed:
         at, names = next(iter(guessed.values())).where, sorted(guessed)
         more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
         text = f"what a write does to its neighbours is assumed of {', '.join(names[:MOST])}{more}; "
         text += "--overlay-template says what, and why"
-        warnings.append(Diagnostic(text, at.file, at.line, at.column, severity="warning"))
+        warnings.append(at.says(text, severity="warning"))
     return errors, warnings
 
 
@@ -175,11 +175,12 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
                 continue  # it writes back nothing that the other one stores
             text = _text(merged, a, other, theirs)
             if mine and not merged.window(region).read:
-                warnings.append(_at(a, f"{text}; bf_critical protects it, bf_shared says that it is meant", "warning"))
+                text += "; bf_critical protects it, bf_shared says that it is meant"
+                warnings.append(a.where.says(text, severity="warning"))
             else:
                 key = merged.register(a).slot(merged.ref(a).leaf).key
                 way = f"the overlay '{key}: {{shared: true}}'" if key else "bf_shared"
-                errors.append(_at(a, f"{text}; bf_critical protects it, {way} says that it is meant", "error"))
+                errors.append(a.where.says(f"{text}; bf_critical protects it, {way} says that it is meant"))
             break
     return errors, warnings
 
@@ -200,10 +201,6 @@ def _text(merged: Merged, a: Access, other: str, theirs: Region) -> str:
     return f"register '{name}' is changed here and by {other}() in an interrupt (line {line}): an update may be lost"
 
 
-def _at(a: Access, text: str, severity: str) -> Diagnostic:
-    return Diagnostic(text, a.where.file, a.where.line, a.where.column, severity=severity)
-
-
 # ---- constants that a field does not take; SVD's `writeConstraint` says which values may be written
 
 
@@ -220,7 +217,7 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
             continue
         ranges = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in slot.accepts)
         text = f"'{slot.key}' takes {ranges} by its description, and {stored} is written"
-        warnings.append(Diagnostic(text, a.where.file, a.where.line, a.where.column, severity="warning"))
+        warnings.append(a.where.says(text, severity="warning"))
     return warnings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site
 from edgebuild.driver.analysis.conflicts import Conflicts, Region, Unmerged, find_conflicts
 from edgebuild.driver.analysis.simplify import Ref, Shapes
@@ -137,8 +137,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
 def _check_whole(merged: Merged, region: Region) -> None:
     """A whole register is one access: all of its fields lie in one register that the bus takes at once."""
     registers = {merged.register(a).name for a in region.accesses}
-    at, register = region.place.where, merged.register(region.place)
-    text = ""
+    register, text = merged.register(region.place), ""
     if region.place.site.is_number and merged.layout.method != "fixed":
         text = f"'{region.place.field[0]}' has no number: only a fixed layout says where its bits lie"
     elif register.dims:
@@ -151,7 +150,7 @@ def _check_whole(merged: Merged, region: Region) -> None:
             " access its fields one by one"
         )
     if text:
-        raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))
+        raise EdgebuildError(region.place.where.says(text))
 
 
 def _check_held(cdfg: Cdfg, merged: Merged) -> None:
@@ -163,10 +162,9 @@ def _check_held(cdfg: Cdfg, merged: Merged) -> None:
         assert here and site.of
         home = site.of.parts[0][0]
         if (merged.ref(here).group, merged.register(here)) != (merged.ref(home).group, merged.register(home)):
-            at = site.left.where
             text = f"'{site.variable}' holds register '{merged.register(home).name}'"
             text += f", and not '{merged.register(here).name}': use a variable for each"
-            raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))
+            raise EdgebuildError(site.left.where.says(text))
 
 
 def _reused(cdfg: Cdfg, merged: Merged) -> dict[Region, Region]:

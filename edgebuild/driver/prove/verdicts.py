@@ -103,25 +103,7 @@ class GeneratedSide(Side):
         if at is not None:
             bits = self.run.hardware.load(at, width_of(c.type) // 8, self.run.active[-1].name)
             return Int(bits, c.type.signed)
-        if isinstance(c, ir.MemberOf | ir.Subscript) and c.type.is_address and c.type.kind != "pointer":
-            return self.run.places.address(c)  # an array decays
         return super().value(c)
-
-    def address(self, c: Expression) -> Pointer:
-        run = self.run
-        if isinstance(c, ir.MemberOf) and c.base is not None and isinstance(c.member, ir.Member):
-            start = run.value(c.base) if c.base.type.kind == "pointer" else run.places.address(c.base)
-            assert isinstance(start, Pointer)
-            return start.moved(c.member.at)
-        if isinstance(c, ir.Subscript):
-            return run.places.element(run.value(c.base), run.value(c.index), c.type)
-        if isinstance(c, ir.Unary) and c.operator == "*":
-            at = run.value(c.operand)
-            assert isinstance(at, Pointer)
-            return at
-        if isinstance(c, ir.Call):
-            raise Unknown("the address of a value")
-        return super().address(c)
 
 
 class SourceSide(Side):

@@ -52,6 +52,10 @@ class Place:
     column: int
     offset: int
 
+    def says(self, text: str, *hints: str, severity: str = "error") -> Diagnostic:
+        """A diagnostic of this place."""
+        return Diagnostic(text, self.file, self.line, self.column, hints=hints, severity=severity)
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -253,8 +257,7 @@ def _is_in(d: Any, name: str) -> bool:
 
 def _diagnostic(d: Any, text: bytes, own: bool) -> Diagnostic:
     here = place(d.location)
-    hints = caret(here, text) if own else ()
-    return Diagnostic(d.spelling, here.file, here.line, here.column, hints=hints)
+    return here.says(d.spelling, *(caret(here, text) if own else ()))
 
 
 def place(location: SourceLocation) -> Place:
@@ -278,8 +281,7 @@ def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
 
 def wrong(here: Place, text: bytes, message: str, *hints: str, length: int = 1) -> EdgebuildError:
     """An error at a place of the unit's text, with its line and a caret."""
-    hints = (*caret(here, text, length), *hints)
-    return EdgebuildError(Diagnostic(message, here.file, here.line, here.column, hints=hints))
+    return EdgebuildError(here.says(message, *caret(here, text, length), *hints))
 
 
 def error_at(cursor: Cursor, text: bytes, message: str, *hints: str) -> EdgebuildError:

@@ -154,7 +154,7 @@ def no_hidden_uses(unit: clang.Unit, dialect: Dialect, parse: Callable[[bytes], 
             if here.offset in shown:
                 continue
         hints = clang.caret(here, unit.text) if own else ()
-        hidden.setdefault(here.offset, Diagnostic(_message(error), here.file, here.line, here.column, hints=hints))
+        hidden.setdefault(here.offset, here.says(_message(error), *hints))
     if hidden:
         remedy = "  name the group's type, as in `void f(bfGroup G *p)`, once for each group"
         first, *others = hidden.values()
