@@ -121,14 +121,11 @@ class Hal:
         suffix = f"_{window.bits}_{8 * window.offset}" if (window.offset, window.bits) != (0, 32) else ""
         array = slot.count > 1
         name = named("HAL_GET", group, leaf + (f"_{element}" if array and element is not None else "") + suffix)
-        index = ", unsigned int index" if array and element is None else ""
+        index = ["unsigned int index"] if array and element is None else []
         shift = _shift(slot, window, element)
         value = _extract(slot, window, shift, self._clean(register, slot))
-        self.functions[name] = (
-            f"static inline {value_type(slot.width)} {name}({wide_type(window.bits)} r{index})\n{{\n"
-            f"    return ({value_type(slot.width)}){value};\n}}\n"
-        )
-        return name
+        body = [f"    return ({value_type(slot.width)}){value};"]
+        return self._define(name, value_type(slot.width), [f"{wide_type(window.bits)} r", *index], body)
 
     @once
     def write(self, group: str, leaves: tuple[str, ...], loaded: bool = False) -> str:
@@ -139,16 +136,8 @@ class Hal:
         register = self.layout.groups[group].register_of(leaves[0])
         slots = [register.slot(n) for n in leaves]
         window = write_window(register, leaves, self.layout.bus)
-        values = ["value"] if len(leaves) == 1 else [f"value_{n}" for n in leaves]
-        wide = wide_type(window.bits)
-        body = [
-            f"    {v} &= {number((1 << s.width) - 1, s.width)};"
-            for v, s in zip(values, slots, strict=True)
-            if s.width not in (32, 64)
-        ]
-        terms = [_placed(v, _shift(s, window), wide) for v, s in zip(values, slots, strict=True)]
-        if window.fixed:
-            terms.append(number(window.fixed, window.bits))
+        names = ["value"] if len(leaves) == 1 else [f"value_{n}" for n in leaves]
+        body, parameters, terms = _of_values([(n, s, None) for n, s in zip(names, slots, strict=True)], window)
         for s in slots:
             if s.count > 1 and s.back == "1":
                 terms.append(f"({number(s.cover >> 8 * window.offset, window.bits)} & ~{_element(s, window)})")
@@ -161,8 +150,7 @@ class Hal:
         result = value_type(slots[0].width) if len(leaves) == 1 else "void"
         if len(leaves) == 1:
             body.append(f"    return ({result})value;")
-        parameters = [f"{wide_type(s.width)} {v}" for v, s in zip(values, slots, strict=True)]
-        parameters = [f"{wide} r", *parameters] if loaded else parameters
+        parameters = [f"{wide_type(window.bits)} r", *parameters] if loaded else parameters
         name = named("HAL_UPDATE" if loaded else "HAL_WRITE", group, *leaves)
         indexed = any(s.count > 1 for s in slots)
         return self._add(name, result, group, register, parameters, body, const="", indexed=indexed)
@@ -170,39 +158,21 @@ class Hal:
     @once
     def put(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...], window: Window) -> str:
         """`HAL_PUT_Group_leaves(group, values...)`: one store of a whole register; `leaves`: with their elements."""
-        names, body, parameters, value = self._of_values(register, leaves, window)
-        body += self._stores(register, window, value)
-        name = named("HAL_PUT", group, *(names or (register.name, "reset")))
+        words, rows = _elements(register, leaves)
+        body, parameters, terms = _of_values(rows, window)
+        body += self._stores(register, window, " | ".join(terms))
+        name = named("HAL_PUT", group, *(words or (register.name, "reset")))
         return self._add(name, "void", group, register, parameters, body, const="")
 
     @once
     def make(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...]) -> str:
         """`HAL_MAKE_Group_leaves(values...)`: the value that such a store would have."""
-        given = sum(register.slot(n).element(i) for n, i in leaves)
-        window = whole_window(register, given, "w")
-        names, body, parameters, value = self._of_values(register, leaves, window)
-        name, wide = named("HAL_MAKE", group, *(names or (register.name, "reset"))), wide_type(window.bits)
-        text = "\n".join([*body, f"    return {value};"])
-        self.functions[name] = f"static inline {wide} {name}({', '.join(parameters) or 'void'})\n{{\n{text}\n}}\n"
-        return name
-
-    @staticmethod
-    def _of_values(
-        register: Register, leaves: tuple[tuple[str, int], ...], window: Window
-    ) -> tuple[list[str], list[str], list[str], str]:
-        """(names, statements that mask the values, parameters, the register's value) of a literal."""
-        rows = [(register.slot(n), i) for n, i in leaves]
-        names = [s.name if s.count == 1 else f"{s.name}_{i}" for s, i in rows]
-        body = [
-            f"    value_{n} &= {number((1 << s.width) - 1, s.width)};"
-            for n, (s, _) in zip(names, rows, strict=True)
-            if s.width not in (32, 64)
-        ]
-        wide = wide_type(window.bits)
-        terms = [_placed(f"value_{n}", _shift(s, window, i), wide) for n, (s, i) in zip(names, rows, strict=True)]
-        terms += [number(window.fixed, window.bits)] if window.fixed or not terms else []
-        parameters = [f"{wide_type(s.width)} value_{n}" for n, (s, _) in zip(names, rows, strict=True)]
-        return names, body, parameters, " | ".join(terms)
+        words, rows = _elements(register, leaves)
+        window = whole_window(register, sum(s.element(i or 0) for _, s, i in rows), "w")
+        body, parameters, terms = _of_values(rows, window)
+        name = named("HAL_MAKE", group, *(words or (register.name, "reset")))
+        body.append(f"    return {' | '.join(terms)};")
+        return self._define(name, wide_type(window.bits), parameters or ["void"], body)
 
     @once
     def store(self, group: str, register: Register, window: Window, is_number: bool = False) -> str:
@@ -226,11 +196,8 @@ class Hal:
         keep = number(((1 << register.bits) - 1) & ~slot.element(element), register.bits)
         shift = str(slot.lsb + element * slot.stride)
         value = _placed(f"(value & {number((1 << slot.width) - 1, register.bits)})", shift, wide)
-        self.functions[name] = (
-            f"static inline {wide} {name}({wide} r, {wide_type(slot.width)} value)\n{{\n"
-            f"    return (r & {keep}) | {value};\n}}\n"
-        )
-        return name
+        parameters = [f"{wide} r", f"{wide_type(slot.width)} value"]
+        return self._define(name, wide, parameters, [f"    return (r & {keep}) | {value};"])
 
     def _add(
         self,
@@ -245,8 +212,11 @@ class Hal:
     ) -> str:
         """`indexed`: whether a leaf that is meant is an array in one register."""
         index = ["unsigned int index"] if register.dims or indexed else []
-        head = ", ".join([f"{const}volatile struct {group} *group", *index, *parameters])
-        self.functions[name] = f"static inline {result} {name}({head})\n{{\n" + "\n".join(body) + "\n}\n"
+        return self._define(name, result, [f"{const}volatile struct {group} *group", *index, *parameters], body)
+
+    def _define(self, name: str, result: str, parameters: list[str], body: list[str]) -> str:
+        lines = [f"static inline {result} {name}({', '.join(parameters)})", "{", *body, "}", ""]
+        self.functions[name] = "\n".join(lines)
         return name
 
     def _accessed(self, register: Register, window: Window, word: int = 0, value: str = "") -> str:
@@ -280,6 +250,23 @@ class Hal:
 
     def text(self) -> str:
         return fitted("\n".join(self.functions[name] for name in sorted(self.functions)))
+
+
+def _elements(
+    register: Register, leaves: tuple[tuple[str, int], ...]
+) -> tuple[list[str], list[tuple[str, Slot, int | None]]]:
+    """(names of fields and elements, (variable, slot, element) of each)."""
+    slots = [(register.slot(n), i) for n, i in leaves]
+    words = [s.name if s.count == 1 else f"{s.name}_{i}" for s, i in slots]
+    return words, [(f"value_{w}", s, i) for w, (s, i) in zip(words, slots, strict=True)]
+
+
+def _of_values(rows: list[tuple[str, Slot, int | None]], window: Window) -> tuple[list[str], list[str], list[str]]:
+    """(statements that mask variables, parameters, terms of a register's value); an element of None is `index`."""
+    body = [f"    {v} &= {number((1 << s.width) - 1, s.width)};" for v, s, _ in rows if s.width not in (32, 64)]
+    terms = [_placed(v, _shift(s, window, i), wide_type(window.bits)) for v, s, i in rows]
+    terms += [number(window.fixed, window.bits)] if window.fixed or not terms else []
+    return body, [f"{wide_type(s.width)} {v}" for v, s, _ in rows], terms
 
 
 def _shift(slot: Slot, window: Window, element: int | None = None) -> str:
