@@ -139,18 +139,18 @@ class Function:
     where: Place
     body: tuple[int, int]  # bytes of the compound statement
     opens: Place  # its opening brace
-    entry: Node
-    exit: Node
-    nodes: list[Node]
-    accesses: list[Access]
-    sites: list[Site]
-    pointers: list[str]  # groups of which a pointer is made
-    starts: dict[int, Node]  # where each full expression begins
-    fulls: dict[int, tuple[int, int] | None]  # its text; None where it cannot be wrapped
-    handler: bool = False  # by its name an interrupt handler
-    interrupt: str | None = None  # declared as one; the name of the interrupt, which may be empty
-    static: bool = False
-    around: str = ""  # of a lambda, the function that it stands in
+    handler: bool  # by its name an interrupt handler
+    interrupt: str | None  # declared as one; the name of the interrupt, which may be empty
+    static: bool
+    around: str  # of a lambda, the function that it stands in
+    entry: Node = field(default_factory=lambda: Node("entry"))
+    exit: Node = field(default_factory=lambda: Node("exit"))
+    nodes: list[Node] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    pointers: list[str] = field(default_factory=list)  # groups of which a pointer is made
+    starts: dict[int, Node] = field(default_factory=dict)  # where each full expression begins
+    fulls: dict[int, tuple[int, int] | None] = field(default_factory=dict)  # its text; None: it cannot be wrapped
 
     @cached_property
     def ways(self) -> Ways:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Chain, Node, Prefix, Site, Step, link
+from edgebuild.driver.analysis.cdfg import MEMORY, Access, Chain, Function, Node, Prefix, Site, Step, link
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.dialect import Child, Dialect, Field
 from edgebuild.driver.source.ir import Declared, Expression, Span, Variable
@@ -236,14 +236,8 @@ class Recorder:
     """The graph of one function so far. `path`: the place of an expression in its full expression."""
 
     chains: Chains
-    nodes: list[Node] = field(default_factory=list)
-    current: Node | None = None
-    exit: Node = field(default_factory=lambda: Node("exit"))
-    accesses: list[Access] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
-    pointers: list[str] = field(default_factory=list)
-    fulls: dict[int, Span | None] = field(default_factory=dict)
-    starts: dict[int, Node] = field(default_factory=dict)
+    function: Function
+    current: Node | None
     path: Path = ()
 
     def node(self, kind: str, at: Piece | Variable | None = None, text: str = "") -> Node:
@@ -257,7 +251,7 @@ class Recorder:
     def floating(self, kind: str = "join", at: Piece | Variable | None = None, text: str = "") -> Node:
         """A new node that nothing leads to yet."""
         node = Node(kind, at.where if at is not None else None, text=text)
-        self.nodes.append(node)
+        self.function.nodes.append(node)
         return node
 
     def join(self, *ends: Node | None) -> Node:
@@ -276,24 +270,24 @@ class Recorder:
 
     def start(self, extent: Span | None) -> None:
         """A full expression begins. `extent`: its text; None where nothing can be put in front of it."""
-        number = len(self.fulls) + 1
+        number = len(self.function.fulls) + 1
         self.path = ()
-        self.fulls[number] = extent
-        self.starts[number] = self.node("start", text=str(number))
+        self.function.fulls[number] = extent
+        self.function.starts[number] = self.node("start", text=str(number))
 
     def access(self, kind: str, chain: Chain, site: Site) -> Access:
         key, variables = self.chains.key(chain)
         assert isinstance(chain.end, Field)
-        node = self.node("access", at=site.left, text=kind)
+        node, full = self.node("access", at=site.left, text=kind), len(self.function.fulls)
         assert node.where is not None
-        access = Access(kind, chain.end.id, chain, key, variables, node.where, site, node, len(self.fulls), self.path)
+        access = Access(kind, chain.end.id, chain, key, variables, node.where, site, node, full, self.path)
         node.access = access
-        self.accesses.append(access)
+        self.function.accesses.append(access)
         return access
 
     def escaped(self, chain: Chain) -> None:
         """A pointer to a group inside of another is made; `simplify` keeps the group then."""
-        self.pointers += [chain.group, *([] if chain.device else [chain.prefixes[0].group])]
+        self.function.pointers += [chain.group, *([] if chain.device else [chain.prefixes[0].group])]
 
     def site(
         self,
@@ -305,7 +299,7 @@ class Recorder:
         used: bool = True,
     ) -> Site:
         site = Site(form, c.span, left, operator, right, used)
-        self.sites.append(site)
+        self.function.sites.append(site)
         return site
 
 
@@ -346,35 +340,42 @@ class WholeRegisters:
         if to := self._variable(target):
             self._to_variable(c, to, value)
             return True
-        chain = self._group(left)
         site = graph.site("group" if literal else "store", c, left)
-        outer = graph.path
-        elements = list(chains.elements(chain, left))
+        chain, elements = self._elements(left)
         values = _values(value, elements) if literal else [None] * len(elements)
         if source:  # from one register to another
             site.right = value
         elif variable:
             self._about(site, value, variable)
 
-        def evaluate(right: bool) -> None:
-            graph.path = (*outer, ("u", 0))
-            if not right:
-                self.evaluate_chain(chain)
-            elif source:
+        def right_side() -> None:
+            if source:
+                graph.path = (*outer, ("u", 0))
                 site.of = self._load(value, "", value)
             for i, v in enumerate(values):
-                if v is not None and right:
+                if v is not None:
                     graph.path = (*outer, ("u", i + 1))
                     self.evaluate(v)
 
-        for right_side in (True, False) if self.cpp else (False, True):
-            evaluate(right_side)
+        outer = graph.path
+        self._sides(chain, right_side)
         places = [chain.root, *(s.index for s in chain.steps if s.index is not None)]
         site.does = next((d for x in places if (d := chains.effect(x))), "")
         site.inner = tuple(i for i, v in enumerate(values) if v is not None and chains.effect(v))
-        graph.path = outer
         site.parts = tuple((graph.access("w", x, site), v) for x, v in zip(elements, values, strict=True))
         return True
+
+    def _sides(self, chain: Chain, right: Callable[[], None]) -> None:
+        """The two sides of a store: C leaves their order open, C++ has the right one first."""
+
+        def left() -> None:
+            self.graph.path = (*outer, ("u", 0))
+            self.evaluate_chain(chain)
+
+        outer = self.graph.path
+        for side in (right, left) if self.cpp else (left, right):
+            side()
+        self.graph.path = outer
 
     def read_number(self, group: Expression, at: Expression) -> None:
         """One load of a register whose value is a number; `at` is what is replaced."""
@@ -384,17 +385,16 @@ class WholeRegisters:
         """One store of a number to a register."""
         if used:
             raise c.error("an assignment of a whole register has no value")
-        chain, site = self._group(group), self.graph.site("store", c, left, right=right)
+        site = self.graph.site("store", c, left, right=right)
+        chain, elements = self._elements(group)
         site.is_number, site.does = True, self.graph.chains.effect(right)
+
+        def right_side() -> None:
+            self.graph.path = (*outer, ("u", 1))
+            self.evaluate(right)
+
         outer = self.graph.path
-        for right_side in (True, False) if self.cpp else (False, True):
-            self.graph.path = (*outer, ("u", int(right_side)))
-            if right_side:
-                self.evaluate(right)
-            else:
-                self.evaluate_chain(chain)
-        self.graph.path = outer
-        elements = self.graph.chains.elements(chain, group)
+        self._sides(chain, right_side)
         site.parts = tuple((self.graph.access("w", x, site), None) for x in elements)
 
     def _variable(self, c: Expression) -> ir.Variable | None:
@@ -409,11 +409,10 @@ class WholeRegisters:
 
     def _load(self, value: Expression, operator: str, at: Expression | Declared) -> Site:
         """One load of a whole register; `operator`: "=" of an assignment, "" of a value; `at` is what is replaced."""
-        chain = self._group(value)
+        chain, elements = self._elements(value)
         site = Site("load", at.span, value, operator)
-        self.graph.sites.append(site)
+        self.graph.function.sites.append(site)
         self.evaluate_chain(chain)
-        elements = self.graph.chains.elements(chain, value)
         site.parts = tuple((self.graph.access("r", x, site), None) for x in elements)
         return site
 
@@ -435,11 +434,12 @@ class WholeRegisters:
         site.type = declares
         self._about(site, c, variable)
 
-    def _group(self, c: Expression) -> Chain:
+    def _elements(self, c: Expression) -> tuple[Chain, list[Chain]]:
+        """The chain of a register, and those of its fields."""
         chain = self.graph.chains.read(c)
         if chain is None or chain.is_field or chain.missing or chain.local:
             raise c.error("one register of a device is expected here")
-        return chain
+        return chain, list(self.graph.chains.elements(chain, c))
 
     def declare(self, d: Declared) -> bool:
         """A declaration such as `bfGroup Status s = u->STATUS;`; False for any that is not of a group."""

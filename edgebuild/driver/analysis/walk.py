@@ -46,10 +46,23 @@ class Walker:
         self.function, self.source, self.dialect = function, source, source.dialect
         self.cpp = source.unit.cpp
         self.chains = Chains(source.dialect, function)
-        self.graph = Recorder(self.chains)
-        self.entry = self.graph.node("entry")
+        if function.body is None:
+            raise function.error("a function with a try block is not supported")
+        _, around = source.program.lambdas.get(function.span[0], (None, None))
+        graph = Function(
+            function.full_name,
+            function.where,
+            function.body.span,
+            function.body.where,
+            bool(HANDLER.search((around or function).name)),
+            function.interrupt,
+            function.is_static,
+            around.full_name if around is not None else "",
+        )
+        graph.nodes.append(graph.entry)
+        self.graph = Recorder(self.chains, graph, graph.entry)
         self.whole = WholeRegisters(self.graph, self.cpp, self.expression, self.evaluate_chain)
-        variables = [x.variable for x in function.body.all() if isinstance(x, ir.Declared)] if function.body else []
+        variables = [x.variable for x in function.body.all() if isinstance(x, ir.Declared)]
         self.chains.locals |= {v.key for v in variables if holds_register(v, self.dialect)}
         self.addressed: set[str] = set()
         self.depth = 0  # of full expressions inside of each other (statement expressions)
@@ -64,39 +77,20 @@ class Walker:
         self.critical: list[int] = []  # of each bf_critical around, how many loops and switches are around that
 
     def run(self) -> Function:
-        f, graph = self.function, self.graph
+        f, graph = self.function, self.graph.function
         for p in f.parameters:
             self.check_no_group(p)
         for first in f.initialisers if self.cpp and f.form != "lambda" else ():
             self.initialiser(first.value)
-        if f.body is None:
-            raise f.error("a function with a try block is not supported")
+        assert f.body
         self.statement(f.body)
         self.whole.find_homes()
-        if graph.current:
-            link(graph.current, graph.exit)
+        self.graph.goto(graph.exit)
+        graph.nodes.append(graph.exit)
         for access in graph.accesses:  # a variable whose address is known elsewhere may change at any time
             if access.variables & self.addressed:
                 access.key = (None,) * len(access.key)
-        _, around = self.source.program.lambdas.get(f.span[0], (None, None))
-        return Function(
-            f.full_name,
-            f.where,
-            f.body.span,
-            f.body.where,
-            self.entry,
-            graph.exit,
-            [*graph.nodes, graph.exit],
-            graph.accesses,
-            graph.sites,
-            graph.pointers,
-            graph.starts,
-            graph.fulls,
-            bool(HANDLER.search((around or f).name)),
-            f.interrupt,
-            f.is_static,
-            around.full_name if around is not None else "",
-        )
+        return graph
 
     # ---- what a driver must not do
 
@@ -195,9 +189,9 @@ class Walker:
 
     def initialiser(self, c: Expression) -> None:
         """The value of a member in front of a constructor's body, or the constructor of a base."""
-        before = len(self.graph.sites)
+        before = len(self.graph.function.sites)
         self.full_expression(c, wrap=False)
-        if len(self.graph.sites) > before:
+        if len(self.graph.function.sites) > before:
             raise c.error("a field in front of a constructor's body is not supported", "  assign it in the body")
 
     def leave(self, depth: int) -> None:
@@ -711,7 +705,7 @@ class Walker:
         self.check_stays(c, "return")
         if c.value:
             self.full_expression(c.value)
-        self.jump(self.graph.exit, 0)
+        self.jump(self.graph.function.exit, 0)
 
     def goto(self, c: ir.Goto) -> None:
         self.check_stays(c, "goto")

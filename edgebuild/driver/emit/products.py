@@ -145,14 +145,6 @@ def _field(driver: Driver, slot: Slot, element: int, suffix: str) -> FieldInfo:
     return FieldInfo(slot.name + suffix, lsb, slot.width, slot.access, modified, action, volatile, values=values)
 
 
-def svd(name: str, driver: Driver) -> str:
-    return write_svd(register_map(name, driver), COMMENT)
-
-
-def rdl(name: str, driver: Driver) -> str:
-    return write_rdl(register_map(name, driver), COMMENT)
-
-
 # ---- models of the devices: SystemC's constants, a mock for unit tests, a TLM-2.0 target
 
 ON_WRITE = {
@@ -170,10 +162,9 @@ ON_WRITE = {
 ON_READ = {"clear": "READ_CLEARS", "set": "READ_SETS"}
 
 
-def model(kind: str, name: str, driver: Driver, hal: Hal) -> str:
+def model(kind: str, map_: RegisterMap, driver: Driver, hal: Hal) -> str:
     """A header that has the registers of all devices as values: `systemc`, `mock` or `tlm`."""
-    blocks = register_map(name, driver).blocks
-    include = hal_dir() / "include"
+    name, include = map_.name, hal_dir() / "include"
     return render(
         f"{kind}.h.j2",
         n=name,
@@ -186,7 +177,7 @@ def model(kind: str, name: str, driver: Driver, hal: Hal) -> str:
                 "bytes": driver.layout.groups[driver.dialect.devices[block.name].group].size,
                 "fields": list(_fields(block)),
             }
-            for block in blocks
+            for block in map_.blocks
         ],
         engine=(include / "edgebuild_mock.h").read_text() if kind != "systemc" else "",
         target=(include / "edgebuild_tlm.h").read_text() if kind == "tlm" else "",
@@ -226,18 +217,16 @@ def _fields(block: Block) -> Iterator[dict[str, Any]]:
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source, driver.dialect, driver.cdfg, driver.merged, hal)
-    said = report.as_dict(name, driver)
+    said, map_ = report.as_dict(name, driver), register_map(name, driver)
     head = clang.types_in(body, driver.source.unit.own_types) + file_names(driver.source.lines)
     text = f'{LICENCE}#include "{name}_hal.h"\n{head}{body}'
     files = {
         ".cpp" if driver.source.unit.cpp else ".c": text,
         "_hal.h": _hal_header(name, hal),
         "_regs.h": c_header(name, driver),
-        "_systemc.h": model("systemc", name, driver, hal),
-        "_mock.h": model("mock", name, driver, hal),
-        "_tlm.h": model("tlm", name, driver, hal),
-        ".svd": svd(name, driver),
-        ".rdl": rdl(name, driver),
+        **{f"_{kind}.h": model(kind, map_, driver, hal) for kind in ("systemc", "mock", "tlm")},
+        ".svd": write_svd(map_, COMMENT),
+        ".rdl": write_rdl(map_, COMMENT),
         "_report.json": report.as_json(said),
         "_report.txt": report.as_text(said, driver),
     }

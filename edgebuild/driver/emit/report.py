@@ -195,18 +195,16 @@ def as_text(r: dict[str, Any], driver: Driver) -> str:
             for reg in group.registers
         ]
         lines += [f"  {s.offset:#06x} {s.name}: {s.group} x{list(s.dims) or 1}, every {s.stride} B" for s in group.subs]
-    if r["merged"]:
-        lines += ["", "merged"]
-        lines += [
-            f"  {m['where']}: {m['kind']} of {', '.join(m['fields'])}: {m['accesses']} accesses" for m in r["merged"]
-        ]
-    if r["dropped"]:
-        lines += ["", "dropped", *(f"  {d['where']}: {d['field']}: {d['why']}" for d in r["dropped"])]
-    if r["moved"]:
-        lines += ["", "moved", *(f"  {m['where']} -> {m['to']}: {m['kind']} of {m['field']}" for m in r["moved"])]
-    if r["kept_apart"]:
-        lines += ["", "kept apart"]
-        lines += [f"  {k['where']}: {k['why']}" for k in r["kept_apart"]]
+    rows = {
+        "merged": [f"{m['kind']} of {', '.join(m['fields'])}: {m['accesses']} accesses" for m in r["merged"]],
+        "dropped": [f"{d['field']}: {d['why']}" for d in r["dropped"]],
+        "moved": [f"{m['kind']} of {m['field']}" for m in r["moved"]],
+        "kept_apart": [k["why"] for k in r["kept_apart"]],
+    }
+    for key, texts in rows.items():
+        places = [f"{x['where']} -> {x['to']}" if "to" in x else x["where"] for x in r[key]]
+        lines += ["", key.replace("_", " ")] if texts else []
+        lines += [f"  {place}: {text}" for place, text in zip(places, texts, strict=True)]
     if r["warnings"]:
         lines += ["", "warnings", *(f"  {w}" for w in r["warnings"])]
     return terminal("\n".join(lines) + "\n")
