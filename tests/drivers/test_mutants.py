@@ -12,7 +12,7 @@ from tests.drivers import mutants
 from tests.drivers.judge import Judge
 
 pytest.importorskip("z3")
-from edgebuild.driver.prove import loops, verdicts
+from edgebuild.driver.prove import compare, verdicts
 
 pytestmark = pytest.mark.needs("riscv64-unknown-elf-gcc")
 
@@ -30,7 +30,7 @@ def test_no_fault_that_a_trace_shows_is_proved(number: int, tmp_path: Path) -> N
 
 def test_a_trusting_proof_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that finds all ways alike."""
-    for room in (verdicts, loops):
+    for room in (verdicts, compare):
         monkeypatch.setattr(room, "compare", lambda *_: None)
     _, made = mutants.subject(31)
     assert mutants.judged(*made(tmp_path), 6, 5, tmp_path).false

@@ -154,6 +154,18 @@ def covered(a: Path, paths: list[Path]) -> None:
         raise Unknown("the solver gives up on the conditions")
 
 
+def matched(mine: list[Path], theirs: list[Path]) -> Iterator[tuple[Path, Path]]:
+    """The pairs of paths that one input may lead to, each compared. Raises Different or Unknown."""
+    near: dict[int, list[Path]] = {}
+    for a, b in together(solver_of(), Tree(mine), Tree(theirs)) if theirs else ():
+        near.setdefault(id(a), []).append(b)
+    for a in mine:
+        for b in near.get(id(a), []):
+            compare(a, b)
+            yield a, b
+        covered(a, near.get(id(a), []))
+
+
 def compare(a: Path, b: Path) -> None:
     """Raise Different if some input leads to both paths and they differ."""
     solver = solver_of(*a.conditions, *b.conditions)

@@ -8,7 +8,7 @@ does unseen: constructors, destructors, and lambdas.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -464,12 +464,13 @@ class Interpreter:
     # ---- statements
 
     def statement(self, c: Statement) -> None:
-        handler: Callable[[Interpreter, Any], None] = STATEMENTS[type(c)]
-        if self.cpp and isinstance(c, ir.Block | ir.If | ir.Switch | ir.Loop):
-            with objects.scope(self):
-                handler(self, c)
-        else:
-            handler(self, c)
+        with self._scope(c):
+            STATEMENTS[type(c)](self, c)
+
+    def _scope(self, c: ir.Node) -> AbstractContextManager[None]:
+        """The scope that a statement of C++ opens."""
+        opens = self.cpp and isinstance(c, ir.Block | ir.If | ir.Switch | ir.Loop)
+        return objects.scope(self) if opens else nullcontext()
 
     def evaluation(self, c: ir.Evaluation) -> None:
         with objects.full_expression(self):
@@ -686,25 +687,19 @@ class Interpreter:
 
     def enter_at(self, c: ir.Node, label: ir.Node) -> None:
         """A statement from a label inside of it on."""
-        if self.cpp and isinstance(c, ir.Block | ir.If | ir.Loop | ir.Switch):
-            with objects.scope(self):
-                self._enter_at(c, label)
-        else:
-            self._enter_at(c, label)
-
-    def _enter_at(self, c: ir.Node, label: ir.Node) -> None:
-        if c is label and isinstance(c, ir.Label):
-            self.label(c)
-        elif c is label and isinstance(c, ir.Case):
-            self.statement(c.body)
-        elif isinstance(c, ir.Block):
-            self.block(c, label)
-        elif isinstance(c, ir.Case | ir.Label | ir.If):
-            self.enter_at(next(x for x in c.parts if holds(x, label)), label)
-        elif isinstance(c, ir.Loop) and c.condition and not (c.before or c.step) and holds(c.body, label):
-            self.loop(c, label)
-        else:
-            raise Unknown("a jump into a statement")
+        with self._scope(c):
+            if c is label and isinstance(c, ir.Label):
+                self.label(c)
+            elif c is label and isinstance(c, ir.Case):
+                self.statement(c.body)
+            elif isinstance(c, ir.Block):
+                self.block(c, label)
+            elif isinstance(c, ir.Case | ir.Label | ir.If):
+                self.enter_at(next(x for x in c.parts if holds(x, label)), label)
+            elif isinstance(c, ir.Loop) and c.condition and not (c.before or c.step) and holds(c.body, label):
+                self.loop(c, label)
+            else:
+                raise Unknown("a jump into a statement")
 
     def assembly(self, c: ir.Assembly) -> None:
         """Call something unknown with the values of all operands, each of which it may change."""

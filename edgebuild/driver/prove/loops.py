@@ -18,7 +18,7 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.compare import Path, Tree, all_paths, by_name, compare, covered, shared, together
+from edgebuild.driver.prove.compare import Path, all_paths, by_name, matched, shared
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, Unknown, ask, solver_of
 from edgebuild.driver.prove.interpreter import Interpreter, heads
 from edgebuild.driver.prove.objects import Closure
@@ -38,36 +38,26 @@ class Gone:
         raise Unknown("a variable across a loop")
 
 
-@dataclass(frozen=True)
-class Start:
-    """Facts at a head: the variables that have the same values on both sides, and the values that are known."""
-
-    names: tuple[str, ...]
-    kept: tuple[tuple[str, Any], ...]
-    masks: tuple[tuple[str, int], ...] = ()  # bits that are not zero in each value, where that is known
+# Of each variable that has the same value on both sides: the value, if it is known, and the bits that may be other than
+# zero; -1 for all of them.
+Facts = dict[str, tuple[Any, int]]
 
 
 @dataclass
 class LoopNode:
-    """A head, the path that led there first on each side, and what all paths so far have in common."""
+    """A head, the facts and the choices of the path that led there first, and what all paths so far have in common."""
 
-    path: tuple[Start, ...]
+    path: tuple[Facts, ...]
     choices: tuple[tuple[bool, ...], tuple[bool, ...]]
-    names: set[str]
-    kept: dict[str, Any]
-    masks: dict[str, int]
+    facts: Facts
     waits: bool = True
-
-    @property
-    def start(self) -> Start:
-        return Start(tuple(sorted(self.names)), tuple(sorted(self.kept.items())), tuple(sorted(self.masks.items())))
 
 
 @dataclass
 class Heads:
     """Replays the starts that lead to a head, and cuts at the next one."""
 
-    starts: tuple[Start, ...]
+    starts: tuple[Facts, ...]
     seen: int = 0
     numbers: dict[int, int] = field(default_factory=dict)  # of loops, by their places
 
@@ -79,18 +69,18 @@ class Heads:
         self.seen += 1
 
 
-def _begin(program: Interpreter, start: Start) -> None:
+def _begin(program: Interpreter, facts: Facts) -> None:
     program.restart()
-    kept, masks = dict(start.kept), dict(start.masks)
     keys = dict(zip(program.shared_names(), program.env, strict=True))
     names = {key: name for name, key in by_name(keys).items()}
     for key, value in program.env.items():
         name = names[key]
-        if name in kept:
-            program.env[key] = kept[name]
+        known, mask = facts.get(name, (None, 0))
+        if known is not None:
+            program.env[key] = known
         elif isinstance(value, Closure) and not value.copies:
             continue
-        elif name not in start.names:
+        elif name not in facts:
             program.env[key] = Gone()
         elif isinstance(value, Pointer):
             program.env[key] = Pointer(z3.BitVec(f"head {name}", ADDRESS))
@@ -98,7 +88,7 @@ def _begin(program: Interpreter, start: Start) -> None:
             program.env[key] = Real(z3.BitVec(f"head {name}", value.bits.size()))
         else:
             bits = z3.BitVec(f"head {name}", value.bits.size())
-            program.env[key] = Int(bits & masks[name] if name in masks else bits, value.signed)
+            program.env[key] = Int(bits & mask if mask >= 0 else bits, value.signed)
 
 
 def has_loops(program: Interpreter, name: str) -> bool:
@@ -153,10 +143,10 @@ class _Induction:
             if node is None:
                 return self.pruned
             node.waits = False
-            self.segment((*node.path, node.start), node.choices)
+            self.segment((*node.path, node.facts), node.choices)
         raise Unknown("too many loops")
 
-    def segment(self, starts: tuple[Start, ...], choices: tuple[tuple[bool, ...], ...]) -> None:
+    def segment(self, starts: tuple[Facts, ...], choices: tuple[tuple[bool, ...], ...]) -> None:
         """Compare all paths from one head to the next."""
         source, other = self.sides
         source.hints = []
@@ -165,18 +155,11 @@ class _Induction:
         theirs = self.paths(1, starts, choices[1])
         if not (mine and theirs):
             raise Unknown("no path leads on")
-        solver = solver_of()
-        near: dict[int, list[Path]] = {}
-        for a, b in together(solver, Tree(mine), Tree(theirs)):
-            near.setdefault(id(a), []).append(b)
-        for a in mine:
-            covered(a, near.get(id(a), []))
-            for b in near.get(id(a), []):
-                compare(a, b)
-                if a.at:
-                    self.arrive(a, b, starts)
+        for a, b in matched(mine, theirs):
+            if a.at:
+                self.arrive(a, b, starts)
 
-    def paths(self, side: int, starts: tuple[Start, ...], choices: tuple[bool, ...]) -> list[Path]:
+    def paths(self, side: int, starts: tuple[Facts, ...], choices: tuple[bool, ...]) -> list[Path]:
         program = self.sides[side]
         numbers = self.numbers[side]
 
@@ -191,24 +174,19 @@ class _Induction:
         self.pruned = self.pruned or pruned
         return paths
 
-    def arrive(self, a: Path, b: Path, starts: tuple[Start, ...]) -> None:
+    def arrive(self, a: Path, b: Path, starts: tuple[Facts, ...]) -> None:
         """Add what holds at the end of a pair of paths to what is known of the head there."""
         assert a.at
         values, theirs = by_name(a.env), by_name(b.env)
-        names = set(shared(a, b))
-        kept = {n: values[n] for n in names if _lasting(values[n]) and bits_of(values[n]).eq(bits_of(theirs[n]))}
-        masks = {n: mask for n, mask in self._masks(a).items() if n in names}
-        node = self.nodes.get(a.at)
-        if node is None:
-            self.nodes[a.at] = LoopNode(starts, (a.choices, b.choices), names, kept, masks)
-            return
-        agreed = {n: v for n, v in node.kept.items() if n in kept and bits_of(v).eq(bits_of(kept[n]))}
-        masked = {n: mask for n, mask in node.masks.items() if masks.get(n) == mask}
-        if names >= node.names and len(agreed) == len(node.kept) and masked == node.masks:
-            return
-        node.names &= names
-        node.kept, node.waits = {n: v for n, v in agreed.items() if n in node.names}, True
-        node.masks = masked
+        masks, facts = self._masks(a), Facts()
+        for name in shared(a, b):
+            value = values[name]
+            known = _lasting(value) and bits_of(value).eq(bits_of(theirs[name]))
+            facts[name] = value if known else None, masks.get(name, -1)
+        node = self.nodes.setdefault(a.at, LoopNode(starts, (a.choices, b.choices), facts))
+        common = {n: _common(fact, facts[n]) for n, fact in node.facts.items() if n in facts}
+        if len(common) < len(node.facts) or any(common[n] is not fact for n, fact in node.facts.items()):
+            node.facts, node.waits = common, True
 
     def _masks(self, a: Path) -> dict[str, int]:
         """The bits that belong to fields, of variables that hold a register of which all other bits are zero."""
@@ -219,6 +197,14 @@ class _Induction:
             if mask and isinstance(value, Int) and ask(solver, value.bits & ~mask != 0) == z3.unsat:
                 masks[name] = mask
         return masks
+
+
+def _common(fact: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
+    """What two paths say of a variable; the first fact itself where they agree."""
+    known = fact[0] is None or (other[0] is not None and bits_of(fact[0]).eq(bits_of(other[0])))
+    if known and fact[1] in (-1, other[1]):
+        return fact
+    return fact[0] if known else None, fact[1] if fact[1] == other[1] else -1
 
 
 def _lasting(value: Any) -> bool:

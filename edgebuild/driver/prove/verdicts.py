@@ -22,14 +22,12 @@ from edgebuild.driver.analysis.chains import Chains, group_value, holds_register
 from edgebuild.driver.layout.registers import Register, Slot
 from edgebuild.driver.prove import objects
 from edgebuild.driver.prove.compare import (
-    Path,
-    Tree,
     all_paths,
     compare,
     compare_unfinished,
     covered,
     each_path,
-    together,
+    matched,
 )
 from edgebuild.driver.prove.hardware import (
     ADDRESS,
@@ -44,7 +42,6 @@ from edgebuild.driver.prove.hardware import (
     Unknown,
     leaf_of,
     neutral_of,
-    solver_of,
     views_of,
 )
 from edgebuild.driver.prove.interpreter import Interpreter, Side
@@ -611,14 +608,7 @@ def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
         compare_unfinished(source.unfinished[:SOME], other.unfinished[:SOME])
     if not mine:
         raise Unknown("no path through the function ends soon")
-    solver = solver_of()
-    near: dict[int, list[Path]] = {}
-    for a, b in together(solver, Tree(mine), Tree(theirs)) if theirs else ():
-        near.setdefault(id(a), []).append(b)
-    for a in mine:
-        for b in near.get(id(a), []):
-            compare(a, b)
-        covered(a, near.get(id(a), []))
+    list(matched(mine, theirs))
     return open_ or also
 
 
