@@ -14,12 +14,10 @@ rows       each device some rows (F -> F); what its windows reach beyond them is
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from math import atan2
 from operator import add, le
 from typing import Any
 
@@ -176,11 +174,10 @@ def shortest(
     if not bounds:
         return None, INFINITY
     least = [_relaxed([step.weighed(i) for step in steps], ())[0] for i in range(len(kept))]
-    ends = _outermost(kept) if len({arc.by for arcs in layers for arc in arcs}) == 1 else tuple(range(len(kept)))
     # A path that few labels find makes the bound of all others tighter.
-    for most in (FEW, MOST if len(ends) <= 2 else MANY // len(ends)):
+    for most in (FEW, MOST if len(kept) <= 2 else MANY // len(kept)):
         upper = min(below, best.cost if best is not None else INFINITY)
-        labels, left_out = _labelled(steps, kept, bounds, least, upper, ends, most)
+        labels, left_out = _labelled(steps, kept, bounds, least, upper, most)
         best = labels if labels is not None else best
         if left_out == INFINITY:
             break
@@ -206,7 +203,6 @@ def _labelled(
     bounds: Sequence[_Bound],
     least: Sequence[ToGo],
     upper: float,
-    ends: Sequence[int],
     most: int,
 ) -> tuple[Route | None, float]:
     """The best path of cost `upper` that was found, and what all that were left out cost at least."""
@@ -216,7 +212,7 @@ def _labelled(
     for number, step in enumerate(steps):
         history.append(labels)
         longer = _extended(labels, step, constraints, bounds, [some[number + 1] for some in least], number + 1, upper)
-        labels, left = _promising(longer.some(_front(longer, ends)), most)
+        labels, left = _promising(longer.some(_front(longer)), most)
         left_out = min(left_out, left)
     room = np.array([c.limit + SLACK for c in constraints])
     allowed = np.flatnonzero((labels.node == 0) & (labels.used <= room).all(axis=1))
@@ -353,63 +349,17 @@ def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
     return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
 
 
-def _front(labels: _Labels, ends: Sequence[int]) -> Places:
-    """Places of labels that no other of their node dominates in cost and all uses. `labels`: by node and rising cost.
-
-    `ends`: uses such that what is better in these is better in all.
-    """
-    edges = np.flatnonzero(np.diff(labels.node, prepend=-1, append=-1))
-    if not ends:
-        return edges[:-1]
-    used, kept = labels.used[:, list(ends)], list[int]()
+def _front(labels: _Labels) -> Places:
+    """Places of labels, given by node and rising cost, that no other of their node dominates in cost and all uses."""
+    edges, kept = np.flatnonzero(np.diff(labels.node, prepend=-1, append=-1)), list[int]()
     for first, past in pairwise(edges.tolist()):
-        if len(ends) <= 2:
-            kept += _stairs(first, used[first:past, 0].tolist(), used[first:past, -1].tolist())
-        else:
-            kept += _unbettered(first, used[first:past])
+        best, count = np.empty_like(labels.used[first:past], order="F"), 0  # compared use by use
+        for place, uses in enumerate(labels.used[first:past], first):
+            if not (best[:count] <= uses).all(axis=1).any():
+                best[count] = uses
+                count += 1
+                kept.append(place)
     return np.array(kept, np.int64)
-
-
-def _outermost(constraints: Sequence[Constraint]) -> Sequence[int]:
-    """Two constraints such that what uses no more of either uses no more of any; none where there are none.
-
-    Where one device alone has something, all uses are a * first + b * second with b >= 0. So the directions (a, b) lie
-    in a half plane, and each is a sum of the two outermost ones with factors that are not negative.
-    """
-    if not constraints:
-        return ()
-    one = Arc(0, 0, 0.0, 1.0, 0.0, None)
-    turned = sorted(range(len(constraints)), key=lambda i: atan2(1 - constraints[i].share, constraints[i].use(one)))
-    return turned[0], turned[-1]
-
-
-def _stairs(start: int, first_uses: list[float], second_uses: list[float]) -> list[int]:
-    """Places from `start` on of labels that none before them dominates in two uses.
-
-    The stairs are the least second uses for rising first ones, of the labels kept so far.
-    """
-    kept, firsts, seconds = list[int](), list[float](), list[float]()
-    for i, (first, second) in enumerate(zip(first_uses, second_uses, strict=True)):
-        at = bisect_right(firsts, first)
-        if at and seconds[at - 1] <= second:
-            continue
-        kept.append(start + i)
-        end = at
-        while end < len(firsts) and seconds[end] >= second:
-            end += 1
-        firsts[at:end], seconds[at:end] = [first], [second]
-    return kept
-
-
-def _unbettered(start: int, used: Floats) -> list[int]:
-    """The same for any number of uses."""
-    kept, best, count = list[int](), np.empty_like(used), 0
-    for i, uses in enumerate(used):
-        if not (best[:count] <= uses).all(axis=1).any():
-            best[count] = uses
-            count += 1
-            kept.append(start + i)
-    return kept
 
 
 def _unwind(ends: _Labels, place: int, history: Sequence[_Labels], steps: Sequence[_Step]) -> Route:
