@@ -103,6 +103,9 @@ class ModelRequest:
     stream_input: str | None = option(
         None, words("rows"), "the application pushes rows; the input is never whole in memory"
     )
+    stream_output: str | None = option(
+        None, words("rows"), "the application takes rows as they are made: NAME_output_row(); none waits for others"
+    )
     arena: str = option(
         "static",
         words("static", "caller", "shared"),

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from ..base.request import ModelRequest
 from .ir import Graph
-from .plan.rolling import rows_of, with_rows
+from .ops import SPECS
+from .plan.rolling import read_outside, rows_of, with_output_rows, with_rows
 from .surface.interface import Interface, Link, Ports, Surface
 
 
 def ports_of(graph: Graph) -> Ports:
-    return Ports(_surfaces(graph, graph.ports_in), _surfaces(graph, graph.ports_out))
+    return Ports(_surfaces(graph, graph.ports_in), _surfaces(graph, read_outside(graph)))
 
 
 def _surfaces(graph: Graph, names: Iterable[str]) -> tuple[Surface, ...]:
@@ -26,6 +27,8 @@ def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
     """The interface of the graph, also where a plan has cut it into parts. `target`: its name."""
     streamed = request.stream_input is not None
     graph = with_rows(graph) if streamed else graph
+    ends = any(SPECS[op.kind].link == "output" for op in graph.ops)
+    graph = with_output_rows(graph, request.name) if request.stream_output and not ends else graph
     link = graph.link
     budgets = request.budgets_ms if request.objective == "energy" and len(request.budgets_ms) > 1 else ()
     return Interface(
@@ -36,6 +39,7 @@ def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
         caller=request.arena == "caller",
         states=bool(graph.states),
         stream_rows=rows_of(graph, graph.inputs[0]) if streamed else 0,
+        output_rows=rows_of(graph, read_outside(graph)[0]) if request.stream_output else 0,
         budgets=tuple(f"{ms:g}" for ms in budgets),
         link=Link(link.entry, link.timeout_us, link.device == link.source) if link is not None else None,
         steps=request.stepwise,

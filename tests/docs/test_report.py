@@ -70,6 +70,7 @@ REPORTS = {
     "tiled": ("digits", "mps2-an386", {"tile": "auto"}),
     "parts": ("digits", "host", {"tile": "ffmt", "max_mac_overhead": "50"}),
     "streamed": ("digits", "mps3-an547", {"stream_input": "rows"}),
+    "rows": ("digits", "host", {"stream_output": "rows"}),
     "mapped": ("digits", "host", {"map": "layer"}),
     "energy": ("digits", "stm32f767", {"objective": "energy", "qos": "60"}),
     "budgets": ("digits", "stm32f767", {"objective": "energy", "qos": "30,60"}),

@@ -84,6 +84,7 @@ def modes(recipe: Recipe, arena: int, flash: int, target: Target) -> Iterator[Op
         {"ram": int(arena * s.rng.uniform(0.5, 1))},
         {"ram": int(arena * s.rng.uniform(0.3, 0.8)), "tile": "auto"},
         {"stream_input": "rows"},
+        {"stream_output": "rows"},
         {"objective": "ram"},
         {"flash": int(flash * s.rng.uniform(0.8, 1)), "tile": s.pick("off", "auto")},
         {"tile": s.pick("fdt", "ffmt"), "max_mac_overhead": 200.0},

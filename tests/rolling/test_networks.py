@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
@@ -161,7 +163,7 @@ def whole_numbers(kind: str, *more: int, shape: tuple[int, ...] = (1, 4, 4, 3), 
     """One op on int8 without a scale."""
     x = helper.make_tensor_value_info("x", TensorProto.INT8, [1, 4, 4, 3])
     y = helper.make_tensor_value_info("y", TensorProto.INT8, shape)
-    bounds = [onnx.numpy_helper.from_array(np.array(v, np.int8), f"bound{i}") for i, v in enumerate(more)]
+    bounds = [numpy_helper.from_array(np.array(v, np.int8), f"bound{i}") for i, v in enumerate(more)]
     node = helper.make_node(kind, ["x", *(b.name for b in bounds)], ["y"], **attrs)
     graph = helper.make_graph([node], "g", [x], [y], bounds)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
@@ -215,3 +217,49 @@ def test_transposed_readers_that_need_few_rows_or_none(kinds: tuple[str, ...]) -
         rings = [rows for step in found.steps if step.rolled for rows in step.rolled.rings.values()]
         assert all(rows > 0 for rows in rings), seed
     assert unread
+
+
+def _to_rows(file: Path, *outputs: str) -> Path:
+    """Two convolutions to one channel, whose NCHW output is a view; `z` beside it has one row."""
+    rng = np.random.default_rng(5)
+    shapes = {"x": (1, 1, 12, 6), "y": (1, 1, 6, 6), "t": (1, 4, 12, 6), "z": (1, 4, 1, 1)}
+    ports = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in shapes.items()}
+    weights = [
+        numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
+        for name, shape in (("v", (4, 1, 3, 3)), ("w", (1, 4, 3, 3)))
+    ]
+    nodes = [helper.make_node("Conv", ["x", "v"], ["t"], pads=[1, 1, 1, 1])]
+    nodes += [helper.make_node("Conv", ["t", "w"], ["y"], pads=[1, 1, 1, 1], strides=[2, 1])]
+    nodes += [helper.make_node("GlobalAveragePool", ["t"], ["z"])] if "z" in outputs else []
+    graph = helper.make_graph(nodes, "g", [ports["x"]], [ports[n] for n in outputs], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8), file)
+    return file
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("more", [{}, {"stream_input": "rows"}, {"tile": "auto"}, {"steps": True}], ids=str)
+def test_rows_of_the_output_are_handed_over_as_they_are_made(more: dict[str, Any], tmp_path: Path) -> None:
+    """Against onnxruntime; without --tile auto, which keeps to the time of whole ops, the output is never whole."""
+    pytest.importorskip("onnxruntime")
+    file = _to_rows(tmp_path / "m.onnx", "y")
+    artifacts = compile_model(model_request(file, "model", "host", {"stream_output": "rows", **more}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+    report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))
+    ring = next(b for b in report["layout"]["buffers"] if b["name"] == "y")
+    assert report["output_rows"] == 6 and ("tile" in more or ring["rows"] == 1)
+    header = next(a.data for a in artifacts if a.name == "model.h").decode()
+    assert "void model_output_row(const float *row, int32_t number);" in header and "model_output(" not in header
+
+
+def test_what_has_no_rows_of_an_output(tmp_path: Path) -> None:
+    def refuses(text: str, *outputs: str, **options: Any) -> None:
+        file = _to_rows(tmp_path / "m.onnx", *outputs)
+        with pytest.raises(EdgebuildError, match=text):
+            planned(prepare(file), stream_output="rows", **options)
+
+    refuses("no rows of the output: 'z' has 1", "z")
+    refuses("no rows of the output: 2 outputs", "y", "z")
+    for options in ({"tile": "off"}, {"tile": "fdt"}, {"arena": "caller"}):
+        refuses("--stream-output needs --arena static", "y", **options)
+    with pytest.raises(EdgebuildError, match="--map goes with --tile off"):
+        compile_model(model_request(tmp_path / "m.onnx", "m", "gap8", {"stream_output": "rows", "map": "auto"}))

@@ -52,7 +52,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "shared": plan.request.arena == "shared",
         "argument": "void *arena" if caller else "void",
         "inputs": _ports(plan, plan.graph.ports_in),
-        "outputs": _ports(plan, plan.graph.ports_out),
+        "outputs": _ports(plan, () if plan.request.stream_output else plan.graph.ports_out),
         "clocks": header_view(plan),
         "budgets": budget_views(plan),
         "states": _states(plan),

@@ -91,5 +91,7 @@ def access_functions(plan: Plan) -> dict[str, str]:
     """Name of the C function that gives the address of each input and output."""
     ports = ports_of(plan.graph)
     functions = interface.access_functions(plan.name, ports)
+    if plan.request.stream_output:
+        functions = functions[0], [f"{plan.name}_output_row"]
     names = [[port.name for port in side] for side in ports]
     return {name: function for side in zip(names, functions, strict=True) for name, function in zip(*side, strict=True)}

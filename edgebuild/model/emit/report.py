@@ -17,7 +17,7 @@ from ..kernels.offload import engine_call, in_one_line, refusal
 from ..ops.base import Constant
 from ..plan.choose import mac_overhead
 from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp, newest_name
-from ..plan.rolling import rows_of
+from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import Section, scratch_name
 from ..plan.slices import slice_us
@@ -119,7 +119,6 @@ NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 def report(plan: Plan, weights: Weights, sha256: str) -> str:
     graph, arena = plan.graph, plan.arena_bytes
-    functions = access_functions(plan)
     macs, layers = ops.macs(graph), layer_rows(plan)
     data: dict[str, Any] = {
         "schema": SCHEMA,
@@ -131,8 +130,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         },
         "target": plan.target.name,
         "clock_hz": plan.target.clock_hz,
-        "inputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_in],
-        "outputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_out],
+        **_ports(plan),
         "ram": {
             "arena_bytes": arena,
             "untiled_arena_bytes": plan.untiled_bytes,
@@ -274,6 +272,14 @@ def _buffers(plan: Plan) -> list[dict[str, Any]]:
         row |= {"calls": list(b.calls)} if b.calls else {}
         rows.append(row)
     return rows
+
+
+def _ports(plan: Plan) -> dict[str, Any]:
+    """Inputs and outputs, and how many rows an output has that the application takes row by row."""
+    graph, functions, written = plan.graph, access_functions(plan), read_outside(plan.graph)
+    sides = {"inputs": graph.ports_in, "outputs": written}
+    ports = {side: [_surface(graph.tensors[n], functions[n]) for n in names] for side, names in sides.items()}
+    return {**ports, **({"output_rows": rows_of(graph, written[0])} if plan.request.stream_output else {})}
 
 
 def _surface(t: Tensor, function: str) -> dict[str, Any]:

@@ -322,7 +322,7 @@ class Spec:
     total: Total | None = None
     fan_in: Callable[[Op, Graph], bool] = lambda op, graph: True  # of a `total`: it may be added up part by part
     sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None
-    link: str = ""  # "send" or "receive": it moves a tensor between devices; these ops keep their order
+    link: str = ""  # "send", "receive" or "output": it talks to devices or the application; these ops keep their order
     limits: tuple[Limit, ...] = ()
 
 

@@ -385,6 +385,28 @@ TRANSPOSE = Spec(
 )  # fmt: skip
 
 
+# Rows of the output that the application takes as they come: it defines `function`, which is called for each.
+
+
+def hand_rows_nest(op: Op, graph: Graph) -> Nest:
+    extents = numbered(graph.operands(op)[0].shape)
+    return Nest({**extents, "none": 0}, ("none",), (same(*extents),))
+
+
+def hand_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    rows = form.rows if form.rolled else x.shape[1]
+    shape = {"rows": rows, "row": x.elements // rows, "function": op.attrs["function"], "rolled": form.rolled}
+    cost = 12.0 if form.rolled else 12.0 * rows
+    return Kernel("moves.c:hand_rows", op.kind, shape, placed=form.rolled, counted=True, estimate=cost)
+
+
+HAND_ROWS = Spec(
+    "hand_rows", hand_rows_nest, lambda op, graph, x: np.zeros(0, graph.result(op).dtype), hand_rows_kernel,
+    rows=lambda op, graph: "reduce", exact=True, link="output",
+)  # fmt: skip
+
+
 # Messages between the devices of a cluster: `send` and `receive`, which keep their order.
 #
 # Both take `message` (its number, the same on both sides), `device` (the other one; EVERYONE of a broadcast) and `wire`

@@ -27,7 +27,7 @@ from .. import ops
 from ..ir import Graph
 from . import kernel_selection
 from .check import interpret
-from .rolling import with_rows
+from .rolling import with_output_rows, with_rows
 from .search import METHODS, NEAR, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
 from .slices import check_self_test, check_steps
@@ -51,6 +51,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     check_steps(request, target)
     check_self_test(request, graph)
     graph = with_rows(graph) if request.stream_input else graph
+    graph = _with_output_rows(graph, request) if request.stream_output else graph
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     chosen = choice.plan()
@@ -65,6 +66,13 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     if chosen is None:
         raise choice.bug or choice.refusal  # type: ignore[misc]
     return chosen
+
+
+def _with_output_rows(graph: Graph, request: ModelRequest) -> Graph:
+    if request.arena != "static" or graph.link or request.tile in ("off", *METHODS):
+        hint = "leave out --arena and --cluster, and --tile or give --tile rolling or auto"
+        raise fail("--stream-output needs --arena static, one device and rolling", file=graph.file, hints=[hint])
+    return with_output_rows(graph, request.name)
 
 
 def mac_overhead(request: ModelRequest) -> float:
@@ -186,7 +194,7 @@ class _Choice:
             yield _Try(
                 partial(self.one_method, request.tile, None if small else request.ram), SMALLEST if small else None
             )
-        elif request.tile == "rolling" or (request.tile is None and self.streamed):
+        elif request.tile == "rolling" or (request.tile is None and self.by_rows):
             yield _Try(lambda: self.smallest_cuts) if small else _Try(lambda: self.cuts, None, between=True)
         else:
             if request.tile is None:
@@ -244,6 +252,11 @@ class _Choice:
     def streamed(self) -> bool:
         """Whether the application brings rows of the input: only rolled runs take these."""
         return self.planner.request.stream_input is not None
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows come or go one by one, for which runs are rolled if nothing else is asked for."""
+        return self.streamed or self.planner.request.stream_output is not None
 
     @cached_property
     def alone(self) -> list[_Cut]:

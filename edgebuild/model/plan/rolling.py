@@ -19,11 +19,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from ...base.errors import fail
 from .. import ops
-from ..ir import Graph, Op, rename
+from ..ir import Graph, Op, Tensor, rename
 from ..ir.axes import Same, Spread, Window, input_range
 
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
+HAND_ROWS = "hand_rows"  # the kind of op that hands rows of the output to the application
 Span = tuple[int, int]  # numbers of a first and a last op, both inclusive
 
 
@@ -60,6 +62,39 @@ def with_rows(graph: Graph) -> Graph:
     others = [op for op in graph.ops if op is not readers[0]]
     tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
     return rename(replace(graph, ops=tuple(others), tensors=tensors), {readers[0].outputs[0]: x})
+
+
+def with_output_rows(graph: Graph, name: str) -> Graph:
+    """The graph that ends with calls of the application, `NAME_output_row`, for each row of its one output.
+
+    A view at its end is left out, so that rows are those of the last op. Raises EdgebuildError where there are no rows.
+    """
+    y = graph.outputs[0]
+    if len(graph.ports_out) != 1 or graph.states:
+        what = "the model keeps a state" if graph.states else f"{len(graph.ports_out)} outputs"
+        raise fail(f"no rows of the output: {what}", file=graph.file, hints=["leave --stream-output out"])
+    last = graph.producers.get(y)
+    before = graph.tensors[last.inputs[0]] if last is not None and ops.SPECS[last.kind].view else None
+    if before is not None and before.name in graph.producers and before.elements == graph.tensors[y].elements:
+        others = [
+            replace(op, outputs=(y,)) if op.outputs == (before.name,) else op for op in graph.ops if op is not last
+        ]
+        x = replace(graph.tensors[y], shape=before.shape)
+        graph = rename(replace(graph, ops=tuple(others), tensors={**graph.tensors, y: x}), {before.name: y})
+    if rows_of(graph, y) < 2 or y in graph.inputs:
+        hints = ["its second dimension are the rows; NCHW files: transpose the output, or leave --stream-output out"]
+        raise fail(f"no rows of the output: '{y}' has {rows_of(graph, y)}", file=graph.file, hints=hints)
+    end = Tensor(f"{y} (rows)", (0,), "int8")
+    op = Op(HAND_ROWS, end.name, (y,), (end.name,), {"function": f"{name}_output_row"})
+    return replace(graph, ops=(*graph.ops, op), tensors={**graph.tensors, end.name: end}, outputs=(end.name,))
+
+
+def read_outside(graph: Graph) -> tuple[str, ...]:
+    """The outputs of a graph, whole or row by row, as the application reads them."""
+    makers = ((name, graph.producers.get(name)) for name in graph.ports_out)
+    return tuple(
+        op.inputs[0] if op is not None and ops.SPECS[op.kind].link == "output" else name for name, op in makers
+    )
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ def check_self_test(request: ModelRequest, graph: Graph) -> None:
     if not request.selftest:
         return
     _check_alone(request, "selftest", graph.file)
+    if request.stream_output:
+        raise fail("option 'selftest': not with --stream-output", file=graph.file, hints=["leave one of them out"])
     ports = [graph.tensors[n] for n in (*graph.ports_in, *graph.ports_out)]
     if wide := next((t for t in ports if t.dtype not in ("int8", "uint8", "int16", "bool")), None):
         text = f"option 'selftest': '{wide.name}' is {wide.dtype}; vectors are for quantised models"

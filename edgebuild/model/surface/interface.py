@@ -47,8 +47,9 @@ class Interface(NamedTuple):
     """All that the header of a model shows.
 
     `file`, `target`: names. `caller`: every function takes the arena. `states`: something lasts from call to call.
-    `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `budgets`: times in
-    ms among which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
+    `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `output_rows`: rows of
+    the output that the application takes as they are made; 0: it reads the output whole. `budgets`: times in ms among
+    which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
     `selftest`: a vector comes with the model. `set_weights`: its weights can be replaced while the program runs.
     """
 
@@ -59,6 +60,7 @@ class Interface(NamedTuple):
     caller: bool = False
     states: bool = False
     stream_rows: int = 0
+    output_rows: int = 0
     budgets: tuple[str, ...] = ()
     link: Link | None = None
     steps: bool = False
@@ -130,7 +132,10 @@ def header(i: Interface) -> str:
         lines += _pushed(i)
     else:
         lines += [f"{C_TYPES[port.dtype]} *{function}({argument});" for port, function in inputs]
-    lines += [f"const {C_TYPES[port.dtype]} *{function}({argument});" for port, function in outputs]
+    if i.output_rows:
+        lines += _output_rows(i)
+    else:
+        lines += [f"const {C_TYPES[port.dtype]} *{function}({argument});" for port, function in outputs]
     lines += _called(i, argument)
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
     return "\n".join(lines)
@@ -149,7 +154,8 @@ def _use(i: Interface) -> list[str]:
     if i.stream_rows:
         return [" * Push rows of the input as they come; the input never exists whole. One inference at a time."]
     if i.link is None or i.link.is_source:
-        do = f"Fill the input, call {i.name}_invoke(), read the output."
+        end = "take rows of the output" if i.output_rows else "read the output"
+        do = f"Fill the input, call {i.name}_invoke(), {end}."
     else:
         do = f"A part of the network; call {i.link.entry}() again and again."
     once = "" if i.caller and not i.states else " One inference at a time."
@@ -180,6 +186,21 @@ def _pushed(i: Interface) -> list[str]:
         f"#define {prefix}_INPUT_ROWS {i.stream_rows}",
         f"#define {prefix}_INPUT_ROW_SIZE {prod(x.shape) // i.stream_rows}",
         f"int32_t {i.name}_push_rows(const {C_TYPES[x.dtype]} *rows, int32_t count);",
+    ]
+
+
+def _output_rows(i: Interface) -> list[str]:
+    prefix, y = i.name.upper(), i.ports.outputs[0]
+    text = (
+        f"The application defines this function. It is called for each row of {label(y.name)}, in order, as soon as it "
+        f"is made: {prefix}_OUTPUT_ROWS of them, {prefix}_OUTPUT_ROW_SIZE elements each, from number 0 on. "
+        "The row stands until the function returns."
+    )
+    return [
+        remark("", text),
+        f"#define {prefix}_OUTPUT_ROWS {i.output_rows}",
+        f"#define {prefix}_OUTPUT_ROW_SIZE {prod(y.shape) // i.output_rows}",
+        f"void {i.name}_output_row(const {C_TYPES[y.dtype]} *row, int32_t number);",
     ]
 
 

@@ -40,8 +40,9 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     request, target = replace(request, name=NAME), load_target(request.target)
     if target.firmware is None or not target.core.isa.startswith("arm"):
         raise fail(f"target {target.name} has no cycle counter that is known here", hints=["use a Cortex-M target"])
-    if request.stream_input is not None:
-        raise fail("steps are measured of an input that is there whole", hints=["leave --stream-input out"])
+    if request.stream_input or request.stream_output:
+        hints = ["leave --stream-input and --stream-output out"]
+        raise fail("steps are measured of inputs and outputs that are there whole", hints=hints)
     if supply_ms and not target.clocks:
         raise fail(f"target {target.name} has no clock tree, so there are no configurations to go through")
     artifacts = emit(_marked(request, target), hashlib.sha256(request.source.read_bytes()).hexdigest())

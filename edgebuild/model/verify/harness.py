@@ -27,6 +27,7 @@ from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..emit.weights_file import HEADER
+from ..surface.interface import C_TYPES
 from .board import PROGRAM, run_on_board
 
 # Sizes and symbols, read from the linked program.
@@ -252,7 +253,7 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
         *([f"#define MODEL_CACHED {' '.join(f'X({a.symbol}, {a.bytes}u)' for a in cached)}"] if cached else []),
         *(_own_arena(report) if report.get("arena") == "caller" else ()),
         *(_stream(report) if report.get("stream_rows") else _plain(report)),
-        f"#define MODEL_OUTPUTS {_list(report['outputs'])}",
+        *(_output_rows(report) if report.get("output_rows") else [f"#define MODEL_OUTPUTS {_list(report['outputs'])}"]),
         f"#define MODEL_ARENAS {' '.join(spaces)}",
         f"#define VECTORS {n}",
         f"#define {PROGRAM} {_number(artifacts):#010x}u",
@@ -351,6 +352,23 @@ def _stream(report: dict[str, Any]) -> list[str]:
         "}",
         f"#define MODEL_INPUTS X(stream_input, {port['bytes']}u)",
         "#define MODEL_INVOKE stream_invoke",
+    ]
+
+
+def _output_rows(report: dict[str, Any]) -> list[str]:
+    """A model that hands over its output row by row: an application that has room for all of it."""
+    (port,) = report["outputs"]
+    size = port["bytes"] // report["output_rows"]
+    return [
+        f"static uint8_t rows_data[{port['bytes']}] __attribute__((aligned(8)));",
+        "static const uint8_t *rows_output(void) { return rows_data; }",
+        f"void {NAME}_output_row(const {C_TYPES[port['dtype']]} *row, int32_t number)",
+        "{",
+        f"    for (int i = 0; i < {size}; ++i) {{",
+        f"        rows_data[number * {size} + i] = ((const uint8_t *)(const void *)row)[i];",
+        "    }",
+        "}",
+        f"#define MODEL_OUTPUTS X(rows_output, {port['bytes']}u)",
     ]
 
 

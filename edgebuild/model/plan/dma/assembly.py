@@ -457,8 +457,8 @@ def check_request(target: Target, request: ModelRequest) -> None:
     levels.check_levels(target)
     levels.check_engines(target)
     other = request.tile not in (None, "off") or request.objective == "energy"
-    if other or request.arena == "caller" or request.stream_input is not None:
-        raise fail("--map goes with --tile off and --arena static, not with --stream-input or --objective energy")
+    if other or request.arena == "caller" or request.stream_input or request.stream_output:
+        raise fail("--map goes with --tile off and --arena static, not with --stream-... or --objective energy")
     (near, home), store = levels.nearest(target), target.memory("weights")
     if (room := levels.rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
