@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from textwrap import dedent, wrap
 
@@ -21,6 +22,10 @@ class Loop:
 
     turns: str | float
     body: tuple[Part, ...]
+
+    @cached_property
+    def counted(self) -> Counted:
+        return counted(self.body)
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,11 @@ class Unrolled:
     entries: tuple[int, ...]
     bodies: tuple[tuple[str, ...], ...]
     end: tuple[str, ...]
+
+    @cached_property
+    def lengths(self) -> tuple[list[int], int]:
+        """Instructions of each body, and of the end."""
+        return [length(body) for body in self.bodies], length(self.end)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class Cases:
 
 Part = str | Loop | Unrolled | Cases
 Turns = Mapping[str, float | Sequence[tuple[object, int]]]
+Counted = tuple[int, list[Loop | Unrolled | Cases]]  # instructions that run once, and the loops beside them
 
 
 def asm(text: str) -> tuple[str, ...]:
@@ -86,20 +97,23 @@ def length(body: Sequence[str]) -> int:
     return sum(map(is_instruction, body))
 
 
-def executed(parts: Sequence[Part], turns: Turns) -> float:
+def counted(parts: Sequence[Part]) -> Counted:
+    """The instructions that run once and the loops, taken from each other: estimates ask again and again."""
+    return length([part for part in parts if isinstance(part, str)]), [p for p in parts if not isinstance(p, str)]
+
+
+def executed(counted: Counted, turns: Turns) -> float:
     """Instructions that run, by the numbers of turns of all loops."""
-    total = 0.0
-    for part in parts:
+    total = float(counted[0])
+    for part in counted[1]:
         match part:
-            case str():
-                total += is_instruction(part)
             case Loop():
-                total += _number(turns, part.turns) * executed(part.body, turns)
+                total += _number(turns, part.turns) * executed(part.counted, turns)
             case Unrolled():
-                count, each = int(_number(turns, part.turns)), [length(body) for body in part.bodies]
+                count, (each, end) = int(_number(turns, part.turns)), part.lengths
                 whole, rest = divmod(count, len(each))
                 total += part.entries[rest] + whole * sum(each) + sum(each[len(each) - rest :])
-                total += ceil(count / len(each)) * length(part.end)
+                total += ceil(count / len(each)) * end
             case Cases():
                 runs = turns[part.runs]
                 assert isinstance(runs, Sequence)
@@ -148,7 +162,11 @@ class Function:
 
     def executed(self, **turns: float | Sequence[tuple[object, int]]) -> float:
         """Instructions of a call."""
-        return executed(self.parts, turns)
+        return executed(self._counted, turns)
+
+    @cached_property
+    def _counted(self) -> Counted:
+        return counted(self.parts)
 
 
 def _quoted(line: str) -> str:

@@ -464,7 +464,7 @@ def depthwise(core: type[Core], together: tuple[int, ...], s: Sums, form: Form) 
     ways = [(up, n) for up in uprights for n in together if n == 1 or not form.small]
     planes = [(p, up) for up, n in ways if (p := _plane(core, s, form, up, n, ends.name)) is not None]
     rows = s.window[0] - _missing(s)
-    costs = [(_function(core, p).executed(rows=rows, **turns(core(p))), p, upright) for p, upright in planes]
+    costs = [(_executed(core, p, rows), p, upright) for p, upright in planes]
     if not costs:
         return None
     count, p, upright = min(costs, key=lambda one: one[0])
@@ -498,6 +498,12 @@ def _of_text(core: type[Core], p: Plane) -> Plane:
 
 def _function(core: type[Core], p: Plane) -> Function:
     return function(core, _of_text(core, p), "")
+
+
+@lru_cache(maxsize=1 << 12)
+def _executed(core: type[Core], p: Plane, rows: float) -> float:
+    """Instructions of a call; layers of one shape ask again."""
+    return _function(core, p).executed(rows=rows, **turns(core(p)))
 
 
 def _missing(s: Sums) -> float:

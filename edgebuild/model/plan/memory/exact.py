@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import heappop, heappush
 from itertools import count
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -195,14 +196,19 @@ def _first_fit(sections: Sections, order: Sequence[int], best: bool = False) -> 
 
 def _lowest_first(sections: Sections, order: Sequence[int]) -> list[int]:
     """Always the buffer that can lie lowest on top of those placed; `order` breaks ties."""
-    lowest = [0] * len(order)
-    left = list(order)
-    while left:
-        i = min(left, key=lowest.__getitem__)
+    lowest, left = [0] * len(order), set(order)
+    rank = {i: number for number, i in enumerate(order)}
+    heap = [(0, number) for number in range(len(order))]  # what was raised since is there once more
+    while heap:
+        at, number = heappop(heap)
+        if (i := order[number]) not in left or at < lowest[i]:
+            continue
         left.remove(i)
-        for j in sections.conflicts[i].intersection(left):
-            end = max((end for _, end in sections.blocked(j, i, lowest[i])), default=0)
-            lowest[j] = max(lowest[j], aligned(end, sections.buffers[j].align))
+        for j in sections.conflicts[i] & left:
+            end = max((end for _, end in sections.blocked(j, i, at)), default=0)
+            if (end := aligned(end, sections.buffers[j].align)) > lowest[j]:
+                lowest[j] = end
+                heappush(heap, (end, rank[j]))
     return lowest
 
 
