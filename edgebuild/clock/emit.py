@@ -80,6 +80,7 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
         "oscillator": plan.oscillator,
         "base_hz": plan.base_hz,
         "hsi_hz": tree.hsi_hz,
+        "voltages": len({s.vos for s in tree.regulator.scales}) > 1,
         "bypass": int(plan.bypass),
         "ahb": ahb(tree),
         "apb1": plan.apb1,
