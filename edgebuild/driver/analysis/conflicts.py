@@ -371,7 +371,8 @@ class Graph:
             mine = joined and n is node.access
             if not mine and (self.in_order(n, w) or (n.whole and not self.other_device(n, w))):
                 return f"'{n.field[1]}' is {'read' if n.kind == 'r' else 'written'} in between"
-            if self.may_alias(n, w) and not (mine and self.same_place(n, w)):
+            same_place = None not in n.key and (self.refs[n].leaf, n.key) == (self.refs[w].leaf, w.key)
+            if self.may_alias(n, w) and not (mine and same_place):
                 return f"'{name}' is {'read' if n.kind == 'r' else 'written'} in between"
             if self.effects(n) and not self.other_device(n, w):
                 return f"the access of '{n.field[1]}' has a side effect and must find '{name}' written"
@@ -398,17 +399,12 @@ class Graph:
 
     # ---- aliasing
 
-    def same_place(self, a: Access, b: Access) -> bool:
-        ra, rb = self.refs[a], self.refs[b]
-        return None not in a.key and (ra.leaf, a.key) == (rb.leaf, b.key)
-
     def may_alias(self, a: Access, b: Access) -> bool:
         """Whether two accesses may be about the same bits. Pointers to one type may be equal."""
         if a.field != b.field or self.other_device(a, b) or other_element(a, b):
             return False
         if a.chain.device and a.chain.device == b.chain.device and len(a.constants) == len(b.constants):
-            pairs = zip(a.constants, b.constants, strict=True)
-            return not any(x is not None and y is not None and x != y for x, y in pairs)
+            return not _differ(a.constants, b.constants)
         return True
 
     def other_device(self, a: Access, b: Access) -> bool:
@@ -435,8 +431,12 @@ def other_element(a: Access, b: Access) -> bool:
     """Whether two accesses of a field are about different elements, in whatever groups: groups never overlap."""
     assert isinstance(a.chain.end, Field)
     tail = len(a.chain.end.dims)
-    pairs = zip(a.constants[len(a.constants) - tail :], b.constants[len(b.constants) - tail :], strict=True)
-    return any(x is not None and y is not None and x != y for x, y in pairs)
+    return _differ(a.constants[len(a.constants) - tail :], b.constants[len(b.constants) - tail :])
+
+
+def _differ(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
+    """Whether one of the subscripts is known on both sides, and another one."""
+    return any(None not in (x, y) and x != y for x, y in zip(a, b, strict=True))
 
 
 ELSEWHERE = "elsewhere"  # other groups, instances or elements: no neighbours, and no news

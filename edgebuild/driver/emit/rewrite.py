@@ -16,7 +16,6 @@ from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.dialect import Dialect, Offset
-from edgebuild.driver.source.ir import Expression
 from edgebuild.driver.source.sources import LineMark, Source
 
 Render = Callable[[], str]
@@ -201,7 +200,7 @@ class _Rewriter:
         right = a.site.right
         if a.site.form != "assign" or a.site.used or right is None or right.constant is None:
             return ""
-        return self._raw(self._raw_text(right))
+        return self._raw(right.source.decode())
 
     def _new(self, type_: str) -> str:
         name = f"{self.prefix}{len(self.declarations)}_"
@@ -432,16 +431,13 @@ class _Rewriter:
 
     def _raw_address(self, a: Access) -> list[str]:
         ref = self.merged.ref(a)
-        base = self._raw_text(ref.base.expression)
+        base = ref.base.expression.source.decode()
         address = [f"({base})" if ref.base.pointer else f"&({base})"]
         text = ""
         for c, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self._raw_text(c)
+            inside = c.source.decode()
             text = f"({text}) * {size}u + ({inside})" if text else inside
         return [*address, text] if text else address
-
-    def _raw_text(self, c: Expression) -> str:
-        return c.source.decode()
 
     @staticmethod
     def _raw(text: str) -> str:

@@ -141,12 +141,16 @@ def problems(
 
 
 def _problem(leaves: Sequence[Leaf], uses: Uses, bus: Bus) -> Problem:
-    names = {leaf.name for leaf in leaves}
+    return Problem(tuple(leaves), _restricted(uses, {leaf.name for leaf in leaves}), bus, leaves[0].count)
+
+
+def _restricted(uses: Uses, names: set[str]) -> Uses:
+    """The parts of regions that are about some leaves."""
     mine: Uses = Counter()
     for (kind, used), times in uses.items():
         if used & names:
             mine[(kind, used & names)] += times
-    return Problem(tuple(leaves), mine, bus, leaves[0].count)
+    return mine
 
 
 def _effects(leaf: Leaf, dialect: Dialect) -> bool:
@@ -239,12 +243,7 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
     for name, shape in fresh.items():
         _same_way(path, shape, shapes.groups[name], laid_out.get(name, set()), old.get(name))
     mine = {name: {x.name for x in shape.leaves} for name, shape in fresh.items()}
-    rest: dict[str, Uses] = {}
-    for name, group in uses.items():
-        rest[name] = Counter()
-        for (kind, names), times in group.items():
-            if names & mine[name]:
-                rest[name][kind, names & mine[name]] += times
+    rest = {name: _restricted(group, mine[name]) for name, group in uses.items()}
     new = optimize(dialect, Shapes(fresh, shapes.arrays), rest, bus, by)
     groups: dict[str, GroupLayout] = {}
     for name, shape in shapes.groups.items():  # inner groups come first

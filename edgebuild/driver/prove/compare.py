@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
 import z3
@@ -23,7 +23,6 @@ from edgebuild.driver.prove.hardware import (
     Pointer,
     Unknown,
     ask,
-    calls_in,
     neutral_of,
     solver_of,
 )
@@ -199,13 +198,15 @@ def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
             raise Different(wrong)
     _events(solver, a, b)
     _same_state(solver, a.state, b.state, None, "at the end")
-    mine, theirs = (Outside(calls_in(w.events), w.memory, w.globals) for w in (a, b))
-    _same_outside(solver, mine, theirs, "at the end")
+    x, y = (Outside(sum(e.outside is not None for e in w.events), w.memory, w.globals) for w in (a, b))
+    _same_outside(solver, x, y, "at the end")
     if a.value is not None and b.value is None:
         raise Different("the generated code returns no value")
     if a.value is not None:
         same(solver, bits_of(a.value), bits_of(b.value), "the value that it returns")
-    _same_variables(solver, a, b)
+    mine, theirs = by_name(a.env), by_name(b.env)  # at the head of a loop
+    for name in shared(a, b):
+        same(solver, bits_of(mine[name]), bits_of(theirs[name]), f"the variable '{name.partition('.')[0]}'")
     for key, times in a.loads.items():
         if b.loads.get(key, 0) < times:
             raise Different(f"'{key[1]}' is read {times} times, in the generated code {b.loads.get(key, 0)} times")
@@ -275,13 +276,6 @@ def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
         _same_state(solver, {("", "an object"): x}, {("", "an object"): y}, None, when)
 
 
-def _same_variables(solver: z3.Solver, a: Path, b: Path) -> None:
-    """At the head of a loop, local variables that both sides have hold the same values."""
-    mine, theirs = by_name(a.env), by_name(b.env)
-    for name in shared(a, b):
-        same(solver, bits_of(mine[name]), bits_of(theirs[name]), f"the variable '{name.partition('.')[0]}'")
-
-
 def by_name(env: dict[str, Any]) -> dict[str, Any]:
     """Local variables by their names and, of those with one name, their order, which both sides share."""
     variables: dict[str, Any] = {}
@@ -339,8 +333,9 @@ def _loads(
 ) -> list[tuple[int, int]]:
     """Where both sides may go on after one bus access of the generated code that reads: it serves some of the source's
     next reads, or none, where it reads what the source does not ask for."""
-    behind = next((n for n in range(j, len(generated)) if not _same_load(generated[n], generated[j])), len(generated))
-    left, positions = list(generated[j:behind]), [(i, behind)]
+    left = list(takewhile(lambda e: (e.kind, e.batch) == ("load", generated[j].batch), generated[j:]))
+    behind = j + len(left)
+    positions = [(i, behind)]
     while i < len(source) and source[i].kind == "load":
         x = source[i]
         same = [e for e in left if e.key == x.key]
@@ -353,10 +348,6 @@ def _loads(
         i += 1
         positions.append((i, behind))
     return positions
-
-
-def _same_load(a: Event, b: Event) -> bool:
-    return a.kind == "load" and a.batch == b.batch
 
 
 def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
@@ -476,18 +467,11 @@ def _spot(e: Event) -> tuple[Key, int]:
     return e.key, index.as_long() if z3.is_bv_value(index) else -1
 
 
+SAID = {"r": "reads", "w": "writes", "store": "stores", "load": "reads", "call": "calls", "idle": "writes nothing to"}
+
+
 def _said(events: tuple[Event, ...]) -> str:
-    if not events:
-        return "does nothing more"
-    words = {
-        "r": "reads",
-        "w": "writes",
-        "store": "stores",
-        "load": "reads",
-        "call": "calls",
-        "idle": "writes nothing to",
-    }
-    return f"{words[events[0].kind]} '{events[0].key[1]}'"
+    return f"{SAID[events[0].kind]} '{events[0].key[1]}'" if events else "does nothing more"
 
 
 def _same_state(

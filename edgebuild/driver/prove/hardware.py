@@ -282,10 +282,6 @@ class BusAccess:
     rest: tuple[tuple[int, Any], ...] = ()
 
 
-def calls_in(events: Iterable[Event]) -> int:
-    return sum(e.outside is not None for e in events)
-
-
 @dataclass
 class Hardware:
     dialect: Dialect
@@ -500,12 +496,8 @@ class Hardware:
         keys = (((group, leaf_of(register, s)), s) for s in register.slots if kind in s.access)
         if kind == "w":
             return any(self.ordered(key, s) or self.effects(key, s, "w") for key, s in keys)
-        return any(self._changes(key, s) or s.sensitive or self.effects(key, s, "r") for key, s in keys)
-
-    def _changes(self, key: Key, slot: Slot) -> bool:
-        """Whether a field may change by itself."""
-        facts = self.facts(key, slot)
-        return slot.volatile or bool(facts and facts.volatile)
+        read = ((s, self.facts(key, s)) for key, s in keys)
+        return any(s.volatile or s.sensitive or (f and (f.volatile or f.effects("r"))) for s, f in read)
 
     # ---- accesses of bytes, as generated code has them
 

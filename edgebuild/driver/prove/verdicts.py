@@ -184,7 +184,7 @@ class SourceSide(Side):
         run, layout = self.run, self.run.layout
         group = chain.prefixes[0].group
         current = group
-        at = self.device_at(chain.device) if chain.device else self._root(chain)
+        at = self._root(chain)
         words: list[str] = []
         steps, i = chain.steps, 0
         index: Any = z3.BitVecVal(0, INDEX)
@@ -218,9 +218,6 @@ class SourceSide(Side):
             return at, (group, name), register, slot, z3.Concat(at.value, z3.simplify(flat))
         return at, (group, ""), None, None, index
 
-    def device_at(self, name: str) -> Pointer:
-        return Pointer(z3.BitVecVal(self.run.dialect.devices[name].address, ADDRESS))
-
     def _once(self, c: Expression) -> Any:
         """A part of an address: that of a whole register is evaluated once for all of its fields."""
         values, self.once = self.once, None
@@ -233,6 +230,8 @@ class SourceSide(Side):
 
     def _root(self, chain: Chain) -> Pointer:
         root = chain.root.bare
+        if chain.device:
+            return Pointer(z3.BitVecVal(self.run.dialect.devices[chain.device].address, ADDRESS))
         if chain.prefixes[0].pointer:
             return self._once(chain.root)
         if self.run.cpp and isinstance(root, ir.Name | ir.Call | ir.MemberOf):
@@ -637,7 +636,10 @@ def summary(verdicts: list[Verdict]) -> Iterator[str]:
 
 def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[str, str]]:
     """(name, what is wrong) of each variable and function that one side has in another path, or alone."""
-    mine, theirs = (_variables(program, driver) for program in (source, other))
+    mine, theirs = (variables(program, lambda c: _offset(c, driver)) for program in (source, other))
+    for name in driver.dialect.devices:
+        mine.pop(name, None)
+        theirs.pop(name, None)
     for name in sorted(mine.keys() ^ theirs.keys()):
         yield name, f"{'the source' if name in theirs else 'the generated code'} has no such variable"
     yield from unlike_variables(mine, theirs)
@@ -682,11 +684,6 @@ def _numbers(x: Expression) -> Any:
     """The numbers of a first value, in lists as they stand there; None for what is no number."""
     bare = x.bare
     return [_numbers(item) for item in bare.items] if isinstance(bare, ir.ListValue) else x.constant
-
-
-def _variables(program: Program, driver: Driver) -> Variables:
-    own = variables(program, lambda c: _offset(c, driver))
-    return {name: first for name, first in own.items() if name not in driver.dialect.devices}
 
 
 def _records(program: Program, driver: Driver) -> dict[str, str]:

@@ -41,7 +41,7 @@ from edgebuild.driver.registers.regmap import (
 )
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId
+from edgebuild.driver.source.dialect import Device, Dialect, Field, FieldId, all_fields
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class _Fixer:
         rse, wse = set(old.rse), set(old.wse)
         guessed = slot.assumed and slot.action  # each read of it counts anyway, and those of neighbours are refused
         if (slot.sensitive and not over.rse and not guessed) or "self" in (over.rse or ()):
-            rse |= self._all(device.group) if slot.action == "modifyExternal" else {id}
+            rse |= self._near(device) if slot.action == "modifyExternal" else {id}
         if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
             wse |= {id}
         order = "memory" if over.memory else "independent" if over.independent else "ordered"
@@ -385,20 +385,21 @@ class _Fixer:
             here = self.places[place]
             self.places[place] = replace(here, **{kind: getattr(here, kind) | matching})
 
-    def _all(self, group: str) -> set[FieldId]:
-        fields: set[FieldId] = set()
-        for m in self.dialect.groups[group].members:
-            fields |= self._all(m.group) if isinstance(m, Child) else {m.id}
-        return fields
+    def _near(self, device: Device) -> set[FieldId]:
+        return all_fields({g.name: g.members for g in self.dialect.groups.values()}, device.group)
 
     def _sub(self, name: str, group: str, dims: tuple[int, ...], ways: list[tuple[Device, tuple[str, ...]]]) -> Sub:
         device, words = ways[0]
         base = self.bases[(device.name, words)]
-        places = [self.bases[(device.name, (*words, *_words(name, i)))] for i in product(*(range(n) for n in dims))]
+        places = self._bases(device, words, name, dims)
         steps = {b - a for a, b in pairwise(places)}
         if len(steps) > 1:
             raise self._wrong_group(group, f"the elements of '{name}' are not at equal distances")
         return Sub(name, group, places[0] - base, steps.pop() if steps else 0, dims)
+
+    def _bases(self, device: Device, words: tuple[str, ...], name: str, dims: tuple[int, ...]) -> list[int]:
+        """Where the elements of a group inside of another begin."""
+        return [self.bases[(device.name, (*words, *_words(name, i)))] for i in product(*(range(n) for n in dims))]
 
     def _size(self, shape: Shape, registers: list[Register], subs: tuple[Sub, ...]) -> int:
         """The distance of the elements where the group is in an array; else what it covers."""
@@ -407,11 +408,7 @@ class _Fixer:
             for part in g.parts:
                 if part.group == shape.group and part.dims:
                     device, words = next(iter(self.instances(g.group)))
-                    places = [
-                        self.bases[(device.name, (*words, *_words(part.name, i)))]
-                        for i in product(*(range(n) for n in part.dims))
-                    ]
-                    strides |= {b - a for a, b in pairwise(places)}
+                    strides |= {b - a for a, b in pairwise(self._bases(device, words, part.name, part.dims))}
         if len(strides) > 1:
             raise self._wrong_group(shape.group, f"arrays of '{shape.group}' have different distances")
         inner = [s.offset + self.groups[s.group].size * prod(s.dims) for s in subs]

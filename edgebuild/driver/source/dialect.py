@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -375,7 +375,7 @@ class _Attributes:
         if group in self.members:
             fields = {m.name for m in self.members[group] if isinstance(m, Field)}
             if not colons:
-                return self.all_fields(group)
+                return all_fields(self.members, group)
             if name in fields:
                 return {(group, name)}
             text = f"{kind} target '{name}' is not a field of group '{group}'{did_you_mean(name, fields)}"
@@ -384,15 +384,9 @@ class _Attributes:
         else:
             child = next((m for m in self.members[member.group] if m.name == word), None)
             if isinstance(child, Child):
-                return self.all_fields(child.group)
+                return all_fields(self.members, child.group)
             text = f"{kind} target '{word}' is not a field of group '{member.group}'{did_you_mean(word, own)}"
         raise self.error(at, word, text)
-
-    def all_fields(self, group: str) -> set[FieldId]:
-        fields: set[FieldId] = set()
-        for m in self.members[group]:
-            fields |= {m.id} if isinstance(m, Field) else self.all_fields(m.group)
-        return fields
 
     def error(self, at: Cursor, word: str, text: str) -> Exception:
         """Points at the target's name inside of the macro's argument."""
@@ -402,6 +396,12 @@ class _Attributes:
         shift = max(inside - here.offset, 0)
         here = replace(here, column=here.column + shift, offset=here.offset + shift)
         return clang.wrong(here, self.unit.text, text, length=len(word))
+
+
+def all_fields(members: Mapping[str, Iterable[Field | Child]], group: str) -> set[FieldId]:
+    """The fields of a group, and of those inside of it; `members` are those of each group."""
+    inner = ({m.id} if isinstance(m, Field) else all_fields(members, m.group) for m in members[group])
+    return set[FieldId]().union(*inner)
 
 
 def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:

@@ -321,10 +321,6 @@ class Program:
         left, right = self._inside(c)
         return ir.Assignment(self, c, left, right, clang.binary(c)[:-1])
 
-    def _generic(self, c: Cursor) -> ir.Expression:
-        controller, *chosen = self._inside(c)
-        return ir.Generic(self, c, controller, tuple(chosen))
-
     def _lambda(self, c: Cursor) -> ir.Expression:
         function = self.function(c)
         head = (x for x in clang.children(c) if x.kind not in (K.COMPOUND_STMT, K.PARM_DECL))
@@ -463,10 +459,6 @@ class Program:
         label = clang.children(c)[0]
         return ir.Goto(self, c, label.spelling, clang.span(label.referenced)[0] < clang.span(c)[0])
 
-    def _return(self, c: Cursor) -> ir.Statement:
-        values = clang.children(c)
-        return ir.Return(self, c, self.expression(values[0]) if values else None)
-
     def _assembly(self, c: Cursor) -> ir.Statement:
         text = _assembly_text(self._around, c) if self._around is not None else None
         return ir.Assembly(self, c, self._inside(c), text)
@@ -527,7 +519,7 @@ EXPRESSIONS: dict[CursorKind, Handler[ir.Expression]] = {
     K.INIT_LIST_EXPR: lambda p, c: ir.ListValue(p, c, p._inside(c)),
     K.COMPOUND_LITERAL_EXPR: lambda p, c: ir.CompoundLiteral(p, c, p._inside(c)[-1]),
     K.CXX_UNARY_EXPR: lambda p, c: ir.Unevaluated(p, c, p._inside(c)),
-    K.GENERIC_SELECTION_EXPR: Program._generic,
+    K.GENERIC_SELECTION_EXPR: lambda p, c: ir.Generic(p, c, (x := p._inside(c))[0], x[1:]),
     K.StmtExpr: lambda p, c: ir.Statements(p, c, p.block(clang.children(c)[0])),
     K.LAMBDA_EXPR: Program._lambda,
     K.CXX_NEW_EXPR: lambda p, c: ir.Allocation(p, c, p._inside(c)),
@@ -550,7 +542,7 @@ STATEMENTS: dict[CursorKind, Handler[ir.Statement]] = {
     K.GOTO_STMT: Program._goto,
     K.BREAK_STMT: ir.Break,
     K.CONTINUE_STMT: ir.Continue,
-    K.RETURN_STMT: Program._return,
+    K.RETURN_STMT: lambda p, c: ir.Return(p, c, *(p._inside(c) or (None,))),
     K.ASM_STMT: Program._assembly,
     K.MS_ASM_STMT: Program._assembly,
 }
