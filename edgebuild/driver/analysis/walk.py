@@ -404,7 +404,8 @@ class Walker:
         elif chain.local:
             self.whole.use("set", c, chain, c.operator + "=", c.right, used)
         else:
-            site = self.modified("compound", c, c.left, chain, c.operator + "=", c.right, used)
+            self.check_single(c, chain)
+            site = self.graph.site("compound", c, c.left, c.operator + "=", c.right, used)
             site.does = self.chains.effect(c.right)
             self.sides(lambda: self.read_of(site, chain), lambda: self.expression(c.right))
             site.write = self.graph.access("w", chain, site)
@@ -417,7 +418,8 @@ class Walker:
         elif chain.local:
             self.whole.use("set", c, chain, c.word, None, used)
         else:
-            site = self.modified("step", c, c.operand, chain, c.word, None, used)
+            self.check_single(c, chain)
+            site = self.graph.site("step", c, c.operand, c.word, None, used)
             self.read_of(site, chain)
             site.write = self.graph.access("w", chain, site)
 
@@ -425,19 +427,9 @@ class Walker:
         self.evaluate_chain(chain)
         site.read = self.graph.access("r", chain, site)
 
-    def modified(
-        self,
-        form: str,
-        c: Expression,
-        left: Expression,
-        chain: Chain,
-        operator: str,
-        right: Expression | None,
-        used: bool,
-    ) -> Site:
+    def check_single(self, c: Expression, chain: Chain) -> None:
         if not chain.is_field or chain.missing:
             raise c.error("only a single bit field can be assigned to")
-        return self.graph.site(form, c, left, operator, right, used)
 
     def unary(self, c: ir.Unary, used: bool) -> None:
         chain = self.chains.read(c.operand)

@@ -270,12 +270,7 @@ class Finder:
     """Finds a field of a block by its path in the source: REGISTER.FIELD, REGISTER_FIELD, or the bare name."""
 
     def __init__(self, block: Block) -> None:
-        self.exact: dict[str, list[Location]] = {}
-        self.scoped: dict[str, list[Location]] = {}
-        self.register: dict[str, list[Location]] = {}
-        self.bare: dict[str, list[Location]] = {}
-        self.places: dict[str, list[Location]] = {}  # by subscripts, where the file has arrays
-        self.behind: dict[str, list[Location]] = {}  # those inside of names
+        self.fields: dict[tuple[str, str], list[Location]] = {}  # by the kind of a name, and the name
         self.wholes: dict[str, list[RegisterInfo]] = {}  # by names and by subscripts
         self.names = {normal(w) for r in block.registers for w in ((r.name,), (*r.scope, r.name))}
         for register in block.registers:
@@ -287,19 +282,17 @@ class Finder:
             stem = re.escape(stems.pop()) if len(stems) == 1 and len(fields) > 1 else ""
             for f in fields:
                 location = Location(register, f)
-                self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(location)
-                self.scoped.setdefault(normal((*register.scope, f.name)), []).append(location)
-                self.bare.setdefault(normal((f.name,)), []).append(location)
-                for table, behind in ((self.places, False), (self.behind, True)):
-                    for key in dict.fromkeys(location.places(len(fields) == 1, behind)):
-                        if "#" in key:
-                            table.setdefault(key, []).append(location)
+                path = (*register.scope, register.name)
+                keys = [("exact", normal((*path, f.name))), ("scoped", normal((*register.scope, f.name)))]
+                keys += [("bare", normal((f.name,)))] + [("register", normal(path))] * (len(fields) == 1)
+                for kind in ("places", "behind"):  # by subscripts, where the file has arrays; those inside of names
+                    places = dict.fromkeys(location.places(len(fields) == 1, kind == "behind"))
+                    keys += [(kind, place) for place in places if "#" in place]
                 number = re.fullmatch(rf"{stem}(\d+)", f.name) if stem else None
                 if number:  # `OTYPER[3]` for OTYPER.OT3
-                    key = f"{marked((*register.scope, register.name))}#{int(number[1])}"
-                    self.places.setdefault(key, []).append(location)
-                if len(fields) == 1:
-                    self.register.setdefault(normal((*register.scope, register.name)), []).append(location)
+                    keys.append(("places", f"{marked(path)}#{int(number[1])}"))
+                for kind_and_name in keys:
+                    self.fields.setdefault(kind_and_name, []).append(location)
 
     def whole(self, words: tuple[str, ...]) -> RegisterInfo | None:
         """The register of this name, as a number."""
@@ -316,18 +309,12 @@ class Finder:
         """All fields of this name; one if the name is good."""
         whole, place = normal(words), marked(words)
         best: list[Location] = []
-        tables = [
-            (self.places, place),
-            (self.behind, place),
-            (self.exact, whole),
-            (self.scoped, whole),
-            (self.register, whole),
-        ]
+        keys = [("places", place), ("behind", place), ("exact", whole), ("scoped", whole), ("register", whole)]
         if normal(words[:-1]) not in self.names:  # else the field is meant to be in that register, and nowhere else
-            tables.append((self.bare, normal(words[-1:])))
-        for table, key in tables:
-            locations = list(dict.fromkeys(table.get(key, ())))
-            if table is not self.places and table is not self.behind and "#" in place:
+            keys.append(("bare", normal(words[-1:])))
+        for kind, name in keys:
+            locations = list(dict.fromkeys(self.fields.get((kind, name), ())))
+            if kind not in ("places", "behind") and "#" in place:
                 locations = [f for f in locations if not f.renumbered]
             if len(locations) == 1:
                 return locations
