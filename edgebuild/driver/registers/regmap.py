@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import groupby, islice, product
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -130,92 +130,58 @@ class RegisterMap:
         return any(f.modified or f.read_action for b in self.blocks for r in b.registers for f in r.fields)
 
 
-def by_cluster(
-    registers: tuple[RegisterInfo, ...], scope: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], tuple[RegisterInfo, ...]]]:
-    """The registers of a scope in their order: each with that scope, and those of an inner cluster, which follow each
-    other, together with the cluster's."""
-    at = 0
-    while at < len(registers):
-        inner = registers[at].scope[: len(scope) + 1]
-        end = at + 1
-        while inner != scope and end < len(registers) and registers[end].scope[: len(inner)] == inner:
-            end += 1
-        yield inner, registers[at:end]
-        at = end
-
-
 @dataclass(frozen=True)
-class Cluster:
-    """A cluster below a scope, or an array of alike ones: `count` of them, `stride` bytes apart; 0: no array."""
+class Member:
+    """A register or a cluster below a scope, or an array of alike ones: `count` of them, `stride` bytes apart; 0: none.
 
-    name: str  # without the index
+    `content`: the register, or those of the cluster, with names without an array's index, and offsets of their own.
+    """
+
+    name: str
     offset: int  # from the scope's base
-    registers: tuple[RegisterInfo, ...]  # of the first, with offsets and scopes of their own
+    content: RegisterInfo | tuple[RegisterInfo, ...]
     count: int = 0
     stride: int = 0
 
+    def without_index(self, index: int) -> Member | None:
+        """The member as an element of an array, named without the index; None if the names have no such index."""
+        end, names, content = f"_{index}", [self.name], self.content
+        if isinstance(content, RegisterInfo):
+            if content.alternate:
+                return None
+            names += [f.name for f in content.fields]
+            fields = tuple(replace(f, name=f.name.removesuffix(end)) for f in content.fields)
+            content = replace(content, name=self.name.removesuffix(end), fields=fields)
+        fits = all(name.endswith(end) for name in names)
+        return replace(self, name=self.name.removesuffix(end), content=content) if fits else None
 
-@dataclass(frozen=True)
-class Array:
-    """Registers that are alike, `stride` bytes apart; `first` and its fields have names without the index."""
 
-    first: RegisterInfo
-    count: int
-    stride: int
-
-
-def clusters(registers: tuple[RegisterInfo, ...]) -> Iterator[RegisterInfo | Array | Cluster]:
+def clusters(registers: tuple[RegisterInfo, ...]) -> list[Member]:
     """Members directly below a scope. Registers `a_0`, `a_1`... that are alike become one array, and so do clusters."""
-    members: list[RegisterInfo | Array | Cluster] = []
-    for inner, run in by_cluster(registers, ()):
-        if not inner:
-            members.append(_in_array(members, run[0]))
-            continue
-        start = min(r.offset for r in run)
-        content = tuple(replace(r, offset=r.offset - start, scope=r.scope[1:]) for r in run)
-        members.append(_appended(members, Cluster(inner[0], start, content)))
-    yield from members
+    members: list[Member] = []
+    for scope, group in groupby(registers, lambda r: r.scope[:1]):
+        run = tuple(group)
+        new = [Member(r.name, r.offset, replace(r, offset=0)) for r in run]
+        if scope:
+            start = min(r.offset for r in run)
+            inside = tuple(replace(r, offset=r.offset - start, scope=r.scope[1:]) for r in run)
+            new = [Member(scope[0], start, inside)]
+        for member in new:
+            members.append(_appended(members, member))
+    return members
 
 
-def _in_array(members: list[RegisterInfo | Array | Cluster], new: RegisterInfo) -> RegisterInfo | Array:
-    """The new register, or the array that it goes on with the register or array before it, which is taken off."""
-    last = members[-1] if members else None
-    if isinstance(last, RegisterInfo):
-        first, bare = _without_index(last, 0), _without_index(new, 1)
-        step = new.offset - last.offset
-        if first and bare and step >= new.bits // 8 and replace(bare, offset=first.offset) == first:
-            members.pop()
-            return Array(first, 2, step)
-    if isinstance(last, Array):
-        bare = _without_index(new, last.count)
-        if bare == replace(last.first, offset=last.first.offset + last.count * last.stride):
-            members.pop()
-            return Array(last.first, last.count + 1, last.stride)
-    return new
-
-
-def _without_index(r: RegisterInfo, index: int) -> RegisterInfo | None:
-    """The register as an element of an array, named without the index; None if the names have no such index."""
-    end = f"_{index}"
-    if r.alternate or not all(name.endswith(end) for name in (r.name, *(f.name for f in r.fields))):
-        return None
-    fields = tuple(replace(f, name=f.name.removesuffix(end)) for f in r.fields)
-    return replace(r, name=r.name.removesuffix(end), fields=fields)
-
-
-def _appended(members: list[RegisterInfo | Array | Cluster], new: Cluster) -> Cluster:
-    """The new cluster, or the array before it with one element more, which is taken off the list."""
-    last = members[-1] if members else None
-    if not isinstance(last, Cluster) or last.registers != new.registers:
-        return new
-    name, stride = (last.name, last.stride) if last.count else (last.name.removesuffix("_0"), new.offset - last.offset)
-    count = last.count or 1
-    fits = last.count > 0 or last.name.endswith("_0")
-    if not fits or stride <= 0 or new.name != f"{name}_{count}" or new.offset != last.offset + count * stride:
+def _appended(members: list[Member], new: Member) -> Member:
+    """The new member, or the array that it goes on with the last one, which is taken off the list."""
+    last = members[-1] if members else new
+    count, stride = last.count or 1, last.stride or new.offset - last.offset
+    first, bare = last if last.count else last.without_index(0), new.without_index(count)
+    least = new.content.bits // 8 if isinstance(new.content, RegisterInfo) else 1
+    alike = first and bare and (first.name, first.content) == (bare.name, bare.content)
+    if not first or not alike or stride < least or new.offset != last.offset + count * stride:
         return new
     members.pop()
-    return Cluster(name, last.offset, last.registers, count + 1, stride)
+    return replace(first, count=count + 1, stride=stride)
 
 
 def normal(words: Iterable[str]) -> str:
@@ -492,23 +458,17 @@ def write_rdl(map_: RegisterMap, comment: str = "") -> str:
 
 def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
     for item in clusters(registers):
-        if isinstance(item, Cluster):
-            yield f"{pad}regfile {{"
-            yield from _inside(item.registers, pad + "    ")
-            yield _end(item, item.name, item.offset, pad)
+        if isinstance(item.content, RegisterInfo):
+            yield from _register(item.content, pad)
         else:
-            yield from _register(item, pad)
+            yield f"{pad}regfile {{"
+            yield from _inside(item.content, pad + "    ")
+        array, step = (f"[{item.count}]", f" += {item.stride:#x}") if item.count else ("", "")
+        yield f"{pad}}} {rdl_name(item.name)}{array} @ {item.offset:#x}{step};"
 
 
-def _end(item: RegisterInfo | Array | Cluster, name: str, offset: int, pad: str) -> str:
-    """The line that closes a register or a regfile, or an array of them."""
-    if isinstance(item, RegisterInfo) or not item.count:
-        return f"{pad}}} {rdl_name(name)} @ {offset:#x};"
-    return f"{pad}}} {rdl_name(name)}[{item.count}] @ {offset:#x} += {item.stride:#x};"
-
-
-def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
-    r = item.first if isinstance(item, Array) else item
+def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
+    """A register without the line that closes it."""
     width = f"regwidth = {r.bits}; accesswidth = {min(r.bits, 32)}; "
     for f in r.fields:
         if f.values:
@@ -526,7 +486,6 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
         words += [f"encode = {_enum(r, f)};"] if f.values else []
         reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
         yield f"{pad}    field {{ {' '.join(words)} }} {rdl_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
-    yield _end(item, r.name, r.offset, pad)
 
 
 def _hardware(f: FieldInfo) -> Iterator[str]:

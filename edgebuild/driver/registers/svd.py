@@ -17,7 +17,7 @@ from pathlib import Path
 from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
 from edgebuild.base.inputs import read_bytes
 from edgebuild.base.text import xml
-from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, clusters
 from edgebuild.driver.source.dialect import NEUTRAL
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
@@ -511,33 +511,22 @@ def write_svd(map_: RegisterMap, comment: str = "") -> str:
 
 def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
     for item in clusters(registers):
-        if isinstance(item, Cluster):
-            yield f"{pad}<cluster>"
-            yield from _named(item, item.name, pad)
-            yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
-            yield from _inside(item.registers, pad + "  ")
-            yield f"{pad}</cluster>"
-        else:
-            yield from _register(item, pad)
+        r = item.content
+        tag = "register" if isinstance(r, RegisterInfo) else "cluster"
+        yield f"{pad}<{tag}>"
+        if item.count:
+            yield f"{pad}  <dim>{item.count}</dim>"
+            yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+        yield f"{pad}  <name>{xml(item.name)}{'_%s' if item.count else ''}</name>"
+        if isinstance(r, RegisterInfo) and r.alternate:
+            yield f"{pad}  <alternateGroup>views</alternateGroup>"
+        yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
+        yield from _register(r, pad) if isinstance(r, RegisterInfo) else _inside(r, pad + "  ")
+        yield f"{pad}</{tag}>"
 
 
-def _named(item: RegisterInfo | Array | Cluster, name: str, pad: str) -> Iterator[str]:
-    """Dimensions of an array, and the name."""
-    if isinstance(item, RegisterInfo) or not item.count:
-        yield f"{pad}  <name>{xml(name)}</name>"
-        return
-    yield f"{pad}  <dim>{item.count}</dim>"
-    yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
-    yield f"{pad}  <name>{xml(name)}_%s</name>"
-
-
-def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
-    r = item.first if isinstance(item, Array) else item
-    yield f"{pad}<register>"
-    yield from _named(item, r.name, pad)
-    if r.alternate:
-        yield f"{pad}  <alternateGroup>views</alternateGroup>"
-    yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"
+def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
+    """Facts of a register behind its offset."""
     yield f"{pad}  <size>{r.bits}</size>"
     yield f"{pad}  <access>{WORD[r.access]}</access>"
     yield f"{pad}  <resetValue>{r.reset:#x}</resetValue>"
@@ -552,7 +541,6 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
                 f"</bitWidth><access>{(ONCE if f.once else WORD)[f.access]}</access>{effects}{_values(f)}</field>"
             )
         yield f"{pad}  </fields>"
-    yield f"{pad}</register>"
 
 
 def _values(f: FieldInfo) -> str:
