@@ -76,7 +76,6 @@ class _Costs:
         self.uses = sorted(
             (kind, sorted(names.index(n) for n in members), times) for (kind, members), times in problem.uses.items()
         )
-        self.alone = [names.index(n) for n in sorted(problem.alone)]
         bits = [register_bits([leaf], problem.bus) for leaf in problem.leaves]
         self.modify = 1 + problem.count * sum(bits) // 8
         self.access = self.modify * (1 + sum(len(members) for _, members, _ in self.uses))
@@ -127,10 +126,8 @@ def _neighbours(problem: Problem, column: Column) -> Iterator[Column]:
     if len(column) > 1:
         yield from (column[:k] + column[k + 1 :] for k in range(len(column)))
     free = problem.bus.width - sum(problem.leaves[i].width for i in column)
-    if problem.leaves[column[0]].name in problem.alone:
-        return
     for i, leaf in enumerate(problem.leaves):
-        if leaf.width <= free and i not in column and leaf.name not in problem.alone:
+        if leaf.width <= free and i not in column:
             yield tuple(sorted((*column, i)))
 
 
@@ -194,10 +191,6 @@ class _Pricing:
         p.Add(sum(self.sizes.values()) == 1)
         used = sum(leaf.width * take for leaf, take in zip(problem.leaves, self.takes, strict=True))
         p.Add(used <= sum(bits * size for bits, size in self.sizes.items()))
-        for i in costs.alone:
-            for j, other in enumerate(self.takes):
-                if i != j:
-                    p.Add(self.takes[i] + other <= 1)
         for kind, members, times in costs.uses:
             self._region(kind, members, times)
         self.excluded: set[Column] = set()

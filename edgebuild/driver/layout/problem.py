@@ -24,16 +24,12 @@ Bins = tuple[tuple[Leaf, ...], ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One class of leaves of a group that may share registers, with the regions restricted to them.
-
-    `alone`: leaves that nothing may share a register with.
-    """
+    """One class of leaves of a group that may share registers, with the regions restricted to them."""
 
     leaves: tuple[Leaf, ...]
     uses: Uses
     bus: Bus
     count: int  # elements; 1 for single fields
-    alone: frozenset[str] = frozenset()
     glued: bool = False  # all in one register, because the source accesses them as a whole
 
     def bytes(self, bins: Bins) -> int:
@@ -77,9 +73,9 @@ def heuristic(problem: Problem) -> Bins:
     for leaf in problem.leaves:
         if leaf.name in placed:
             continue
-        company = next((c for c in combinations if leaf.name in c), frozenset([leaf.name])) - problem.alone
+        company = next((c for c in combinations if leaf.name in c), frozenset([leaf.name]))
         chosen, free = [leaf], problem.bus.width - leaf.width
-        for other in () if leaf.name in problem.alone else problem.leaves:
+        for other in problem.leaves:
             if other.name in company and other.name not in placed and other is not leaf and other.width <= free:
                 chosen.append(other)
                 free -= other.width

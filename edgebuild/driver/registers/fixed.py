@@ -5,13 +5,12 @@ keep their order. SVD does not say which fields are plain; without an overlay no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise, product, takewhile
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
@@ -366,12 +365,10 @@ class _Fixer:
                 ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in (a, b)]
                 views = a.offset < ends[1] and b.offset < ends[0] and not a.dims and not b.dims
                 for slot in (s for r in (a, b) for s in r.slots if s.field and views):
-                    self._add_facts((group.group, slot.name), slot.field, {"order": "ordered"})
-
-    def _add_facts(self, place: tuple[str, str], id: FieldId | None, words: Mapping[str, Any]) -> None:
-        assert id is not None
-        self.fields[id] = replace(self.fields[id], **words)
-        self.places[place] = replace(self.places[place], **words)
+                    place = group.group, slot.name
+                    assert slot.field
+                    self.fields[slot.field] = replace(self.fields[slot.field], order="ordered")
+                    self.places[place] = replace(self.places[place], order="ordered")
 
     def add_targets(self, file: Path) -> None:
         """The other fields that the overlay says are changed, once the names of all are known."""

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -47,14 +47,23 @@ def check_headers(files: Sequence[Path], folders: Sequence[Path]) -> None:
     `folders`: where headers are besides beside the file that names them.
     Headers of the compiler and of the C library are passed over. Raises EdgebuildError.
     """
+    for _ in _included(files, named, folders):
+        pass
+
+
+def _included(
+    files: Sequence[Path], names: Callable[[str], Iterable[str]], folders: Sequence[Path] = ()
+) -> Iterator[str]:
+    """The texts of files and of all that they include; `names` are those of a text. A header may be in any encoding."""
     seen, todo = set[str](), [*files]
     while todo:
         path = todo.pop()
         if (real := os.path.realpath(path)) in seen:
             continue
         seen.add(real)
-        names = named(read_bytes(path).decode("utf-8", "replace"))
-        todo += [p for name in names for p in (at / name for at in (path.parent, *folders)) if _is_there(p)]
+        text = read_bytes(path).decode("utf-8", "replace")
+        yield text
+        todo += [p for name in names(text) for p in (at / name for at in (path.parent, *folders)) if _is_there(p)]
 
 
 def named(text: str) -> set[str]:
@@ -685,17 +694,11 @@ def _closed(text: str, group: re.Match[str]) -> int:
 
 def has_groups(header: Path) -> bool:
     """Whether a header speaks the dialect, or includes one that does."""
-    seen, todo = set[str](), [header]
-    while todo:
-        path = todo.pop()
-        if (real := os.path.realpath(path)) in seen or not path.is_file():
-            continue
-        seen.add(real)
-        text = read_bytes(path).decode("utf-8", "replace")  # one that stays a header may be in any encoding
-        if DIALECT.search(text):
-            return True
-        todo += [path.parent / m[1] for m in INCLUDE.finditer(text) if Path(m[1]).name != clang.SUPPORT]
-    return False
+
+    def names(text: str) -> Iterator[str]:
+        return (m[1] for m in INCLUDE.finditer(text) if Path(m[1]).name != clang.SUPPORT)
+
+    return header.is_file() and any(DIALECT.search(text) for text in _included([header], names))
 
 
 def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, parse: Parse) -> Lined:
