@@ -68,6 +68,13 @@ def check_devices(source: Source, layout: Layout) -> None:
             raise clang.wrong(high.where, source.unit.text, f"{text} {low.address:#x}")
 
 
+def _check_names(source: Source, cdfg: Cdfg, interrupts: frozenset[str], file: str) -> None:
+    for f in cdfg.functions.values():
+        if f.interrupt and interrupts and f.interrupt not in interrupts:
+            text = f"{file} has no interrupt '{f.interrupt}'{did_you_mean(f.interrupt, interrupts)}"
+            raise clang.wrong(f.where, source.unit.text, text)
+
+
 def _merged(
     dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, conflicts: Conflicts, program: Program
 ) -> tuple[Merged, tuple[Diagnostic, ...]]:
@@ -99,11 +106,7 @@ def analyse(request: DriverRequest) -> Driver:
         files += silicon.files
         absent = silicon.absent
         conflicts = find_conflicts(dialect, cdfg, shapes)
-        for f in cdfg.functions.values():
-            if f.interrupt and silicon.interrupts and f.interrupt not in silicon.interrupts:
-                text = f"{Path(file).name} has no interrupt '{f.interrupt}'"
-                text += did_you_mean(f.interrupt, silicon.interrupts)
-                raise clang.wrong(f.where, source.unit.text, text)
+        _check_names(source, cdfg, silicon.interrupts, Path(file).name)
     elif way == "extend" and file:
         from edgebuild.driver.layout.optimize import extend  # late, as above
 

@@ -75,9 +75,9 @@ def _begin(program: Interpreter, facts: Facts) -> None:
     names = {key: name for name, key in by_name(keys).items()}
     for key, value in program.env.items():
         name = names[key]
-        known, mask = facts.get(name, (None, 0))
-        if known is not None:
-            program.env[key] = known
+        constant, mask = facts.get(name, (None, 0))
+        if constant is not None:
+            program.env[key] = constant
         elif isinstance(value, Closure) and not value.copies:
             continue
         elif name not in facts:
@@ -181,8 +181,8 @@ class _Induction:
         masks, facts = self._masks(a), Facts()
         for name in shared(a, b):
             value = values[name]
-            known = _lasting(value) and bits_of(value).eq(bits_of(theirs[name]))
-            facts[name] = value if known else None, masks.get(name, -1)
+            lasts = _lasting(value) and bits_of(value).eq(bits_of(theirs[name]))
+            facts[name] = value if lasts else None, masks.get(name, -1)
         node = self.nodes.setdefault(a.at, LoopNode(starts, (a.choices, b.choices), facts))
         common = {n: _common(fact, facts[n]) for n, fact in node.facts.items() if n in facts}
         if len(common) < len(node.facts) or any(common[n] is not fact for n, fact in node.facts.items()):
@@ -200,11 +200,11 @@ class _Induction:
 
 
 def _common(fact: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
-    """What two paths say of a variable; the first fact itself where they agree."""
-    known = fact[0] is None or (other[0] is not None and bits_of(fact[0]).eq(bits_of(other[0])))
-    if known and fact[1] in (-1, other[1]):
+    """The facts of a variable on both of two paths; the first fact itself where they agree."""
+    agree = fact[0] is None or (other[0] is not None and bits_of(fact[0]).eq(bits_of(other[0])))
+    if agree and fact[1] in (-1, other[1]):
         return fact
-    return fact[0] if known else None, fact[1] if fact[1] == other[1] else -1
+    return fact[0] if agree else None, fact[1] if fact[1] == other[1] else -1
 
 
 def _lasting(value: Any) -> bool:

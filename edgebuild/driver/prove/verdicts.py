@@ -459,7 +459,7 @@ def _with(word: Any, low: int, value: Any) -> Any:
 
 
 def _at_rest(register: Register) -> Any:
-    """What a write of a whole register gives to fields that it does not name: no effect, else the value after reset."""
+    """The word of fields that a write of a whole register does not name: no effect, else the value after reset."""
     word = register.reset
     for s in register.slots:
         neutral = neutral_of(s)
