@@ -42,10 +42,10 @@ def c_header(name: str, driver: Driver) -> str:
         lines += ["", f"/* {comment(group.group)} */"]
         lines += [f"#define {name.upper()}_{group.group.upper()}_BYTES {group.size}u"]
         for sub in group.subs:
-            own = _own(f"{name}_{group.group}_{sub.name}", prefixes)
+            own = _unused(part(f"{name}_{group.group}_{sub.name}".upper()), prefixes)
             lines += _defines(own, OFFSET=sub.offset, **({"STRIDE": sub.stride} if sub.dims else {}))
         for register, slot in _slots(group):
-            own = _own(f"{name}_{group.group}_{slot.name}", prefixes)
+            own = _unused(part(f"{name}_{group.group}_{slot.name}".upper()), prefixes)
             bits = {"BITSTRIDE": slot.stride} if slot.stride else {}
             strides = {"STRIDE": register.stride} if register.dims else bits
             lines += _defines(
@@ -68,13 +68,12 @@ def _defines(prefix: str, **values: int) -> Iterator[str]:
         yield f"#define {prefix}_{part(word)} {text}"
 
 
-def _own(text: str, prefixes: set[str]) -> str:
-    """The prefix of a field's macros, in upper case, in which names of two may be one."""
-    prefix = part(text.upper())
-    while prefix in prefixes:
-        prefix += "_"
-    prefixes.add(prefix)
-    return prefix
+def _unused(name: str, names: set[str]) -> str:
+    """The name, which two may come to, with a sign behind it where it is used."""
+    while name in names:
+        name += "_"
+    names.add(name)
+    return name
 
 
 def _with_distinct_names(lines: Iterable[str]) -> Iterator[str]:
@@ -193,13 +192,9 @@ def _fields(block: Block) -> Iterator[dict[str, Any]]:
     rows = [(r, f) for r in block.registers for f in r.fields]
     for r, f in rows:
         text = "_".join((*r.scope, f.name))
-        name = f"_{part(text)}" if text[0].isdigit() else part(text)
-        while name in names:
-            name += "_"
-        names.add(name)
         yield {
             **vars(f),
-            "name": name,
+            "name": _unused(f"_{part(text)}" if text[0].isdigit() else part(text), names),
             "text": text,
             "offset": r.offset,
             "bits": r.bits,

@@ -218,22 +218,21 @@ class _Rewriter:
             return inside if simple else f"({inside})"
         return f"&({inside})" if not inside.endswith("]") else f"&{inside}"
 
-    def _index(self, a: Access) -> str:
-        """The element of an array leaf, counted through all of its dimensions."""
+    def _index(self, a: Access, source: Callable[[ir.Expression], str]) -> list[str]:
+        """The element of an array leaf, counted through all of its dimensions; nothing for other leaves."""
         ref = self.merged.ref(a)
         text = ""
         for c, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self._source(c)
+            inside = source(c)
             text = f"({text}) * {size}u + ({inside})" if text else inside
-        return text
+        return [text] if text else []
 
     def _source(self, c: ir.Expression) -> str:
         text = self.text.part(*c.span)
         return f"{text[:-2]}.operator->()" if text.endswith("->") else text  # an operator's call ends with its sign
 
     def _address(self, a: Access) -> list[str]:
-        index = self._index(a)
-        return [self._group(a), *([index] if index else [])]
+        return [self._group(a), *self._index(a, self._source)]
 
     def _load(self, region: Region, address: list[str]) -> str:
         a = region.place
@@ -432,12 +431,7 @@ class _Rewriter:
     def _raw_address(self, a: Access) -> list[str]:
         ref = self.merged.ref(a)
         base = ref.base.expression.source.decode()
-        address = [f"({base})" if ref.base.pointer else f"&({base})"]
-        text = ""
-        for c, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = c.source.decode()
-            text = f"({text}) * {size}u + ({inside})" if text else inside
-        return [*address, text] if text else address
+        return [f"({base})" if ref.base.pointer else f"&({base})", *self._index(a, lambda c: c.source.decode())]
 
     @staticmethod
     def _raw(text: str) -> str:

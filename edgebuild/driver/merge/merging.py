@@ -73,18 +73,15 @@ class Merged:
         if region not in self._windows:
             register = self.register(region.place)
             if region.place.whole:
-                self._windows[region] = whole_window(register, self._given(region), region.kind)
-                return self._windows[region]
-            if region in self.reused.values():
-                self._windows[region] = Window(0, register.bits, True)
+                named = sum(register.slot(name).element(i) for name, i in self.named(region.place.site))
+                window = whole_window(register, named, region.kind)
+            elif region in self.reused.values():
+                window = Window(0, register.bits, True)
             else:
                 choose = read_window if region.kind == "r" else write_window
-                self._windows[region] = choose(register, self.leaves(region), self.layout.bus)
+                window = choose(register, self.leaves(region), self.layout.bus)
+            self._windows[region] = window
         return self._windows[region]
-
-    def _given(self, region: Region) -> int:
-        register = self.register(region.place)
-        return sum(register.slot(name).element(i) for name, i in self.named(region.place.site))
 
     def keeps(self, region: Region, other: Region) -> bool:
         """Whether a write puts back bits, as it read them, that another write of the same register stores."""

@@ -6,7 +6,7 @@ Two paths agree if they have the same events in the same order, and leave the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product, takewhile
 from typing import Any
 
@@ -18,6 +18,7 @@ from edgebuild.driver.prove.hardware import (
     BusAccess,
     Different,
     Event,
+    Hardware,
     Key,
     Outside,
     Pointer,
@@ -27,26 +28,30 @@ from edgebuild.driver.prove.hardware import (
     solver_of,
 )
 from edgebuild.driver.prove.interpreter import Interpreter
-from edgebuild.driver.prove.values import Cut, Int, Lasts, Pruned, Real, bits_of
+from edgebuild.driver.prove.places import Memory
+from edgebuild.driver.prove.values import Cut, Decisions, Int, Lasts, Pruned, Real, bits_of
 
 PATHS = 1024  # through one function
 
 
 @dataclass(frozen=True)
 class Path:
-    conditions: tuple[Any, ...]
-    events: tuple[Event, ...]
-    state: dict[Key, Any]
-    globals: dict[str, Any]
-    memory: dict[Any, Any]
+    """A path through a function: its decisions, and what it did and left behind."""
+
+    decisions: Decisions
+    hardware: Hardware
+    memory: Memory
     value: Any
-    loads: dict[Key, int]
-    obligations: tuple[tuple[Any, str], ...]
-    env: dict[str, Any] = field(default_factory=dict)
-    choices: tuple[bool, ...] = ()  # of the conditions that leave one
-    at: tuple[int, int] | None = None  # the head of a loop where it is cut; None: it ends
-    bus: tuple[BusAccess, ...] = ()
-    open_orders: tuple[tuple[int, ...], ...] = ()
+    env: dict[str, Any]
+    at: tuple[int, int] | None  # the head of a loop where it is cut; None: it ends
+
+    @property
+    def conditions(self) -> tuple[Any, ...]:
+        return tuple(self.decisions.path)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(self.hardware.events)
 
 
 Unfinished = tuple[tuple[Any, ...], tuple[Event, ...]]  # conditions of a path, and its events so far
@@ -123,23 +128,9 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
             continue
         except RecursionError:
             raise Unknown("an expression that is too deep") from None
-        h, d = program.hardware, program.decisions
-        todo += d.open
-        yield Path(
-            tuple(d.path),
-            tuple(h.events),
-            h.state,
-            program.memory.globals,
-            program.memory.arrays,
-            value,
-            h.loads,
-            (*h.obligations, *((z3.BoolVal(False), f"half of '{leaf}' is stored") for (_, leaf), _ in h.halves)),
-            program.shared_names() if at else {},
-            tuple(d.choices[: d.number]),
-            at,
-            tuple(h.bus),
-            tuple(h.open_orders),
-        )
+        todo += program.decisions.open
+        env = program.shared_names() if at else {}
+        yield Path(program.decisions, program.hardware, program.memory, value, env, at)
 
 
 def covered(a: Path, paths: list[Path]) -> None:
@@ -193,12 +184,14 @@ def compare_unfinished(mine: list[Unfinished], theirs: list[Unfinished]) -> None
 def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
     if a.at != b.at:
         raise Different("one side ends where the other goes on")
-    for holds, wrong in b.obligations:
+    for holds, wrong in b.hardware.obligations:
         if not _holds(solver, holds):
             raise Different(wrong)
+    for (_, leaf), _ in b.hardware.halves:
+        raise Different(f"half of '{leaf}' is stored")
     _events(solver, a, b)
-    _same_state(solver, a.state, b.state, None, "at the end")
-    x, y = (Outside(sum(e.outside is not None for e in w.events), w.memory, w.globals) for w in (a, b))
+    _same_state(solver, a.hardware.state, b.hardware.state, None, "at the end")
+    x, y = (Outside(w.hardware.calls, w.memory.arrays, w.memory.globals) for w in (a, b))
     _same_outside(solver, x, y, "at the end")
     if a.value is not None and b.value is None:
         raise Different("the generated code returns no value")
@@ -207,15 +200,15 @@ def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
     mine, theirs = by_name(a.env), by_name(b.env)  # at the head of a loop
     for name in shared(a, b):
         same(solver, bits_of(mine[name]), bits_of(theirs[name]), f"the variable '{name.partition('.')[0]}'")
-    for key, times in a.loads.items():
-        if b.loads.get(key, 0) < times:
-            raise Different(f"'{key[1]}' is read {times} times, in the generated code {b.loads.get(key, 0)} times")
-    _same_bus(solver, a.bus, b.bus)
-    if a.open_orders != b.open_orders:
+    for key, times in a.hardware.loads.items():
+        if (its := b.hardware.loads.get(key, 0)) < times:
+            raise Different(f"'{key[1]}' is read {times} times, in the generated code {its} times")
+    _same_bus(solver, a.hardware.bus, b.hardware.bus)
+    if a.hardware.open_orders != b.hardware.open_orders:
         raise Unknown("C leaves the order of accesses in an expression open, and the other side has another expression")
 
 
-def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], generated: tuple[BusAccess, ...]) -> None:
+def _same_bus(solver: z3.Solver, planned: list[BusAccess], generated: list[BusAccess]) -> None:
     """Raise Different unless the bus accesses are those that merging left of the source: their kinds, addresses, sizes
     and order, and what plain registers and bits of no field get. Where the hardware would not see the difference, raise
     Unknown."""
@@ -234,14 +227,14 @@ def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], generated: tupl
         _unplanned(planned[n:], generated[n:])
 
 
-def _unplanned(planned: tuple[BusAccess, ...], generated: tuple[BusAccess, ...]) -> None:
+def _unplanned(planned: list[BusAccess], generated: list[BusAccess]) -> None:
     text = f"the next bus access of the source {_on_bus(planned)}, of the generated code {_on_bus(generated)}"
     if any(x and x[0].matters for x in (planned, generated)):
         raise Different(text)
     raise Unknown(text)
 
 
-def _on_bus(accesses: tuple[BusAccess, ...]) -> str:
+def _on_bus(accesses: list[BusAccess]) -> str:
     if not accesses:
         return "is none"
     x = accesses[0]

@@ -183,7 +183,8 @@ class _Induction:
             value = values[name]
             lasts = _lasting(value) and bits_of(value).eq(bits_of(theirs[name]))
             facts[name] = value if lasts else None, masks.get(name, -1)
-        node = self.nodes.setdefault(a.at, LoopNode(starts, (a.choices, b.choices), facts))
+        first, second = (tuple(w.decisions.choices[: w.decisions.number]) for w in (a, b))
+        node = self.nodes.setdefault(a.at, LoopNode(starts, (first, second), facts))
         common = {n: _common(fact, facts[n]) for n, fact in node.facts.items() if n in facts}
         if len(common) < len(node.facts) or any(common[n] is not fact for n, fact in node.facts.items()):
             node.facts, node.waits = common, True
