@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from ...arithmetic import Arithmetic
 from ...ir import Array
 from ...ops import fixedpoint
 from ...ops.base import Sums
@@ -26,6 +28,7 @@ NEAR = 4  # sums around the real beginning of a result among which that of the r
 STEPS = sorted(range(-12, 13), key=abs)  # eighths of a sum by which the rounding may be moved
 FAR = 2**40
 WORD = 30  # bits of a product, which leaves one for a sum of two
+LAYERS = 64  # of which factors are kept
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,36 @@ class Ends:
     words: Array
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """All that factors depend on. By channel: the bound of whole sums, the real factor, what start values lack."""
+
+    bound: Array
+    mantissa: Array
+    right: Array
+    left_out: Array
+    bounds: tuple[int, int, int]  # of results: zero point, lowest, highest
+    arithmetic: Arithmetic
+
+    @property
+    def y_zero(self) -> int:
+        return self.bounds[0]
+
+    @property
+    def results(self) -> Array:
+        """Those above the lowest."""
+        return np.arange(self.bounds[1] + 1, self.bounds[2] + 1, dtype=np.int64)[None]
+
+    @property
+    def own_bound(self) -> Array:
+        """Of sums without what is left out."""
+        return np.asarray(np.maximum(self.bound - np.abs(self.left_out), 1))
+
+    @property
+    def channels(self) -> Array:
+        return np.stack([self.bound, self.mantissa, self.right, self.left_out], axis=1).astype(np.int64)
+
+
 @kept
 def ends(s: Sums) -> Ends | None:
     """By the product of fewest cycles that is exact in all channels; None where none is."""
@@ -90,21 +123,35 @@ def raw_ends(s: Sums) -> Ends | None:
     return None if s.finish.startswith("signed") else _ends(s, s.start)
 
 
-def _ends(s: Sums, left_out: Array) -> Ends | None:
-    if not (s.fits and fixedpoint.fits(s.bound, -s.right).all()):
+def _ends(sums: Sums, left_out: Array) -> Ends | None:
+    if not (sums.fits and fixedpoint.fits(sums.bound, -sums.right).all()):
         return None
-    all_begins = _begins(s)
-    if all_begins is None:
-        return None
-    bound = np.maximum(s.bound - np.abs(left_out), 1)
-    begins = np.clip(all_begins - left_out[:, None], -bound[:, None], bound[:, None] + 1)
-    bits = int(bound.max()).bit_length()
-    return next((e for p in _products(s, bits) if (e := _exact(s, begins, bound, left_out, p)) is not None), None)
+    bounds = sums.y_zero, sums.low, sums.high
+    s = Scaling(sums.bound, sums.mantissa, sums.right, left_out, bounds, sums.arithmetic)
+    products = _products(sums.finish.startswith("signed"), int(s.own_bound.max()).bit_length())
+    return next((Ends(p, words) for p in products if (words := _words(s, p)) is not None), None)
 
 
-def _products(s: Sums, bits: int) -> Iterator[Product]:
+def _words(s: Scaling, p: Product) -> Array | None:
+    """Factors of all channels, of which those of other tiles of the layer are kept; None where one has none."""
+    rows, factors = s.channels, _factors(p, s.bounds, s.arithmetic)
+    keys = [row.tobytes() for row in rows]
+    if new := {key: at for at, key in enumerate(keys) if key not in factors}:
+        columns = rows[list(new.values())].T
+        factors.update(zip(new, _exact(Scaling(*columns, s.bounds, s.arithmetic), p), strict=True))
+    words = [factors[key] for key in keys]
+    return None if any(w is None for w in words) else np.array(words)
+
+
+@lru_cache(LAYERS)
+def _factors(p: Product, bounds: tuple[int, int, int], arithmetic: Arithmetic) -> dict[bytes, Array | None]:
+    """Factors by channel: a plan asks for the same in tiles of many sizes."""
+    return {}
+
+
+def _products(away: bool, bits: int) -> Iterator[Product]:
     """Those that may do, the quickest first."""
-    away, free = s.finish.startswith("signed"), WORD - bits
+    free = WORD - bits
     if free >= 1:
         yield Product("two", free, 0, away)
         yield from (Product("mid", free, dropped, away) for dropped in (2, 3, 4))
@@ -112,13 +159,12 @@ def _products(s: Sums, bits: int) -> Iterator[Product]:
         yield Product("high", free, 0, away)
 
 
-def _begins(s: Sums) -> Array | None:
-    """By channel, the least sum of each result above the lowest; None where one is not where reals say.
+def _begins(s: Scaling) -> tuple[Array, Array]:
+    """By channel, the least sum of each result above the lowest, and whether all are where reals say.
 
     FAR below or above: the result holds at every sum, or at none, say in a channel whose weights are 0.
     """
-    results = np.arange(s.low + 1, s.high + 1, dtype=np.int64)[None]
-    most = s.bound[:, None] + 1
+    results, most = s.results, s.bound[:, None] + 1
     guess = np.clip(np.floor((results - s.y_zero - 0.5) / _real(s)[:, None]), -(2.0**40), 2.0**40).astype(np.int64)
     first = np.full(guess.shape, np.iinfo(np.int64).max)
     for near in range(NEAR, -NEAR - 1, -1):
@@ -128,35 +174,34 @@ def _begins(s: Sums) -> Array | None:
     reached = first < np.iinfo(np.int64).max
     # A result that no sum near its real beginning has must be beyond them all.
     right = np.where(reached, (_results(s, below) < results) | (first == 1 - most), guess + NEAR >= most - 1)
-    begins = np.where(first == 1 - most, -FAR, np.where(reached, first, FAR))
-    return begins if right.all() else None
+    return np.where(first == 1 - most, -FAR, np.where(reached, first, FAR)), right.all(axis=1)
 
 
-def _results(s: Sums, x: Array) -> Array:
+def _results(s: Scaling, x: Array) -> Array:
     """Of the reference."""
     scaled = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], s.arithmetic)
-    return np.asarray(np.clip(scaled + s.y_zero, s.low, s.high))
+    return np.asarray(np.clip(scaled + s.y_zero, *s.bounds[1:]))
 
 
-def _real(s: Sums) -> Array:
+def _real(s: Scaling) -> Array:
     return np.ldexp(s.mantissa.astype(float), (-31 - s.right).astype(int))
 
 
-def _exact(s: Sums, begins: Array, bound: Array, left_out: Array, p: Product) -> Ends | None:
-    """Factors with which each result begins at these sums, which are at most `bound`, as computing them shows."""
-    results, real = np.arange(s.low + 1, s.high + 1, dtype=np.int64)[None], _real(s)
+def _exact(s: Scaling, p: Product) -> list[Array | None]:
+    """By channel, factors with which each result begins where the reference's does, as computing them shows."""
+    results, real, bound = s.results, _real(s), s.own_bound
+    begins, right = _begins(s)
+    begins = np.clip(begins - s.left_out[:, None], -bound[:, None], bound[:, None] + 1)
     largest = 2.0**31 - 1 if p.way == "high" else ((2**WORD - bound) // bound + 1.0) * 2.0**p.scale - 1
     reach = (s.bound + 1) * real + abs(s.y_zero) + 2  # of p and r together, in results
     shift = np.minimum(np.floor(np.log2(largest / real)) - p.scale, np.floor(np.log2((2.0**31 - 1) / reach)))
     shift = np.minimum(shift, 30).astype(np.int64)
-    if shift.min() < 1:
-        return None
     sums = np.exp2(shift.astype(float)) * real  # units of p that a sum is worth
     away = np.rint(np.exp2((shift - s.right).astype(float))).astype(np.int64) * p.away
-    middle = (s.y_zero + 0.5) * np.exp2(shift.astype(float)) + left_out * sums
+    middle = (s.y_zero + 0.5) * np.exp2(shift.astype(float)) + s.left_out * sums
     middle += np.exp2((shift - s.right - 1).astype(float)) if s.arithmetic.fixed_point else 0
     ideal = np.maximum(np.rint(real * np.exp2((p.scale + shift).astype(float))).astype(np.int64), 1)
-    m, r, missing = np.zeros_like(shift), np.zeros_like(shift), np.arange(len(real))
+    missing, words = np.flatnonzero(right & (shift >= 1)), list[Array | None]([None] * len(real))
     for step in STEPS:
         at = missing
         rounding = np.rint(middle[at] + step * sums[at] / 8).astype(np.int64)
@@ -167,11 +212,13 @@ def _exact(s: Sums, begins: Array, bound: Array, left_out: Array, p: Product) ->
         good = (least <= chosen) & (chosen <= last) & (chosen <= np.broadcast_to(largest, real.shape)[at])
         good &= p.fits(bound[at], chosen, away[at], rounding)
         good &= _same(p, begins[at], begin, chosen, away[at], bound[at])
-        m[at[good]], r[at[good]], missing = chosen[good], rounding[good], at[~good]
-        if not len(missing):
+        for i, m, r in zip(at[good], chosen[good], rounding[good], strict=True):
             parts = [m] if p.way == "high" else [m & ((1 << p.scale) - 1), m >> p.scale]
-            return Ends(p, np.stack([*parts, r, shift, *([away] if p.away else [])], axis=1))
-    return None
+            words[i] = np.array([*parts, r, shift[i], *([away[i]] if p.away else [])])
+        missing = at[~good]
+        if not len(missing):
+            break
+    return words
 
 
 def _same(p: Product, begins: Array, begin: Array, m: Array, away: Array, bound: Array) -> Array:
