@@ -368,7 +368,8 @@ class Streamer:
             if rolling.modes[op.outputs[0]] != "reduce":
                 parts = shared_row(op, graph, form, shares)
             if parts is not None:
-                whole, work = work, max(share.kernel.estimate for share in parts)
+                column = self.cutter.choices.unstated(op, form) / graph.result(op).shape[COLUMNS]
+                whole, work = work, max(share.kernel.estimate or column * share.width for share in parts)
                 parts = None if work >= whole else parts
                 work = min(work, whole)
             call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
