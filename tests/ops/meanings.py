@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
@@ -116,5 +117,8 @@ INTEGER: dict[str, Meaning] = {
     "and": lambda x, y: bool(x and y),
     "or": lambda x, y: bool(x or y),
     "xor": lambda x, y: bool(x) != bool(y),
+    "shifted_product": lambda x, factor, added, bits, low, high: between(
+        low, math.floor(Fraction(x * factor + added, 2 ** int(bits)) + Fraction(1, 2)), high
+    ),
 }
 JUMPS = ("floor", "ceil", "round", "floor_div", "mod", "remainder", "zero_of_range", "steps_from_zero")

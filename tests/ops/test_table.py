@@ -163,7 +163,9 @@ def powers(operands: list[list[int]]) -> Array:
 
 
 def fits(function: str, dtype: str) -> bool:
-    """Whether files have the function in this type."""
+    """Whether files have the function in this type; those of whole numbers are in tests/importers/test_integers.py."""
+    if FUNCTIONS[function].whole:
+        return False
     if function in LOGIC or dtype == "bool":
         return function in (*LOGIC, "where") and dtype == "bool"
     if function in (*BYTES, "unsigned_remainder") or dtype == "uint8":

@@ -9,6 +9,7 @@ from functools import cached_property
 from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
+from ..ops.spatial import shifted
 
 CONVOLUTION, DEPTHWISE = "convolution", "depthwise"  # kinds of sums, whatever ops they are
 
@@ -49,6 +50,7 @@ class Row:
     `kind`: of the op, or of its sums. `core`: words that the target's core must all have. `calls`: a library that it
     calls and the request must allow. `gathers`: it is the first choice for layers that
     gather their operands first. `crops`: it may begin within a row of its operand, which is padding below 0.
+    `shifts`: it makes results that are `shifted`.
     """
 
     kind: str
@@ -57,10 +59,13 @@ class Row:
     calls: str = ""
     gathers: bool = False
     crops: bool = False
+    shifts: bool = False
 
     def serves(self, layer: KernelLayer) -> bool:
         """The kind is the layer's, and the core and the request allow it."""
         if self.kind not in layer.kinds or (layer.cropped and not self.crops):
+            return False
+        if shifted(layer.op) and not self.shifts:
             return False
         return self.calls in ("", layer.form.wish.calls) and self.core <= layer.form.core
 

@@ -170,6 +170,7 @@ class Sums:
     The input's zero point is folded into the bias: sum of (x - z) * w + b = sum of x * w + (b - z * sum of w). That is
     exact at borders too as long as padding reads as z. `start` is the folded bias, `mantissa` and `right` the factor
     M / 2^31 / 2^right; the result is clamped to [low, high] after `y_zero` is added. `stem`: of C functions' names.
+    `added`, `bits`: of results that are `shifted`, which few kernels know; see spatial.py.
     """
 
     stem: str
@@ -187,6 +188,8 @@ class Sums:
     low: int
     high: int
     arithmetic: Arithmetic
+    added: Array | None = None
+    bits: int = 0
 
     @property
     def window(self) -> tuple[int, int]:
@@ -270,6 +273,8 @@ class Sums:
         "relu": rounded twice, halves up, which is right where negative results are clamped. "signed": rounded twice,
         halves away from zero. "once": rounded down and then once, halves up. "_clamped": bounds other than int8's.
         """
+        if self.added is not None:
+            return "sums"
         if self.shifts_right:
             how = "relu" if self.rectified else "signed"
         elif self.rounds_once:

@@ -182,7 +182,7 @@ def stem(op: Op, graph: Graph) -> str:
 def layer_sums(op: Op, graph: Graph) -> Sums | None:
     """A dense layer has a pixel for each row of the operand."""
     x, w = graph.operands(op)[:2]
-    if is_float(x) or w.data is None or not spatial.plain(op, graph):
+    if is_float(x) or w.data is None or not spatial.alike(op, graph):
         return None
     weights, size, out = w.data, x.shape[1:], graph.result(op).shape[1:]
     if op.kind == "dense":
@@ -238,7 +238,7 @@ def layer(kind: str, products: Total, *limits: Limit, **facts: Any) -> Spec:
     def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
         return products(op, graph, x, w).astype(np.int64)
 
-    def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+    def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None, added: Any = None) -> Array:
         return spatial.finished(products(op, graph, x, w), bias, op, graph)
 
     limits = (*limits, spatial.bias_agrees, spatial.symmetric_weights)

@@ -22,7 +22,8 @@ class ElementFunction:
     """A function of `arity` operands. `parameters`: the defaults of its numbers; `result`: a type if it is fixed.
 
     `condition`: the first operand is bool and does not count for the type of the others. `onnx`: the form for floats of
-    ONNX files, where what is not a number differs.
+    ONNX files, where what is not a number differs. `whole`: it is one of whole numbers, that
+    is of quantised operands with a scale of 1 and no zero point; that of the result is added.
     """
 
     arity: int
@@ -33,6 +34,7 @@ class ElementFunction:
     result: str = ""
     condition: bool = False
     onnx: str = ""
+    whole: bool = False
 
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -68,6 +70,13 @@ def _shift(x: Array, y: Array, left: bool) -> Array:
 def _range_step(low: Array, high: Array) -> Array:
     size = np.maximum(high, 0) - np.minimum(low, 0)
     return np.asarray(np.where(size > 0, size / np.float32(255), 1))
+
+
+def _shifted_product(x: Array, factor: Array, added: Array, *parameters: float) -> Array:
+    """(x * factor + added) / 2^bits, rounded to the nearest and halves up, from low to high."""
+    bits, low, high = map(int, parameters)
+    whole = [np.asarray(a).astype(np.int64) for a in (x, factor, added)]
+    return np.asarray(np.clip((whole[0] * whole[1] + whole[2] + (1 << bits >> 1)) >> bits, low, high))
 
 
 def _unary(meaning: Callable[..., Any], real: str, integer: str = "", **parameters: float) -> ElementFunction:
@@ -238,4 +247,13 @@ FUNCTIONS: dict[str, ElementFunction] = {
     "shift_right": ElementFunction(2, lambda x, y: _shift(x, y, False), "", "{1} < 8 ? {0} >> {1} : 0", result="uint8"),
     # three operands
     "where": ElementFunction(3, np.where, SWITCH, SWITCH, condition=True),
+    "shifted_product": ElementFunction(
+        3,
+        _shifted_product,
+        "",
+        "{{eb_shifted_product}}({0}, {1}, {2}, {bits}, {low}, {high})",
+        {"bits": 0, "low": -128, "high": 127},
+        result="int8",
+        whole=True,
+    ),
 }

@@ -432,13 +432,18 @@ def pointwise_reference(op: Op, graph: Graph, *operands: Array, share: float = 0
         operands = (operands[0].astype(np.float64),)
     with np.errstate(all="ignore"):
         result = np.asarray(row.meaning(*operands, *(op.attrs[name] for name in row.parameters)))
-        return clip_float(result, op.attrs["clamp"]) if is_float(y) else result.astype(y.dtype)
+        return clip_float(result, op.attrs["clamp"]) if is_float(y) else (result + _zero(op, y)).astype(y.dtype)
+
+
+def _zero(op: Op, y: Tensor) -> int:
+    """The number that is added to the result of a function of whole numbers."""
+    return zero_of(y) if row_of(op).whole and y.quant is not None else 0
 
 
 def is_quantised(op: Op, graph: Graph) -> bool:
     """A quantised constant beside real numbers is read as real numbers in the end."""
     values = (*(t for t in graph.operands(op) if not t.constant), graph.result(op))
-    return any(t.quant is not None and t.dtype != "int32" for t in values)
+    return not row_of(op).whole and any(t.quant is not None and t.dtype != "int32" for t in values)
 
 
 def has_form(op: Op, graph: Graph) -> str | None:
@@ -495,13 +500,14 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         numbers |= more
         constants += tables
     else:
-        numbers |= {name: float(op.attrs[name]) for name in row.parameters}
+        numbers |= {n: float(op.attrs[n]) if is_float(operands[-1]) else int(op.attrs[n]) for n in row.parameters}
         expression = _text(op, operands[-1], graph.arithmetic).format(*at, **{n: n for n in row.parameters})
         if is_float(y) and (op.attrs["clamp"] != OPEN or op.attrs.get("finite", False)):
             expression, bounds = f"{{eb_clamp_float}}({expression}, low, high)", spatial.float_bounds(op, graph)
             numbers |= bounds
         elif not is_float(y):
-            expression = f"({C_TYPES[y.dtype]})({expression})"
+            zero = {"y_zero": value} if (value := _zero(op, y)) else {}
+            expression, numbers = f"({C_TYPES[y.dtype]})({' + '.join([expression, *zero])})", numbers | zero
     shape: dict[str, Any] = {
         "expression": expression,
         "N": turns[0][0] if flat else 0,

@@ -114,7 +114,8 @@ def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
     scaled = is_float(x) and not is_float(w)
     acc = "float" if is_float(y) else "int64_t" if wide(op, graph) and not narrow(op, graph) else "int32_t"
     cast = "(float)" if scaled else "(int64_t)" if acc == "int64_t" and w.dtype != "int8" else ""
-    return {"weight": C_TYPES[w.dtype], "acc": acc, "wide": wide(op, graph), "scaled": scaled, "cast": cast}
+    types = {"weight": C_TYPES[w.dtype], "acc": acc, "wide": wide(op, graph), "scaled": scaled, "cast": cast}
+    return types | {"shifted": shifted(op)}
 
 
 def rolled(form: Form) -> dict[str, Any]:
@@ -152,8 +153,28 @@ def narrow(op: Op, graph: Graph) -> bool:
 def plain(op: Op, graph: Graph) -> bool:
     """Whether it is one image, and input, weights and result are all int8 or all float32: what most kernels are for.
 
-    A matrix is one image, too; groups of channels are another matter.
+    A matrix is one image, too; groups of channels are another matter, and so are results that are `shifted`.
     """
+    return alike(op, graph) and not shifted(op)
+
+
+def shifted(op: Op) -> bool:
+    """Whether sums become results as quantlib's RequantShift does it: (sum * factor + added) / 2^bits, halves up.
+
+    `bits` is an attribute, `added` the fourth operand, and the factor is a part of the scales of the weights.
+    """
+    return "bits" in op.attrs
+
+
+def added(op: Op, graph: Graph) -> tuple[Array, Array]:
+    """By channel, the factor of sums and what is added to the product, of a `shifted` op. In int64."""
+    x, w, _, more = graph.operands(op)
+    scales = np.broadcast_to(scale_of(x) * np.array(quant_of(w).scale), more.shape)
+    return np.rint(scales * 2.0 ** op.attrs["bits"]).astype(np.int64), more.array.astype(np.int64)
+
+
+def alike(op: Op, graph: Graph) -> bool:
+    """The same, however sums become results."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     alike = x.dtype == w.dtype == y.dtype and x.dtype in ("int8", "float32")
     return alike and (len(x.shape) == 2 or x.shape[0] == 1) and op.attrs.get("groups", 1) == 1
@@ -181,6 +202,10 @@ def sum_fits(total: Array, op: Op, graph: Graph) -> Array:
 def requantize_sum(total: Array, op: Op, graph: Graph) -> Array:
     """The quantised result of the integer `total` (channels last): scale, add the zero point, clamp."""
     y = graph.result(op)
+    if shifted(op):
+        factor, more = added(op, graph)
+        scaled = (total * factor + more + (1 << op.attrs["bits"] >> 1)) >> op.attrs["bits"]
+        return np.clip(scaled + zero_of(y), *bounds(op, y)).astype(y.dtype)
     mantissa, shift = multipliers(op, graph)
     requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
     scaled = requantize(total, mantissa.astype(np.int64), shift, graph.arithmetic)
@@ -206,7 +231,10 @@ def finished(products: Array, bias: Array | None, op: Op, graph: Graph) -> Array
     if x.dtype != "float32":
         return requantize_sum(products.astype(np.int64) + start, op, graph)
     scale = np.array(quant_of(w).scale) if w.dtype != "float32" else 1.0
-    return clip_float(np.asarray(products * scale + start), op.attrs["clamp"])
+    real = np.asarray(products * scale + start)
+    if shifted(op):  # of real numbers that integers stand for
+        real = np.floor(real + graph.operands(op)[3].array / 2.0 ** op.attrs["bits"] + 0.5)
+    return clip_float(real, op.attrs["clamp"])
 
 
 def bounds(op: Op, y: Tensor) -> tuple[int, int]:
@@ -232,7 +260,10 @@ def sum_constants(op: Op, graph: Graph, weights: Array) -> tuple[Constant, ...]:
     if is_float(y) and weights.dtype != np.float32:
         scale = np.broadcast_to(np.array(quant_of(graph.operands(op)[1]).scale, np.float32), (channels,))
         out.append(Constant("scale", np.ascontiguousarray(scale), "of the weights"))
-    if not is_float(y):
+    if shifted(op):
+        factor, more = (a.astype(np.int32) for a in added(op, graph))
+        out += [Constant("multiplier", factor, "of sums"), Constant("added", more, "to products")]
+    elif not is_float(y):
         mantissa, shift = multipliers(op, graph)
         out += [Constant("multiplier", mantissa, "Q0.31"), Constant("shift", shift, "left if positive")]
     return tuple(out)
@@ -244,7 +275,8 @@ def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
     if y.dtype == "float32":
         return float_bounds(op, graph)
     low, high = bounds(op, y)
-    return {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
+    bits = {"bits": op.attrs["bits"]} if shifted(op) else {}
+    return {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high, **bits}
 
 
 def float_bounds(op: Op, graph: Graph) -> dict[str, int | float]:
@@ -324,7 +356,7 @@ def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any
     stride, pad, dilation = (tuple(op.attrs.get(name, default)[:2]) for name, default in defaults.items())
     return Sums(
         stem, tuple(size), tuple(out), stride, pad, dilation, weights, start, mantissa, right, zero, zero_of(y),
-        *bounds(op, y), graph.arithmetic,
+        *bounds(op, y), graph.arithmetic, *((added(op, graph)[1], op.attrs["bits"]) if shifted(op) else ()),
     )  # fmt: skip
 
 

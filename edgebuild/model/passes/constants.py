@@ -273,7 +273,7 @@ def _settled(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Graph:
             done.update(names)
             still = _at_rest(op, graph, values)
             tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
-            op = replace(op, inputs=(op.inputs[0], *names))
+            op = replace(op, inputs=(op.inputs[0], *names, *op.inputs[3:]))
         new.append(op)
     return graph.with_ops(new, tensors) if tensors else graph
 
@@ -361,7 +361,7 @@ def _with_operands(
         gone = np.delete(np.arange(x.shape[-1]), kept[x.name]).tolist()
         folded = {c: fixed[x.name][c] for c in gone if c in fixed.get(x.name, {})}
         if folded:
-            operands[2:], dims[2:] = [_bias(op, graph, folded)], [(Same(relation.out[-1]),)]
+            operands[2:3], dims[2:3] = [_bias(op, graph, folded)], [(Same(relation.out[-1]),)]
     operands = [_selected(t, d, axes) if t.constant else t for t, d in zip(operands, dims, strict=True)]
     before = (*graph.operands(op), None)
     changed = {

@@ -16,6 +16,7 @@ import numpy as np
 from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Quant, Tensor
 from ..ops import SPECS
+from ..ops.spatial import shifted
 
 FORMAT = "power-of-two"  # of a graph that no file holds
 SUMS = ("conv2d", "depthwise_conv2d", "dense")
@@ -28,6 +29,7 @@ def powers_of_two(graph: Graph) -> Graph:
     """The network with other scales and constants. Raises nothing: what has fixed scales keeps them."""
     groups = _groups(graph)
     fixed = {groups[op.outputs[0]] for op in graph.ops if op.kind not in FREE and not _passes(op, graph)}
+    fixed |= {groups[n] for op in graph.ops if shifted(op) for n in (op.inputs[0], op.outputs[0])}
     tensors = dict(graph.tensors)
     members: dict[str, list[Tensor]] = {}
     for name, t in graph.tensors.items():
@@ -39,7 +41,7 @@ def powers_of_two(graph: Graph) -> Graph:
         quant = Quant((2.0 ** max(_exponent(t, zero) for t in mine),), (zero,))
         tensors |= {t.name: replace(t, quant=quant) for t in mine}
     for op in graph.ops:
-        if op.kind in SUMS:
+        if op.kind in SUMS and not shifted(op):
             tensors |= _constants(op, graph, tensors)
     running = tuple(_bounded(op, graph) for op in graph.ops)
     return replace(graph, ops=running, tensors=tensors, arithmetic=Arithmetic.ONNX, format=FORMAT)

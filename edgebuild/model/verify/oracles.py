@@ -24,6 +24,7 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare
 from ..formats.format import Shapes
+from ..formats.onnx.integers import in_standard
 from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import ort
@@ -267,6 +268,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
     import onnx
 
     proto = onnx.load(str(model))
+    in_standard(proto)
     for part in (proto.graph, *proto.functions):
         _in_float32(part)
     _in_rows(proto)

@@ -26,6 +26,7 @@ from ..builder import GraphBuilder, Node, checked_size, needed
 from ..compose import batch_normalised, dequantize
 from . import control_flow, onnx_ml, other_nodes, preparation
 from .fused import CELLS
+from .integers import REQUANT, name_domain, read_shifted
 from .onnx_checks import OWN_DOMAINS, UNKNOWN, check, check_types, in_checked_form, load, opset_of
 from .onnx_operators import READERS, SIGNED, TYPES, OnnxNode
 from .other_nodes import PARTS, PLACES, dequantised, quantised, spread
@@ -48,6 +49,7 @@ def read_onnx(
     """
     file = visible(path.name)
     model = load(path, file)
+    name_domain(model)
     in_checked_form(model, file)
     bind(model.graph, file, bound)
     _add_default_attributes(model)
@@ -302,6 +304,7 @@ SPECIAL = {
     "DequantizeLinear": _read_dequantize,
     "QuantizeLinear": _read_quantize,
     "BatchNormalization": _read_batch_norm,
+    REQUANT: read_shifted,
     **other_nodes.READERS,
 }
 IN_PARTS = {**PARTS, **CELLS, **PLACES}

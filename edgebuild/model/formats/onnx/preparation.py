@@ -15,6 +15,7 @@ from ...ir import Array, Tensor, real_values
 from ..builder import needed
 from .control_flow import graphs, reads
 from .fused import LIKE, Fused, real_form
+from .integers import stored_integers
 from .onnx_checks import NORMALISES, OWN_DOMAINS
 from .onnx_operators import OnnxNode
 
@@ -302,6 +303,7 @@ def prepared(
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
     _constants_first(model.graph)
+    stored_integers(model.graph, file)
     for part in reversed(list(graphs(model.graph))):  # bodies first, which the nodes around them take along
         _replace_nodes(part, file, real_form)
         open_ = [n for n in part.node if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []

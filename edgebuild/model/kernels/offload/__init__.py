@@ -99,6 +99,8 @@ def job_of(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str
 
 def _sums_refused(s: Sums, engine: Engine) -> str:
     """Why an engine does not make these sums; empty if it does."""
+    if s.added is not None:
+        return f"numbers are added to its products, which {engine.name} does not do"
     if s.dilation != (1, 1):
         return f"its window is dilated, which {engine.name} does not know"
     if engine.padding == "zero" and s.x_zero and (s.padded_rows or s.padded_columns):

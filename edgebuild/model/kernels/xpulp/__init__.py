@@ -10,11 +10,14 @@ from .encoding import ENCODINGS
 
 ROWS = (
     *(
-        Row(CONVOLUTION, frozenset({encoding}), of_sums(partial(convolution.convolution, encoding, block)))
+        Row(CONVOLUTION, frozenset({encoding}), of_sums(partial(convolution.convolution, encoding, block)), shifts=True)
         for encoding in ENCODINGS
         for block in convolution.BLOCKS
     ),
-    *(Row(DEPTHWISE, frozenset({code}), of_sums(partial(depthwise.depthwise, code))) for code in ENCODINGS),
+    *(
+        Row(DEPTHWISE, frozenset({code}), of_sums(partial(depthwise.depthwise, code)), shifts=True)
+        for code in ENCODINGS
+    ),
     *(Row("add", frozenset({code}), partial(elements.total, code)) for code in ENCODINGS),
     *(Row("transpose", frozenset({code}), partial(elements.pixels, code)) for code in ENCODINGS),
 )

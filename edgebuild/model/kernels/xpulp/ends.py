@@ -83,23 +83,26 @@ class Ends:
 
 @dataclass(frozen=True)
 class Scaling:
-    """All that factors depend on. By channel: the bound of whole sums, the real factor, what start values lack."""
+    """All that factors depend on. By channel: the bound of whole sums, the real factor, what start values lack.
+
+    `added`, `bits`: as of `Sums`; bits are -1 where the arithmetic says how results are rounded.
+    """
 
     bound: Array
     mantissa: Array
     right: Array
     left_out: Array
-    bounds: tuple[int, int, int]  # of results: zero point, lowest, highest
-    arithmetic: Arithmetic
+    added: Array
+    form: tuple[int, int, int, int, Arithmetic]  # zero point, lowest and highest result, bits
 
     @property
     def y_zero(self) -> int:
-        return self.bounds[0]
+        return self.form[0]
 
     @property
     def results(self) -> Array:
         """Those above the lowest."""
-        return np.arange(self.bounds[1] + 1, self.bounds[2] + 1, dtype=np.int64)[None]
+        return np.arange(self.form[1] + 1, self.form[2] + 1, dtype=np.int64)[None]
 
     @property
     def own_bound(self) -> Array:
@@ -108,7 +111,18 @@ class Scaling:
 
     @property
     def channels(self) -> Array:
-        return np.stack([self.bound, self.mantissa, self.right, self.left_out], axis=1).astype(np.int64)
+        rows = self.bound, self.mantissa, self.right, self.left_out, self.added
+        return np.stack(rows, axis=1).astype(np.int64)
+
+    @property
+    def real(self) -> Array:
+        """Steps of the result that a sum is worth."""
+        return np.ldexp(self.mantissa.astype(float), (-31 - self.right).astype(int))
+
+    @property
+    def half(self) -> Array:
+        """Steps that are added to a sum before it is rounded down."""
+        return np.asarray(0.5 + self.added / 2.0 ** max(self.form[3], 0))
 
 
 @kept
@@ -126,25 +140,27 @@ def raw_ends(s: Sums) -> Ends | None:
 def _ends(sums: Sums, left_out: Array) -> Ends | None:
     if not (sums.fits and fixedpoint.fits(sums.bound, -sums.right).all()):
         return None
-    bounds = sums.y_zero, sums.low, sums.high
-    s = Scaling(sums.bound, sums.mantissa, sums.right, left_out, bounds, sums.arithmetic)
+    more, bits = (np.zeros_like(sums.start), -1) if sums.added is None else (sums.added, sums.bits)
+    form = sums.y_zero, sums.low, sums.high, bits, sums.arithmetic
+    s = Scaling(sums.bound, sums.mantissa, sums.right, left_out, more, form)
     products = _products(sums.finish.startswith("signed"), int(s.own_bound.max()).bit_length())
     return next((Ends(p, words) for p in products if (words := _words(s, p)) is not None), None)
 
 
 def _words(s: Scaling, p: Product) -> Array | None:
     """Factors of all channels, of which those of other tiles of the layer are kept; None where one has none."""
-    rows, factors = s.channels, _factors(p, s.bounds, s.arithmetic)
+    rows, factors = s.channels, _factors(p, s.form)
     keys = [row.tobytes() for row in rows]
     if new := {key: at for at, key in enumerate(keys) if key not in factors}:
-        columns = rows[list(new.values())].T
-        factors.update(zip(new, _exact(Scaling(*columns, s.bounds, s.arithmetic), p), strict=True))
+        bound, mantissa, right, left_out, added = rows[list(new.values())].T
+        others = Scaling(bound, mantissa, right, left_out, added, s.form)
+        factors.update(zip(new, _exact(others, p), strict=True))
     words = [factors[key] for key in keys]
     return None if any(w is None for w in words) else np.array(words)
 
 
 @lru_cache(LAYERS)
-def _factors(p: Product, bounds: tuple[int, int, int], arithmetic: Arithmetic) -> dict[bytes, Array | None]:
+def _factors(p: Product, form: tuple[int, int, int, int, Arithmetic]) -> dict[bytes, Array | None]:
     """Factors by channel: a plan asks for the same in tiles of many sizes."""
     return {}
 
@@ -165,7 +181,9 @@ def _begins(s: Scaling) -> tuple[Array, Array]:
     FAR below or above: the result holds at every sum, or at none, say in a channel whose weights are 0.
     """
     results, most = s.results, s.bound[:, None] + 1
-    guess = np.clip(np.floor((results - s.y_zero - 0.5) / _real(s)[:, None]), -(2.0**40), 2.0**40).astype(np.int64)
+    guess = np.clip(np.floor((results - s.y_zero - s.half[:, None]) / s.real[:, None]), -(2.0**40), 2.0**40).astype(
+        np.int64
+    )
     first = np.full(guess.shape, np.iinfo(np.int64).max)
     for near in range(NEAR, -NEAR - 1, -1):
         x = np.clip(guess + near, 1 - most, most - 1)
@@ -174,39 +192,41 @@ def _begins(s: Scaling) -> tuple[Array, Array]:
     reached = first < np.iinfo(np.int64).max
     # A result that no sum near its real beginning has must be beyond them all.
     right = np.where(reached, (_results(s, below) < results) | (first == 1 - most), guess + NEAR >= most - 1)
-    return np.where(first == 1 - most, -FAR, np.where(reached, first, FAR)), right.all(axis=1)
+    return np.where(first == 1 - most, -FAR, np.where(reached, first, FAR)), np.asarray(right.all(axis=1))
 
 
 def _results(s: Scaling, x: Array) -> Array:
     """Of the reference."""
-    scaled = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], s.arithmetic)
-    return np.asarray(np.clip(scaled + s.y_zero, *s.bounds[1:]))
-
-
-def _real(s: Scaling) -> Array:
-    return np.ldexp(s.mantissa.astype(float), (-31 - s.right).astype(int))
+    y_zero, low, high, bits, arithmetic = s.form
+    if bits < 0:
+        scaled = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], arithmetic)
+    else:
+        factor = np.rint(s.real * 2.0**bits).astype(np.int64)
+        scaled = (x * factor[:, None] + s.added[:, None] + (1 << bits >> 1)) >> bits
+    return np.asarray(np.clip(scaled + y_zero, low, high))
 
 
 def _exact(s: Scaling, p: Product) -> list[Array | None]:
     """By channel, factors with which each result begins where the reference's does, as computing them shows."""
-    results, real, bound = s.results, _real(s), s.own_bound
+    results, real, bound = s.results, s.real, s.own_bound
     begins, right = _begins(s)
     begins = np.clip(begins - s.left_out[:, None], -bound[:, None], bound[:, None] + 1)
     largest = 2.0**31 - 1 if p.way == "high" else ((2**WORD - bound) // bound + 1.0) * 2.0**p.scale - 1
-    reach = (s.bound + 1) * real + abs(s.y_zero) + 2  # of p and r together, in results
+    reach = (s.bound + 1) * real + abs(s.y_zero) + abs(s.half - 0.5) + 2  # of p and r together, in results
     shift = np.minimum(np.floor(np.log2(largest / real)) - p.scale, np.floor(np.log2((2.0**31 - 1) / reach)))
     shift = np.minimum(shift, 30).astype(np.int64)
     sums = np.exp2(shift.astype(float)) * real  # units of p that a sum is worth
     away = np.rint(np.exp2((shift - s.right).astype(float))).astype(np.int64) * p.away
-    middle = (s.y_zero + 0.5) * np.exp2(shift.astype(float)) + s.left_out * sums
-    middle += np.exp2((shift - s.right - 1).astype(float)) if s.arithmetic.fixed_point else 0
+    middle = (s.y_zero + s.half) * np.exp2(shift.astype(float)) + s.left_out * sums
+    middle += np.exp2((shift - s.right - 1).astype(float)) if s.form[4].fixed_point else 0
     ideal = np.maximum(np.rint(real * np.exp2((p.scale + shift).astype(float))).astype(np.int64), 1)
     missing, words = np.flatnonzero(right & (shift >= 1)), list[Array | None]([None] * len(real))
     for step in STEPS:
         at = missing
         rounding = np.rint(middle[at] + step * sums[at] / 8).astype(np.int64)
         begin = (results << shift[at, None]) - rounding[:, None]
-        least, last = _interval(begins[at], begin, away[at, None], p.scale, bound[at])
+        with np.errstate(over="ignore"):  # `_same` refuses what comes of it
+            least, last = _interval(begins[at], begin, away[at, None], p.scale, bound[at])
         # The middle of an interval is safest, but far from the real factor where few results can occur.
         chosen = np.clip((least + last) // 2, ideal[at] - ideal[at] // 1024, ideal[at] + ideal[at] // 1024)
         good = (least <= chosen) & (chosen <= last) & (chosen <= np.broadcast_to(largest, real.shape)[at])

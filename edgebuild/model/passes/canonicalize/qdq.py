@@ -13,8 +13,9 @@ from ...ops.fixedpoint import limits
 from ...ops.pointwise import TABLES
 from ...ops.spatial import bias_quant, centred, symmetric_weights
 from ..rewrite import Edit, unused
-from .fuse import SUMS
+from .fuse import OPEN, SUMS
 
+SHIFTED = ("conv2d", "depthwise_conv2d", "dense")  # sums that a product and a shift may follow
 NEAR = 0.25  # steps of a result that a rounded constant may move it, beside the half step of its own rounding
 
 
@@ -221,6 +222,35 @@ def dequantise_constants(op: Op, graph: Graph) -> Edit | None:
     return Edit((op,), (replace(op, inputs=inputs),), tuple(real.values()))
 
 
+def shifted_sums(op: Op, graph: Graph) -> Edit | None:
+    """A product and a shift of int32 sums is how the sums become results, if channels have factors above 0."""
+    first = graph.producers.get(op.inputs[0]) if op.attrs.get("function") == "shifted_product" else None
+    if first is None or first.kind not in SHIFTED or graph.only_consumer(first.outputs[0]) is not op:
+        return None
+    (x, w, *bias), y, total = graph.operands(first), graph.result(op), graph.result(first)
+    whole = [t.quant.scale if t.quant is not None else () for t in (x, w, total)]
+    types = (x.dtype, w.dtype, total.dtype, y.quant is None)
+    if types != ("int8", "int8", "int32", False) or whole != [(1.0,)] * 3 or first.attrs["clamp"] != OPEN:
+        return None
+    count, numbers = y.shape[-1], [graph.tensors[n] for n in op.inputs[1:]]
+    if any(t.data is None or (t.elements != 1 and (t.elements, *t.shape[-1:]) != (count, count)) for t in numbers):
+        return None
+    factor, more = (np.broadcast_to(t.array.ravel(), count) for t in numbers)
+    if factor.min() < 1:
+        return None
+    scales = tuple((factor * 0.5 ** op.attrs["bits"]).tolist())
+    axis = w.shape.index(count, 3) if first.kind == "depthwise_conv2d" else 0
+    weights = replace(w, name=unused(f"{w.name}@{y.name}", graph), quant=Quant(scales, (0,) * count, axis))
+    start = bias[0].array.ravel() if bias else np.zeros(count, np.int32)
+    rest = (
+        Tensor(f"{y.name}@bias", (count,), "int32", bias_quant(x, weights), start.astype(np.int32)),
+        Tensor(f"{y.name}@added", (count,), "int32", None, np.ascontiguousarray(more)),
+    )
+    attrs = {**first.attrs, "bits": int(op.attrs["bits"]), "clamp": (op.attrs["low"], op.attrs["high"])}
+    inputs = (x.name, weights.name, *(t.name for t in rest))
+    return Edit((first, op), (replace(first, inputs=inputs, outputs=op.outputs, attrs=attrs),), (weights, *rest))
+
+
 RULES = (saturating_clamp, centred_weights, integer_op, quantize_of_dequantize, requantize_moves)
 SURFACE = (quantised_input, dequantised_output)
-REMAINS = (dequantise_constants,)
+REMAINS = (shifted_sums, dequantise_constants)
