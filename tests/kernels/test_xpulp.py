@@ -146,6 +146,28 @@ def test_results_of_all_sums() -> None:
     assert {"two", "high", "two_away", "high_away"} <= ways.keys(), ways
 
 
+def test_results_of_shifted_sums() -> None:
+    """At all sums at which (sum * factor + added) / 2^bits, halves up, takes another value."""
+    rng, served = np.random.default_rng(2), 0
+    for g in networks(range(20)):
+        for s in (s for op in g.ops if (s := sums_of(op, g)) is not None):
+            factor, bits = rng.integers(20, 900, len(s.start)), int(rng.integers(10, 18))
+            mantissa, shift = (a.astype(np.int64) for a in fixedpoint.quantize_multipliers(factor / 2.0**bits))
+            added = rng.integers(-(2**bits) * 99, 2**bits * 99, len(s.start))
+            s = replace(s, mantissa=mantissa, right=-shift, added=added, bits=bits)
+            for e, left_out in ((ends(s), 0), (raw_ends(s), s.start[:, None])):
+                if e is None:
+                    continue
+                most = s.bound[:, None] - abs(left_out)
+                begins = (((np.arange(-300, 301) << bits) - (1 << bits >> 1) - added[:, None]) // factor[:, None]) + 1
+                x = np.clip(np.concatenate([begins, begins - 1], axis=1) - left_out, -most, most)
+                scaled = ((x + left_out) * factor[:, None] + added[:, None] + (1 << bits >> 1)) >> bits
+                want = np.clip(scaled + s.y_zero, s.low, s.high)
+                np.testing.assert_array_equal(np.clip(computed(e, x), s.low, s.high), want)
+                served += 1
+    assert served > 10, served
+
+
 @pytest.mark.needs(*NEEDS)
 def test_instructions_as_on_rtl() -> None:
     """Each instruction of the table many times: the results of all, and nearly the cycles, are those of the RTL."""
