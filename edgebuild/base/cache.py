@@ -34,6 +34,7 @@ from edgebuild.base.own_code import code_digest
 from edgebuild.base.progress import warn
 from edgebuild.base.request import ModelRequest, model_outputs
 from edgebuild.base.target import load_target
+from edgebuild.base.text import NAME
 
 Compile = Callable[[ModelRequest], tuple[Artifact, ...]]
 LIST, SEAL, WARNINGS, ANSWER, SECRET = "digests", "seal", "warnings", "answer.json", "cache.key"
@@ -231,7 +232,9 @@ def key(request: ModelRequest, files: Sequence[str]) -> str | None:
 def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
     """All that a key is made of, by name: options, digests of files, and the code. Raises OSError."""
     target = load_target(request.target)
-    paths = {"source": request.source.name, "calibration": request.calibration and request.calibration.name}
+    is_any = request.name == NAME  # then the file may have any name, too
+    source = request.source.suffix if is_any else request.source.name
+    paths = {"source": source, "calibration": request.calibration and request.calibration.name}
     paths["cluster"] = request.cluster and request.cluster.name
     options = {**asdict(request), **paths, "target": target.name}
     rows = {f"option {name}": json.dumps(value) for name, value in options.items()}

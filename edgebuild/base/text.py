@@ -7,10 +7,13 @@ docstring says. JSON needs no function of ours: `json.dumps` escapes all that is
 
 from __future__ import annotations
 
+import json
 import re
 import string
 import unicodedata
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 from zlib import crc32
 
 PLAIN = frozenset(string.ascii_letters + string.digits + " !\"#$%&'()+,-./:;<=>@[]^_`{|}~")  # without * ? and \
@@ -135,6 +138,41 @@ def file_part(text: str) -> str:
     return "".join(c if c in WORD or c in ".-" else "_" for c in text)
 
 
+# In the place of a model's name and of its file, so that one result serves for any. `named` puts in what they are.
+NAME, FILE = "name_of_the_model", "file_of_the_model"
+PLACE = re.compile(f"{NAME}|{NAME.upper()}|{FILE}")
+# C whose lines depend on the length of the name: the function that lays them out, and what it is given.
+WAITING = re.compile(f"(?P<margin>^ *)?\x02(?P<call>[^\x03]*)\x03|{PLACE.pattern}", re.MULTILINE)
+
+
+def named(text: str, name: str, file: str) -> str:
+    """A text that was written for any model, with the name and the file of one: see NAME."""
+    values = {NAME: name, NAME.upper(): name.upper(), FILE: file}
+
+    def fill(part: Any) -> Any:
+        if isinstance(part, list):
+            return [fill(each) for each in part]
+        return PLACE.sub(lambda match: values[match[0]], part) if isinstance(part, str) else part
+
+    def lay_out(match: re.Match[str]) -> str:
+        if match["call"] is None:
+            return values[match[0]]
+        layout, *arguments = fill(json.loads(match["call"]))
+        margin = match["margin"] or ""
+        return margin + LAYOUTS[layout](*arguments).replace("\n", f"\n{margin}")
+
+    return WAITING.sub(lay_out, text)
+
+
+def _waits(*texts: str) -> bool:
+    """Whether lines cannot be laid out before the model has its name."""
+    return any(NAME in text or NAME.upper() in text for text in texts)
+
+
+def _waiting(layout: str, *arguments: object) -> str:
+    return f"\x02{json.dumps([layout, *arguments])}\x03"
+
+
 def remark(head: str, *texts: str) -> str:
     """C with a comment behind it: a line or more for each text. A word without room loses its beginning.
 
@@ -142,6 +180,8 @@ def remark(head: str, *texts: str) -> str:
     """
     from textwrap import wrap  # late: few ask for it
 
+    if _waits(head, *texts):
+        return _waiting("remark", head, *texts)
     margin = head[: len(head) - len(head.lstrip(" "))]
     if head.strip() and len(head) > COLUMNS // 2 and max(map(len, texts)) > COLUMNS - len(head) - 6:
         return f"{remark(margin, *texts)}\n{head.rstrip()}"
@@ -151,3 +191,20 @@ def remark(head: str, *texts: str) -> str:
         words = (word if len(word) <= room - 2 else f"...{word[5 - room :]}" for word in text.split(" "))
         lines += wrap(" ".join(words), room, subsequent_indent="  " if len(texts) > 1 else "", break_on_hyphens=False)
     return f"{head}/* {f'{chr(10)}{len(head) * chr(32)} * '.join(lines)} */"
+
+
+def wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
+    """`head` and the words between commas, broken into lines that align behind the head."""
+    if _waits(head, *words):
+        return _waiting("wrapped", head, words, tail, width)
+    lines, line = [], head
+    for i, word in enumerate(words):
+        piece = word + ("," if i + 1 < len(words) else tail)
+        if len(line) + len(piece) > width and line.strip() and line != head:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += piece + " "
+    return "\n".join([*lines, line.rstrip()])
+
+
+LAYOUTS: dict[str, Callable[..., str]] = {"remark": remark, "wrapped": wrapped}

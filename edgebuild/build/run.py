@@ -8,6 +8,7 @@ written last: whoever finds it finds complete products of what it names.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from edgebuild.base.own_code import code_inputs, with_code
 from edgebuild.base.progress import follow, warn
 from edgebuild.base.request import ClockRequest, DriverRequest, GroupRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
+from edgebuild.base.text import NAME, comment, named
 from edgebuild.build import stamp as stamps
 from edgebuild.build.header import finish, is_header
 from edgebuild.build.summary import summary
@@ -217,7 +219,23 @@ def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
 
 def kept_or_compiled(request: ModelRequest) -> tuple[Artifact, ...]:
     """The files of a model, from the cache if it has them. The request has what was measured for its target."""
-    return compiled(request, model_files(request), compile_request)
+    asked = for_any_name(request)
+    artifacts = compiled(asked, model_files(asked), compile_request)
+    return artifacts if asked is request else tuple(_named(a, request) for a in artifacts)
+
+
+def for_any_name(request: ModelRequest) -> ModelRequest:
+    """The request whose result serves for all names of a model and its file, unless the program depends on them."""
+    has_names = request.cluster is not None or request.device is not None or request.set_weights
+    return request if has_names else replace(request, name=NAME)
+
+
+def _named(artifact: Artifact, request: ModelRequest) -> Artifact:
+    name, file = artifact.name.replace(NAME, request.name), request.source.name
+    if name.endswith(".bin"):
+        return Artifact(name, artifact.data)
+    file = json.dumps(file)[1:-1] if name.endswith(".json") else comment(file)
+    return Artifact(name, named(artifact.data.decode(), request.name, file).encode())
 
 
 def compiled_files(request: ModelRequest | GroupRequest) -> tuple[tuple[Artifact, ...], str]:

@@ -274,7 +274,7 @@ def _recipe(file: Path) -> dict[str, str]:
     from edgebuild.base import cache
     from edgebuild.base.inputs import read_json
     from edgebuild.base.request import ModelRequest, checked_request
-    from edgebuild.build.run import model_files
+    from edgebuild.build.run import for_any_name, model_files
     from edgebuild.model import choices
 
     data = read_json(file, "neither a request nor what `cache explain` printed", "cannot read it")
@@ -283,7 +283,7 @@ def _recipe(file: Path) -> dict[str, str]:
     request = checked_request(data, str(file), str(file.absolute().parent)).request
     if not isinstance(request, ModelRequest):
         raise fail("only results of models are kept", file=str(file))
-    request = choices.with_choices(request)
+    request = for_any_name(choices.with_choices(request))
     return cache.recipe(request, model_files(request))
 
 

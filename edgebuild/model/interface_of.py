@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base.request import ModelRequest
+from ..base.text import FILE, NAME
 from .ir import Graph
 from .ops import SPECS
 from .plan.rolling import read_outside, rows_of, with_output_rows, with_rows
@@ -33,7 +34,7 @@ def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
     budgets = request.budgets_ms if request.objective == "energy" and len(request.budgets_ms) > 1 else ()
     return Interface(
         request.name,
-        graph.file,
+        FILE if request.name == NAME else graph.file,
         target,
         ports_of(graph),
         caller=request.arena == "caller",

@@ -19,6 +19,8 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic
 from edgebuild.base.own_code import code_files
 from edgebuild.base.request import ModelRequest, model_outputs, model_request
+from edgebuild.base.text import FILE, NAME
+from edgebuild.build import run
 from edgebuild.cli import main
 from tests.conftest import ROOT
 
@@ -78,6 +80,34 @@ def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) 
     elsewhere.write_bytes(DIGITS.read_bytes() + b"\0")
     assert compiled(made, elsewhere) != first and len(made) == 3
     assert len(entries()) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "mps2-an386", "tile": "rolling", "ram": "8K"},
+        {"target": "mps3-an547", "arena": "caller"},
+        {"target": "host", "steps": True, "selftest": True, "weights": "c"},
+    ],
+    ids=lambda options: options["target"],
+)
+def test_other_names_of_a_model_and_its_file_are_hits(
+    options: dict[str, Any], made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are those of a compilation without the cache, also where lines depend on the length of the name."""
+
+    def request(name: str, file: Path) -> ModelRequest:
+        return model_request(file, name, options["target"], {k: v for k, v in options.items() if k != "target"})
+
+    run.kept_or_compiled(request("digits", DIGITS))
+    others = list[tuple[ModelRequest, tuple[Artifact, ...]]]()
+    for name, file in (("d", "a b.onnx"), ("A_long_name_of_the_model_that_is_in_each_line", 'ü"*/.onnx'), (FILE, NAME)):
+        copy = tmp_path / Path(file.replace("/", "")).with_suffix(".onnx")
+        shutil.copy(DIGITS, copy)
+        others.append((request(name, copy), run.compile_request(request(name, copy))))
+    monkeypatch.setattr(run, "compile_request", lambda request: pytest.fail(f"{request.source} is compiled again"))
+    for asked, wanted in others:
+        assert run.kept_or_compiled(asked) == wanted
 
 
 def test_what_a_calibration_says_counts_and_where_it_is_does_not(made: list[ModelRequest], tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from textwrap import indent
 from typing import Any, TypeVar
 
 from ...base.templates import times
-from ...base.text import remark
+from ...base.text import remark, wrapped
 from ..ops.base import Kernel
-from .names import wrapped
 
 LONGEST = 24  # calls in the body of a loop
 LEAST = 3  # calls that a loop must save

@@ -46,7 +46,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "prefix": plan.name.upper(),
-        "file": comment(plan.graph.file),
+        "file": comment(plan.file),
         "target": comment(plan.target.name),
         "caller": caller,
         "shared": plan.request.arena == "shared",
@@ -80,7 +80,7 @@ def header(p: Program) -> str:
 
 
 def arena_header(plan: Plan) -> str:
-    return interface.arena_header(plan.name, plan.graph.file, plan.target.name, plan.arena_bytes)
+    return interface.arena_header(plan.name, plan.file, plan.target.name, plan.arena_bytes)
 
 
 def source(p: Program) -> str:

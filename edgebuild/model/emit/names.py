@@ -44,18 +44,6 @@ def comment(text: str) -> str:
     return written.comment(text.split(";")[0])
 
 
-def wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
-    """`head` and the words between commas, broken into lines that align behind the head."""
-    lines, line = [], head
-    for i, word in enumerate(words):
-        piece = word + ("," if i + 1 < len(words) else tail)
-        if len(line) + len(piece) > width and line.strip() and line != head:
-            lines.append(line.rstrip())
-            line = " " * len(head)
-        line += piece + " "
-    return "\n".join([*lines, line.rstrip()])
-
-
 def shape_text(t: Tensor) -> str:
     dims = t.shape[1:] if len(t.shape) > 1 and t.shape[0] == 1 else t.shape
     return "x".join(map(str, dims)) or "1"

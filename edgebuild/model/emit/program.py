@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ...base.templates import fitted, times
+from ...base.text import wrapped
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
@@ -18,7 +19,7 @@ from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from . import addresses
 from .call_loops import Arg, Call, Letter, Loop, Step, looped, shared
-from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text, wrapped
+from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text
 from .runs import rolled_step, stream_tables, streamed_step, tile_tables, tiled_step
 from .weights_file import ALIGN, Weights, pack
 

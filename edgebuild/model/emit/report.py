@@ -124,7 +124,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         "schema": SCHEMA,
         "model": {
             "name": plan.name,
-            "file": graph.file,
+            "file": plan.file,
             "sha256": sha256,
             "format": graph.format or graph.arithmetic,
         },

@@ -8,7 +8,7 @@ from itertools import groupby
 from textwrap import indent
 
 from ...base.templates import plus, render
-from ...base.text import remark
+from ...base.text import remark, wrapped
 from ..ops.base import C_TYPES, Kernel
 from ..plan.printed import PARTS, Copy, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn
 from ..plan.rolling import Rolled, rows_of
@@ -32,7 +32,7 @@ from .addresses import (
     tile_places,
 )
 from .call_loops import Arg, Call, Step
-from .names import comment, label, scalar, wrapped
+from .names import comment, label, scalar
 from .weights_file import Weights
 
 MOST = 255  # a byte; repeats of a line, and its length

@@ -108,7 +108,7 @@ def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, i
 
 def _view(plan: Plan) -> dict[str, object]:
     shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
-    return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": weights_align(plan)}
+    return {"name": plan.name, "file": comment(plan.file), "arenas": shown, "align": weights_align(plan)}
 
 
 def weights_align(plan: Plan) -> int:
@@ -139,7 +139,7 @@ def fragment(plan: Plan) -> str:
     return render(
         "memory.ld.j2",
         name=plan.name,
-        file=comment(plan.graph.file),
+        file=comment(plan.file),
         used=plan.target.firmware is not None,
         weights_memory=plan.weights_memory,
         arenas=sections(plan),
@@ -154,7 +154,7 @@ def check(plan: Plan) -> str:
     return render(
         "check.ld.j2",
         name=plan.name,
-        file=comment(plan.graph.file),
+        file=comment(plan.file),
         used=plan.target.core.isa != "native",  # where linkers know no scripts
         sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state", *lists],
     )

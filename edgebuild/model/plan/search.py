@@ -15,6 +15,7 @@ from ...base.errors import EdgebuildError, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target
+from ...base.text import FILE, NAME
 from .. import ops
 from ..ir import Graph
 from ..kernels.code_bytes import OF_CALL, code_bytes
@@ -123,6 +124,11 @@ class Plan:
     def moves(self) -> dict[int, Moves]:
         """The steps whose data a DMA unit moves between memory levels."""
         return {i: s.moves for i, s in enumerate(self.steps) if isinstance(s.moves, Moves)}
+
+    @property
+    def file(self) -> str:
+        """The model's file in what is printed."""
+        return FILE if self.name == NAME else self.graph.file
 
     @property
     def arena_bytes(self) -> int:
