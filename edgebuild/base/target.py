@@ -7,6 +7,7 @@ values are errors at their line and column; nothing is guessed.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -225,8 +226,27 @@ def target_names() -> list[str]:
 def load_target(name_or_path: str) -> Target:
     """Read a target by its name, or from a file (anything with a slash or ending in .yaml).
 
+    A command asks many times: files are read again only where they have changed.
     Raises EdgebuildError with file, line and column for whatever is wrong.
     """
+    key = name_or_path, os.getcwd()
+    states, target = _LOADED.get(key, ((), None))
+    if target is None or states != _states(target.files):
+        target = _load(name_or_path)
+        _LOADED[key] = _states(target.files), target
+    return target
+
+
+_LOADED: dict[tuple[str, str], tuple[tuple[object, ...], Target]] = {}
+
+
+def _states(files: tuple[str, ...]) -> tuple[object, ...]:
+    """Dates, sizes and numbers of files; None for those that are gone."""
+    stats = (os.stat(file) if os.path.exists(file) else None for file in files)
+    return tuple(s and (s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
+
+
+def _load(name_or_path: str) -> Target:
     is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path)
     if is_path and not file.is_file():
