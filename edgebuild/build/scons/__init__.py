@@ -33,6 +33,7 @@ from SCons.Defaults import processDefines
 from SCons.Environment import MethodWrapper, OverrideEnvironment
 from SCons.Errors import StopError
 from SCons.Node.FS import File
+from SCons.PathList import PathList
 from SCons.Tool import CScanner
 
 from edgebuild.base.artifacts import write_atomic
@@ -113,7 +114,7 @@ def model(env: Environment, name: str, source: Any = None, TARGET: str | None = 
         raise wrong(f"{where}: error: the model's file is missing; it is the second argument")
     source = env.arg2nodes(source, env.fs.File)[0]
     folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
-    objects = _objects(env, where, folder, name, products, TARGET)
+    objects = _objects(env, folder, name, products)
     if options.get("CLUSTER"):
         env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
         objects += env.Object(folder.File(env.subst(f"{name}_cluster$OBJSUFFIX")), str(hal_dir() / "src" / "cluster.c"))
@@ -133,20 +134,19 @@ def models(env: Environment, name: str, sources: Any = None, TARGET: str | None 
     names = [identifier(Path(str(s)).stem) for s in sources]
     outputs = group_outputs(name, names)
     folder, products = _products(env, where, "group", name, sources, TARGET, options, outputs)
-    objects = [o for n in names for o in _objects(env, where, folder, n, products, TARGET)]
-    return [*objects, *_objects(env, where, folder, name, products, TARGET), *_library(env, options)]
+    objects = [o for n in names for o in _objects(env, folder, n, products)]
+    return [*objects, *_objects(env, folder, name, products), *_library(env, options)]
 
 
-def _objects(
-    env: Environment, where: str, folder: Node, name: str, products: list[Node], given_target: str | None
-) -> list[Node]:
+def _objects(env: Environment, folder: Node, name: str, products: list[Node]) -> list[Node]:
     """Objects of what is generated for a model or, in its own files, for a group."""
     file = {node.name: node for node in products}
     if f"{name}.c" not in file:
         objects = list(env.Object(file[f"{name}_arena.c"]))
     else:
         objects = _of_model(env, folder, name, file)
-    is_native = _load(where, _target_name(env, where, given_target)).core.isa == "native"
+    request = products[0].attributes.edgebuild_request
+    is_native = load_target(request.attributes.edgebuild_target).core.isa == "native"
     for o in objects:
         o.attributes.edgebuild_memory = file[f"{name}_memory.ld"]
         if not is_native:
@@ -235,7 +235,7 @@ def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: l
 def _flags(env: Environment, folder: Node) -> str:
     """The include folders and definitions of `env`, one on a line; folders of products are left out."""
     products = env.Dir("edgebuild")
-    paths = [env.Dir(p) for p in env.subst_list("$CPPPATH")[0]] if env.get("CPPPATH") else []
+    paths = map(env.Dir, PathList(env.get("CPPPATH", ())).subst_path(env, None, None))
     kept = [d for d in paths if not (d == products or d.is_under(products))]
     relative = (os.path.relpath(d.srcnode().abspath, folder.abspath) for d in kept)
     lines = [f"-I{Path(p).as_posix()}" for p in relative]
@@ -350,14 +350,15 @@ def _products(
     env.Depends([products[0], *ahead], version)
     # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
     # the first run, and SCons would take that news for a reason to run again.
-    if files := [*files, *(env.File(f) for f in with_code(_target(target).files, ()))]:
-        env.Depends(products, files)
+    if files := [*files, *(env.File(f) for f in with_code(load_target(target).files, ()))]:
+        env.Depends([products[0], *ahead], files)
     inputs = [*(source if isinstance(source, list) else [source]), *files]
     _mark_missing(where, inputs)
     request.attributes.__dict__.update(edgebuild_target=target, edgebuild_products=list(products))
     products[0].attributes.edgebuild_request = request
     env.Alias("codegen", [products[0], *ahead])
-    env.AppendUnique(CPPPATH=[folder])
+    path = folder.path.replace("$", "$$")  # a text: of nodes SCons asks much more each time that it reads the list
+    env.AppendUnique(CPPPATH=[path if os.path.isabs(path) else f"#/{path}"])
     return folder, list(products)
 
 
@@ -379,9 +380,9 @@ def _command(
     for node in nodes:
         node.set_precious()  # stays where it is until the run replaces it, in one move
         node.set_nocache()
-    # As side effects, since SCons removes from a variant folder what is neither made nor a copy.
-    beside = [folder.File(f"{name}{part}{suffix}") for suffix in (".d", ".stamp")]
-    env.Clean(nodes[0], env.SideEffect(beside, nodes[0]))
+    # As a side effect, since SCons removes from a variant folder what is neither made nor a copy.
+    stamp = env.SideEffect(folder.File(f"{name}{part}.stamp"), nodes[0])
+    env.Clean(nodes[0], [*stamp, folder.File(f"{name}{part}.d")])
     return list(nodes)
 
 
@@ -447,12 +448,9 @@ def _fragment_flags(target: list[Node], source: list[Node], env: Environment, fo
 
 def _load(where: str, name: str) -> Target:
     try:
-        return _target(name)
+        return load_target(name)
     except EdgebuildError as error:
         raise wrong(f"{where}: {error}") from None
-
-
-_target = functools.cache(load_target)
 
 
 def _request(
