@@ -7,10 +7,11 @@ import shutil
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from edgebuild.base.request import model_outputs
-from tests.conftest import run
+from tests.conftest import ROOT, run
 from tests.doors.projects import Project, scons
 
 pytestmark = pytest.mark.needs("cmake", "ninja", "make", "gcc")
@@ -63,6 +64,31 @@ def test_changed_option_makes_the_model_again(project: Project) -> None:
     assert project.build().starts == 1
     assert project.generated() == before
     assert nothing(project)
+
+
+def test_other_weights_compile_nothing_but_weights(project: Project) -> None:
+    before, model = project.generated(), project.model.read_bytes()
+    network = onnx.load_from_string(model)
+    largest = max(network.graph.initializer, key=lambda t: len(t.raw_data))
+    largest.raw_data = bytes(byte ^ 1 for byte in largest.raw_data)
+    project.model.write_bytes(network.SerializeToString())
+    built, after = project.build(), project.generated()
+    # Both forms of weights are sources; and no folder is named that is not there.
+    assert (built.headers, built.starts, built.compiles, built.links) == (1, 1, 2, 1), built.output
+    assert " -Iedgebuild/" not in built.output
+    changed = {n for n in after if after[n] != before[n]}
+    assert changed == {"digits_weights.bin", "digits_weights.c", "digits_report.json"}
+    project.model.write_bytes(model)
+    project.build()
+    assert project.generated() == before and nothing(project)
+
+
+def test_sources_and_products_know_nothing_of_each_other(project: Project) -> None:
+    """Nothing is written beside the sources, and no product has a path of this machine."""
+    own = {".sconsign.dblite", "SConstruct", "SConscript"} if project.tool == "scons" else {"CMakeLists.txt"}
+    assert {f.name for f in project.folder.iterdir()} == {"build", "digits.onnx", "main.c", *own}
+    paths = [os.fsencode(path) for path in (project.folder, ROOT, Path.home())]
+    assert not [n for n, data in project.generated().items() if any(path in data for path in paths)]
 
 
 def test_deleted_product_comes_back(project: Project) -> None:

@@ -99,6 +99,7 @@ def test_other_names_of_a_model_and_its_file_are_hits(
     def request(name: str, file: Path) -> ModelRequest:
         return model_request(file, name, options["target"], {k: v for k, v in options.items() if k != "target"})
 
+    monkeypatch.setattr(socket, "socket", lambda *arguments, **options: pytest.fail("the network is asked"))
     run.kept_or_compiled(request("digits", DIGITS))
     others = list[tuple[ModelRequest, tuple[Artifact, ...]]]()
     for name, file in (("d", "a b.onnx"), ("A_long_name_of_the_model_that_is_in_each_line", 'ü"*/.onnx'), (FILE, NAME)):

@@ -357,8 +357,9 @@ def _products(
     request.attributes.__dict__.update(edgebuild_target=target, edgebuild_products=list(products))
     products[0].attributes.edgebuild_request = request
     env.Alias("codegen", [products[0], *ahead])
-    path = folder.path.replace("$", "$$")  # a text: of nodes SCons asks much more each time that it reads the list
-    env.AppendUnique(CPPPATH=[path if os.path.isabs(path) else f"#/{path}"])
+    # As a text where that says the same: of nodes SCons asks much more each time that it reads the list.
+    path = folder.path.replace("$", "$$") if folder.get_all_rdirs() == [folder] else folder
+    env.AppendUnique(CPPPATH=[f"#/{path}" if isinstance(path, str) and not os.path.isabs(path) else path])
     return folder, list(products)
 
 
