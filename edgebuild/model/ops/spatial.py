@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import cache, wraps
 from itertools import chain, product
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -188,9 +188,14 @@ def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     """
     x, w = graph.operands(op)[:2]
     y = graph.result(op)
-    factors = fixedpoint.quantize_multipliers(scale_of(x) * s / scale_of(y) for s in quant_of(w).scale)
+    factors = _factors(scale_of(x), quant_of(w).scale, scale_of(y))
     mantissa, shift = (np.repeat(a, y.shape[-1] // len(a)) for a in factors)
     return fixedpoint.wide(mantissa, shift, graph.arithmetic) if wide(op, graph) else (mantissa, shift)
+
+
+@cache  # passes, kernels and checks ask for those of each layer again and again
+def _factors(x: float, weights: tuple[float, ...], y: float) -> tuple[Array, Array]:
+    return fixedpoint.quantize_multipliers(x * w / y for w in weights)
 
 
 def sum_fits(total: Array, op: Op, graph: Graph) -> Array:
