@@ -5,7 +5,6 @@ A folder's `__init__` has a FORMAT, which is all that the rest of the house know
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -71,7 +70,9 @@ def bound_file(path: Path, bound: Bound) -> Iterator[Path]:
     if not bound or form is None or form.bind is None:
         yield path
         return
-    with tempfile.TemporaryDirectory() as folder:
+    from tempfile import TemporaryDirectory  # late: a look into the cache does without
+
+    with TemporaryDirectory() as folder:
         form.bind(path, bound, Path(folder, path.name))
         yield Path(folder, path.name)
 

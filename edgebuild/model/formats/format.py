@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +113,8 @@ def folder_kind(path: Path) -> tuple[str, str] | None:
 
 
 def _archive(path: Path) -> tuple[str, str]:
+    import zipfile  # late: few files are archives
+
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
