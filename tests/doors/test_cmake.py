@@ -146,8 +146,10 @@ def test_many_models_in_one_library(tmp_path: Path) -> None:
 
 def test_compile_commands_before_the_first_build(tmp_path: Path) -> None:
     folder = project(tmp_path, CMAKELISTS.format(options=""))
-    configure(folder, HERE, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    configure(folder, HERE, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DEDGEBUILD_PROGRESS=ON")
     assert "digits.c" in (folder / "build" / "compile_commands.json").read_text()
+    rules = (folder / "build" / "build.ninja").read_text().split("\n\n")
+    assert sum("pool = console" in r and "Generating digits" in r for r in rules) == 1  # shows what a search is at
 
 
 def test_programs_compile_before_the_plan(tmp_path: Path) -> None:
