@@ -61,7 +61,7 @@ def comment(text: str) -> str:
     blanks, as a sign of arithmetic.
     """
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-    if PLAIN.issuperset(text):
+    if PLAIN.issuperset(text) or text == FILE:
         return text
     padded = f"_{text}_"
     return "".join(c if c in PLAIN or is_letter(c) or padded[i : i + 3] == " * " else "_" for i, c in enumerate(text))
@@ -69,7 +69,8 @@ def comment(text: str) -> str:
 
 def quoted(text: str) -> str:
     r"""A string literal of C, C++ or `#line`, with its quotes. Bytes beyond ASCII are escaped, `\303\251`."""
-    return f'"{"".join(_in_string(c) for c in text)}"'
+    pieces = re.split(f"({PLACE.pattern})", text)
+    return f'"{"".join(p if PLACE.fullmatch(p) else "".join(map(_in_string, p)) for p in pieces)}"'
 
 
 def _in_string(c: str) -> str:
@@ -138,30 +139,35 @@ def file_part(text: str) -> str:
     return "".join(c if c in WORD or c in ".-" else "_" for c in text)
 
 
-# In the place of a model's name and of its file, so that one result serves for any. `named` puts in what they are.
-NAME, FILE = "name_of_the_model", "file_of_the_model"
+# In the place of a model's name and of its file, so that one result serves for any. `named` puts in what they are. No
+# name from a file has such characters: readers escape them, and the functions above do not admit them.
+NAME, FILE = "\x04model\x04", "\x05"
 PLACE = re.compile(f"{NAME}|{NAME.upper()}|{FILE}")
 # C whose lines depend on the length of the name: the function that lays them out, and what it is given.
 WAITING = re.compile(f"(?P<margin>^ *)?\x02(?P<call>[^\x03]*)\x03|{PLACE.pattern}", re.MULTILINE)
 
 
 def named(text: str, name: str, file: str) -> str:
-    """A text that was written for any model, with the name and the file of one: see NAME."""
-    values = {NAME: name, NAME.upper(): name.upper(), FILE: file}
-
-    def fill(part: Any) -> Any:
-        if isinstance(part, list):
-            return [fill(each) for each in part]
-        return PLACE.sub(lambda match: values[match[0]], part) if isinstance(part, str) else part
+    """C or a linker script that was written for any model, with the name and the file of one: see NAME."""
 
     def lay_out(match: re.Match[str]) -> str:
         if match["call"] is None:
-            return values[match[0]]
-        layout, *arguments = fill(json.loads(match["call"]))
+            return str(named_data(match[0], name, comment(file)))
+        layout, *arguments = named_data(json.loads(match["call"]), name, comment(file))
         margin = match["margin"] or ""
         return margin + LAYOUTS[layout](*arguments).replace("\n", f"\n{margin}")
 
     return WAITING.sub(lay_out, text)
+
+
+def named_data(data: Any, name: str, file: str) -> Any:
+    """Lists and dictionaries that were made for any model, with the name and the file of one: see NAME."""
+    if isinstance(data, list):
+        return [named_data(each, name, file) for each in data]
+    if isinstance(data, dict):
+        return {named_data(key, name, file): named_data(value, name, file) for key, value in data.items()}
+    values = {NAME: name, NAME.upper(): name.upper(), FILE: file}
+    return PLACE.sub(lambda match: values[match[0]], data) if isinstance(data, str) else data
 
 
 def _waits(*texts: str) -> bool:

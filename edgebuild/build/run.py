@@ -24,7 +24,7 @@ from edgebuild.base.own_code import code_inputs, with_code
 from edgebuild.base.progress import follow, warn
 from edgebuild.base.request import ClockRequest, DriverRequest, GroupRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
-from edgebuild.base.text import NAME, comment, named
+from edgebuild.base.text import NAME, named, named_data, visible
 from edgebuild.build import stamp as stamps
 from edgebuild.build.header import finish, is_header
 from edgebuild.build.summary import summary
@@ -231,11 +231,15 @@ def for_any_name(request: ModelRequest) -> ModelRequest:
 
 
 def _named(artifact: Artifact, request: ModelRequest) -> Artifact:
-    name, file = artifact.name.replace(NAME, request.name), request.source.name
+    name, file = artifact.name.replace(NAME, request.name), visible(request.source.name)
     if name.endswith(".bin"):
         return Artifact(name, artifact.data)
-    file = json.dumps(file)[1:-1] if name.endswith(".json") else comment(file)
-    return Artifact(name, named(artifact.data.decode(), request.name, file).encode())
+    text = artifact.data.decode()
+    if name.endswith(".json"):
+        text = json.dumps(named_data(json.loads(text), request.name, file), indent=1, sort_keys=True) + "\n"
+    else:
+        text = named(text, request.name, file)
+    return Artifact(name, text.encode())
 
 
 def compiled_files(request: ModelRequest | GroupRequest) -> tuple[tuple[Artifact, ...], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from edgebuild.base import cache, progress
 from edgebuild.base.artifacts import Artifact
@@ -102,13 +105,30 @@ def test_other_names_of_a_model_and_its_file_are_hits(
     monkeypatch.setattr(socket, "socket", lambda *arguments, **options: pytest.fail("the network is asked"))
     run.kept_or_compiled(request("digits", DIGITS))
     others = list[tuple[ModelRequest, tuple[Artifact, ...]]]()
-    for name, file in (("d", "a b.onnx"), ("A_long_name_of_the_model_that_is_in_each_line", 'ü"*/.onnx'), (FILE, NAME)):
+    for name, file in (("d", "a b.onnx"), ("A_long_name_of_the_model_that_is_in_each_line", 'ü"*/.onnx')):
         copy = tmp_path / Path(file.replace("/", "")).with_suffix(".onnx")
         shutil.copy(DIGITS, copy)
         others.append((request(name, copy), run.compile_request(request(name, copy))))
     monkeypatch.setattr(run, "compile_request", lambda request: pytest.fail(f"{request.source} is compiled again"))
     for asked, wanted in others:
         assert run.kept_or_compiled(asked) == wanted
+
+
+@pytest.mark.parametrize(
+    "name", [FILE, NAME, NAME.upper(), NAME + FILE, "\x02[]\x03", "\\u0005", "\\u0004model\\u0004"]
+)
+def test_what_tensors_are_called_is_no_place_for_other_names(name: str, tmp_path: Path) -> None:
+    """The file's name stands in comments alone, whatever a tensor is called, and the bytes are those of one model."""
+    file = tmp_path / "f(void); int evil(void); int g.onnx"
+    x, other, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in (name, "other", "y"))
+    graph = helper.make_graph([helper.make_node("Add", [name, "other"], ["y"])], "g", [x, other], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(file))
+    request = model_request(file, "m", "host", {})
+    artifacts = run.kept_or_compiled(request)
+    assert artifacts == run.compile_request(request)
+    for text in (a.data.decode() for a in artifacts if a.name.endswith((".c", ".h"))):
+        assert "evil" in text and "evil" not in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+        assert not re.search(r"[\x00-\x08]", text)
 
 
 def test_what_a_calibration_says_counts_and_where_it_is_does_not(made: list[ModelRequest], tmp_path: Path) -> None:

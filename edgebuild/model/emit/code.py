@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
+from ...base import text as written
 from ...base.artifacts import Artifact
 from ...base.templates import render
 from ...base.text import identifier
@@ -46,7 +47,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "prefix": plan.name.upper(),
-        "file": comment(plan.file),
+        "file": written.comment(plan.file),
         "target": comment(plan.target.name),
         "caller": caller,
         "shared": plan.request.arena == "shared",
@@ -221,6 +222,6 @@ def cluster_header(
     ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
     rows_of = zip(ids, devices, strict=True)
     shown = [{"id": own, "name": comment(n), "does": comment(does)} for own, (n, does) in rows_of]
-    text = render("cluster.h.j2", name=name, prefix=name.upper(), file=comment(file), hash=plan_hash, source=source,
-                  devices=shown, messages=messages)  # fmt: skip
+    text = render("cluster.h.j2", name=name, prefix=name.upper(), file=written.comment(file), hash=plan_hash,
+                  source=source, devices=shown, messages=messages)  # fmt: skip
     return Artifact(f"{name}_cluster.h", text.encode())

@@ -17,10 +17,10 @@ import numpy as np
 from ...base.levels import CACHE_LINE
 from ...base.target import LISTS
 from ...base.templates import render
+from ...base.text import comment
 from ..ir import Array
 from ..ops.base import Constant
 from ..plan.search import Plan
-from .names import comment
 
 HEADER, ALIGN, MAGIC = 16, 4, b"EBW1"
 OCTAL = [f"\\{byte:03o}" for byte in range(256)]  # as in a string of C
