@@ -22,6 +22,7 @@ COMMANDS = {
     "model": "compile a model to C for a target",
     "export": "write a model's C as a library for Arduino, PlatformIO, Zephyr, ESP-IDF and others",
     "driver": "generate a driver and its register layout from sources in the bfGroup dialect",
+    "adopt": "make a source in the bfGroup dialect of a driver in C with masks, and prove it",
     "prove": "prove that two versions of a driver make the same accesses, function by function",
     "group": "put several models and buffers of the application into one arena",
     "verify": "build a test firmware, run it, compare with the model's reference interpreter",
@@ -51,7 +52,7 @@ COMMANDS = {
 }
 COMPILING = ("model", "export", "group", "distribute", "inspect", "fit", "report", "diff", "explain")
 MEASURING = ("layout", "calibrate", "map", "tune", "simulate", "reproduce")
-OWN_MODULES = ("prove", "verify", "quantize", "size")
+OWN_MODULES = ("adopt", "prove", "verify", "quantize", "size")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -24,11 +24,16 @@ def prove_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--function", action="append", default=[], metavar="NAME", help="only this; may be repeated")
     parser.add_argument("--strict", action="store_true", help="what cannot be proved is an error, too")
+    add_reading(parser)
+    add_json(parser)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Give the command what says how C sources are read."""
     parser.add_argument("--target", default=TARGET, help=f"whose processor the sources are read for; default: {TARGET}")
     for flag, name in (("-I", "include_dirs"), ("-D", "defines"), ("-include", "force_include")):
         help_ = "as that of a C preprocessor; may be repeated"
         parser.add_argument(flag, action="append", default=[], metavar="X", dest=name, help=help_)
-    add_json(parser)
 
 
 def prove(args: argparse.Namespace) -> int:
@@ -39,7 +44,7 @@ def prove(args: argparse.Namespace) -> int:
         from edgebuild.driver.prove.versions import prove_versions  # late: the solver is an extra
     except ModuleNotFoundError as error:
         raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
-    requests = [_request(args, file) for file in (args.old, args.new)]
+    requests = [version_request(args, file) for file in (args.old, args.new)]
     check_replaced(json_file(args), [args.old, args.new, *([args.svd] if args.svd else [])])
     rows = prove_versions(requests[0], requests[1], tuple(args.function))
     counts = {word: sum(r.verdict == word for r in rows) for word in ("proved", "different", "unknown")}
@@ -55,7 +60,7 @@ def prove(args: argparse.Namespace) -> int:
     return int(counts["different"] > 0 or (args.strict and counts["unknown"] > 0))
 
 
-def _request(args: argparse.Namespace, file: Path) -> DriverRequest:
+def version_request(args: argparse.Namespace, file: Path) -> DriverRequest:
     """The request that a version in the dialect is compiled for; plain C takes its flags."""
     from edgebuild.base.request import driver_request
 

@@ -71,7 +71,7 @@ DRIVERS = _in("drivers", "layout", "small_merges", "cases", "random", "registers
               "interrupts", "cpp", "whole", "cfg", "products", "header", "wide", "extend", "command", "sample",
               "held_exact", "held_out", "vendor", "rebuilds", "silicon", "peakrdl", "mock")  # fmt: skip
 PROOFS = _in("drivers", "proof", "proof_writes", "proof_reads", "proof_classes", "proof_jumps", "proof_objects",
-             "proof_reals", "proof_cpp", "versions")  # fmt: skip
+             "proof_reals", "proof_cpp", "versions", "adopt")  # fmt: skip
 ROLLED = _in("rolling", "networks", "newest", "overlaid", "in_place", "choices", "search", "rolling", "planted")
 PLANNED = (*_in("memory", "pareto", "schedule", "layout"), *_in("tiling", "baselines", "strips", "exploration",
            "parts"), *_in("emit", "golden"), *ROLLED, *_in("passes", "plans"))  # fmt: skip

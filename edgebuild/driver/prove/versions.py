@@ -43,7 +43,7 @@ def prove_versions(old: DriverRequest, new: DriverRequest, only: tuple[str, ...]
     """
     file = old.layout.removeprefix("fixed:") if old.layout.startswith("fixed:") else ""
     words = Words(old.sources[0].name, new.sources[0].name, _registers(Path(file)) if file else {})
-    return compare_programs(_program(old), _program(new), words, only)
+    return compare_programs(version(old), version(new), words, only)
 
 
 def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, ...] = ()) -> list[Comparison]:
@@ -72,7 +72,7 @@ def _registers(file: Path) -> dict[int, str]:
     return dict(reversed(list(rows)))
 
 
-def _program(request: DriverRequest) -> Program:
+def version(request: DriverRequest) -> Program:
     """A version as values: as it is, or of a source in the dialect the generated code."""
     triple = triple_of(request.target)
     if not has_groups(request.sources[0]):

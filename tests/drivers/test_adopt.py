@@ -1,0 +1,188 @@
+"""`edgebuild adopt`: C with masks becomes the dialect, with a proof; what stays C is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgebuild.cli import main
+
+pytest.importorskip("z3")
+
+FIELD = "<field><name>{}</name><bitOffset>{}</bitOffset><bitWidth>{}</bitWidth></field>"
+REGISTER = (
+    "<register><name>{}</name><addressOffset>{:#x}</addressOffset><access>{}</access><fields>{}</fields></register>"
+)
+PERIPHERAL = (
+    "<peripheral><name>{}</name><groupName>{}</groupName><baseAddress>{:#x}</baseAddress><registers>{}</registers>"
+    "</peripheral>"
+)
+UART = (
+    ("SR", 0, "read-write", (("PE", 0, 1), ("TXE", 7, 1))),
+    ("DR", 4, "read-write", (("DR", 0, 9),)),
+    ("BRR", 8, "read-write", (("FRACTION", 0, 4), ("MANTISSA", 4, 12))),
+    ("CR1", 12, "read-write", (("RE", 2, 1), ("TE", 3, 1), ("M", 12, 1), ("UE", 13, 1))),
+    ("CR2", 16, "read-write", (("CLKEN", 11, 1), ("STOP", 12, 2))),
+    ("CR3", 20, "read-write", (("MODE", 0, 3),)),  # the other bits belong to no field: a store puts zeros there
+    ("KR", 24, "write-only", (("KEY", 0, 16),)),
+)
+ROWS = "".join(REGISTER.format(n, at, how, "".join(FIELD.format(*f) for f in fields)) for n, at, how, fields in UART)
+CHIP = (
+    "<device><name>CHIP</name><size>32</size><resetValue>0</resetValue><peripherals>"
+    + "".join(PERIPHERAL.format(f"UART{i}", "UART", 0x40010000 + 0x400 * i, ROWS) for i in (1, 2))
+    + "</peripherals></device>"
+)
+OVERLAY = "fields:\n  '*': {plain: true}\n"
+STRUCTS = """/* A driver with structs. */
+#include <stdint.h>
+typedef struct { volatile uint32_t SR, DR, BRR, CR1, CR2, CR3, KR; } UART_TypeDef;
+struct handle { UART_TypeDef *Instance; unsigned sent; };
+#define UART1 ((UART_TypeDef *)0x40010400UL)
+#define UART_CR1_RE (1UL << 2)
+#define UART_CR1_TE (1UL << 3)
+#define UART_CR1_UE (1UL << 13)
+#define UART_CR2_STOP_Pos 12U
+#define UART_CR2_STOP (3UL << UART_CR2_STOP_Pos)
+#define UART_SR_TXE (1UL << 7)
+#define SET_BIT(REG, BIT) ((REG) |= (BIT))
+#define READ_BIT(REG, BIT) ((REG) & (BIT))
+#define MODIFY_REG(REG, CLEAR, SET) ((REG) = (((REG) & (~(CLEAR))) | (SET)))
+int later(void);
+"""
+ADDRESSES = """#include <stdint.h>
+#define MMIO32(address) (*(volatile uint32_t *)(address))
+#define MMIO8(address) (*(volatile uint8_t *)(address))
+#define UART1 0x40010400UL
+#define UART_SR(base) MMIO32((base) + 0x00)
+#define UART_DR(base) MMIO32((base) + 0x04)
+#define UART_CR1(base) MMIO32((base) + 0x0c)
+#define UART_CR2(base) MMIO32((base) + 0x10)
+#define UART_KR(base) MMIO32((base) + 0x18)
+#define UART1_CR1 UART_CR1(UART1)
+#define UART_CR1_UE (1 << 13)
+#define UART_CR1_M (1 << 12)
+"""
+CASES = (  # the C, and what comes of it
+    (STRUCTS, "void f(UART_TypeDef *u) { u->CR1 |= UART_CR1_UE; }", "UART_AT(u)->CR1.UE = 1;"),
+    (STRUCTS, "void f(void) { SET_BIT(UART1->CR1, UART_CR1_UE); /* on */ }", "uart1->CR1.UE = 1; /* on */"),
+    (STRUCTS, "void f(UART_TypeDef *u, int n) { u->CR2 = (u->CR2 & ~UART_CR2_STOP) | ((n & 3u) << 12); }",
+     "UART_AT(u)->CR2.STOP = (n & 3u);"),
+    (STRUCTS, "void f(UART_TypeDef *u) { MODIFY_REG(u->CR2, UART_CR2_STOP, 2UL << UART_CR2_STOP_Pos); }",
+     "UART_AT(u)->CR2.STOP = 2;"),
+    (STRUCTS, "void f(UART_TypeDef *u) { MODIFY_REG(u->CR3, 7, 5); }",
+     "{\n    bfGroup Uart_CR3 held = UART_AT(u)->CR3;"),
+    (STRUCTS, "int f(UART_TypeDef *u) { return READ_BIT(u->SR, UART_SR_TXE) == UART_SR_TXE; }",
+     "return UART_AT(u)->SR.TXE == 1;"),
+    (STRUCTS, "void f(struct handle *h) { while (!(h->Instance->SR & UART_SR_TXE)) ; h->Instance->DR = h->sent++; }",
+     "while (!(UART_AT(h->Instance)->SR.TXE)) ; UART_AT(h->Instance)->DR = h->sent++;"),
+    (STRUCTS, "int f(UART_TypeDef *u) { return u->BRR >> 4 & 0xFFF; }", "return UART_AT(u)->BRR >> 4 & 0xFFF;"),
+    (STRUCTS, "int f(UART_TypeDef *u) { return (u->BRR & 0xFFF0) >> 4; }", "return UART_AT(u)->BRR.MANTISSA;"),
+    (STRUCTS, "void f(void) { UART1->CR1 = UART_CR1_UE | UART_CR1_TE; }",
+     "uart1->CR1 = (bfGroup Uart_CR1){ .TE = 1, .UE = 1 };"),
+    (STRUCTS, "void f(int n) { UART1->BRR = n / 3; }", "uart1->BRR = n / 3;"),
+    (STRUCTS, "void f(void) { (void)UART1->DR; UART1->SR; }", "(void)uart1->DR; (void)uart1->SR;"),
+    (STRUCTS, "void f(int m) { if (m) UART1->CR1 |= UART_CR1_TE | UART_CR1_RE; else UART1->DR++; }",
+     "} else uart1->DR = uart1->DR + 1;"),
+    (STRUCTS, "static int g(UART_TypeDef *u) { uint32_t a = 1, b = u->DR; return a + b; }\nint f(void) { g(UART1); }",
+     "uint32_t a = 1, b = UART_AT(u)->DR;"),
+    (STRUCTS, "void f(UART_TypeDef *u) { for (int i = 0; i < 3; i++) { switch (u->SR & 1) { case 1: u->DR = i; } } }",
+     "switch (UART_AT(u)->SR.PE) { case 1: UART_AT(u)->DR = i; }"),
+    (ADDRESSES, "void f(uint32_t uart) { UART_CR1(uart) &= ~(UART_CR1_UE | UART_CR1_M); }",
+     "UART_AT(uart)->CR1.M = 0;\nUART_AT(uart)->CR1.UE = 0; }"),
+    (ADDRESSES, "void f(uint32_t uart, uint32_t mask) { UART_CR1(uart) |= mask | 4; }",
+     "UART_AT(uart)->CR1 = UART_AT(uart)->CR1 | (mask | 4);"),
+    (ADDRESSES, "void f(void) { UART1_CR1 |= UART_CR1_UE; }", "uart1->CR1.UE = 1;"),
+    (ADDRESSES, "#ifdef OTHER\nvoid f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { UART1_CR1 = 1 << 13; }\n#endif",
+     "void f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }\n"),
+)  # fmt: skip
+# Two changes of one register are two accesses: as fields they would become one.
+TWICE = (
+    STRUCTS
+    + "void f(UART_TypeDef *u)\n{\n\tu->CR1 |= UART_CR1_UE;\n\tu->CR1 &= ~UART_CR1_RE;\n\tu->CR2 |= 0x1000;\n}\n"
+)
+HELD = """
+	{
+		bfGroup Uart_CR1 held = UART_AT(u)->CR1;
+		held.UE = 1;
+		UART_AT(u)->CR1 = held;
+	}
+	{
+		bfGroup Uart_CR1 held = UART_AT(u)->CR1;
+		held.RE = 0;
+		UART_AT(u)->CR1 = held;
+	}
+	UART_AT(u)->CR2.STOP |= 1;
+}
+"""
+STAYS = (
+    ("void f(uint32_t uart, int n) { UART_DR(uart + 4 * n) = 0; }", "the address is computed"),
+    ("void f(uint32_t uart) { MMIO8(uart + 4) = 3; }", "the description has no such register"),
+    ("uint32_t g(void);\nvoid f(void) { UART_DR(g()) = 3; }", "the address is what a call or an assignment gives"),
+    ('void f(void) { __asm__ volatile("" : "=r"(UART1_CR1)); }', "it stands in inline assembly"),
+    ("#define BOTH(u) do { UART_DR(u) = 1; UART_CR2(u) = 2; } while (0)\nvoid f(uint32_t uart) { BOTH(uart); }",
+     "it comes out of a macro"),
+    ("int f(uint32_t uart) { return UART_DR(uart)++; }", "it is changed, and the value is used"),
+    ("void g(volatile uint32_t *);\nvoid f(uint32_t uart) { g(&UART_DR(uart)); }", "its address is taken"),
+)  # fmt: skip
+
+
+def adopted(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
+    (tmp_path / "chip.svd").write_text(CHIP)
+    (tmp_path / "driver.c").write_text(text + "\n")
+    arguments = ["--svd", str(tmp_path / "chip.svd"), "-o", str(tmp_path / "out"), *options]
+    status = main(["adopt", str(tmp_path / "driver.c"), *arguments])
+    file, streams = tmp_path / "out" / "driver.bf.c", capsys.readouterr()
+    return status, file.read_text() if file.exists() else "", streams.out + streams.err
+
+
+@pytest.mark.parametrize(("head", "text", "result"), CASES)
+def test_styles_of_c_become_fields(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, text: str, result: str
+) -> None:
+    status, source, printed = adopted(tmp_path, head + text, capsys)
+    assert (status, result in source) == (0, True), printed + source
+    assert " stays C" not in printed
+    assert set(head.splitlines()) <= set(source.splitlines())
+
+
+def test_changes_of_one_register_stay_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, source, printed = adopted(tmp_path, TWICE, capsys)
+    assert (status, source.endswith(HELD + "\n")) == (0, True), source
+    assert "1 of 1 functions with registers, 3 accesses, all proved" in printed
+
+
+@pytest.mark.parametrize(("text", "why"), STAYS)
+def test_what_stays_c_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
+    more = "\nvoid other(uint32_t uart) { UART_DR(uart) = 3; }"
+    status, source, printed = adopted(tmp_path, ADDRESSES + text + more, capsys)
+    assert status == 0, printed
+    line = ADDRESSES.count("\n") + text.count("\n") + 1
+    assert f"driver.c:{line}: f: stays C: {why}" in printed
+    assert text in source and "UART_AT(uart)->DR = 3" in source
+
+
+def test_a_driver_without_registers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "volatile int ticks;\nstruct s { volatile int n[4]; } v;\nvoid f(int i) { ticks++; v.n[i] = 2; }"
+    status, source, printed = adopted(tmp_path, text, capsys)
+    assert (status, source) == (1, "")
+    assert "driver.c: error: no function can be adopted" in printed and "it accesses no registers" in printed
+
+
+def test_a_wrong_field_is_never_adopted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proof is over what the generator makes of the text: a mistake in the conversion shows there."""
+    from edgebuild.driver.adopt import forms
+
+    right = forms.bits_of
+    monkeypatch.setattr(forms, "bits_of", lambda f: right(f) << 1)
+    text = (
+        STRUCTS
+        + "void f(UART_TypeDef *u) { u->CR1 |= 1 << 13; }\nint g(UART_TypeDef *u) { return (u->SR & 256) != 0; }"
+    )
+    _, source, printed = adopted(tmp_path, text, capsys, "--json", "-")
+    report = json.loads(printed)
+    assert {f["form"] for f in report["functions"]} == {"numbers"}
+    assert "bf_raw" not in source and "CR1 = UART_AT(u)->CR1 | (1 << 13)" in source
