@@ -140,3 +140,21 @@ def test_wrong_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "bad.c:1:16: error" in capsys.readouterr().err
     assert main(["prove", str(good), str(good), "--function", "ff"]) == 1
     assert "no function 'ff'" in capsys.readouterr().err
+
+
+def test_a_difference_is_shown_when_the_proof_has_spent_its_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgebuild.driver.prove import hardware, versions
+
+    class Exhausted(versions.Prover):
+        def all(self, names: list[str]) -> list[versions.Verdict]:
+            verdicts = super().all(names)
+            hardware.EFFORT.spent = hardware.EFFORT.limit
+            return verdicts
+
+    monkeypatch.setattr(versions, "Prover", Exhausted)
+    for name, value in (("a.c", 1), ("b.c", 3)):
+        (tmp_path / name).write_text(f"{HEAD}void f(void) {{ U->CR1 = {value}; }}\n")
+    assert main(["prove", str(tmp_path / "a.c"), str(tmp_path / "b.c")]) == 1
+    assert "f: different: a.c stores 0x1" in capsys.readouterr().out

@@ -39,7 +39,7 @@ class Adopted:
 
     def plainer(self, why: str, level: int = 0) -> None:
         """Take the next form."""
-        self.level = level or self.level + 1
+        self.level = max(level, self.level + 1)
         if self.level == KEPT:
             self.accesses = {}
             self.stays.append((self.function.where.line, why))
@@ -63,7 +63,7 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted]]:
             if not wrong:
                 return file.read_text(), writer.functions
             for function, why in wrong.items():
-                function.plainer(why)
+                function.plainer(why, NUMBERS if why.startswith("unknown") else 0)
 
 
 def _wrong(writer: _Writer, new: DriverRequest, old: Program, name: str) -> dict[Adopted, str]:
@@ -86,6 +86,7 @@ class _Writer:
         self.source = program.unit.text
         self.words = set(re.findall(r"\w+", self.source.decode("utf-8", "replace")))
         self.words |= {c.spelling for c in program.unit.top}
+        self.first = min((f.span[0] for f in program.functions), default=0)
         own = {f: accesses_of(f) for f in program.functions}
         registers = targets([a for accesses, _ in own.values() for a in accesses], blocks)
         self.functions = []
@@ -150,12 +151,13 @@ class _Writer:
         return [x for x in forms if x.kind != "number" or x.node not in inside]  # of what is changed, the read
 
     def _head(self) -> ir.Span:
-        """The place for the groups: behind the last #include in front of all functions that is in no condition."""
-        depth, at = 0, 0
-        first = min(f.function.span[0] for f in self.functions)
-        for m in DIRECTIVE.finditer(self.source, 0, first):
+        """The place for the groups: behind the last #include in front of all functions, and its conditions."""
+        depth, at, included = 0, 0, False
+        for m in DIRECTIVE.finditer(self.source, 0, self.first):
             depth += {b"if": 1, b"endif": -1}.get(m[1], 0)
-            at = m.end() if not depth else at
+            included |= m[1] == b"include"
+            if included and not depth:
+                at, included = m.end(), False
         return at, at
 
     def _group(self, block: Block, users: dict[tuple[str, RegisterInfo], set[Adopted]]) -> Iterator[Piece]:
@@ -191,7 +193,7 @@ class _Writer:
         blamed = dict[Adopted, str]()
         for d in error.diagnostics:
             here = [w for (line, w), (end, _) in pairwise(self.lines) if d.file == file and line <= d.line <= end]
-            blamed |= {f: d.text for whose in here for f in whose if f.accesses}
+            blamed = {f: d.text for whose in here for f in whose if f.accesses} | blamed
         return blamed
 
 

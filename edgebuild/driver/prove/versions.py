@@ -16,7 +16,7 @@ from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.request import DriverRequest
 from edgebuild.driver.layout.registers import Bus, Layout
 from edgebuild.driver.pipeline import compile_driver, triple_of
-from edgebuild.driver.prove.hardware import Different, Event, Views, ask, solver_of
+from edgebuild.driver.prove.hardware import EFFORT, Different, Event, Views, ask, solver_of
 from edgebuild.driver.prove.interpreter import POLL, Interpreter, Side
 from edgebuild.driver.prove.verdicts import Prover, Verdict, generated_unit, unlike_variables, variables
 from edgebuild.driver.registers.fixed import read_map
@@ -107,6 +107,7 @@ class Words:
         why = self.named(v.why)
         if v.difference is None:
             return Comparison(v.function, v.what, why)
+        EFFORT.begin()  # the verdicts may have spent all
         d, solver = v.difference, solver_of(*v.difference.case)
         if ask(solver) != z3.sat:
             return Comparison(v.function, "unknown", f"{why}, and the solver finds no input that shows it")
