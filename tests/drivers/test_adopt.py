@@ -170,6 +170,25 @@ def test_a_driver_without_registers_is_an_error(tmp_path: Path, capsys: pytest.C
     assert "driver.c: error: no function can be adopted" in printed and "it accesses no registers" in printed
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("d.cpp", b"void f();", "only C that is not in the dialect yet can be adopted"),
+        ("d.c", b"bfGroup G { bit a; };", "only C that is not in the dialect yet can be adopted"),
+        ("d.c", b"/* \xb5s */", "UTF-8"),
+        ("d.c", b"void f(void) { x = 1; }", "undeclared identifier 'x'"),
+    ],
+)
+def test_what_is_no_driver_in_c_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: bytes, why: str
+) -> None:
+    (tmp_path / "chip.svd").write_text(CHIP)
+    (tmp_path / name).write_bytes(text)
+    arguments = ["--svd", str(tmp_path / "chip.svd"), "-o", str(tmp_path / "out.c")]
+    assert main(["adopt", str(tmp_path / name), *arguments]) == 1
+    assert why in capsys.readouterr().err and not (tmp_path / "out.c").exists()
+
+
 def test_a_wrong_field_is_never_adopted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.inputs import read_text
 from edgebuild.base.request import DriverRequest
 from edgebuild.driver.adopt.addresses import Access, Refused, Target, accesses_of, targets
 from edgebuild.driver.adopt.body import Body
@@ -22,6 +23,7 @@ from edgebuild.driver.registers.fixed import read_map
 from edgebuild.driver.registers.regmap import Block, RegisterInfo
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.lowering import Program
+from edgebuild.driver.source.sources import has_groups
 
 FIELDS, SOME_HELD, HELD, NUMBERS, KEPT = range(5)  # forms of a function's accesses, each plainer than the one before
 DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(include|if|endif)[^\n]*\n", re.M)
@@ -51,6 +53,9 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted]]:
     Raises EdgebuildError if the source or the description cannot be read.
     """
     (path,) = request.sources
+    if path.suffix != ".c" or has_groups(path):
+        raise fail("only C that is not in the dialect yet can be adopted", file=str(path))
+    read_text(path)  # raises what is wrong with a file that is not in UTF-8
     old = version(request)
     writer = _Writer(old, read_map(Path(request.layout.removeprefix("fixed:"))).blocks)
     with TemporaryDirectory() as folder:
