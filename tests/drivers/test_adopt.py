@@ -31,7 +31,9 @@ UART = (
 ROWS = "".join(REGISTER.format(n, at, how, "".join(FIELD.format(*f) for f in fields)) for n, at, how, fields in UART)
 CHIP = (
     "<device><name>CHIP</name><size>32</size><resetValue>0</resetValue><peripherals>"
-    + "".join(PERIPHERAL.format(f"UART{i}", "UART", 0x40010000 + 0x400 * i, ROWS) for i in (1, 2))
+    + "".join(
+        PERIPHERAL.format(f"{n}{i}", "UART", 0x40010000 + 0x400 * i, ROWS) for i, n in ((1, "UART"), (2, "LPUART"))
+    )
     + "</peripherals></device>"
 )
 OVERLAY = "fields:\n  '*': {plain: true}\n"
@@ -159,6 +161,7 @@ def test_what_stays_c_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
     status, source, printed = adopted(tmp_path, ADDRESSES + text + more, capsys)
     assert status == 0, printed
     line = ADDRESSES.count("\n") + text.count("\n") + 1
+    assert printed.count(": stays C: ") == 1
     assert f"driver.c:{line}: f: stays C: {why}" in printed
     assert text in source and "UART_AT(uart)->DR = 3" in source
 

@@ -181,9 +181,10 @@ def _register(a: Access, block: Block, offset: int) -> Target | None:
 
 def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
     """(accesses that the peripheral has a register for, how much the names of both agree; 0: another one)."""
-    names = {re.sub(r"\d.*", "", block.name).upper(), block.group.upper()} - {""}
+    own = re.sub(r"\d.*", "", block.name).upper()
     words = [w.upper() for a in accesses for w in a.words]
     places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
     alike = sum(normal(a.words[:1]).endswith(normal((t.register.name,))) for a, t in places)
-    stem = any(n in w for n in names for w in words)
+    stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
+    stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
     return len(places), alike * 2 + stem * len(places) if alike * 2 >= len(accesses) or stem else 0

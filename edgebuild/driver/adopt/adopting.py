@@ -101,6 +101,7 @@ class _Writer:
             ]
             stays = [*((x.where.line, why) for x, why in refused), *absent]
             if accesses or refused:
+                stays = list(dict.fromkeys(stays))
                 self.functions.append(Adopted(f, {a: registers[a] for a in accesses if a in registers}, stays))
         self.names: dict[str, tuple[str, str]] = {}  # of a peripheral: its group and its device
         self.fields: dict[tuple[str, RegisterInfo], dict[int, str]] = {}  # by their lowest bits; none: it is a number
@@ -150,7 +151,7 @@ class _Writer:
             try:
                 forms.append(form_of(a, t.register, f.level < NUMBERS))
             except Refused as reason:
-                f.stays.append((a.place.where.line, str(reason)))
+                f.stays += {(a.place.where.line, str(reason))} - set(f.stays)
                 del f.accesses[a]
         inside = {n for form in forms if form.kind in ("change", "read") for n in form.node.all()}
         return [x for x in forms if x.kind != "number" or x.node not in inside]  # of what is changed, the read
