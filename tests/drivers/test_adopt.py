@@ -96,6 +96,10 @@ CASES = (  # the C, and what comes of it
     (ADDRESSES, "void f(uint32_t uart, uint32_t mask) { UART_CR1(uart) |= mask | 4; }",
      "UART_AT(uart)->CR1 = UART_AT(uart)->CR1 | (mask | 4);"),
     (ADDRESSES, "void f(void) { UART1_CR1 |= UART_CR1_UE; }", "uart1->CR1.UE = 1;"),
+    (ADDRESSES, "void f(void) { UART1_CR1 |= UART_CR1_UE /* on */ | // and\n  UART_CR1_M; /* last */ }",
+     "uart1->CR1.M = 1;\nuart1->CR1.UE = 1 /* on */ /* and */; /* last */ }"),
+    (ADDRESSES, "void f(int u) { if (UART_SR(u) & 1) if (UART_SR(u) & 128) UART_CR1(u) |= 8192; else UART_CR1(u) = 7; }",
+     "    held.UE = 1;\n    UART_AT(u)->CR1 = held;\n} else bf_raw(UART_AT(u)->CR1) = 7; }"),
     (ADDRESSES, "#ifdef OTHER\nvoid f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { UART1_CR1 = 1 << 13; }\n#endif",
      "void f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }\n"),
 )  # fmt: skip
@@ -206,5 +210,5 @@ def test_a_wrong_field_is_never_adopted(
     )
     _, source, printed = adopted(tmp_path, text, capsys, "--json", "-")
     report = json.loads(printed)
-    assert {f["form"] for f in report["functions"]} == {"numbers"}
-    assert "bf_raw" not in source and "CR1 = UART_AT(u)->CR1 | (1 << 13)" in source
+    assert [f["form"] for f in report["functions"]] == ["numbers", "fields"] and report["adopted"] == 2
+    assert "CR1 = UART_AT(u)->CR1 | (1 << 13)" in source and "return (UART_AT(u)->SR & 256) != 0" in source

@@ -127,7 +127,7 @@ class _Writer:
                     pieces.append(
                         (
                             f.function.body.span,
-                            [(Body(self, f.accesses, (len(own), 1, 0, 0)[f.level], own).text(f.function.body), {f})],
+                            [(Body(self, f.accesses, (len(own), 1, 0, 0)[f.level], own).whole(f.function.body), {f})],
                         )
                     )
             except Refused as reason:
@@ -149,7 +149,7 @@ class _Writer:
         forms = []
         for a, t in list(f.accesses.items()):
             try:
-                forms.append(form_of(a, t.register, f.level < NUMBERS))
+                forms.append(form_of(a, t.register, f.level < HELD, f.level < NUMBERS))
             except Refused as reason:
                 f.stays += {(a.place.where.line, str(reason))} - set(f.stays)
                 del f.accesses[a]

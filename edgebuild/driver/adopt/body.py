@@ -13,6 +13,9 @@ from edgebuild.driver.registers.regmap import RegisterInfo
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.sources import in_macro
 
+BLOCK = "\0"  # the end of a block in place of a statement: it takes the semicolon
+COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
+
 
 class Writer(Protocol):
     """The text around, and the names in it."""
@@ -32,13 +35,16 @@ class Body:
         self.new = {_replaced(form): form for form in forms}
         self.around = {p for form in forms for p in form.access.parents}
 
-    def text(self, x: ir.Node, printed: bool = False) -> str:
-        """The text of a node with the accesses in it replaced. `printed`: it comes out of a macro and has none.
+    def whole(self, block: ir.Block) -> str:
+        """The text of the body. Raises Refused where a macro with accesses is no expression."""
+        return re.sub(f"{BLOCK}\\s*;?", "", self.text(block))
 
-        Raises Refused where that macro is no expression.
-        """
+    def text(self, x: ir.Node, printed: bool = False) -> str:
+        """The text of a node with the accesses in it replaced. `printed`: it comes out of a macro and has none."""
         if form := self.new.get(x):
-            return self._form(x, form, printed)
+            text, source = self._form(x, form, printed), x.source.decode()
+            lost = [m[1] or m[2] for m in COMMENT.finditer(source) if m[0] not in text]
+            return " ".join([text, *(f"/*{comment.rstrip()} */" for comment in lost)]) + BLOCK * (text[0] == "{")
         if not printed and x not in self.around:
             return x.source.decode()
         if isinstance(x, ir.Converted):
@@ -54,8 +60,6 @@ class Body:
                 raise Refused("it comes out of a macro with several parts")
             out += [self.writer.source[at : p.span[0]].decode(), self.text(p)]
             at = p.span[1]
-            if out[-1].startswith("{") and p in self.new:  # a block in place of a statement takes its semicolon
-                at += len(re.match(rb"\s*;?", self.writer.source[at:])[0])  # type: ignore[index]
         return "".join([*out, self.writer.source[at : x.span[1]].decode()])
 
     def _printed(self, x: ir.Node) -> str:

@@ -35,8 +35,8 @@ class Form:
         return (f for f in (self.field, *(f for f, _, _ in self.changes)) if f)
 
 
-def form_of(a: Access, register: RegisterInfo, in_fields: bool) -> Form:
-    """The form of one access. `in_fields`: of fields, where the masks are constants. Raises Refused."""
+def form_of(a: Access, register: RegisterInfo, reads: bool, writes: bool) -> Form:
+    """The form of one access. `reads`, `writes`: of fields, where the masks are constants. Raises Refused."""
     parent, *around = (p for p in a.parents if not isinstance(p, ir.Parenthesised))
     if isinstance(parent, ir.Assembly):
         raise Refused("it stands in inline assembly")
@@ -51,9 +51,9 @@ def form_of(a: Access, register: RegisterInfo, in_fields: bool) -> Form:
     if not isinstance(parent, ir.Step | ir.Assignment) or (
         isinstance(parent, ir.Assignment) and parent.left.bare is not a.place
     ):
-        return (in_fields and _read_field(a, register)) or Form(a, a.place, "number")
+        return (reads and _read_field(a, register)) or Form(a, a.place, "number")
     if value is parent and statement:
-        return _written(a, register, parent, statement, in_fields)
+        return _written(a, register, parent, statement, writes)
     if isinstance(parent, ir.Step) or parent.operator:
         raise Refused("it is changed, and the value is used")
     return Form(a, a.place, "number")
