@@ -98,7 +98,7 @@ CASES = (  # the C, and what comes of it
     (ADDRESSES, "void f(void) { UART1_CR1 |= UART_CR1_UE; }", "uart1->CR1.UE = 1;"),
     (ADDRESSES, "void f(void) { UART1_CR1 |= UART_CR1_UE /* on */ | // and\n  UART_CR1_M; /* last */ }",
      "uart1->CR1.M = 1;\nuart1->CR1.UE = 1 /* on */ /* and */; /* last */ }"),
-    (ADDRESSES, "void f(int u) { if (UART_SR(u) & 1) if (UART_SR(u) & 128) UART_CR1(u) |= 8192; else UART_CR1(u) = 7; }",
+    (ADDRESSES, "void f(int u) {if (UART_SR(u) & 1) if (UART_SR(u) & 128) UART_CR1(u) |= 8192; else UART_CR1(u) = 7; }",
      "    held.UE = 1;\n    UART_AT(u)->CR1 = held;\n} else bf_raw(UART_AT(u)->CR1) = 7; }"),
     (ADDRESSES, "#ifdef OTHER\nvoid f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { UART1_CR1 = 1 << 13; }\n#endif",
      "void f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }\n"),
