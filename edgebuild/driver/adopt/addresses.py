@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from edgebuild.driver.registers.regmap import Block, RegisterInfo, normal
 from edgebuild.driver.source import ir
+from edgebuild.driver.source.sources import in_macro
 
 WIDE = 0xFFFFFFFF
+STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
 
 
 class Refused(Exception):
@@ -44,6 +46,8 @@ def accesses_of(function: ir.Function) -> tuple[list[Access], list[tuple[ir.Node
     accesses, refused = list[Access](), list[tuple[ir.Node, str]]()
     for place, parents in _volatile(function.body, ()) if function.body else ():
         try:
+            if any(isinstance(p, STATEMENTS) and in_macro(p.origin.extent.start) for p in parents):
+                raise Refused("it comes out of a macro that is no expression")
             address = _checked(place)
         except Refused as reason:
             refused += [(place, str(reason))] if str(reason) else []
@@ -91,6 +95,9 @@ def _object(place: ir.Expression) -> Sum:
     if isinstance(place, ir.Parenthesised):
         return _object(place.inside)
     if isinstance(place, ir.MemberOf) and place.base is not None and (member := place.value_member):
+        type_ = place.base.type.to if place.base.type.kind == "pointer" else place.base.type
+        if any(m.type.kind == "pointer" for m in type_.fields):
+            raise Refused  # a struct of the program: registers hold no pointers
         if member.bits is not None:
             raise Refused("a bit field of C")
         start = _sum(place.base) if place.base.type.kind == "pointer" else _object(place.base)
