@@ -23,6 +23,7 @@ from tests.kernels.processor import run_plans
 from tests.kernels.test_candidates import layers
 from tests.kernels.test_gathered import network
 from tests.kernels.test_lines import eights, product_of_two
+from tests.kernels.test_nibbles import layers as of_four_bits
 from tests.kernels.test_processors import NEEDS, SUMS, preferring
 from tests.ops.test_host import compare
 
@@ -50,7 +51,7 @@ def drawn() -> tuple[Graph, ...]:
     found = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
     found += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
     large = (network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6))
-    return (*found, *map(eights, range(20)), *map(product_of_two, range(60)), *large)
+    return (*found, *map(eights, range(20)), *map(product_of_two, range(60)), *large, *of_four_bits(30))
 
 
 def place_of(row: Row) -> str:

@@ -22,6 +22,8 @@ from .section import Section, cost, scratch_name
 # Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
 WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}
 MOST = 0.02  # of all instructions that this may cost, but for `size`
+# Of a layer's instructions: what weights of four bits may cost it to stay two a byte. `size` takes them at any cost.
+NIBBLES = {"speed": 1.0, "balanced": 1.34}
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,13 @@ def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: fl
     optimize = form.wish.optimize
     worth, total = WORTH[optimize], cost(steps)
     most = min(total * (MOST if optimize != "size" else 1.0), limit - total)
-    uses = [use for use in _uses(graph, steps, _alike) if use.calls] if worth else []
+    uses = [use for use in _uses(graph, steps, _alike) if use.calls]
     chosen, spent = {use.key: use.kernel for use in uses}, 0.0
+    packed = {use.key: _with_nibbles(use, NIBBLES.get(optimize, inf)) for use in uses}
+    if packed != chosen and _flash(graph, packed, form) < _flash(graph, chosen, form):
+        chosen = packed
+    if not worth:
+        return _with(steps, uses, chosen)
     while True:
         options = (*_without_function(uses, chosen), *_without_table(uses, chosen))
         changes = [
@@ -169,6 +176,13 @@ def _serving(formed: FormedKernel, form: Form, others: Iterable[Kernel]) -> Iter
         in_place = not formed.form.over or other.in_place == kernel.in_place
         if same and in_place and aligned(other.scratch) <= aligned(kernel.scratch):
             yield FormedKernel(replace(form, variant=other.variant), other)
+
+
+def _with_nibbles(use: Use, most: float) -> FormedKernel:
+    """The fastest kernel that keeps weights of four bits two a byte, at most so many times the cost; else its own."""
+    packed = [other for other in (use.kernel, *use.others) if other.kernel.shape.get("nibbles")]
+    best = min(packed, key=use.cost, default=use.kernel)
+    return best if use.cost(best) <= most * use.cost(use.kernel) else use.kernel
 
 
 def _without_function(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:

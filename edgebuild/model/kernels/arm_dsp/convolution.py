@@ -7,7 +7,7 @@ estimate is what the micro-kernel executes, and what the C around it does, which
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
@@ -15,7 +15,7 @@ from ...ops.base import PIXELS, Form, Kernel, Sums, Traffic
 from ...ops.spatial import sums_shape
 from .dot import MICROS, Micro, micro
 from .factors import factors
-from .weight_words import of_channels, of_pixels, of_single_channels, requantised, whole_words
+from .weight_words import of_channels, of_nibbles, of_pixels, of_single_channels, requantised, whole_words
 
 Shape = dict[str, int | str | bool | tuple[int, ...]]
 
@@ -23,6 +23,7 @@ Shape = dict[str, int | str | bool | tuple[int, ...]]
 CALL = 7  # of a micro-kernel
 COPIED = 4  # results of a last group, for a pixel
 GENERAL = 40  # a result of a sum that the caller makes
+LESS = 5  # four values of a pixel that are added up
 
 
 @dataclass(frozen=True)
@@ -97,20 +98,21 @@ class Variant:
         if gathered is None:
             return None
         m = suited(self.micro, s, form)
-        of = {"channels": of_channels, "pixels": of_pixels, "": of_single_channels}[m.packs]
+        of = {"channels": of_channels, "nibbles": of_nibbles, "pixels": of_pixels, "": of_single_channels}[m.packs]
         stream = of(s, m.channels, gathered.rows)
         if stream is None or (s.finish == "sums" and "sums" not in m.ends):
             return None
         group = {2: "pairs", 4: "groups of four", 8: "groups of eight"}[m.channels]
         constants, scalars = requantised(s, stream, group)
-        k, step = s.out[2], stream.shape[1]
+        k, step, nibbles = s.out[2], stream.shape[1], m.packs == "nibbles"
         full = k // m.channels * m.channels
         shape = gathered.shape | factors(s).shape | {
             "dot": m.name, "alone": gathered.alone, "blocks": k // m.channels, "tail": k - full, "full": full,
-            "tail_at": k // m.channels * step, "step": step // m.channels,
+            "tail_at": k // m.channels * step, "step": step if nibbles else step // m.channels, "nibbles": nibbles,
         }  # fmt: skip
         cost = gathered.cost + (gathered.passes - gathered.left) * instructions(m.name, s, gathered)
         cost += gathered.left * instructions(gathered.alone, s, gathered) if gathered.left else 0
+        cost += LESS * gathered.passes * m.pixels * gathered.groups if nibbles else 0
         pace = prod(factor for word, factor in self.paces.items() if word in form.core)
         return Kernel(
             self.template, s.stem, shape, constants, {"x_zero": s.x_zero, **scalars} if gathered.padded else scalars,
@@ -208,6 +210,12 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
         alone=("eb_dot1" if pointwise else "eb_dot1i") if odd else "",
         in_place=PIXELS if pointwise and (form.over or not odd) else "",
     )  # fmt: skip
+
+
+def widened_pairs_alone(s: Sums, form: Form) -> Gathered | None:
+    """The same where a last pixel is computed twice: no other micro-kernel reads the weights."""
+    gathered = widened_pairs(s, form)
+    return gathered and replace(gathered, left=0, alone="", in_place=PIXELS if gathered.shape["pointwise"] else "")
 
 
 MOST_CHANNELS, MOST_ROWS = 8, 5  # of a pixel and of a window whose copies are written out
@@ -317,6 +325,10 @@ VARIANTS = (
     Variant("dsp 1 pixel, large sums", "arm_dsp/dense.c.j2", "eb_single4", in_place_bytes, PLAIN),
     Variant("dsp 1 pixel, large sums", "arm_dsp/conv_bytes.c.j2", "eb_single4", _bytes(1), PLAIN),
     Variant("dsp 1 pixel, row pointers", "arm_dsp/conv_rows.c.j2", "eb_dot1r", row_pointers, WIDENED),
+    Variant("dsp 1 pixel, 4-bit weights", "arm_dsp/dense.c.j2", "eb_dot1h", in_place_bytes, ONCE),
+    Variant("dsp 1 pixel, int16, 4-bit weights", "arm_dsp/dense.c.j2", "eb_dot1wh", widened_once, ONCE),
+    Variant("dsp 2 pixels, 4-bit weights", "arm_dsp/conv_pairs.c.j2", "eb_dot2h", widened_pairs_alone),
+    Variant("dsp 2 pixels, packed taps, 4-bit weights", "arm_dsp/conv_packed.c.j2", "eb_dot2h", packed_taps),
 )
 WAITING = (  # where flash is slow
     Variant("dsp 4 pixels", "arm_dsp/conv_four.c.j2", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),

@@ -9,6 +9,10 @@ to the zero point: SMMLSR(y, -2^(32 - right), zero). That rounds halves up. The 
 which differs for negative results only: "signed" corrects them. "once": SMMLA rounds the product down, so that both
 together round once. "_clamped": bounds other than those of int8, each four times in a word.
 
+Weights of four bits lie two a byte: a half of a word holds those of four channels for one tap, the first three plus 8.
+Each comes out by one AND, as 1, 16, 256 or 4096 times its value, and so does its sum. The caller gives what takes the 8
+back: -8 times the sum of each pixel's values.
+
 Factors of a channel are one word (factors.py): ROR of `unit` by it is 2^(32 - right). A 2 in the name of an end
 ("relu2"): they are two words, and there is no unit.
 
@@ -36,10 +40,11 @@ class Micro:
     """`pixels` x `channels` sums in registers, for all groups of so many channels.
 
     `x`: how the values of the pixels lie, see OPERANDS. `packs`: of what a word of an operand holds two: "channels" of
-    the weights, "pixels" of the values, or "" where each byte is widened. `loads`: what comes several words at a time
-    ("x", "w", "starts"); other words come one by one, for a core on which a load behind a load takes one cycle, a word
-    of LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2). `ahead`: weights come a step ahead of their products, for a
-    core that issues two instructions and waits two cycles for a load (hal/cycles/cortex-m7.yaml).
+    the weights, "pixels" of the values, or "" where each byte is widened; "nibbles": of weights of four bits it holds
+    eight. `loads`: what comes several words at a time ("x", "w", "starts"); other words come one by one, for a core on
+    which a load behind a load takes one cycle, a word of LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2). `ahead`:
+    weights come a step ahead of their products, for a core that issues two instructions and waits two cycles for a load
+    (hal/cycles/cortex-m7.yaml).
     """
 
     name: str
@@ -90,9 +95,13 @@ _LISTED = (
     Micro("eb_rest1", 2, 1, "paired halves", packs="", ends=FINISHES),
     Micro("eb_rest2", 2, 2, "paired halves", packs="", ends=FINISHES),
     Micro("eb_dot4", 4, 2, "zipped", packs="pixels", loads=frozenset(), ends=FINISHES),
+    Micro("eb_dot2h", 2, 4, "paired halves", packs="nibbles"),
+    Micro("eb_dot1h", 1, 4, "bytes", packs="nibbles"),
+    Micro("eb_dot1wh", 1, 4, "halves", packs="nibbles"),
     Micro("eb_dot8", 1, 8, "halves", loads=frozenset(), ends=FINISHES),
 )
 MICROS = {m.name: m for m in _LISTED}
+NIBBLES = ("0x000f000f", "0x00f000f0", "0x0f000f00", "0xf000f000")  # of a channel, in both halves of a word
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ class Dot:
 
     def of(self, pixel: int, channel: int) -> str:
         """The register of a sum, when words are taken apart."""
-        if self.m.packs == "channels":
+        if self.m.packs in ("channels", "nibbles"):
             return self.sums[pixel][channel // 2][channel % 2]
         if self.m.packs == "pixels":
             low, whole = self.sums[pixel // 2][channel]
@@ -171,7 +180,13 @@ class Dot:
         parameters += [("int32_t ", "step")] * (m.pixels == 4) + [(f"const {OPERANDS[m.x].item} *", "x_end")]
         parameters += [("int32_t ", "blocks")] * m.blocked + [("int32_t ", "zero")]
         parameters += [("int32_t ", "unit")] * self.finish.unit
-        return parameters + [("int32_t ", "low4"), ("int32_t ", "high4")] * self.finish.clamped
+        parameters += [("int32_t ", "low4"), ("int32_t ", "high4")] * self.finish.clamped
+        return parameters + [("int32_t ", less) for less in self.less]
+
+    @property
+    def less(self) -> list[str]:
+        """Parameters of what takes the 8 of weights back, for each pixel."""
+        return [f"less{pixel}" for pixel in range(self.m.pixels)] if self.m.packs == "nibbles" else []
 
     def at(self, name: str) -> int:
         """Bytes from the stack pointer to an argument."""
@@ -230,7 +245,8 @@ def _remark(d: Dot) -> str:
     m, counts = d.m, {1: "One", 2: "Two", 4: "Four", 8: "eight"}
     some = f"groups of {counts[m.channels].lower()} channels" if m.channels > 2 else "pairs of channels"
     some = f"by `blocks` {some}" if m.blocked else f"by {counts[m.channels].lower()} channel{'s' * (m.channels > 1)}"
-    start = {"channels": "A, 256 B + A for each two channels", "pixels": "of both pixels for each channel"}
+    start = {"channels": "A, 256 B + A for each two channels", "pixels": "of both pixels for each channel",
+             "nibbles": "A, 16 B, 256 C, 4096 D"}  # fmt: skip
     factors = "" if d.finish.sums else f", {'two factors' if d.finish.two else 'a factor'} a channel"
     results = {1: "", 2: "", 4: " Results of a pixel lie `step` behind the one before."}[m.pixels]
     return (
@@ -339,9 +355,21 @@ def _sums_of(d: Dot, pair: int, values: Registers) -> list[tuple[str, tuple[str,
     return [(x, d.sums[pixel][pair]) for pixel, x in enumerate(values)]
 
 
+def _of_nibbles(d: Dot, word: str, values: Registers, to: str) -> list[str]:
+    """Two taps of each pixel by a word of weights of four bits."""
+    code = list[str]()
+    for channel, mask in enumerate(NIBBLES):
+        sums = [(d.of(pixel, channel), x) for pixel, x in enumerate(values)]
+        code += [f"and {to}, {word}, #{mask}", *(f"smlad {v}, {to}, {x}, {v}" for v, x in sums)]
+    return code
+
+
 def _of_channels(d: Dot, half: int) -> list[str]:
     """Two taps of two pixels."""
     m = d.m
+    if m.packs == "nibbles":
+        code = [*d.load(("r2", "r3"), X, True), *d.load(("r12",), W, True)]
+        return code + _of_nibbles(d, "r12", ("r2", "r3"), "lr")
     if m.x == "paired bytes":  # of a word of each pixel, first bytes 0 and 2, then 1 and 3
         turn = ", ror #8" if half else ""
         code = [f"ldrd r2, r3, [{X}]{', #8' if half else ''}", f"sxtb16 r2, r2{turn}", f"sxtb16 r3, r3{turn}"]
@@ -355,13 +383,15 @@ def _of_channels(d: Dot, half: int) -> list[str]:
 def _of_one_pixel(d: Dot) -> list[str]:
     """Four taps of one pixel."""
     m, (even, odd), words = d.m, ("r8", "r3"), ("r9", "r10", "r11", "r12")
-    code = list[str]()
+    words, code = words[:2] if m.packs == "nibbles" else words, list[str]()
     if OPERANDS[m.x].bytes == 4:
         code += [f"ldr {odd}, [{X}], #4", *d.load(words, W, True)]
         code += [f"sxtb16 {even}, {odd}", f"sxtb16 {odd}, {odd}, ror #8"]
     else:
         several, step = "x" in m.loads and m.x == "halves", OPERANDS[m.x].bytes // 2
         code += [*d.load((even, odd), X, several, step), *d.load(words, W, "w" in m.loads)]
+    if m.packs == "nibbles":
+        return code + _of_nibbles(d, words[0], (even,), "r11") + _of_nibbles(d, words[1], (odd,), "r11")
     return code + _both(d, words[:2], (even,)) + _both(d, words[2:], (odd,))
 
 
@@ -430,9 +460,20 @@ def _widened(d: Dot) -> list[str]:
 
 
 def _separate(d: Dot) -> list[str]:
-    """Of words of two sums each, the upper one: what the low bytes do not explain, over 256."""
+    """Of words of two sums each, the upper one: what the low bytes do not explain, over 256. Or sums of nibbles."""
     if not d.m.packs:
         return []
+    if d.m.packs == "nibbles":
+        registers = dict(zip(d.less, ("r2", "r3"), strict=False))
+        code = d.stacked(registers)
+        for pixel, less in enumerate(registers.values()):
+            one, *others, last = (d.of(pixel, channel) for channel in range(4))
+            code += [
+                f"add {one}, {one}, {less}",
+                *(f"add {v}, {less}, {v}, asr #{4 * n}" for n, v in enumerate(others, 1)),
+            ]
+            code.append(f"asr {last}, {last}, #12")
+        return code
     pairs = [pair for some in d.sums for pair in some]
     return [f"sub {w}, {w}, {low}" for low, w in pairs] + [f"asr {w}, {w}, #8" for _, w in pairs]
 

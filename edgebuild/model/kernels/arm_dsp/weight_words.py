@@ -11,6 +11,7 @@ from .factors import factors
 from .wide import stream
 
 MOST = 2**23  # of a sum that shares a word: 256 times it fits int32
+OFFSETS, STEPS = np.array([8, 8, 8, 0]), 4 * np.arange(4)  # of weights of four bits, and where they lie in a half word
 
 
 def whole_words(n: int) -> int:
@@ -45,6 +46,29 @@ def of_channels_with(s: Sums, channels: int, rows: int, ends: Array) -> Array | 
     starts = np.stack([start[:, :, 0], 256 * start[:, :, 1] + start[:, :, 0]], axis=2).reshape(blocks, channels)
     weights = packed.transpose(0, 2, 3, 1).reshape(blocks, -1)
     return words(np.concatenate([starts, weights, np.pad(ends, ((0, missing), (0, 0))).reshape(blocks, -1)], axis=1))
+
+
+@kept
+def of_nibbles(s: Sums, channels: int, rows: int) -> Array | None:
+    """The stream of micro-kernels that take weights of four bits: start values, words of two taps of four channels.
+
+    None: a weight takes more bits, or a sum leaves what its place in a word leaves it.
+    """
+    if not s.fits or s.weights.min() < -8 or s.weights.max() > 7:
+        return None
+    blocks = -(-s.out[2] // channels)
+    missing = channels * blocks - s.out[2]
+    taps: Array = s.weights.reshape(s.out[2], rows, -1).astype(np.int64)
+    taps = np.pad(taps, ((0, missing), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, channels, -1)
+    bound = np.pad(s.bound, (0, missing)).reshape(blocks, channels) + 128 * OFFSETS * taps.shape[2]
+    if (bound >= 2 ** (31 - STEPS)).any():
+        return None
+    halves = ((taps + OFFSETS[:, None] & 15) << STEPS[:, None]).sum(axis=1)
+    fours = halves.reshape(blocks, -1, 2, 2)  # block, four taps, half of the word, word
+    packed = (fours[:, :, 0] | fours[:, :, 1] << 16).reshape(blocks, -1)
+    starts = np.pad(s.start.astype(np.int64), (0, missing)).reshape(blocks, channels) << STEPS
+    ends = np.pad(factors(s).words, ((0, missing), (0, 0))).reshape(blocks, -1)
+    return words(np.concatenate([starts, packed, ends], axis=1))
 
 
 @kept

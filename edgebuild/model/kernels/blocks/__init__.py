@@ -42,8 +42,9 @@ BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgeb
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered
 ROWS = (
     *(
-        Row(CONVOLUTION, core, of_sums(partial(sum_kernels.convolution, *block, costs)), crops=True)
+        Row(CONVOLUTION, core, of_sums(partial(sum_kernels.convolution, *block, costs, nibbles=nibbles)), crops=True)
         for core, (blocks, costs) in BLOCKS.items()
+        for nibbles in (False, True)
         for block in blocks
     ),
     *(

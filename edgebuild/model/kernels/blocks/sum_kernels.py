@@ -20,6 +20,7 @@ HELD, MOST_TAPS = 16, 128  # of a depthwise window: taps in registers; those tha
 # Instructions of a result of eb_requantize beside those of one that is rounded in few steps; `./sconsw bench-kernels`
 # shows the error of the estimate.
 GENERAL = 10.0
+HALVED = 1.5  # instructions that take a weight of four bits out of its byte, and half a load less
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,20 @@ def packed(weights: Array, block: int) -> Array:
     return np.ascontiguousarray(weights.reshape(k // block, block, taps).transpose(0, 2, 1))
 
 
-def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form) -> Kernel | None:
+def of_nibbles(weights: Array, block: int) -> Array | None:
+    """The same of four bits, the first of two in the lower half of a byte; None: there are none, or an odd number."""
+    if weights.min() < -8 or weights.max() > 7 or (block % 2 and weights.shape[1] % 2):
+        return None
+    pairs = packed(weights, block).reshape(-1, 2)
+    return np.asarray((pairs[:, 0] & 15) | pairs[:, 1] << 4, np.int8)
+
+
+def convolution(
+    pixels: int, channels: int, core: SumsCore, s: Sums, form: Form, nibbles: bool = False
+) -> Kernel | None:
     """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels.
 
-    Each pixel has a pointer; if they are copied, there is one for all.
+    Each pixel has a pointer; if they are copied, there is one for all. `nibbles`: weights of four bits, two a byte.
     """
     pixels, channels, steps = (2, 2, (1,)) if form.small else (pixels, channels, (4, 2, 1))
     (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
@@ -90,23 +101,31 @@ def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form)
     block = next(b for b in (8, 4, 2, 1) if b <= wanted and k % b == 0)
     taps = fh * fw * c
     ends, rest = finish(s)
+    weights = (of_nibbles if nibbles else packed)(s.weights.reshape(k, -1), block)
+    if weights is None:
+        return None
+    steps = (2, *steps) if nibbles and block == 1 else steps  # whole bytes
     unroll = next(u for u in steps if taps % u == 0)
     shape = sums_shape(s, form) | {
         "pixels": p, "block": block, "taps": taps, "unroll": unroll,
         "count": count, "pointwise": s.pointwise, "finish": ends, "rescale": core.rescale, "run": fw * c,
+        "nibbles": nibbles,
     }  # fmt: skip
-    constants = (Constant("w", packed(s.weights.reshape(k, -1), block), "by blocks of channels"),
+    constants = (Constant("w", weights, "by blocks of channels"),
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
     scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
     spilled = max(0, p * block + (p if s.pointwise else 1) - core.registers)
     turn = 0.1 + 4 / (unroll * p * block)
-    per_mac = core.product * (core.mac + (p + block) / (p * block) + turn + 0.15 * spilled) + core.pixel * (p - 1)
+    per_mac = core.product * (
+        core.mac + (p + block + HALVED * block * nibbles) / (p * block) + turn + 0.15 * spilled
+    ) + core.pixel * (p - 1)
     bring = 0 if s.pointwise else core.bring * taps + 10 * fh
     cost = count // line * -(-line // p) * p * (k * (taps * per_mac + core.result) + bring)
     return Kernel(
         "blocks/conv.c.j2", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
-        scratch=0 if s.pointwise else p * taps, variant=f"{p} pixels x {block} channels", estimate=cost,
+        scratch=0 if s.pointwise else p * taps, estimate=cost,
+        variant=f"{p} pixels x {block} channels{', 4-bit weights' * nibbles}",
     )  # fmt: skip
 
 
