@@ -382,8 +382,8 @@ def _of_channels(d: Dot, half: int) -> list[str]:
 
 def _of_one_pixel(d: Dot) -> list[str]:
     """Four taps of one pixel."""
-    m, (even, odd), words = d.m, ("r8", "r3"), ("r9", "r10", "r11", "r12")
-    words, code = words[:2] if m.packs == "nibbles" else words, list[str]()
+    m, (even, odd), code = d.m, ("r8", "r3"), list[str]()
+    words = ["r9", "r10"] if m.packs == "nibbles" else ["r9", "r10", "r11", "r12"]
     if OPERANDS[m.x].bytes == 4:
         code += [f"ldr {odd}, [{X}], #4", *d.load(words, W, True)]
         code += [f"sxtb16 {even}, {odd}", f"sxtb16 {odd}, {odd}, ror #8"]
