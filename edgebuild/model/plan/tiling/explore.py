@@ -11,6 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ....base import progress
 from ...ir import Graph, Op
@@ -75,6 +76,20 @@ class Evaluated:
     sizes: Mapping[str, int]
     live: tuple[int, ...]
     pieces: tuple[Rectangle, ...]
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Of each result, where in the order it is made."""
+        return {op.outputs[0]: i for i, op in enumerate(self.order)}
+
+    @cached_property
+    def alive(self) -> list[int]:
+        """By position, bytes of what is there before and is still wanted."""
+        changes = [0] * (len(self.order) + 2)
+        for name, (first, last) in self.life.items():
+            changes[first + 1] += self.sizes[name]
+            changes[max(last, first) + 1] -= self.sizes[name]
+        return list(itertools.accumulate(changes))
 
 
 Evaluate = Callable[[Graph], Evaluated]
@@ -231,10 +246,9 @@ class _Search:
 
         Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
         """
-        choices = []
-        position = {op.outputs[0]: i for i, op in enumerate(base.order)}
+        choices, position = [], base.position
         for path in paths(graph, name, self.methods):
-            if not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
+            if self.parts and not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
                 continue
             at = [position[op.outputs[0]] for op in path.ops if op.outputs[0] in position]
             if at != list(range(at[0], at[0] + len(at))):
@@ -242,7 +256,7 @@ class _Search:
             self.work += 1
             if self.work > self.limits.work:
                 break
-            alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
+            alive = base.alive[at[0]]
             if alive + result_bytes(graph, path) >= roof or (left.extra_macs <= 0 and overlap(graph, path)):
                 continue
             for n in counts(graph, path):

@@ -175,23 +175,24 @@ def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple
 
 def _upward(graph: Graph, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links, Flags]]:
     """Heads of paths that end with `op`, whose result is cut along `cut`: ops, and which dimensions windows go over."""
-    nest = ops.nest(op, graph)
-    axes = [nest.out[d] for d in cut]
-    if not _follows(graph, op, axes):
-        return
-    reads = [i for i, n in enumerate(op.inputs) if not graph.tensors[n].constant]
-    dims = {i: [d for d in range(len(nest.operands[i])) if axis_of(nest, i, d) in axes] for i in reads}
-    over = {axis_of(nest, i, d) for i in reads for d in dims[i] if isinstance(nest.operands[i][d], Window | Spread)}
-    windowed = tuple(axis in over for axis in axes)
-    if not ops.SPECS[op.kind].view:
-        yield ((op, -1),), windowed
-    for i in reads:
-        before = graph.producers.get(op.inputs[i])
-        if before is None or only_reader(graph, op.inputs[i]) is not op or len(dims[i]) != len(cut):
+    heads: list[tuple[Op, tuple[int, ...], Links, Flags]] = [(op, cut, (), (False,) * len(cut))]
+    while heads:
+        op, cut, behind, below = heads.pop()
+        nest = ops.nest(op, graph)
+        axes = [nest.out[d] for d in cut]
+        if not _follows(graph, op, axes):
             continue
-        above = tuple(next(d for d in dims[i] if axis_of(nest, i, d) == nest.out[c]) for c in cut)
-        for head, more in _upward(graph, before, above):
-            yield (*head, (op, i)), _either(windowed, more)
+        reads = [i for i, n in enumerate(op.inputs) if not graph.tensors[n].constant]
+        dims = {i: [d for d in range(len(nest.operands[i])) if axis_of(nest, i, d) in axes] for i in reads}
+        over = {axis_of(nest, i, d) for i in reads for d in dims[i] if isinstance(nest.operands[i][d], Window | Spread)}
+        windowed = _either(below, tuple(axis in over for axis in axes))
+        if not ops.SPECS[op.kind].view:
+            yield ((op, -1), *behind), windowed
+        for i in reversed(reads):
+            before = graph.producers.get(op.inputs[i])
+            if before is not None and only_reader(graph, op.inputs[i]) is op and len(dims[i]) == len(cut):
+                above = tuple(next(d for d in dims[i] if axis_of(nest, i, d) == nest.out[c]) for c in cut)
+                heads.append((before, above, ((op, i), *behind), windowed))
 
 
 def _follows(graph: Graph, op: Op, axes: list[str]) -> bool:
