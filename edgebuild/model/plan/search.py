@@ -56,6 +56,7 @@ LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any
 THOROUGH = 2_000_000  # ops of paths that are looked at, where the least is asked for at any price: a minute or two
 QUICK = 60_000  # the same for --tile auto: a second or two, and all there are of small networks
 EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many
+MANY = 600  # buffers, above which a layout gets less effort: each step takes longer, and greedy rules find most
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 STRIPS = (2, 3, 4)  # of columns, that a run is cut into
 STRIPS_PLANNED = {False: 4_000, True: 40_000}  # ops of graphs in strips that are planned anew; thorough: for the least
@@ -491,7 +492,8 @@ def _place(
 ) -> Placement:
     steps = loosened(cutter, steps)
     problem, inside = layout_problem(cutter, steps, memories)
-    placed = layout(problem, effort=EFFORT_OF_LAYOUT, time_limit=request.time_limit)
+    effort = EFFORT_OF_LAYOUT * min(1.0, MANY / max(len(problem.buffers), 1))
+    placed = layout(problem, effort=effort, time_limit=request.time_limit)
     check_layout(problem, placed)
     bases = {name: placed.places[group] for name, (group, _) in inside.items()}
     return steps, placed, {n: Place(base.memory, base.offset + inside[n][1]) for n, base in bases.items()}
