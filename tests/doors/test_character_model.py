@@ -26,9 +26,9 @@ TARGET, MOST, RECENT, FIRST = "mps2-an500", 64 * 1024, 8, 7  # as main.c has the
 def module() -> Any:
     spec = importlib.util.spec_from_file_location("network", SAMPLE / "network.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    network = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(network)
+    return network
 
 
 def test_the_cache_stays_in_place(tmp_path: Path) -> None:
@@ -63,11 +63,15 @@ def text_of(model: bytes, count: int) -> str:
 @pytest.mark.needs("cmake", "ninja", "arm-none-eabi-gcc", "qemu-system-arm")
 def test_the_text_is_that_of_onnxruntime(tmp_path: Path) -> None:
     """Two hundred characters: the cache is full after 128, and old places are written anew."""
-    options = {"EdgeBuild_DIR": CMAKE, "CMAKE_TOOLCHAIN_FILE": CMAKE / "toolchain-arm-none-eabi.cmake"}
+    options: dict[str, object] = {
+        "EdgeBuild_DIR": CMAKE,
+        "CMAKE_TOOLCHAIN_FILE": CMAKE / "toolchain-arm-none-eabi.cmake",
+    }
     options |= {"EDGEBUILD_TARGET": TARGET, "Python3_EXECUTABLE": sys.executable}
-    words = ["cmake", "-S", SAMPLE, "-B", tmp_path, "-G", "Ninja", *(f"-D{name}={o}" for name, o in options.items())]
+    words = ["cmake", "-S", str(SAMPLE), "-B", str(tmp_path), "-G", "Ninja"]
+    words += [f"-D{name}={option}" for name, option in options.items()]
     subprocess.run(words, check=True, capture_output=True)
-    build = ["cmake", "--build", tmp_path, "--target", "run_characters.elf"]  # prints to the standard error
+    build = ["cmake", "--build", str(tmp_path), "--target", "run_characters.elf"]  # prints to the standard error
     printed = subprocess.run(build, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
     expected = text_of(module().model().SerializeToString(), 200)
     assert len(set(expected)) > 40 and expected in printed.splitlines()

@@ -33,8 +33,12 @@ def narrowed(graph: Graph, number: int) -> Graph:
 
 
 def layers(count: int, channels: tuple[int, ...] = SIZES["channels"]) -> list[Graph]:
-    sizes = SIZES | {"channels": channels}
-    return [narrowed(network(seed, kind, **sizes), seed) for seed in range(count) for kind in ("conv2d", "dense")]
+    together = SIZES["together"]
+    return [
+        narrowed(network(seed, kind, channels=channels, together=together), seed)
+        for seed in range(count)
+        for kind in ("conv2d", "dense")
+    ]
 
 
 DSP = ("dsp 1 pixel", "dsp 1 pixel, int16", "dsp 2 pixels", "dsp 2 pixels, packed taps")
