@@ -33,6 +33,7 @@ from ...ops.moves import neighbours
 from ...ops.spatial import bias_quant
 from ..memory.problem import ALIGN, aligned
 
+LONGEST = 128  # ops of a path on either side of its tensor: there are as many paths as the square of it
 MOST_PARTS = 25
 GRIDS = (2, 3, 4, 5)
 Range = tuple[int, int]
@@ -156,7 +157,7 @@ def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple
     """Tails of paths behind a tensor cut along `cut`: ops, dimensions cut at the end, fan-in, windowed."""
     tail: Links = ()
     windowed: Flags = (False,) * len(cut)
-    while (op := only_reader(graph, tensor)) is not None:
+    while len(tail) < LONGEST and (op := only_reader(graph, tensor)) is not None:
         nest, position = ops.nest(op, graph), op.inputs.index(tensor)
         axes = [axis_of(nest, position, d) for d in cut]
         if len(cut) == 1 and axes == [None] and _sums_over(graph, op, position, cut[0]):
@@ -188,7 +189,7 @@ def _upward(graph: Graph, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links,
         windowed = _either(below, tuple(axis in over for axis in axes))
         if not ops.SPECS[op.kind].view:
             yield ((op, -1), *behind), windowed
-        for i in reversed(reads):
+        for i in reversed(reads) if len(behind) < LONGEST else ():
             before = graph.producers.get(op.inputs[i])
             if before is not None and only_reader(graph, op.inputs[i]) is op and len(dims[i]) == len(cut):
                 above = tuple(next(d for d in dims[i] if axis_of(nest, i, d) == nest.out[c]) for c in cut)
