@@ -60,7 +60,21 @@ def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str]
     """Refusal by the operating system, as a diagnostic. `text`: what was to be done, such as "cannot write it"."""
     named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
     reason = error.strerror or str(error) or type(error).__name__
+    hints = hints or (_near_files(named) if isinstance(error, FileNotFoundError) else ())
     return fail(f"{text}: {reason}" if text else reason, file=named, hints=hints)
+
+
+def _near_files(path: str) -> list[str]:
+    """A hint for a file that is not there: the one of nearly the same name beside it, or the folder that is missing."""
+    folder, name = os.path.split(path)
+    try:
+        there = os.listdir(folder or os.curdir)
+    except OSError:
+        return [f"there is no folder '{folder}'"]
+    stem = os.path.splitext(name)[0]
+    near = did_you_mean(name, (other for other in there if os.path.splitext(other)[0] == stem), 0)
+    near = near or did_you_mean(name, there, 0.75)
+    return [near.removeprefix("; ")] if near else []
 
 
 STRICT = "EDGEBUILD_STRICT"  # environment: what fails inside of edgebuild ends with its traceback, as tests want it
@@ -154,10 +168,14 @@ def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
     return "  " + line, "  " + pad + "^" + "~" * (min(length, len(line) - len(pad)) - 1)
 
 
-def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """'; did you mean 'x'?' for the nearest candidate, or an empty string."""
+def did_you_mean(word: str, candidates: Iterable[str], cutoff: float = 0.6) -> str:
+    """'; did you mean 'x'?' for the nearest candidate, or an empty string. Nearest is one with which the word begins.
+
+    `cutoff`: the least likeness, from 0 to 1.
+    """
     import difflib  # late: most runs find nothing wrong
 
-    names = {name.casefold(): name for name in candidates}
-    near = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    names, text = {name.casefold(): name for name in candidates}, word.casefold()
+    begun = sorted((name for name in names if len(name) > 3 and text.startswith(name)), key=len, reverse=True)
+    near = begun or difflib.get_close_matches(text, names, n=1, cutoff=cutoff)
     return f"; did you mean '{names[near[0]]}'?" if near else ""

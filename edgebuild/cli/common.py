@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,17 @@ def add_product_arguments(parser: argparse.ArgumentParser, output: Path | None =
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="F", help="write the figures as JSON; - is the standard output")
+
+
+def product(*suffixes: str) -> Callable[[str], Path]:
+    """The type of an argument for a file to write, which has one of these suffixes."""
+
+    def read(text: str) -> Path:
+        if not text.lower().endswith(suffixes):
+            raise argparse.ArgumentTypeError(f"'{text}' is written as {' or '.join(suffixes)}: name it so")
+        return Path(text)
+
+    return read
 
 
 def json_file(args: argparse.Namespace) -> list[str]:

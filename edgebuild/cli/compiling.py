@@ -16,6 +16,7 @@ from edgebuild.cli.common import (
     add_product_arguments,
     json_file,
     model_request_of,
+    product,
     reports_of,
     show,
     started,
@@ -199,8 +200,10 @@ def fit(args: argparse.Namespace) -> int:
 def report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL", help="models, or reports (NAME_report.json)")
     parser.add_argument("--target", help="for models: a name that `edgebuild targets` lists, or a YAML file")
-    parser.add_argument("-o", "--output", type=Path, metavar="F.html", help="the page")
-    parser.add_argument("--trace", type=Path, metavar="F.json", help="steps, memories and DMA as a trace, for Perfetto")
+    parser.add_argument("-o", "--output", type=product(".html", ".htm"), metavar="F.html", help="the page")
+    parser.add_argument(
+        "--trace", type=product(".json"), metavar="F.json", help="steps, memories and DMA as a trace, for Perfetto"
+    )
     parser.add_argument("--compare", type=Path, metavar="OLD", help="a model or a report: what the first one changed")
     add_json(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of reports, and end")
@@ -241,7 +244,9 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", help="for models: a name that `edgebuild targets` lists, or a YAML file")
     text = "end with status 1 where this holds, as 'arena>+2%%'; may be given several times"
     parser.add_argument("--fail-if", action="append", default=[], metavar="LIMIT", help=text)
-    parser.add_argument("--junit", type=Path, metavar="F.xml", help="write a test case for each limit, for CI")
+    parser.add_argument(
+        "--junit", type=product(".xml"), metavar="F.xml", help="write a test case for each limit, for CI"
+    )
     add_json(parser)
     add_options(parser, ModelRequest, [name for name in options_of(ModelRequest) if name not in ("cluster", "device")])
     parser.set_defaults(wrong_usage=parser.error)
@@ -288,9 +293,11 @@ def inspect_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
     parser.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
     parser.add_argument(
-        "--picture", type=Path, metavar="F.svg", help="draw the arena over time, or the devices of a cluster"
+        "--picture", type=product(".svg"), metavar="F.svg", help="draw the arena over time, or the devices of a cluster"
     )
-    parser.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all its plans")
+    parser.add_argument(
+        "--pareto", type=product(".svg"), metavar="F.svg", help="draw memory against time of all its plans"
+    )
     sizes = "modelled cycles with levels of so many bytes, as L1=22K:400K,L2=256K:4M"
     parser.add_argument("--sweep", metavar="NAME=LEAST:MOST,...", help=sizes)
     parser.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")

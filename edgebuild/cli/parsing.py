@@ -50,6 +50,7 @@ class Parser(argparse.ArgumentParser):
         flags = [word.partition("=")[0] for word in self.words if word.startswith("--") and word != "--"]
         if self._subparsers is None and (wrong := [f for f in flags if not any(o.startswith(f) for o in options)]):
             message, hints = f"unknown option '{wrong[0]}'{did_you_mean(wrong[0], options)}", []
+        message = re.sub(r"invalid int value: (.*)", r"\1 is no whole number", message)
         lines = [f"{self.prog}: error: {message.removeprefix('argument ')}", *hints, f"`{self.prog} --help` says more"]
         self.exit(2, "\n  ".join(lines) + "\n")
 

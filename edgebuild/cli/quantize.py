@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgebuild.cli.common import add_json, json_file, product, show
+
 if TYPE_CHECKING:
     from edgebuild.model.quantizer import Quantised, Trial
     from edgebuild.model.quantizer.quality import Quality
@@ -18,14 +20,16 @@ def quantize_arguments(parser: argparse.ArgumentParser) -> None:
     data = "samples in float32, scaled as in training: a .npz with an array for each input, or a .npy"
     parser.add_argument("--data", type=Path, required=True, metavar="F", help=data)
     parser.add_argument("--labels", type=Path, metavar="F", help="the number of each sample's class: a .npy or .npz")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="Q.onnx", help="the int8 network (QDQ)")
+    parser.add_argument(
+        "-o", "--output", type=product(".onnx"), required=True, metavar="Q.onnx", help="the int8 network (QDQ)"
+    )
     methods = "how ranges of activations are taken; may be repeated; default: all, and the best is kept"
     parser.add_argument("--method", choices=METHODS, action="append", help=methods)
     drop = "points of accuracy that may be lost before layers become wide; default: 1"
     parser.add_argument("--max-drop", type=_points, default=1.0, metavar="POINTS", help=drop)
     wide = "the layers that lose most: activations in int16 (default), float, or none"
     parser.add_argument("--wide", choices=("int16", "float", "none"), default="int16", help=wide)
-    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON; - for standard output")
+    add_json(parser)
 
 
 def _points(text: str) -> float:
@@ -39,28 +43,16 @@ def _points(text: str) -> float:
 
 
 def quantize(args: argparse.Namespace) -> int:
-    import json
-
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.inputs import check_replaced
     from edgebuild.model.quantizer import quantise
 
-    to_file = args.json if args.json and args.json != "-" else None
-    read = [f for f in (args.model, args.data, args.labels) if f]
-    check_replaced([args.output, *([to_file] if to_file else [])], read)
-    shown = args.json != "-"
-    methods = tuple(dict.fromkeys(args.method or METHODS))
-    result = quantise(args.model, args.data, args.labels, methods, args.max_drop, args.wide, _say if shown else _silent)
+    check_replaced([args.output, *json_file(args)], [f for f in (args.model, args.data, args.labels) if f])
+    methods, say = tuple(dict.fromkeys(args.method or METHODS)), [] if args.json == "-" else [_say]
+    result = quantise(args.model, args.data, args.labels, methods, args.max_drop, args.wide, *say)
     write_atomic(args.output, result.chosen.model.SerializeToString(deterministic=True))
-    text = json.dumps(_figures(result), indent=1) + "\n"
-    if to_file:
-        write_atomic(Path(to_file), text.encode())
-    print(_summary(result, args.output) if shown else text, end="")
+    show(args, _summary(result, args.output), _figures(result))
     return 0
-
-
-def _silent(trial: Trial) -> None:
-    """With --json - the figures alone are printed."""
 
 
 def _say(trial: Trial) -> None:

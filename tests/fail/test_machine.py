@@ -157,7 +157,9 @@ def test_archives_of_other_tools_are_known(inside: str, what: str, model: str, c
         archive.writestr(inside, "")
     assert f"reads: {what}" in message(capsys, "model", "m.onnx", "--target", "host", "--name", "n")
     Path("cut.pt").write_bytes(Path("m.onnx").read_bytes()[:40])
-    assert "reads: a zip archive" in message(capsys, "model", "cut.pt", "--target", "host", "--name", "n")
+    assert "reads: a file of PyTorch" in message(capsys, "model", "cut.pt", "--target", "host", "--name", "n")
+    Path("cut.zip").write_bytes(Path("cut.pt").read_bytes())
+    assert "reads: a zip archive" in message(capsys, "model", "cut.zip", "--target", "host", "--name", "n")
 
 
 def test_folder_of_a_saved_model_is_known(model: str, capsys: Capture) -> None:

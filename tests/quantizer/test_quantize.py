@@ -202,6 +202,8 @@ MISTAKES = {
     "labels that are no classes": ("labels", np.zeros(60, np.float32), "labels are float32"),
     "samples of another shape": ("data", np.zeros((60, 3, 8, 9), np.float32), "has shape [60, 3, 8, 9]"),
     "samples of bytes": ("data", np.zeros((60, 3, 8, 8), np.uint8), "is uint8"),
+    "labels of no class": ("labels", np.full(60, CLASSES), f"label {CLASSES} is none of the {CLASSES} classes"),
+    "labels below 0": ("labels", np.full(60, -1), "with -1 among them"),
     "no samples": ("data", np.zeros((0, 3, 8, 8), np.float32), "has shape [0, 3, 8, 8]"),
     "no numbers": ("data", np.full((60, 3, 8, 8), np.nan, np.float32), "no finite numbers"),
 }

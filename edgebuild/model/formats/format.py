@@ -93,6 +93,8 @@ ENDS = {  # of names
     ".pb": ("a graph of TensorFlow", CONVERT),
     ".safetensors": ("a safetensors file", WEIGHTS),
     ".ckpt": ("a checkpoint", WEIGHTS),
+    ".pt": TORCH,
+    ".pth": TORCH,
 }
 
 
@@ -124,4 +126,4 @@ def _archive(path: Path) -> tuple[str, str]:
         return TORCH
     if "config.json" in names and any(name.endswith(".h5") for name in names):
         return KERAS
-    return "a zip archive", "unpack it first"
+    return ENDS.get(path.suffix.lower(), ("a zip archive", "unpack it first"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 
 from ...base.errors import fail, visible
+from ..verify.accuracy import check_classes
 from .activation_ranges import METHODS, ranges
 from .bias_correction import corrected
 from .equalise import equalised
@@ -70,7 +71,7 @@ def quantise(
     if not layers(simple):
         raise fail("has no convolution or matrix product with constant weights", file=visible(model.name),
                    hints=["there is nothing that int8 would make smaller"])  # fmt: skip
-    bench = _Bench(simple, samples, report)
+    bench = _Bench(simple, samples, report, labels)
     chosen = _choose(bench, simple, methods, most_drop, wide)
     return Quantised(bench.real, bench.trials, chosen, len(samples.calibrate), len(samples.judge))
 
@@ -78,9 +79,13 @@ def quantise(
 class _Bench:
     """Measures trials and keeps them. `real`: of the float network."""
 
-    def __init__(self, simple: onnx.ModelProto, samples: Samples, report: Callable[[Trial], None]) -> None:
+    def __init__(
+        self, simple: onnx.ModelProto, samples: Samples, report: Callable[[Trial], None], labels: Path | None
+    ) -> None:
         self.samples, self._report = samples, report
         self._right = run(simple, samples.judge)
+        if samples.labels is not None and labels is not None:
+            check_classes(samples.labels, self._right[0], labels)
         self.real = quality(simple, samples.judge, self._right, samples.labels)
         self.trials: list[Trial] = []
 

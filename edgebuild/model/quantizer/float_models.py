@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from ...base.errors import MissingTool, fail, visible
+from ...base.inputs import MODEL, read_bytes
+from ..formats.format import file_kind
 from ..formats.onnx.onnx_checks import load
 
 Array = NDArray[Any]
@@ -45,6 +47,8 @@ def float_model(path: Path) -> onnx.ModelProto:
     file = visible(path.name)
     if path.suffix in EXPORTS:
         raise fail("is no ONNX file", file=file, hints=EXPORTS[path.suffix])
+    if path.suffix != ".onnx" and (kind := file_kind(path, read_bytes(path, "cannot read the model", MODEL))):
+        raise fail(f"is no ONNX file but {kind[0]}", file=file, hints=[kind[1]])
     model = load(path, file)
     if kinds := sorted({n.op_type for n in model.graph.node} & QUANTISED):
         raise fail(f"is quantised already: it has {kinds[0]}", file=file,

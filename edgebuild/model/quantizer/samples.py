@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import fail, visible
+from ...base.errors import Diagnostic, fail, visible
+from ...base.progress import warn
 from ..verify.accuracy import read_labels
 from ..verify.vectors import read_inputs
 from .float_models import Array, Port, Row
 
+FEW = 16  # samples, below which a warning says so
 MOST = 256  # samples that calibrate, and as many that judge
 
 
@@ -29,6 +31,10 @@ class Samples:
 def read_samples(data: Path, labels: Path | None, ports: Sequence[Port]) -> Samples:
     """Every other sample calibrates, the others judge; of many, MOST evenly spread ones each."""
     rows, right = read_rows(data, labels, ports)
+    if len(rows) < FEW:
+        what = f"{len(rows)} samples are few" if len(rows) > 1 else "one sample, which calibrates and judges, is few"
+        text = f"{what}: the ranges of activations may be wrong for others"
+        warn(Diagnostic(text, str(data), severity="warning", hints=(f"give {FEW} or more, of every kind",)))
     judges = _spread(range(1 if len(rows) > 1 else 0, len(rows), 2))
     calibrate = [rows[i] for i in _spread(range(0, len(rows), 2))]
     return Samples(calibrate, [rows[i] for i in judges], None if right is None else right[judges])

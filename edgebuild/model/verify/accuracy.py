@@ -36,9 +36,18 @@ def read_labels(file: Path) -> Array:
         given = next(iter(given.values()))
     labels = np.asarray(given.unpacked() if hasattr(given, "unpacked") else given)
     if labels.dtype.kind not in "iu" or labels.size == 0 or labels.min() < 0:
-        raise fail(f"labels are {labels.dtype}, not whole numbers from 0", file=str(file),
+        least = f" with {labels.min()} among them" if labels.dtype.kind == "i" and labels.size else ""
+        raise fail(f"labels are {labels.dtype}{least}, not whole numbers from 0", file=str(file),
                    hints=["give the number of each vector's class, written with numpy.save"])  # fmt: skip
     return labels.reshape(-1).astype(np.int64)
+
+
+def check_classes(labels: Array, outputs: Array, file: Path) -> None:
+    """Refuse labels of classes that an output, [samples, ...], lacks. Raises EdgebuildError that names their file."""
+    if labels.max() >= (count := max(outputs[0].size, 2)):
+        hints = [f"the network's first output has {outputs[0].size} values for a sample"]
+        text = f"label {labels.max()} is none of the {count} classes, 0 to {count - 1}"
+        raise fail(text, file=str(file), hints=hints)
 
 
 def accuracy(outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
@@ -50,8 +59,7 @@ def accuracy(outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
     if len(labels) != len(outputs):
         raise fail(f"{len(labels)} labels for {len(outputs)} vectors", file=str(file),
                    hints=["one whole number for each"])  # fmt: skip
-    if labels.max() >= (count := max(outputs[0].size, 2)):
-        raise fail(f"label {labels.max()} is none of the {count} classes, 0 to {count - 1}", file=str(file))
+    check_classes(labels, outputs, file)
     mine = classes(outputs)
     confusion = np.zeros((int(max(labels.max(), mine.max())) + 1,) * 2, int)
     np.add.at(confusion, (labels, mine), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,10 @@ def split_vectors(inputs: Given, report: dict[str, Any]) -> list[list[Array]]:
     ports = report["inputs"]
     total = sum(int(np.prod(port["shape"])) for port in ports)
     if inputs.size == 0 or inputs.size % total:
-        raise fail(f"the inputs have {inputs.size} elements", hints=[f"the model takes {total} for each vector"])
+        hints = [f"the model takes {total} for each vector"]
+        raise fail(f"the inputs have {inputs.size} elements", file=_file(inputs), hints=hints)
     for port in ports:
-        _check_type(inputs.dtype, port, "the inputs are", several=len({port["dtype"] for port in ports}) > 1)
+        _check_type(inputs, port, "the inputs are", several=len({port["dtype"] for port in ports}) > 1)
     vectors = []
     for row in inputs.reshape(-1, total):
         arrays, at = [], 0
@@ -65,37 +67,43 @@ def split_vectors(inputs: Given, report: dict[str, Any]) -> list[list[Array]]:
 
 def _by_name(inputs: Mapping[str, Array | Packed], ports: list[Port]) -> list[list[Array]]:
     names = [port["name"] for port in ports]
-    wanted = f"the model's inputs: {', '.join(names)}"
+    wanted, file = f"the model's inputs: {', '.join(names)}", _file(next(iter(inputs.values()))) if inputs else ""
     if missing := [name for name in names if name not in inputs]:
-        raise fail(f"the inputs have no array '{missing[0]}'", hints=[wanted])
+        raise fail(f"the inputs have no array '{missing[0]}'", file=file, hints=[wanted])
     if unknown := [name for name in inputs if name not in names]:
-        raise fail(f"the model has no input '{unknown[0]}'", hints=[wanted])
+        raise fail(f"the model has no input '{unknown[0]}'", file=file, hints=[wanted])
     columns = [_rows(inputs[port["name"]], port) for port in ports]
     if len(lengths := {len(column) for column in columns}) > 1:
         counts = ", ".join(f"{len(column)} of '{name}'" for name, column in zip(names, columns, strict=True))
-        raise fail(f"the inputs have {len(lengths)} numbers of vectors", hints=[counts])
+        raise fail(f"the inputs have {len(lengths)} numbers of vectors", file=file, hints=[counts])
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _rows(array: Array | Packed, port: Port) -> Array:
     """The vectors of one input. A vector has its shape, or is flat; dimensions of 1 do not count."""
     name, shape = port["name"], tuple(port["shape"])
-    _check_type(array.dtype, port, f"'{name}' is", several=False)
+    _check_type(array, port, f"'{name}' is", several=False)
     one, flat = [n for n in shape if n > 1], int(np.prod(shape))
     given = [n for n in array.shape[1:] if n > 1]
     if not array.shape or not array.shape[0] or (given != one and given != [flat]):
         takes = ", ".join(map(str, ("vectors", *shape)))
-        raise fail(f"'{name}' has shape {list(array.shape)}", hints=[f"the model takes [{takes}]"])
+        raise fail(f"'{name}' has shape {list(array.shape)}", file=_file(array), hints=[f"the model takes [{takes}]"])
     return np.ascontiguousarray(array.unpacked() if isinstance(array, Packed) else array).reshape(-1, *shape)
 
 
-def _check_type(dtype: np.dtype[Any], port: Port, what: str, several: bool) -> None:
-    if dtype == np.dtype(port["dtype"]):
+def _file(array: Array | Packed) -> str:
+    """The user's file that an array is from."""
+    mapped = getattr(array, "filename", None)
+    return os.path.relpath(mapped) if mapped else str(getattr(array, "file", ""))
+
+
+def _check_type(array: Array | Packed, port: Port, what: str, several: bool) -> None:
+    if (dtype := np.dtype(array.dtype)) == np.dtype(port["dtype"]):
         return
     hints = [f"quantised: round(x / {port['scale']}) + {port['zero_point']}"] if port.get("scale") else []
     hints += ["inputs of several types: a .npz file has an array for each"] if several else []
     end = f", input '{port['name']}' is {port['dtype']}" if what == "the inputs are" else f", not {port['dtype']}"
-    raise fail(f"{what} {dtype}{end}", hints=hints)
+    raise fail(f"{what} {dtype}{end}", file=_file(array), hints=hints)
 
 
 def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:

@@ -18,9 +18,11 @@ def _read(path: Path, wanted: Wanted) -> Graph:
 
     file = visible(path.name)
     if wanted.shapes:
-        raise fail("option 'shape': the shapes of a TFLite file are fixed", file=file)
+        hints = ["leave it out, or convert the network again with these shapes"]
+        raise fail("option 'shape': the shapes of a TFLite file are fixed", file=file, hints=hints)
     if wanted.bound:
-        raise fail("option 'bind': the inputs of a TFLite file stay what they are", file=file)
+        hints = ["leave it out, or make the inputs constants before the network is converted"]
+        raise fail("option 'bind': the inputs of a TFLite file stay what they are", file=file, hints=hints)
     return read_tflite(read_bytes(path, "cannot read the model", MODEL), file, wanted.outputs)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.errors import EdgebuildError, fail
+from ....base.errors import EdgebuildError, did_you_mean, fail
 from ...arithmetic import Arithmetic
 from ...ir import Array, Graph, Tensor
 from ...ops.pointwise import attributes
@@ -250,14 +250,15 @@ def read_tflite(data: bytes, file: str, outputs: Sequence[str] = ()) -> Graph:
     except ValueError as problem:
         hint = "the file is damaged; fetch or export it again"
         raise fail(f"not a valid TFLite file: {problem}", file=file, hints=[hint]) from None
-    except BROKEN as problem:
-        text = f"not a whole TFLite file ({len(data)} bytes): {type(problem).__name__}"
+    except BROKEN:
+        text = f"not a whole TFLite file ({len(data)} bytes): a place in it lies behind its end"
         raise fail(text, file=file, hints=["the file is truncated or damaged; fetch or export it again"]) from None
 
 
 def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     if len(data) < 8 or data[4:8] != b"TFL3":
-        raise fail("not a TFLite file: identifier TFL3 is missing", file=file)
+        hints = ["a file of another format has another suffix, as .onnx; or fetch or export it again"]
+        raise fail("not a TFLite file: identifier TFL3 is missing", file=file, hints=hints)
     model = tflite.Model.GetRootAs(data, 0)
     if model.SubgraphsLength() < 1:
         raise fail("a model without a graph", file=file)
@@ -278,7 +279,10 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     control = ("IF", "WHILE") if _acts(model) else ()
     acts = [not node.written or node.origin in control for node in every]
     kept = [name for node, own in zip(every, acts, strict=True) if own for name in node.inputs if name]
-    ends = list(wanted or outputs)
+    ends, names = list(wanted or outputs), {name for node in every for name in node.outputs}
+    if other := next((name for name in wanted if name not in names | {*inputs}), ""):
+        near = did_you_mean(other, sorted(names))
+        raise fail(f"option 'outputs': no operator writes '{other}'{near}", file=file)
     serving = needed([(node.inputs, node.outputs) for node in every], [*ends, *kept])
     nodes = [node for node, used, own in zip(every, serving, acts, strict=True) if used or own]
     variables = Variables(_first_values(model, file, len(data)))
