@@ -11,8 +11,9 @@ print theirs, so that editors and build logs can follow it:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from edgebuild.base.text import visible as visible
 
@@ -50,6 +51,21 @@ class EdgebuildError(Exception):
     def __init__(self, *diagnostics: Diagnostic) -> None:
         self.diagnostics = diagnostics
         super().__init__("\n".join(map(str, diagnostics)))
+
+
+class Refusal(EdgebuildError):
+    """An error whose words take long to find: they are looked for when they are wanted, for most are caught."""
+
+    def __init__(self, words: Callable[[], EdgebuildError]) -> None:
+        self._words = words
+        Exception.__init__(self)
+
+    @cached_property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
+        return self._words().diagnostics
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.diagnostics))
 
 
 class MissingTool(EdgebuildError):

@@ -24,7 +24,7 @@ from ..emit.program import program as make_program
 from ..ir import Graph
 from ..kernels.core_cycles import cycles_of
 from ..plan.choose import plan
-from ..plan.search import Plan, arena_memories
+from ..plan.search import Orders, Plan, arena_memories
 from ..plan.section import cost
 from .code_size import program_bytes
 
@@ -85,6 +85,7 @@ class Fit:
     request: ModelRequest
     plans: dict[object, _Sizes | EdgebuildError] = field(default_factory=dict)
     leasts: dict[object, int] = field(default_factory=dict)
+    orders: Orders = field(default_factory=dict)
 
     def row(self, target: Target) -> FitRow:
         """Of one target. Raises EdgebuildError for what is wrong with the model or the request, whatever the target."""
@@ -102,6 +103,10 @@ class Fit:
             sizes.plan.tiled,
             short,
         )
+
+    def _plan(self, target: Target, request: ModelRequest) -> Plan:
+        """Targets of one core share the order of ops and all cuts of it."""
+        return plan(self.graph, target, request, orders=self.orders)
 
     def _late(self, time: float | None) -> dict[str, int | None]:
         """The time by which the strictest budget is missed."""
@@ -128,7 +133,7 @@ class Fit:
         key = target.words, memories
         if key not in self.plans:
             try:
-                self.plans[key] = _measured(plan(self.graph, target, replace(self.request, target=target.name)))
+                self.plans[key] = _measured(self._plan(target, replace(self.request, target=target.name)))
             except EdgebuildError as refusal:
                 self.plans[key] = refusal
         sizes = self.plans[key]
@@ -137,7 +142,7 @@ class Fit:
     def _ample(self, target: Target) -> _Sizes:
         """Of the plan for the target's core with memory for everything."""
         if target.words not in self.plans:
-            self.plans[target.words] = _measured(plan(self.graph, _unlimited(target), self.request))
+            self.plans[target.words] = _measured(self._plan(_unlimited(target), self.request))
         sizes = self.plans[target.words]
         assert isinstance(sizes, _Sizes)
         return sizes
@@ -146,7 +151,7 @@ class Fit:
         """The smallest arena that is found for the target's core by the options that a default compilation tries."""
         if target.words not in self.leasts:
             small = replace(self.request, objective="ram", tile="rolling", max_mac_overhead=0)
-            self.leasts[target.words] = plan(self.graph, _unlimited(target), small).arena_bytes
+            self.leasts[target.words] = self._plan(_unlimited(target), small).arena_bytes
         return self.leasts[target.words]
 
 

@@ -28,7 +28,7 @@ from ..ir import Graph
 from . import kernel_selection
 from .check import interpret
 from .rolling import with_output_rows, with_rows
-from .search import METHODS, NEAR, Plan, Planner
+from .search import METHODS, NEAR, Orders, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
 from .slices import check_self_test, check_steps
 
@@ -43,16 +43,19 @@ CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are
 Rank = tuple[float, float, int]
 
 
-def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED) -> Plan:
+def plan(
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, orders: Orders | None = None
+) -> Plan:
     """The plan of a canonical graph that a request asks for. Raises EdgebuildError if it does not fit the target.
 
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
+    `orders`: see `Planner`.
     """
     check_steps(request, target)
     check_self_test(request, graph)
     graph = with_rows(graph) if request.stream_input else graph
     graph = _with_output_rows(graph, request) if request.stream_output else graph
-    planner = Planner(graph, target, request, decoupled)
+    planner = Planner(graph, target, request, decoupled, {} if orders is None else orders)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     chosen = choice.plan()
     if chosen is not None and request.map == "off":

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ...base import progress
-from ...base.errors import EdgebuildError, fail
+from ...base.errors import EdgebuildError, Refusal, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target
@@ -213,22 +213,30 @@ def form_of(target: Target, request: ModelRequest | None = None) -> Form:
     return Form(core, wish, choice, engines=called)
 
 
+Orders = dict[Form, tuple[Cutter, Schedule]]
+
+
 @dataclass(frozen=True)
 class Planner:
     """Makes plans of a graph for a target, and checks each. Raises EdgebuildError if one does not fit.
 
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
+    `orders`: of the same graph under requests that differ in limits alone, which planners share.
     """
 
     graph: Graph
     target: Target
     request: ModelRequest
     decoupled: Decoupled = field(default_factory=dict)
+    orders: Orders = field(default_factory=dict)
     _placed: dict[int, tuple[tuple[Section, ...], Placement]] = field(default_factory=dict, init=False)
 
     @cached_property
     def scheduled(self) -> tuple[Cutter, Schedule]:
-        return _scheduled(self.graph, self.target, self.request, self.decoupled)
+        form = form_of(self.target, self.request)
+        if form not in self.orders:
+            self.orders[form] = _scheduled(self.graph, self.target, self.request, self.decoupled)
+        return self.orders[form]
 
     @property
     def cutter(self) -> Cutter:
@@ -349,7 +357,8 @@ class Planner:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
             used = 0 if self.request.ram is not None else self._used(reason.memory)
-            raise does_not_fit(reason, cutter, loosened(cutter, steps), self._alternatives, used) from None
+            words = partial(does_not_fit, reason, cutter, loosened(cutter, steps), self._alternatives, used)
+            raise Refusal(words) from None
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
