@@ -18,6 +18,7 @@ from typing import Any
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target, load_target, target_names
+from ...clock.emit import target_tree
 from ..clocked import power_model
 from ..emit.code import source
 from ..emit.program import program as make_program
@@ -189,7 +190,7 @@ def _flash_missing(target: Target, code: int, weights: int) -> dict[str, int | N
 
 def _energy(target: Target, request: ModelRequest, time_us: float | None) -> float | None:
     """Energy of an inference at the highest clock, where the clock tree states currents."""
-    if time_us is None or not target.clocks:
+    if time_us is None or not target.clocks or target_tree(target).power is None:
         return None
     try:
         model = power_model(target, replace(request, calibration=None, hse=None))

@@ -60,6 +60,7 @@ def _text(
     return text, text.translate(NO_DIGITS), used
 
 
+@cache
 def _size(text: str, core: frozenset[str]) -> float:
     v6m = "armv6-m" in core
     if instructions := sum(map(_is_instruction, text.splitlines())):
