@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgebuild.cli import COMMANDS, _parser
+from edgebuild.cli import COMMANDS, command_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 HEAD = """\
@@ -19,11 +19,7 @@ SCons and CMake take the options of a model, a driver and clocks by the same nam
 def page() -> str:
     found = [HEAD]
     for command, text in COMMANDS.items():
-        parsers = _parser(command)._subparsers
-        assert parsers is not None
-        choices = parsers._group_actions[0].choices
-        assert isinstance(choices, dict)
-        rows = [row for action in choices[command]._actions if (row := _row(action))]
+        rows = [row for action in command_parser(command)._actions if (row := _row(action))]
         found.append(f"\n## {command}\n\n{text[0].upper()}{text[1:]}.\n")
         found.append("\n".join(["\n| argument | meaning |", "|---|---|", *rows, ""]) if rows else "")
     return "".join(found)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -47,12 +49,13 @@ COMMANDS = {
     "sbom": "write a bill of materials of what was generated: models, drivers, licences, digests",
     "run": "do what a request file of a build system asks",
     "cache": "the cache of compiled models: where it is and how large, or clear it",
+    "completion": "print a script with which bash, zsh or fish completes commands, options and values",
     "cmake-dir": "print the folder of the CMake package",
     "cmake-module": "write a FindEdgeBuild.cmake to keep in a project",
 }
 COMPILING = ("model", "export", "group", "distribute", "inspect", "fit", "report", "diff", "explain")
 MEASURING = ("layout", "calibrate", "map", "tune", "simulate", "reproduce")
-OWN_MODULES = ("adopt", "prove", "verify", "quantize", "size")
+OWN_MODULES = ("adopt", "prove", "verify", "quantize", "size", "completion")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -61,18 +64,33 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding cannot show
-    with redirect_stdout(cast(TextIO, _Shown(sys.stdout))), redirect_stderr(cast(TextIO, _Shown(sys.stderr))):
+    out, err = _Shown(sys.stdout), _Shown(sys.stderr, _wants_colour(sys.stderr))
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
         return _main(argv)
 
 
-class _Shown:
-    """A stream on which nothing that is printed steers the terminal."""
+def _wants_colour(stream: TextIO) -> bool:
+    """Whether it is a terminal, and nobody forbids colour (no-color.org) or asks for it in any case."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+
+def _coloured(match: re.Match[str]) -> str:
+    return f"{match[1]}\33[1;{31 if match[2] == 'error' else 33}m{match[2]}\33[0m"
+
+
+class _Shown:
+    """A stream on which nothing that is printed steers the terminal, but for the colour of a message's first word."""
+
+    def __init__(self, stream: TextIO, coloured: bool = False) -> None:
+        self._stream, self._coloured = stream, coloured
 
     def write(self, text: str) -> int:
-        self._stream.write(terminal(text))
+        shown = terminal(text)
+        if self._coloured:
+            shown = re.sub(r"(?m)^((?:\S.*?: )?)(error|warning)(?=: )", _coloured, shown, count=1)
+        self._stream.write(shown)
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -117,6 +135,15 @@ def _function(command: str, part: str = "") -> Callable[[Any], Any]:
     shared = "compiling" if command in COMPILING else "measuring" if command in MEASURING else "building"
     module = importlib.import_module(f"edgebuild.cli.{command if command in OWN_MODULES else shared}")
     return getattr(module, command.replace("-", "_") + part)
+
+
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of a command's arguments."""
+    parsers = _parser(command)._subparsers
+    assert parsers is not None
+    choices = parsers._group_actions[0].choices
+    assert isinstance(choices, dict)
+    return choices[command]
 
 
 def _parser(asked: str) -> argparse.ArgumentParser:

@@ -19,12 +19,13 @@ def driver_arguments(parser: argparse.ArgumentParser) -> None:
     from edgebuild.driver.command import add_arguments
 
     add_arguments(parser)
+    add_json(parser)
 
 
 def driver(args: argparse.Namespace) -> int:
     from edgebuild.driver.command import driver
 
-    return driver(args, partial(publish_products, args=args, began=started(args)))
+    return driver(args, partial(publish_products, args=args, began=started(args)), partial(show, args))
 
 
 def clock_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ def add_product_arguments(parser: argparse.ArgumentParser, output: Path | None =
     """Give the command what says where products go and what is printed. `output`: the default folder."""
     parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
     parser.add_argument("-o", "--output", type=Path, default=output, metavar="DIR", help="default: this folder")
+    parser.add_argument("--dry-run", action="store_true", help="write no products, and list them")
     parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
     add_json(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
@@ -96,8 +97,11 @@ def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespac
     check_replaced([*products, *json_file(args), *([args.depfile] if args.depfile else [])], files)
     artifacts, text = compiled_files(request)
     report = next(a.data for a in artifacts if a.name == f"{request.name}_report.json")
-    if args.output:
-        publish_products([a for a in artifacts if a.name not in unused], args, files, began)
+    products = [a for a in artifacts if a.name not in unused]
+    if args.dry_run:
+        text += "".join(f"\n{len(a.data):>10,} B  {a.name}" for a in products)
+    elif args.output:
+        publish_products(products, args, files, began)
         for name in unused:
             withdraw(name, args.output)
     show(args, "" if args.quiet else f"{text}\n", report.decode())

@@ -301,6 +301,7 @@ def inspect_arguments(parser: argparse.ArgumentParser) -> None:
     sizes = "modelled cycles with levels of so many bytes, as L1=22K:400K,L2=256K:4M"
     parser.add_argument("--sweep", metavar="NAME=LEAST:MOST,...", help=sizes)
     parser.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
+    add_json(parser)
 
 
 def run_sweep(args: argparse.Namespace) -> int:
@@ -324,7 +325,7 @@ def run_cluster(args: argparse.Namespace) -> int:
 
     check_replaced([args.picture] if args.picture else [], [args.model, args.cluster])
     cluster = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))
-    print(words(cluster.report), end="")
+    show(args, words(cluster.report), cluster.report)
     if args.picture:
         if cluster.timeline is None:
             raise fail("there is no timeline of one device", file=str(args.cluster), hints=["leave out --cluster"])
@@ -341,6 +342,8 @@ def inspect(args: argparse.Namespace) -> int:
     from edgebuild.base.options import parse_size
     from edgebuild.model.compile import graph_after, inspect, inspect_plan, inspect_stages
 
+    if args.json and (args.sweep or args.stages or args.output or args.after != "plan"):
+        args.wrong_usage("--json has the figures of a plan; leave out --sweep, --stages, --after and --output")
     if args.cluster is not None and args.device is None:
         return run_cluster(args)
     args.target = args.target or "host"
@@ -365,10 +368,10 @@ def inspect(args: argparse.Namespace) -> int:
         print(inspect(model_request_of(args, "model"), args.after), end="")
         return 0
     scale = parse_size("scale", args.scale) if args.scale is not None else None
-    check_replaced([f for f in (args.picture, args.pareto) if f], [args.model])
+    check_replaced([*json_file(args), *(f for f in (args.picture, args.pareto) if f)], [args.model])
     args.objective = "energy" if args.energy else args.objective
-    text, picture, trade = inspect_plan(model_request_of(args, "model"), args.tiling, scale, args.energy)
-    print(text, end="")
+    text, picture, trade, written = inspect_plan(model_request_of(args, "model"), args.tiling, scale, args.energy)
+    show(args, text, written)
     for file, drawn in ((args.picture, picture), (args.pareto, trade)):
         if file:
             write_atomic(file, drawn.encode())

@@ -59,6 +59,7 @@ def tune_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False, nargs="?")
     parser.add_argument("--cycles", action="store_true", help="compare modelled cycles, not instructions: slower")
     parser.add_argument("--clear", action="store_true", help="forget all that was measured")
+    add_json(parser)
     parser.set_defaults(wrong_usage=parser.error)
 
 
@@ -71,7 +72,9 @@ def tune(args: argparse.Namespace) -> int:
         return 0
     if args.model is None or args.target is None:
         args.wrong_usage("name a model and --target, or give --clear")
-    tune(model_request_of(args, "model"), by=CYCLES if args.cycles else INSTRUCTIONS)
+    by, lines = CYCLES if args.cycles else INSTRUCTIONS, list[str]()
+    chosen = tune(model_request_of(args, "model"), lines.append, by)
+    show(args, "".join(f"{line}\n" for line in lines), {"by": by, "choices": chosen})
     return 0
 
 

@@ -45,8 +45,11 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
-def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
-    """`publish(artifacts, read=files)` writes the products, and the depfile if one is asked for."""
+def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callable[[str, str], None]) -> int:
+    """`publish(artifacts, read=files)` writes the products, and the depfile if one is asked for.
+
+    `show(text, report)` prints the one or the other.
+    """
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.errors import fail
     from edgebuild.base.inputs import check_replaced
@@ -69,7 +72,7 @@ def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
     if args.prove and not _proved(driver, artifacts, quiet=args.quiet, strict=args.prove == "strict"):
         return 1
     text = "" if args.quiet else summary(args.name, driver)
-    more = [f for f in (args.pareto, args.graph, args.depfile) if f]
+    more = [f for f in (args.pareto, args.graph, args.depfile, args.json if args.json != "-" else None) if f]
     check_replaced([*(args.output / a.name for a in artifacts), *more], driver.files)
     publish(artifacts, read=driver.files)
     if args.pareto:
@@ -82,8 +85,7 @@ def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
         from edgebuild.driver.emit.report import picture as graph
 
         write_atomic(args.graph, graph(driver).encode())
-    if not args.quiet:
-        print(text)
+    show("" if args.quiet else f"{text}\n", next(a.data for a in artifacts if a.name.endswith("_report.json")).decode())
     return 0
 
 

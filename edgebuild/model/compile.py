@@ -179,8 +179,8 @@ def inspect_stages(request: ModelRequest) -> str:
 
 def inspect_plan(
     request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
-) -> tuple[str, str, str]:
-    """The plan as text (with `tiling` or `energy`, in words), its picture, and that of its other ways."""
+) -> tuple[str, str, str, str]:
+    """The plan as text (with `tiling` or `energy`, in words), its picture, that of its other ways, and its report."""
     from .emit.clock_picture import clock_picture
     from .emit.clock_tables import energy_words
     from .emit.program import program
@@ -192,8 +192,6 @@ def inspect_plan(
         text = energy_words(decided)
     else:
         text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
-    if decided.clocks and energy:
-        drawn = clock_picture(decided.clocks)
-    else:
-        drawn = memory_picture(json.loads(report(decided, program(decided).weights, "")), scale)
-    return text, drawn.svg(), trade_picture(trade_rows(decided), decided.graph.file).svg()
+    written = report(decided, program(decided).weights, "")
+    drawn = clock_picture(decided.clocks) if decided.clocks and energy else memory_picture(json.loads(written), scale)
+    return text, drawn.svg(), trade_picture(trade_rows(decided), decided.graph.file).svg(), written

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,8 @@ FIGURES = [
     ("cache stats", "bound"),
     ("fit {model} --targets host,mps2-an386", "rows"),
     ("report {model} --target host", 0),
+    ("inspect {model}", "schedule"),
+    ("driver {folder}/d.bf.c --name d --target host -o {folder}/d", "layout"),
     ("diff {model} {model} --target host", "figures"),
 ]
 
@@ -88,6 +93,9 @@ def test_figures_come_as_json(
 ) -> None:
     """`-` prints nothing but JSON; a file gets the same, beside what is printed otherwise."""
     (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
+    (tmp_path / "d.bf.c").write_text(
+        "bfGroup G { bit a; };\nmake_device(G, g, 0x40000000);\nvoid f(void) { g->a = 1; }\n"
+    )
     (tmp_path / "l.csv").write_text("id,lower,upper,size\na,0,1,8\n")
     command = shlex.split(words.format(model=tmp_path / "tiny.tflite", folder=tmp_path))
     if command[0] == "targets":
@@ -99,3 +107,58 @@ def test_figures_come_as_json(
     assert json.loads(printed)[member]
     assert main([*command, "--json", str(tmp_path / "f.json")]) == 0
     assert (tmp_path / "f.json").read_text() == printed
+
+
+def test_a_dry_run_lists_the_products_and_writes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
+    command = ["model", str(tmp_path / "tiny.tflite"), "--target", "host", "-o", str(tmp_path / "out")]
+    assert main([*command, "--dry-run"]) == 0
+    listed = dict(line.split(" B  ")[::-1] for line in capsys.readouterr().out.splitlines() if " B  " in line)
+    assert not (tmp_path / "out").exists()
+    assert main(command) == 0
+    sizes = {file.name: f"{file.stat().st_size:,}" for file in (tmp_path / "out").iterdir()}
+    assert {name: size.strip() for name, size in listed.items()} == sizes
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mode", ["model"]),
+        ("model --ti", ["--tile", "--time-limit"]),
+        ("model x.onnx --tile r", ["rolling"]),
+        ("verify x.onnx --target stm32f41", ["stm32f411", "stm32f412zg"]),
+        ("ops o", ["onnx"]),
+        ("model x", []),
+        ("modle --ti", []),
+    ],
+)
+def test_words_that_complete_a_line(line: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "words", *line.split(" ")]) == 0
+    assert capsys.readouterr().out.split() == words
+
+
+@pytest.mark.needs("bash")
+def test_the_shell_asks_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    asked = "COMP_WORDS=(edgebuild model --tile r); COMP_CWORD=3; . ./script; _edgebuild; echo ${COMPREPLY[@]}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True)
+    assert done.stdout.decode().split() == ["rolling"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [({"FORCE_COLOR": "1"}, True), ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False), ({}, False)],
+)
+def test_errors_have_colour_where_it_is_wanted(
+    environment: dict[str, str], is_coloured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["model", "none.onnx", "--target", "host"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "none.onnx: \33[1;31merror\33[0m: " if is_coloured else "none.onnx: error: "
+    )

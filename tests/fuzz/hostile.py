@@ -131,7 +131,7 @@ def compiled(words: Iterator[str], folder: Path, form: Form, ports: int = 1) -> 
     file = folder / file_name(words, ".onnx")
     onnx.save(model(words, form.ops, ports), str(file))
     request = model_request(file, "net", form.target, form.options)
-    text, *pictures = inspect_plan(request, tiling=True, energy="qos" in form.options)
+    text, *pictures, _ = inspect_plan(request, tiling=True, energy="qos" in form.options)
     artifacts = compile_model(request)
     file.unlink()
     publish(artifacts, folder)
