@@ -62,7 +62,8 @@ def _output(port: dict[str, Any], result: Array, whole: bool) -> dict[str, Any]:
     rows = [f"{{{at}, {text}}}" for at, text in texts.items()]
     largest = float(np.max(np.abs(flat[np.isfinite(flat)]), initial=0.0)) if real else 0.0
     tolerance = _literal(max(SHARE * largest, 1e-6), real) if real else "0" if whole else "1"
-    return {"function": port["function"], "type": C_TYPES[port["dtype"]], "rows": rows, "tolerance": tolerance}
+    named = {"function": port["function"], "type": C_TYPES[port["dtype"]], "elements": flat.size}
+    return {**named, "rows": rows, "tolerance": tolerance}
 
 
 def _literal(number: Any, real: bool) -> str:

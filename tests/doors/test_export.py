@@ -29,6 +29,8 @@ from edgebuild.build.exporting import Library, forms, write
 from edgebuild.build.sample import _literal
 from edgebuild.cli import main
 from edgebuild.doors import cmake_dir
+from edgebuild.model import ops
+from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Array
 from tests.conftest import ROOT, run
 from tests.docs.pages import blocks
@@ -167,7 +169,53 @@ BUILDS = {
 
 
 def test_each_form_is_built_here() -> None:
-    assert forms() == sorted(BUILDS)
+    assert forms() == sorted([*BUILDS, "rust"])
+
+
+@pytest.mark.needs("rustc", "gcc")
+def test_the_crate_is_safe_rust_for_those_who_use_it(tmp_path: Path) -> None:
+    """Without cargo, whose crate `cc` is fetched: the C is compiled as its build script says."""
+    source = model(tmp_path / "kws.tflite")
+    library = tmp_path / "lib"
+    write(Library(edgebuild.compile(source, "host", name=MODEL, weights="c"), "rust", "edgebuild export ..."), library)
+    script = (library / "build.rs").read_text()
+    files = [library / name for name in re.findall(r'"(csrc/\w+\.c)"', script)]
+    run("gcc", "-std=c11", "-I", library / "csrc", "-c", *files, cwd=tmp_path)
+    run("ar", "rcs", "libkws.a", *sorted(tmp_path.glob("*.o")), cwd=tmp_path)
+    crate = ("--edition=2021", "--crate-type=rlib", "--crate-name=kws", "-Dwarnings", "-L.", "-lstatic=kws")
+    run("rustc", *crate, library / "src" / "lib.rs", cwd=tmp_path)
+    use = "fn main() {\n    let mut model = unsafe { kws::Model::new() };\n"
+    use += '    model.input().fill(3);\n    model.invoke();\n    println!("{:?}", model.output());\n}\n'
+    (tmp_path / "main.rs").write_text(use)
+    run("rustc", "--edition=2021", "-Dwarnings", "-L.", "--extern=kws", "main.rs", "-o", "app", cwd=tmp_path)
+    printed = run(tmp_path / "app")
+    expected = ops.run(prepare(source), np.full(_shape(source), 3, np.int8))
+    (result,) = (expected[name] for name in prepare(source).outputs)
+    assert json.loads(printed) == result.ravel().tolist()
+
+
+@pytest.mark.needs("g++", "gcc")
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_spans_for_cpp(standard: str, tmp_path: Path) -> None:
+    source, library = model(tmp_path / "kws.tflite"), tmp_path / "lib"
+    write(Library(edgebuild.compile(source, "host", name=MODEL, weights="c"), "cmake", ""), library)
+    (tmp_path / "main.cpp").write_text(
+        "#include <cstdio>\n#include <kws.hpp>\nint main() {\n    for (auto &x : kws_model::input()) { x = 3; }\n"
+        '    kws_model::invoke();\n    const char *before = "[";\n'
+        '    for (auto y : kws_model::output()) { std::printf("%s%d", before, y); before = ", "; }\n'
+        '    std::puts("]");\n}\n'
+    )
+    run("gcc", "-std=c11", "-I", library / "include", "-c", *(library / "src").glob("*.c"), cwd=tmp_path)
+    flags = (f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-fno-exceptions", "-fno-rtti")
+    run("g++", *flags, "-I", library / "include", "main.cpp", *tmp_path.glob("*.o"), "-o", "app", cwd=tmp_path)
+    expected = ops.run(prepare(source), np.full(_shape(source), 3, np.int8))
+    (result,) = (expected[name] for name in prepare(source).outputs)
+    assert json.loads(run(tmp_path / "app")) == result.ravel().tolist()
+
+
+def _shape(source: Path) -> tuple[int, ...]:
+    graph = prepare(source)
+    return graph.tensors[graph.inputs[0]].shape
 
 
 @pytest.fixture(scope="module")
