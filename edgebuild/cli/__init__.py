@@ -103,7 +103,10 @@ def _main(argv: list[str]) -> int:
     try:
         return int(_function(args.command)(args))
     except EdgebuildError as error:
+        from edgebuild.cli.common import code_of
+
         print(error, file=sys.stderr)
+        print(f"  `edgebuild explain {code_of(str(error))}` says more", file=sys.stderr)
         return 3 if isinstance(error, MissingTool) else 1
     except BrokenPipeError:
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
     from edgebuild.base.artifacts import Artifact
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, nargs: str | None = None) -> None:
+MODEL = "a model file; `edgebuild ops` names the formats"
+
+
+def add_model_arguments(
+    parser: argparse.ArgumentParser, target_required: bool, nargs: str | None = None, what: str = MODEL
+) -> None:
     """Give the command a model, a target and all options of a model's request."""
-    parser.add_argument("model", type=Path, nargs=nargs, help="a model file; `edgebuild ops` names the formats")
+    parser.add_argument("model", type=Path, nargs=nargs, help=what)
     target = "a name that `edgebuild targets` lists, or a YAML file"
     parser.add_argument("--target", required=target_required, help=target)
     add_options(parser, ModelRequest)
@@ -155,3 +161,16 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
         request = request_of(file, None, args.target, given(args, ModelRequest))
         reports.append(compiled_model(request).report)
     return reports
+
+
+def error_kinds() -> dict[str, dict[str, str]]:
+    """By its code each kind of error: `pattern`, `title` and `page`."""
+    import yaml
+
+    return yaml.safe_load((Path(__file__).parent / "errors.yaml").read_text(encoding="utf-8"))
+
+
+def code_of(message: str) -> str:
+    """The code of the first kind whose pattern is in the first line of a message."""
+    line = message.partition("\n")[0]
+    return next(code for code, kind in error_kinds().items() if re.search(kind["pattern"], line))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from textwrap import fill
 
 from edgebuild.base.options import add_options, checked, given, options_of
 from edgebuild.base.request import READING, ModelRequest
@@ -14,6 +15,7 @@ from edgebuild.cli.common import (
     add_json,
     add_model_arguments,
     add_product_arguments,
+    error_kinds,
     json_file,
     model_request_of,
     product,
@@ -268,12 +270,15 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def explain_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model_arguments(parser, target_required=False)
+    add_model_arguments(parser, target_required=False, what="a model file, or the code of an error, as E0201")
     parser.add_argument("--kernels", action="store_true", help="the kernel of each op, what others would cost, and why")
     parser.set_defaults(wrong_usage=parser.error)
 
 
 def explain(args: argparse.Namespace) -> int:
+    if kind := error_kinds().get(args.model.name):
+        print(f"{args.model.name}: {kind['title']}\n\n{fill(kind['page'], 100)}")
+        return 0
     from edgebuild.model.explain import kernel_words
 
     if not args.kernels:
@@ -370,8 +375,8 @@ def inspect(args: argparse.Namespace) -> int:
     scale = parse_size("scale", args.scale) if args.scale is not None else None
     check_replaced([*json_file(args), *(f for f in (args.picture, args.pareto) if f)], [args.model])
     args.objective = "energy" if args.energy else args.objective
-    text, picture, trade, written = inspect_plan(model_request_of(args, "model"), args.tiling, scale, args.energy)
-    show(args, text, written)
+    text, picture, trade, figures = inspect_plan(model_request_of(args, "model"), args.tiling, scale, args.energy)
+    show(args, text, figures)
     for file, drawn in ((args.picture, picture), (args.pareto, trade)):
         if file:
             write_atomic(file, drawn.encode())

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.cli import main
+from edgebuild.cli.common import code_of, error_kinds
 from tests.conftest import ROOT
 
 HERE = Path(__file__).parent
@@ -42,6 +43,16 @@ def test_case(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     output = capsys.readouterr()
     assert output.out == ""
     check(case, output.err, tmp_path)
+    (code,) = re.findall(r"\n  `edgebuild explain (E\d{4})` says more$", output.err.rstrip())
+    assert main(["explain", code]) == 0
+    assert capsys.readouterr().out.startswith(f"{code}: ")
+
+
+def test_cases_are_of_many_kinds() -> None:
+    """Most kinds have a case whose expected text begins as they do."""
+    texts = [(HERE / case / "expected.txt").read_text().replace("\\", "") for case in CASES]
+    missing = error_kinds().keys() - {code_of(text) for text in texts}
+    assert missing <= {"E0101", "E0102", "E0103", "E0104", "E0204"}, missing
 
 
 def test_as_a_process(tmp_path: Path) -> None:
