@@ -23,8 +23,9 @@ from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
 from .passes.powers import FORMAT, powers_of_two
-from .plan.choose import plan, warn_of
+from .plan.choose import interpreted, interprets, plan, warn_of
 from .plan.search import Plan
+from .plan.slices import check_self_test, check_steps
 
 SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels
 
@@ -76,20 +77,16 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
     """The plan of ops whose operands move between the target's memory levels."""
-    from .plan.dma.assembly import (
-        auto_plan,  # late, with all that is theirs: few targets have levels
-        check_request,
-        layerwise_plan,
-        reached,
-    )
-    from .plan.dma.levels import engines_of, limited
+    from .plan.dma.assembly import check_request, mapped_plan, reached  # late: few targets have levels
+    from .plan.dma.levels import limited
 
     target = reached(limited(target, request.limit))
     check_request(target, request)
+    check_steps(request, target)
     graph = graph_of(request)
-    whole = replace(request, tile="off")
-    jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
-    return auto_plan(graph, target, whole) if jointly else layerwise_plan(plan(graph, target, whole))
+    check_self_test(request, graph)
+    chosen = mapped_plan(graph, target, replace(request, tile="off"))
+    return interpreted(graph, chosen) if interprets(graph) else chosen
 
 
 def graph_of(request: ModelRequest) -> Graph:

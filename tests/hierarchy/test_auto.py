@@ -13,9 +13,8 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
-from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma import tiles
-from edgebuild.model.plan.dma.assembly import SearchPath, assembled, auto_plan, layerwise_plan, prefetches, search_of
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, mapped_plan, prefetches, search_of
 from edgebuild.model.plan.dma.residency import Residency, Step
 from edgebuild.model.plan.dma.streamed import PlannedRun
 from edgebuild.model.plan.memory.problem import DoesNotFit
@@ -101,7 +100,7 @@ def test_many_networks_in_random_sections(tmp_path: Path) -> None:
 
 
 def planned_jointly(graph: Graph, name: str, seed: int) -> Plan:
-    return auto_plan(graph, with_cores(seed), request(name))
+    return mapped_plan(graph, with_cores(seed), request(name))
 
 
 @pytest.mark.needs("gcc")
@@ -116,7 +115,7 @@ def in_three_levels(graph: Graph, name: str, seed: int) -> Plan:
     far, home, near = chip.memories
     memories = (replace(home, size=max(64, peak // 2)), replace(far, roles=(*far.roles, "arena")), near)
     chip = replace(chip, memories=memories)
-    return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
+    return mapped_plan(graph, chip, asked)
 
 
 @pytest.mark.needs("gcc")
@@ -138,10 +137,10 @@ def test_never_slower_than_layer_by_layer(target: str) -> None:
     chip = load_target(target)
     for i, graph in enumerate(examples(small_graphs(), 4)):
         asked = request(f"g{i}", "auto", target)
-        found = cycles(auto_plan(graph, chip, asked))
+        found = cycles(mapped_plan(graph, chip, asked))
         for way in ("layer", "dory"):
             other = replace(asked, map=way)
-            assert found <= cycles(layerwise_plan(plan(graph, chip, other))) + 1e-6, (target, i, way)
+            assert found <= cycles(mapped_plan(graph, chip, other)) + 1e-6, (target, i, way)
 
 
 @pytest.mark.needs("gcc")

@@ -15,8 +15,7 @@ from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.machine import Bytes, Machine, Move
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import auto_plan, layerwise_plan
+from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.levels import check_levels
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.printed import CLEAN, INVALIDATE, CacheOp, Wait
@@ -39,7 +38,7 @@ def some_in_place(graph: Graph, name: str, seed: int) -> Plan:
     """In a first level so small that the core reaches some operands where they lie, behind its cache."""
     target = behind_a_cache(with_cores(seed), (1 << 11, 1 << 9, 1 << 16, 1 << 9)[seed % 4])
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer" if seed % 2 else "auto")
-    return layerwise_plan(plan(graph, target, request)) if seed % 2 else auto_plan(graph, target, request)
+    return mapped_plan(graph, target, request)
 
 
 @pytest.mark.needs("gcc")
@@ -57,7 +56,7 @@ def test_many_networks_behind_a_cache(tmp_path: Path) -> None:
 
 def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return layerwise_plan(plan(convolution(), behind_a_cache(load_target("host")), request), four_tiles)
+    return mapped_plan(convolution(), behind_a_cache(load_target("host")), request, four_tiles)
 
 
 def without(kind: str) -> Callable[[Plan], Plan]:
@@ -104,9 +103,7 @@ def test_buffers_take_whole_lines() -> None:
 
 def test_where_nothing_is_moved_nothing_is_cleaned() -> None:
     tiny = behind_a_cache(load_target("host"), room=8)
-    assert transfers(planned(), CacheOp) and not transfers(
-        layerwise_plan(plan(convolution(), tiny, planned().request)), CacheOp
-    )
+    assert transfers(planned(), CacheOp) and not transfers(mapped_plan(convolution(), tiny, planned().request), CacheOp)
 
 
 def test_a_first_level_behind_a_cache_is_refused() -> None:

@@ -22,7 +22,7 @@ from edgebuild.model.emit.report import engine_rows
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import layerwise_plan
+from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.levels import best_offer
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.baselines import dory
@@ -72,7 +72,7 @@ def target_file(folder: Path, **changes: Any) -> Path:
 def planner(file: Path, method: str = "layer") -> Callable[[Graph, str, int], Plan]:
     def planned(graph: Graph, name: str, seed: int = 0) -> Plan:
         request = ModelRequest(Path("random"), name, str(file), tile="off", map=method)
-        return layerwise_plan(plan(graph, load_target(str(file)), request))
+        return mapped_plan(graph, load_target(str(file)), request)
 
     return planned
 
@@ -431,7 +431,7 @@ def test_no_layer_takes_more_than_by_the_rule_of_dory(tmp_path: Path) -> None:
     graphs = [g for g in map(network, range(16)) if all(t.elements for t in g.tensors.values())]
     for moved in engines([planner(file)(graph, "g") for graph in graphs]):
         with suppress(NoMapping):
-            assert moved.cost.total <= dory(moved.layer, {r.memory: r.bytes for r in moved.regions}, False)[1].total
+            assert moved.cycles.total <= dory(moved.layer, {r.memory: r.bytes for r in moved.regions}, False)[1].total
             compared += 1
     assert compared > 15
 

@@ -20,11 +20,11 @@ from edgebuild.model.emit.program import program
 from edgebuild.model.emit.runs import under_way
 from edgebuild.model.emit.weights_file import HEADER, arenas
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import layerwise_plan
+from edgebuild.model.plan.dma.assembly import mapped_plan
+from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.mapper import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
-from edgebuild.model.plan.printed import Copy, CoreWork, Start, TiledOp, Turn
+from edgebuild.model.plan.printed import Copy, CoreWork, Start, Turn
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify.harness import dma_units
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
@@ -59,7 +59,7 @@ def any_mapping(layer: TiledLayer, r: random.Random) -> Mapped:
 def planned(graph: Graph, name: str, seed: int) -> Plan:
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer")
     r = random.Random(seed)
-    return layerwise_plan(plan(graph, with_cores(seed), request), lambda layer: any_mapping(layer, r))
+    return mapped_plan(graph, with_cores(seed), request, lambda layer: any_mapping(layer, r))
 
 
 def with_cores(seed: int) -> Target:
@@ -162,7 +162,7 @@ def with_transfers(p: Plan, change: Callable[[Any], Any]) -> Plan:
 
 def in_tiles(plans: Sequence[Plan]) -> int:
     """How many ops run in more than one tile."""
-    return sum(isinstance(m, TiledOp) and len(m.turns) > 1 for p in plans for m in p.moves.values())
+    return sum(isinstance(m, MappedOp) and len(m.turns) > 1 for p in plans for m in p.moves.values())
 
 
 @pytest.mark.needs("gcc")
@@ -188,7 +188,7 @@ def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.Mo
     """With two slots nearly every op has to wait until one is free."""
     monkeypatch.setattr(runs, "SLOTS", 2)
     plans = check(examples(single_ops("conv2d"), 6), tmp_path)
-    layers = [m for p in plans for m in p.moves.values() if isinstance(m, TiledOp)]
+    layers = [m for p in plans for m in p.moves.values() if isinstance(m, MappedOp)]
     assert any(under_way(m.copies, m.turns) > 2 for m in layers)
 
 

@@ -14,8 +14,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import layerwise_plan
+from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.search import Plan
@@ -107,7 +106,7 @@ MUTATIONS: dict[str, Callable[[MappedOp], MappedOp]] = {
 
 def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return layerwise_plan(plan(convolution(), load_target("host"), request), four_tiles)
+    return mapped_plan(convolution(), load_target("host"), request, four_tiles)
 
 
 def feed(folder: Path) -> bytes:

@@ -18,9 +18,8 @@ from edgebuild.base.target import load_target
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan import search
 from edgebuild.model.plan.check.replay import BrokenPlan
-from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma import assembly, levels, streamed, tiles
-from edgebuild.model.plan.dma.assembly import SearchPath, assembled, layerwise_plan, search_of
+from edgebuild.model.plan.dma.assembly import SearchPath, assembled, mapped_plan, search_of
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.check import CheckFailed
@@ -38,7 +37,7 @@ Plant = Callable[[Patch], None]
 
 def in_tiles(graph: Graph, choose: Callable[[TiledLayer], Mapped]) -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return layerwise_plan(plan(graph, load_target("host"), request), choose)
+    return mapped_plan(graph, load_target("host"), request, choose)
 
 
 def rows() -> Plan:
@@ -63,7 +62,7 @@ def of_a_slice() -> Plan:
     cut = Op("span", "cut", ("x",), ("v",), {"begin": (0, 4, 0, 0), "size": shape})
     add = Op("add", "add", ("v", "z"), ("y",), {"clamp": (None, None)})
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return layerwise_plan(plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request))
+    return mapped_plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request)
 
 
 def run() -> Plan:
@@ -100,7 +99,7 @@ def cramped() -> Plan:
     """With so little of the first level that the op runs in many tiles."""
     target = test_caches.behind_a_cache(load_target("host"), 1 << 11)
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return layerwise_plan(plan(convolution(), target, request))
+    return mapped_plan(convolution(), target, request)
 
 
 def on_cores(sizes: tuple[int, ...] = test_shares.WINDOWS[0]) -> Plan:

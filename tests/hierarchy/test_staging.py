@@ -18,8 +18,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import auto_plan, layerwise_plan
+from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.prefetch import Staging, StepConstants, first_copies, schedule_stagings
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
@@ -52,7 +51,7 @@ def chained(graph: Graph, name: str, seed: int) -> Plan:
     for more in (128, 1 << 10, 1 << 20):
         chip = in_a_chain(wide, wide.levels[0].size, peak + more, wide.dma[1].largest)
         try:
-            return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
+            return mapped_plan(graph, chip, asked)
         except Exception as refused:  # too little room is said of, and tried again with more
             if "fit" not in str(refused) or more == 1 << 20:
                 raise
@@ -101,7 +100,7 @@ def in_parts(buffers: int = 2) -> Plan:
     """The layer with a second level that has no room for all of its constants."""
     asked = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
     chip = in_a_chain(load_target("host"), home=96 + 384 + 600)
-    return layerwise_plan(plan(wide_layer(), chip, asked), channels_by_eight(buffers))
+    return mapped_plan(wide_layer(), chip, asked, channels_by_eight(buffers))
 
 
 def feed(folder: Path) -> bytes:

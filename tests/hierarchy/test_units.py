@@ -13,8 +13,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.dma.assembly import auto_plan, check_request, layerwise_plan, reached
+from edgebuild.model.plan.dma.assembly import check_request, mapped_plan, reached
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.search import Plan, Planner
 from tests.graphs import examples, small_graphs
@@ -41,7 +40,7 @@ def test_networks_by_units_that_ask_for_alignment(align: int, largest: int, tmp_
         room = (1 << 11, 1 << 16)[seed % 2]
         chip = replace(chip, memories=tuple(replace(m, size=room) if m.level == 1 else m for m in chip.memories))
         asked = ModelRequest(Path("random"), name, "host", tile="off", map=WAYS[seed % 3])
-        return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
+        return mapped_plan(graph, chip, asked)
 
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, planned)
     assert any(p.moves for p in plans) and (align > 4 or in_tiles(plans) or runs(plans))
@@ -49,7 +48,7 @@ def test_networks_by_units_that_ask_for_alignment(align: int, largest: int, tmp_
 
 def planned(target: Target) -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
-    return layerwise_plan(plan(convolution(), target, request), four_tiles)
+    return mapped_plan(convolution(), target, request, four_tiles)
 
 
 def lower(moved: MappedOp) -> MappedOp:
@@ -96,7 +95,7 @@ def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
     peak = Planner(graph, chip, asked).untiled_bytes
     chip = replace(chip, memories=(other, *chip.memories))
     found = reached(chip)
-    made = auto_plan(graph, found, asked) if way == "auto" else layerwise_plan(plan(graph, found, asked))
+    made = mapped_plan(graph, found, asked)
     assert peak and {place.memory for place in made.places.values()} <= {"RAM", "L1"}
     with pytest.raises(EdgebuildError, match="joins L1 with a memory that has the role 'arena'"):
         reached(replace(chip, dma=tuple(replace(d, between=("ROM", "L1")) for d in chip.dma)))
@@ -113,7 +112,7 @@ def test_weights_beside_the_second_level_come_by_way_of_it(tmp_path: Path) -> No
         asked = ModelRequest(Path("random"), name, "host", tile="off", map=WAYS[seed % 3])
         chip = replace(chip, dma=units)
         check_request(chip, asked)
-        return auto_plan(graph, chip, asked) if asked.map == "auto" else layerwise_plan(plan(graph, chip, asked))
+        return mapped_plan(graph, chip, asked)
 
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, planned)
     assert any(s.copy.into for p in plans for _, s in transfers(p))

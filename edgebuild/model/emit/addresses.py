@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from ...base.templates import times
 from ...base.text import remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant, Kernel
-from ..plan.printed import Moves, RolledCalls, Start, Stream, StreamedRun, TiledOp, Transfer, Wait, newest_name
+from ..plan.printed import Moves, RolledCalls, Start, Stream, StreamedRun, Transfer, Wait, newest_name
 from ..plan.rolling import row_bytes, rows_of
 from ..plan.search import Plan
 from .call_loops import Arg
 from .names import at_macro, comment, label, newest_constant
 from .weights_file import Weights
+
+if TYPE_CHECKING:
+    from ..plan.dma.tiles import MappedOp
 
 
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
@@ -104,7 +108,7 @@ class Named:
         return self.name + (f" {'-' if more < 0 else '+'} {abs(more)}" if more else "")
 
 
-def level1_place(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
+def level1_place(plan: Plan, moved: MappedOp, at: int) -> tuple[str, int]:
     """The macro of the memory that an address belongs to, and the offset in it."""
     region = moved.region(at)
     if region is None:
@@ -112,7 +116,7 @@ def level1_place(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
     return at_macro(plan, region.memory), at - region.base
 
 
-def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
+def tile_places(plan: Plan, moved: MappedOp) -> tuple[Named, ...]:
     """Of each place of a call where its buffers begin, behind them where the scratch does."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
     stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
@@ -164,7 +168,11 @@ def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str],
 def places(plan: Plan) -> Iterator[Named]:
     """All names of the first level that are not those of the arena's tensors."""
     for step, moved in plan.moves.items():
-        offsets = run_places(plan, step, moved).values() if isinstance(moved, StreamedRun) else tile_places(plan, moved)
+        offsets = (
+            run_places(plan, step, moved).values()
+            if isinstance(moved, StreamedRun)
+            else tile_places(plan, cast("MappedOp", moved))
+        )
         yield from (named for named in offsets if named.note)
 
 
@@ -174,7 +182,8 @@ def constants_at(plan: Plan, step: int, at: int) -> str:
     if isinstance(moved, StreamedRun):
         offsets = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
     else:
-        offsets = list(tile_places(plan, moved)[len(moved.at_operands) : -1])
+        tiles = cast("MappedOp", moved)
+        offsets = list(tile_places(plan, tiles)[len(tiles.at_operands) : -1])
     below = [named for named in offsets if named.offset <= at]
     return max(below, key=lambda named: named.offset).at(at) if below else str(at)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from ...base.templates import fitted, times
 from ...base.text import wrapped
@@ -22,6 +23,9 @@ from .call_loops import Arg, Call, Letter, Loop, Step, looped, shared
 from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text
 from .runs import rolled_step, stream_tables, streamed_step, tile_tables, tiled_step
 from .weights_file import ALIGN, Weights, pack
+
+if TYPE_CHECKING:
+    from ..plan.dma.tiles import MappedOp
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,10 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
         moved = section.moves
         if isinstance(moved, StreamedRun):
             rows = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
-            steps.append(streamed_step(plan, step, moved, rows, weights))
+            steps.append(streamed_step(plan, step, moved, rows))
         elif isinstance(moved, TiledOp):
-            steps.append(tiled_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
+            named = [(use.kernel, name) for use, name in mine]
+            steps.append(tiled_step(plan, step, cast("MappedOp", moved), named, weights))
         else:
             calls = [_call(plan, use, name, weights) for use, name in mine]
             steps.append(rolled_step(plan, step, section.rolled, calls) if section.rolled else calls[0])

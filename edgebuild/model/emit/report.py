@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import ops
 from ..ir import Graph, Op, Tensor
@@ -29,6 +28,7 @@ from .weights_file import HEADER, Weights
 
 if TYPE_CHECKING:
     from ..energy.select import ClockSchedule
+    from ..plan.dma.tiles import MappedOp
 
 # A plan in words, for a terminal.
 
@@ -336,7 +336,7 @@ def _level_step(plan: Plan, step: int) -> dict[str, Any]:
     if isinstance(moved, StreamedRun):
         row = _run(plan, section.name, moved)
     elif isinstance(moved, TiledOp):
-        row = _layer(plan, moved)
+        row = _layer(plan, cast("MappedOp", moved))
     else:
         assert moved is not None
         row = {"node": section.name, "engine": "cpu", "why": moved.why or NO_TILE, "loops": [], "operands": []}
@@ -364,7 +364,7 @@ def _fetched(
     )
     sizes = [*(s.copy.bytes for _, s in mine), *inside]
     row = _operand("weights", *ends, 0, SLOTS if inside else 1, sizes, len(sizes), cycles)
-    return row | {"ahead": plan.steps[first].name} if first < step or not copy.into else row
+    return row | {"ahead": plan.steps[first].name} if first < step else row
 
 
 def _operand(
@@ -385,10 +385,6 @@ def _run(plan: Plan, name: str, run: StreamedRun) -> dict[str, Any]:
         sizes = [s.total] if s.whole else [s.most] * (s.copies - 1) + [s.total - s.most * (s.copies - 1)]
         cycles = run.cycles.each[s.storage] * s.copies
         operands.append(_operand(s.storage, *ends, 1, s.slots, sizes, s.copies, cycles))
-    blocks = [b.data.nbytes for b in run.blocks if b.data.nbytes]
-    if blocks and not run.prefetched:
-        far = run.stage.memory if run.stage is not None else plan.weights_memory
-        operands.append(_operand("weights", far, near, 0, 1, blocks, len(blocks), run.cycles.constants))
     return {
         "node": name,
         "nodes": [op.name for op in run.ops],
@@ -399,17 +395,17 @@ def _run(plan: Plan, name: str, run: StreamedRun) -> dict[str, Any]:
         "calls": run.cycles.calls,
         "near_bytes": run.level1_bytes,
         "compute_cycles": run.cycles.compute,
-        "dma_cycles": run.cycles.beside + run.cycles.constants,
+        "dma_cycles": run.cycles.beside,
         "cycles": run.cycles.total,
     }
 
 
-def _layer(plan: Plan, moved: TiledOp) -> dict[str, Any]:
+def _layer(plan: Plan, moved: MappedOp) -> dict[str, Any]:
     return {
         "node": moved.op.name,
         "engine": moved.engine,
         "why": moved.why,
-        "loops": [asdict(loop) for loop in moved.loops],
+        "loops": moved.loops,
         "operands": [_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held],
         "calls": len(moved.turns),
         "near_bytes": sum(moved.used(r) for r in moved.regions) or moved.level1_bytes,
@@ -419,14 +415,16 @@ def _layer(plan: Plan, moved: TiledOp) -> dict[str, Any]:
     }
 
 
-def _tiles(plan: Plan, moved: TiledOp, number: int) -> dict[str, Any]:
+def _tiles(plan: Plan, moved: MappedOp, number: int) -> dict[str, Any]:
     """The copies of an operand."""
-    o, copies = moved.operands[number], [c for c in moved.copies if c.channel // 2 == number]
+    o, move = moved.operands[number], moved.mapped.moves[number]
+    copies = [c for c in moved.copies if c.channel // 2 == number]
     stage = next((c.stage for c in copies if c.stage), "")
     far = stage or plan.weights_memory if o.packed else plan.places[plan.rolling.storage[o.name]].memory
     ends = (o.space, far) if o.result else (far, o.space)
     pieces = sum(c.rows * c.planes for c in copies)
-    return _operand(o.name, *ends, o.depth, o.buffers, [c.total for c in copies], pieces, o.cycles)
+    cycles = moved.cycles.operands[number].cycles
+    return _operand(o.name, *ends, move.depth, move.buffers, [c.total for c in copies], pieces, cycles)
 
 
 # The trade between memory and time.

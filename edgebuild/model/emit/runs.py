@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from textwrap import indent
+from typing import TYPE_CHECKING, cast
 
 from ...base.templates import plus, render
 from ...base.text import remark, wrapped
@@ -17,9 +18,7 @@ from ..plan.slices import calls_in_slice
 from .addresses import (
     Named,
     address,
-    block_copy,
     block_of,
-    constants_at,
     far_address,
     keep,
     kept,
@@ -28,12 +27,14 @@ from .addresses import (
     ring,
     row_offset,
     stage_at,
-    stored,
     tile_places,
 )
 from .call_loops import Arg, Call, Step
 from .names import comment, label, scalar
 from .weights_file import Weights
+
+if TYPE_CHECKING:
+    from ..plan.dma.tiles import MappedOp
 
 MOST = 255  # a byte; repeats of a line, and its length
 
@@ -189,13 +190,13 @@ def _row_constant(name: str) -> str:
     return f"{name.upper()}_ROW"
 
 
-def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
+def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]]) -> Step:
     """A run in the first level. `calls`: of its ops, in order, each with those of its parts."""
     results, brought = ([label(plan, name) for name in names] for names in (
         [op.outputs[0] for op in run.ops], [s.storage for s in run.inputs]))  # fmt: skip
     names = (*map(_row_constant, results), *(f"{_row_constant(name)}_FOR_{step}" for name in brought))
     order = Order(tuple(lines(run.events)), (*results, *(f"bring {name}" for name in brought)), names)
-    starts = {s.storage: _Starts(plan, step, s, number) for number, s in enumerate(run.streams)}
+    pairs = {s.storage: f"&streams[{i}], {plus('under_way', 2 * i)}" for i, s in enumerate(run.streams)}
     cores, cases, work = run.together * run.shares, list[Case](), list[Case]()
     for number, (name, op, mine, count) in enumerate(zip(names, run.ops, calls, run.counts, strict=False)):
         shared = cores > 1 and plan.rolling.modes[op.outputs[0]] != "reduce"
@@ -206,19 +207,26 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
             rows = [name, f"row * {run.together}", *rows]
             text = f"eb_cores_run(\n    {plan.name}_make_{step},\n    &({plan.name}_rows){{{', '.join(rows)}}});"
         stream = next((s for s in run.outputs if s.storage == op.outputs[0]), None)
-        before, after = starts[stream.storage].around(count) if stream is not None else ("", "")
-        cases.append(Case(name, mine[0].comment, "\n".join(filter(None, (before, text, after)))))
+        if stream is not None:
+            store = f"{plan.name}_row({pairs[stream.storage]}, {'0' if stream.whole else 'row'});"
+            if stream.whole:
+                text += f"\nif (row == {count - 1}) {{\n    {store}\n}}"
+            else:
+                free = f"{plan.name}_free(&streams[{run.streams.index(stream)}], row);"
+                text = f"{free}\n{text}\n{store}" if stream.copies > 2 else f"{text}\n{store}"
+        cases.append(Case(name, mine[0].comment, text))
     what = "a row" if run.together == 1 else "rows"
     for name, stream in zip(names[len(run.ops) :], run.inputs, strict=True):
-        cases.append(Case(name, f"{what} of {comment(stream.storage)}", starts[stream.storage].bring))
+        cases.append(
+            Case(name, f"{what} of {comment(stream.storage)}", f"{plan.name}_bring({pairs[stream.storage]}, row);")
+        )
     by = "row by row" if run.together == 1 else f"by {run.together} rows"
     by += f", each in at most {run.shares} parts" if run.shares > 1 else ""
     first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
     streamed = {  # besides the table: statements before it, channels to wait for at the end, and the work of a core
-        "constants": list(_run_constants(plan, step, run, weights)),
-        "streams": len(run.streams),
-        "first": [starts[s.storage].row("0") for s in run.inputs],
+        "streams": [_stream(plan, step, s) for s in run.streams],
+        "first": [f"{plan.name}_row({pairs[s.storage]}, 0);" for s in run.inputs],
         "waits": [s.channel + odd for s in run.streams for odd in range(min(2, s.copies))],
         "shares": run.shares,
         "work": switch("rows->call", work, 4) if work else "",
@@ -235,8 +243,11 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
 def stream_tables(plan: Plan) -> str:
     """Types and functions that all runs in the first level share."""
     runs = [run for run in plan.moves.values() if isinstance(run, StreamedRun)]
-    several, streams = any(run.together * run.shares > 1 for run in runs), any(run.streams for run in runs)
-    return render("stream_tables.c.j2", name=plan.name, several=several, streams=streams)
+    freed = any(s.copies > 2 for run in runs for s in run.outputs)
+    return render(
+        "stream_tables.c.j2", name=plan.name, several=any(run.together * run.shares > 1 for run in runs),
+        streams=any(run.streams for run in runs), fetched=any(run.inputs for run in runs), freed=freed,
+    )  # fmt: skip
 
 
 def _work(parts: Sequence[Share], calls: Sequence[Call]) -> str:
@@ -254,65 +265,18 @@ def _parts(share: Share) -> str:
     return f"part < {share.past}" if share.first == 0 else f"part >= {share.first} && part < {share.past}"
 
 
-def _run_constants(plan: Plan, step: int, run: StreamedRun, weights: Weights) -> Iterator[str]:
-    """The copies of constants with which a run begins."""
-    far = run.stage_at or (0,) * len(run.blocks)
-    for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
-        if block.data.nbytes and not run.prefetched:
-            from_ = stage_at(plan, step, at) if run.stage else stored(plan, step, weights.offset(block), weights)
-            to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, step, near)})"
-            yield block_copy(to, from_, block.data.nbytes)
-
-
-@dataclass(frozen=True)
-class _Starts:
-    """C that starts the copies of a stream. `number`: of its pair of slots."""
-
-    plan: Plan
-    step: int
-    stream: Stream
-    number: int
-
-    @property
-    def bring(self) -> str:
-        """Begin the next row, and wait for this one."""
-        s = self.stream
-        ahead = f"if (row < {s.copies - 1}) {{\n{indent(self.row('row + 1'), '    ')}\n}}\n" if s.copies > 1 else ""
-        return f"{ahead}eb_dma_wait({s.channel} + row % 2);"
-
-    def around(self, count: int) -> tuple[str, str]:
-        """Before and after a call that makes a row, or takes up the last of `count` rows."""
-        s = self.stream
-        if s.whole:
-            return "", f"if (row == {count - 1}) {{\n{indent(self.all, '    ')}\n}}"
-        wait = f"    eb_dma_wait({s.channel} + row % 2); /* its row's buffer is free again */"
-        return f"if (row > 1) {{\n{wait}\n}}" if s.copies > 2 else "", self.row("row")
-
-    def row(self, row: str) -> str:
-        s, number = self.stream, f"({row})" if " " in row else row
-        size, slots = s.together * s.bytes, s.slots // s.together
-        slot = f" + {number} % {slots} * {size}" if s.slots < s.rows else f" + {number} * {size}"
-        near, far = self.near, far_address(self.plan, s.storage)
-        rest = s.total - (s.copies - 1) * size  # bytes of the last copy
-        copy_bytes = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
-        if row == "0":
-            copy_bytes = str(s.most)
-        else:
-            near, far = f"{near}{slot}", f"{far} + {number} * {size}"
-        to, from_ = (near, far) if s.fetched else (far, near)
-        return self.start(row, to, from_, copy_bytes)
-
-    @property
-    def all(self) -> str:
-        return self.start("0", far_address(self.plan, self.stream.storage), self.near, str(self.stream.total))
-
-    @property
-    def near(self) -> str:
-        return f"{level1_macro(self.plan)}(uint8_t, {ring(self.plan, self.step, self.stream).name})"
-
-    def start(self, row: str, to: str, from_: str, size: str) -> str:
-        head = f"{self.plan.name}_row({plus('under_way', 2 * self.number)}, {self.stream.channel}, {row}"
-        return f"{head},\n    {to},\n    {from_}, {size});"
+def _stream(plan: Plan, step: int, s: Stream) -> str:
+    """The row of a stream in the table of its run."""
+    near = f"{level1_macro(plan)}(uint8_t, {ring(plan, step, s).name})"
+    size = s.total if s.whole else s.together * s.bytes
+    numbers = (
+        s.channel,
+        s.copies,
+        s.copies if s.whole else -(-s.slots // s.together),
+        size,
+        s.total - (s.copies - 1) * size,
+    )
+    return _braced((near, far_address(plan, s.storage), *map(str, numbers), str(int(s.fetched))))
 
 
 # Ops that run tile by tile, as loops over static tables of copies and turns.
@@ -344,9 +308,9 @@ class _Turns:
     parts: tuple[tuple[int, tuple[int, ...]], ...]  # calls by kernel and what they add to that; equal ones once
 
 
-def tiled_step(plan: Plan, step: int, moved: TiledOp, kernels: Sequence[tuple[Kernel, str]], weights: Weights) -> Step:
+def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[Kernel, str]], weights: Weights) -> Step:
     """`kernels`: the op's kernels as they are printed, and their C functions."""
-    loops = " > ".join(f"{loop.axis} {loop.extent}/{loop.tile}" for loop in moved.loops)
+    loops = " > ".join(f"{loop['axis']} {loop['extent']}/{loop['tile']}" for loop in moved.loops)
     where = f" on {moved.engine}" if moved.regions else ""
     calls = f"{len(moved.turns)} calls" if len(moved.turns) > 1 else "1 call"
     text = f"{moved.op.kind} {comment(moved.op.name)}{where}: {loops or 'whole'}, {calls}"
@@ -369,7 +333,7 @@ def tiled_step(plan: Plan, step: int, moved: TiledOp, kernels: Sequence[tuple[Ke
         parts=() if alike else [f"{{{kernel}, {_braced(map(str, at))}}}" for kernel, at in turns.parts],
         call=switch("part->kernel", cases, 4) if len(cases) > 1 else indent(cases[0].text, "    "),
         mask=_mask(moved.last_waits), in_blocks=_in_blocks(moved), any_in_blocks=any(map(_in_blocks, _tiled(plan))),
-        first_channel=PARTS, once=turns.kinds[0] if _once(plan, moved) else None,
+        first_channel=PARTS,
         turn_type="uint8_t" if len(turns.kinds) <= 256 else "uint16_t",
     )  # fmt: skip
     return Step(text, f"{plan.name}_tiles_{step}();", (), function, definition, "tiles")
@@ -380,21 +344,16 @@ def tile_tables(plan: Plan) -> str:
     tiled = _tiled(plan)
     return render(
         "tile_tables.c.j2", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
-        turns=not all(_once(plan, m) for m in tiled), in_blocks=any(map(_in_blocks, tiled)),
+        in_blocks=any(map(_in_blocks, tiled)),
         copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.copies, m.turns) > SLOTS for m in tiled),
     )  # fmt: skip
 
 
-def _tiled(plan: Plan) -> list[TiledOp]:
-    return [m for m in plan.moves.values() if isinstance(m, TiledOp)]
+def _tiled(plan: Plan) -> list[MappedOp]:
+    return [cast("MappedOp", m) for m in plan.moves.values() if isinstance(m, TiledOp)]
 
 
-def _once(plan: Plan, moved: TiledOp) -> bool:
-    """Whether there is one turn of one core, which needs no table."""
-    return len(moved.turns) == 1 and (plan.target.cores == 1 or bool(moved.regions))
-
-
-def _in_blocks(moved: TiledOp) -> bool:
+def _in_blocks(moved: MappedOp) -> bool:
     """Whether constants come to the second level block by block."""
     return any(turn.staged for turn in moved.turns)
 
@@ -421,7 +380,7 @@ def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
 
 
 def _copies(
-    plan: Plan, step: int, moved: TiledOp, weights: Weights, places: Sequence[Named]
+    plan: Plan, step: int, moved: MappedOp, weights: Weights, places: Sequence[Named]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
@@ -452,7 +411,7 @@ def _copies(
     return tuple(forms), tuple(rows)
 
 
-def _near(plan: Plan, moved: TiledOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
+def _near(plan: Plan, moved: MappedOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
     """C for where a copy goes to or comes from in the first level."""
     macro, offset = level1_place(plan, moved, copy.near)
     number = copy.channel // 2
@@ -460,7 +419,7 @@ def _near(plan: Plan, moved: TiledOp, copy: Copy, owners: Sequence[int], places:
     return f"{macro}(uint8_t, {owner.at(offset)})"
 
 
-def _turns(plan: Plan, moved: TiledOp, width: int) -> _Turns:
+def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
     """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
     first_parts, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
@@ -493,7 +452,7 @@ def _braced(words: Iterable[str]) -> str:
 
 def _call(
     plan: Plan,
-    moved: TiledOp,
+    moved: MappedOp,
     number: int,
     kernel: Kernel,
     name: str,

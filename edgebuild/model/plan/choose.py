@@ -62,8 +62,8 @@ def plan(
         chosen = choice.with_less_code(replace(chosen, cut=chosen.steps))
     if chosen is not None and request.max_slice is not None:
         chosen = planner.sliced(chosen, request.max_slice)
-    if chosen is not None and (interpret.small(chosen.graph) or os.environ.get(CHECK) == "all"):
-        chosen = choice.attempt("the plan that was chosen", partial(_interpreted, graph, chosen))
+    if chosen is not None and interprets(chosen.graph):
+        chosen = choice.attempt("the plan that was chosen", partial(interpreted, graph, chosen))
     if chosen is None and choice.bug is not None and request.stream_input is None:
         chosen = choice.attempt("every op whole", planner.whole)
     if chosen is None:
@@ -365,7 +365,13 @@ class _Choice:
         return self.planner.with_steps(plan, less.steps)
 
 
-def _interpreted(model: Graph, plan: Plan) -> Plan:
+def interprets(graph: Graph) -> bool:
+    """Whether plans of this graph are run on values."""
+    return interpret.small(graph) or os.environ.get(CHECK) == "all"
+
+
+def interpreted(model: Graph, plan: Plan) -> Plan:
+    """The plan, whose kernels were run on values. Raises BrokenPlan."""
     interpret.interpret(model, plan.graph, plan.steps)
     return plan
 

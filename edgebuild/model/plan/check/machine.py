@@ -404,10 +404,9 @@ class Addresses:
     kept: dict[str, int]
 
     @staticmethod
-    def of(graph: Graph, section: Step | None, places: Mapping[str, Place]) -> Addresses:
-        if section is None or section.rolled is None:
+    def of(graph: Graph, rolled: RolledCalls | None, places: Mapping[str, Place]) -> Addresses:
+        if rolled is None:
             return Addresses(graph, places, {}, {}, {})
-        rolled = section.rolled
         return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.separate, 0))
 
     def row_bytes(self, storage: str) -> int:

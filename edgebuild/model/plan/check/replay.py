@@ -36,6 +36,7 @@ from .machine import (
     View,
     calls_of,
     kept_by,
+    never,
 )
 from .machine import (
     BrokenPlan as BrokenPlan,
@@ -82,10 +83,8 @@ class Operations:
         yield from self.transfers(section.before)
         if isinstance(section.moves, printed.TiledOp):
             yield from _Tiles(self, section.moves).operations()
-        elif isinstance(section.moves, printed.StreamedRun):
-            yield from _Rows(self, section, section.moves).operations()
         else:
-            yield from self.core(section)
+            yield from _Calls(self, section).operations()
         yield from self.transfers(section.after)
 
     def transfers(self, between: Sequence[printed.Transfer]) -> Iterator[printed.Wait | printed.CacheOp | Move]:
@@ -133,47 +132,6 @@ class Operations:
             values = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
             memory, there = self.near(name, place + np.arange(len(values)), True, moved)
             yield Bytes(memory, there, NOWHERE, f"its {constant.name}", values)
-
-    def core(self, section: printed.Step) -> Iterator[Operation]:
-        """The calls of a step whose operands the core reaches where they lie."""
-        addresses = Addresses.of(self.graph, section, self.places)
-        callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
-        if section.rolled is not None:
-            self.check_rings(callees, section.rolled)
-        for number, row in calls_of(self.relations, section):
-            if number < len(section.ops):
-                yield [self.call(callees[number], section, addresses, row)]
-            elif (ring := kept_by(section, number)) is not None:
-                stored, before, (memory, at) = addresses.keep(ring)
-                owners = self.owner(ring) + np.arange(stored.first, stored.past)
-                what = f"the newest row of {ring}"
-                yield [Call("the run", [Bytes(*before, owners, what)], [Bytes(memory, at, owners, what)])]
-            elif self.streamed is not None and row is not None:
-                part = self.relations.part(self.streamed, row, row + 1)
-                yield [Call("the application", (), self.bytes_in(addresses, part))]
-
-    def check_rings(self, callees: Sequence[Callee], rolled: printed.RolledCalls) -> None:
-        for callee in callees:
-            if not self.relations.finds_rings(callee, rolled):
-                raise BrokenPlan(f"{callee.op.name} looks for rows in rings of other sizes")
-
-    def call(self, callee: Callee, section: printed.Step, addresses: Addresses, row: int | None) -> Call:
-        """One call of a kernel; `row` None: of an op that runs whole."""
-        op, relations, reduces = callee.op, self.relations, row is not None and callee.reduces
-        reads = [b for i in callee.operands for b in self.bytes_in(addresses, relations.needed(callee, i, row), i)]
-        writes, scratch, name = list[Bytes](), None, printed.scratch_name(op.outputs[0])
-        if callee.scratch:
-            if callee.scratch > section.inner.get(name, 0):
-                raise BrokenPlan(f"{op.name} works on {callee.scratch} B, of which it has {section.inner.get(name, 0)}")
-            place, mark = self.places[name], np.full(callee.scratch, -2 - relations.numbers[op.outputs[0]])
-            scratch = Bytes(place.memory, place.offset + np.arange(callee.scratch), mark, "what it works on")
-        if not reduces or row == relations.calls(callee) - 1:
-            writes = self.bytes_in(addresses, relations.result(callee, row))
-
-        def spares(operand: int, at: Array, there: Array) -> bool:
-            return callee.spares(self.graph, operand, at, there)
-
-        return Call(op.name, reads, writes, scratch, reduces and bool(row), spares)
 
 
 class _Tiles:
@@ -228,55 +186,73 @@ class _Tiles:
         return Bytes(memory, at, self.every.owner(view.storage) + view.start + which, f"its part of {tensor}")
 
 
-class _Rows:
-    """A run whose rows are copied to rings in the first level, and from there."""
+class _Calls:
+    """The calls of a step whose ops run whole or row by row.
 
-    def __init__(self, every: Operations, section: printed.Step, run: printed.StreamedRun) -> None:
-        self.every, self.section, self.run, self.name = every, section, run, section.name
+    The core reaches operands where they lie; or it is a `run` in the first level, where cores share rows and parts of
+    them, and rows are copied to rings and from there.
+    """
+
+    def __init__(self, every: Operations, section: printed.Step) -> None:
+        self.every, self.section, self.name = every, section, section.name
         self.graph, self.relations = every.graph, every.relations
+        self.run = section.moves if isinstance(section.moves, printed.StreamedRun) else None
+        self.rolled, places = section.rolled, dict(every.places)
+        if self.run is not None:
+            near = {**self.run.places, **{s.storage: s.near for s in self.run.streams}}
+            self.rolled, places = self.run.seen, places | {n: Place(every.level, at) for n, at in near.items()}
+        self.addresses = Addresses.of(self.graph, self.rolled, places)
+        self.callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
         self.kernels = dict[tuple[int, int], Kernel]()
 
     def operations(self) -> Iterator[Operation]:
-        run, relations = self.run, self.relations
-        callees = [Callee.of(self.graph, op, form) for op, form in zip(run.ops, self.section.forms, strict=True)]
-        self.every.check_rings(callees, run.seen)
+        for callee in self.callees:
+            if self.rolled is not None and not self.relations.finds_rings(callee, self.rolled):
+                raise BrokenPlan(f"{callee.op.name} looks for rows in rings of other sizes")
+        yield from self.where_they_lie() if self.run is None else self.in_first_level(self.run)
+
+    def where_they_lie(self) -> Iterator[Sequence[Call]]:
+        every, section = self.every, self.section
+        for number, row in calls_of(self.relations, section):
+            if number < len(section.ops):
+                yield [self.call(number, row)]
+            elif (ring := kept_by(section, number)) is not None:
+                stored, before, (memory, at) = self.addresses.keep(ring)
+                owners = every.owner(ring) + np.arange(stored.first, stored.past)
+                what = f"the newest row of {ring}"
+                yield [Call("the run", [Bytes(*before, owners, what)], [Bytes(memory, at, owners, what)])]
+            elif every.streamed is not None and row is not None:
+                part = self.relations.part(every.streamed, row, row + 1)
+                yield [Call("the application", (), every.bytes_in(self.addresses, part))]
+
+    def in_first_level(self, run: printed.StreamedRun) -> Iterator[Operation]:
         streams = {s.storage: s for s in run.outputs}
-        yield from self.constants()
         yield from (self.copy(stream, 0) for stream in run.inputs)
-        yield printed.Wait(printed.CONSTANTS)
-        rows, counts = [0] * (len(run.ops) + len(run.inputs)), [0] * len(run.ops)
+        batches, counts = [0] * (len(run.ops) + len(run.inputs)), [0] * len(run.ops)
         for number in run.events:
-            call, rows[number] = rows[number], rows[number] + 1
+            batch, batches[number] = batches[number], batches[number] + 1
             if number >= len(run.ops):
                 stream = run.inputs[number - len(run.ops)]
-                if call + 1 < stream.copies:
-                    yield self.copy(stream, call + 1)
-                yield printed.Wait(stream.channel + call % 2)
+                if batch + 1 < stream.copies:
+                    yield self.copy(stream, batch + 1)
+                yield printed.Wait(stream.channel + batch % 2)
                 continue
-            callee = callees[number]
+            callee = self.callees[number]
             result = streams.get(callee.op.outputs[0])
-            if result is not None and not result.whole and call > 1:
-                yield printed.Wait(result.channel + call % 2)
-            here = self.rows(callee, number, call)
-            counts[number] += len(here)
-            last = counts[number] == relations.calls(callee)
-            yield [c for at, row in enumerate(here) for c in self.row_calls(callee, number, at, row, last)]
-            if result is not None and (last or not result.whole):
-                yield self.copy(result, call)
-        for callee, count in zip(callees, counts, strict=True):
-            relations.check_count(callee, count)
+            if result is not None and not result.whole and batch > 1:
+                yield printed.Wait(result.channel + batch % 2)
+            together = 1 if callee.reduces else run.together
+            rows = range(batch * together, min((batch + 1) * together, run.counts[number]))
+            counts[number] += len(rows)
+            yield [c for first, row in enumerate(rows) for c in self.row_calls(run, number, first * run.shares, row)]
+            if result is not None and (not result.whole or counts[number] == self.relations.calls(callee)):
+                yield self.copy(result, batch)
+        for callee, count in zip(self.callees, counts, strict=True):
+            self.relations.check_count(callee, count)
         channels = frozenset(s.channel + odd for s in run.streams for odd in (0, 1))
         yield from map(printed.Wait, sorted(channels))
         results = [part for name in self.section.results for part in self.every.of_tensor(name)]
         yield Complete(self.name, channels, results)
-
-    def constants(self) -> Iterator[Move]:
-        run = self.run
-        far, stage = run.stage_at or (0,) * len(run.blocks), run.stage.memory if run.stage is not None else ""
-        for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
-            if block.data.nbytes and not run.prefetched:
-                copy = printed.Copy(printed.CONSTANTS, True, "", 0, at, near, block.data.nbytes, stage=stage)
-                yield self.every.move(self.name, copy, block)
 
     def copy(self, stream: printed.Stream, number: int) -> Move:
         """A copy of rows, or of all rows if they are made at once."""
@@ -288,76 +264,79 @@ class _Rows:
             copy = printed.Copy(stream.channel, False, stream.storage, 0, 0, stream.near, stream.total)
         return self.every.move(self.name, copy)
 
-    def rows(self, callee: Callee, number: int, call: int) -> range:
-        """The rows that cores make in a call of an op; a reduction takes up one."""
-        together = 1 if callee.reduces else self.run.together
-        return range(call * together, min((call + 1) * together, self.run.counts[number]))
-
-    def row_calls(self, callee: Callee, number: int, at: int, row: int, last: bool) -> Iterator[Call]:
-        """The calls of the cores that make a row."""
-        run = self.run
+    def row_calls(self, run: printed.StreamedRun, number: int, core: int, row: int) -> Iterator[Call]:
+        """The calls of the cores, from number `core` on, that make a row."""
         parts = [(share, part) for share in run.parts[number] for part in range(share.first, share.past)]
         if [part for _, part in parts] != list(range(len(parts))) or len(parts) > max(1, run.shares):
-            raise BrokenPlan(f"{callee.op.name} has no core for each part of a row")
+            raise BrokenPlan(f"{run.ops[number].name} has no core for each part of a row")
         for share, part in parts:
-            yield self.call(callee, number, at * run.shares + part, row, last, share, part)
+            columns = self.columns(number, share, part)
+            if (number, part) not in self.kernels:
+                self.kernels[number, part] = self.kernel(number, share, part, columns)
+            kernel = self.kernels[number, part]
+            call = self.call(number, row, kernel.scratch, core + part, columns)
+            reads = (*call.reads, *self.every.data(self.name, kernel, run.constants[number]))
+            yield replace(call, reads=reads, spares=never)
 
     def call(
-        self, callee: Callee, number: int, core: int, row: int, last: bool, share: printed.Share, part: int
-    ) -> Call:
-        """A core's call, which may read all of the rows; sums must still stand where earlier calls left them."""
-        run, op, relations = self.run, callee.op, self.relations
-        columns = self.columns(callee, share, part)
-        if (number, part) not in self.kernels:
-            self.kernels[number, part] = self.kernel(callee, share, part, columns)
-        kernel = self.kernels[number, part]
-        reads = [self.near_bytes(relations.needed(callee, position, row)) for position in callee.operands]
-        reads += self.every.data(self.name, kernel, run.constants[number])
-        scratch, writes = None, list[Bytes]()
-        if kernel.scratch:
-            at = run.scratch[op.outputs[0]] + core * run.scratch_each[number] + np.arange(kernel.scratch)
-            scratch = _scratch(*self.every.near(self.name, at, False, None), NOTHING - 1 - number)
-        if last or not callee.reduces:
+        self, number: int, row: int | None, work: int | None = None, core: int = 0,
+        columns: tuple[int, int] | None = None,
+    ) -> Call:  # fmt: skip
+        """One call of a kernel; `row` None: of an op that runs whole. Sums must stand where earlier calls left them.
+
+        `work`: bytes that it works on, if not those of the op's kernel. `columns`: of the row; None: all.
+        """
+        callee, relations = self.callees[number], self.relations
+        reduces, reads, writes = row is not None and callee.reduces, list[Bytes](), list[Bytes]()
+        for i in callee.operands:
+            reads += self.every.bytes_in(self.addresses, relations.needed(callee, i, row), i)
+        if not reduces or row == relations.calls(callee) - 1:
             result = relations.result(callee, row)
             if columns is not None:
-                size = (result.past - result.first) // self.graph.result(op).shape[COLUMNS]
+                size = (result.past - result.first) // self.graph.result(callee.op).shape[COLUMNS]
                 low, high = (result.first + column * size for column in columns)
                 result = Stored(result.storage, low, high)
-            writes = [self.near_bytes(result)]
-        return Call(op.name, reads, writes, scratch, callee.reduces and row > 0)
+            writes = self.every.bytes_in(self.addresses, result)
 
-    def columns(self, callee: Callee, share: printed.Share, part: int) -> tuple[int, int] | None:
+        def spares(operand: int, at: Array, there: Array) -> bool:
+            return callee.spares(self.graph, operand, at, there)
+
+        scratch = self.scratch(callee.op, callee.scratch if work is None else work, core)
+        return Call(callee.op.name, reads, writes, scratch, reduces and bool(row), spares)
+
+    def scratch(self, op: Op, size: int, core: int) -> Bytes | None:
+        if not size:
+            return None
+        name, mark = printed.scratch_name(op.outputs[0]), NOTHING - 1 - self.relations.numbers[op.outputs[0]]
+        if self.run is not None:
+            each = self.run.scratch_each[self.run.ops.index(op)]
+            at = self.run.scratch[op.outputs[0]] + core * each + np.arange(size)
+            return _scratch(*self.every.near(self.name, at, False, None), mark)
+        if size > self.section.inner.get(name, 0):
+            raise BrokenPlan(f"{op.name} works on {size} B, of which it has {self.section.inner.get(name, 0)}")
+        place = self.every.places[name]
+        return _scratch(place.memory, place.offset + np.arange(size), mark)
+
+    def columns(self, number: int, share: printed.Share, part: int) -> tuple[int, int] | None:
         """The columns of the result that a part makes; None: the whole row."""
         if not share.width:
             return None
-        every = self.graph.result(callee.op).shape[COLUMNS]
+        every = self.graph.result(self.callees[number].op).shape[COLUMNS]
         low, high = part * share.width, min((part + 1) * share.width, every)
         if low >= high:
-            raise BrokenPlan(f"part {part} of a row of {callee.op.name} begins behind its end")
+            raise BrokenPlan(f"part {part} of a row of {self.callees[number].op.name} begins behind its end")
         return low, high
 
-    def kernel(self, callee: Callee, share: printed.Share, part: int, columns: tuple[int, int] | None) -> Kernel:
+    def kernel(self, number: int, share: printed.Share, part: int, columns: tuple[int, int] | None) -> Kernel:
         """The kernel that the part must have, with its constants. Raises BrokenPlan if its own is another."""
+        op, form = self.callees[number].op, self.callees[number].form
         if columns is None:
-            wanted = kernel_of(callee.op, self.graph, callee.form)
+            wanted = kernel_of(op, self.graph, form)
         else:
-            begin = part * share.step - share.before
-            wanted = kernel_of_columns(callee.op, self.graph, callee.form, *columns, begin)
+            wanted = kernel_of_columns(op, self.graph, form, *columns, part * share.step - share.before)
         if not same_function(share.kernel, wanted):
-            raise BrokenPlan(f"part {part} of a row of {callee.op.name} has the kernel of another one")
+            raise BrokenPlan(f"part {part} of a row of {op.name} has the kernel of another one")
         return wanted
-
-    def near_bytes(self, stored: Stored) -> Bytes:
-        """Bytes of a storage in the first level: in the ring of the run, or whole."""
-        run, which = self.run, np.arange(stored.first, stored.past)
-        ring = next((s.near for s in run.streams if s.storage == stored.storage), run.places.get(stored.storage))
-        if ring is None:
-            at = which + self.every.places[stored.storage].offset
-        else:
-            at = ring + which % (run.seen.rings[stored.storage] * self.relations.row_bytes(stored.storage))
-        memory, at = self.every.near(self.name, at, False, None)
-        what = f"bytes {stored.first} to {stored.past} of {stored.storage}"
-        return Bytes(memory, at, self.every.owner(stored.storage) + which, what)
 
 
 def _scratch(memory: str, at: Array, mark: int) -> Bytes:

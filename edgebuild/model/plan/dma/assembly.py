@@ -4,20 +4,20 @@ Constants are fetched under earlier steps as far as the first level has room and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import MappingProxyType
 
 from ....base import progress
-from ....base.errors import fail
+from ....base.errors import EdgebuildError, fail
 from ....base.request import ModelRequest
-from ....base.target import Memory, Target
 from ....base.target import Memory as TargetMemory
-from ...ir import Graph, Op
+from ....base.target import Target
+from ...ir import Graph
 from ...kernels import kernel_of
-from ...ops.base import Form
 from ..check.replay import BrokenPlan, replay
 from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping
@@ -25,8 +25,8 @@ from ..hierarchy.nest import Channel, Mapped, TiledLayer
 from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
-from ..printed import Copy, ReachedOp, Start
-from ..search import Plan, Planner, form_of
+from ..printed import Copy, ReachedOp, Region, Start
+from ..search import Plan, Planner
 from ..section import Section
 from ..storage import layout_problem, placed_buffers
 from . import levels
@@ -39,15 +39,14 @@ from .prefetch import (
     hidden_before,
     joined,
     schedule_stagings,
-    staged_run,
     staged_tiles,
     staging_channel,
     step_constants,
     with_transfers,
 )
-from .residency import BareOp, Residency, Step
+from .residency import BareOp, Residency, Step, with_residents
 from .streamed import PlannedRun
-from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, cheapest_tiles, fitting_tiles
+from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, fitting_tiles
 
 
 @dataclass(frozen=True)
@@ -122,13 +121,23 @@ def other_homes(
     return {name: target.memory_named(memory) for name, memory in places.items() if memory != first}
 
 
-def assembled(planner: Planner, search: Residency, path: SearchPath, earlier: int | None = None) -> Plan:
+def assembled(
+    planner: Planner,
+    search: Residency,
+    path: SearchPath,
+    earlier: int | None = None,
+    stay: Mapping[str, Place] = MappingProxyType({}),
+) -> Plan:
     """A path as a plan that was replayed. Raises DoesNotFit where a level has no layout.
 
-    `earlier`: how many steps before their own constants come to the second level at most; None: any number.
+    `earlier`: how many steps before their own constants come to the second level at most; None: any number. `stay`:
+    storages that lie in scratchpads of engines. Results lie over operands if tiles find those nevertheless.
     """
     room = levels.rooms(planner.target, None)[levels.nearest(planner.target)[0].name]
-    return _Assembly(planner, search, path, room, earlier).plan()
+    try:
+        return _Assembly(planner, search, path, room, stay, True, earlier).plan()
+    except BrokenPlan:
+        return _Assembly(planner, search, path, room, stay, False, earlier).plan()
 
 
 def stage_plan(
@@ -158,18 +167,18 @@ def stage_plan(
 
 @dataclass(frozen=True)
 class _Assembly:
-    """Places for what a path needs, and the plan. `room`: bytes of the first level; `earlier`: see `assembled`."""
+    """Places for what a path needs, and the plan. `room`: bytes of the first level; `stay`, `earlier`: see `assembled`.
+
+    `over`: whether results lie over operands that nobody reads later.
+    """
 
     planner: Planner
     search: Residency
     path: SearchPath
     room: int
-    earlier: int | None = None
-
-    @property
-    def align(self) -> int:
-        """Bytes, of buffers that a DMA unit copies to or from."""
-        return max(ALIGN, self.planner.target.dma_align)
+    stay: Mapping[str, Place]
+    over: bool
+    earlier: int | None
 
     def plan(self) -> Plan:
         """Raises DoesNotFit where a level has no layout."""
@@ -182,14 +191,14 @@ class _Assembly:
         level = layout(problem, self.room, EFFORT)
         check_layout(problem, level)
         at = {name: place.offset for name, place in level.places.items()}
-        places |= {n: Place(near, at[n]) for n in self._held()}
+        places |= {n: Place(near, at[n]) for n in self._held()} | dict(self.stay)
         moved, early = self._placed(unplaced, at, places)
         moved, early, staged = self._staged(moved, early, stages, far.places)
         for run in moved.values():
             if isinstance(run, PlannedRun):
                 places |= {n: Place(near, offset) for n, offset in run.places.items()}
         steps = [self._final(i, section, moved.get(i)) for i, section in enumerate(sections)]
-        heights = {**far.heights, near: level.height}
+        heights = {**far.heights, near: level.height} | self._scratchpads(moved.values())
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
         timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early)
@@ -215,7 +224,9 @@ class _Assembly:
         """The step as it takes room in the second level: none but for an op that runs there."""
         if isinstance(step.by, PlannedRun):
             return replace(step.by.section, inner={}, spans={})
-        whole = replace(self.planner.cutter.whole(step.start), overlap=None)
+        whole, kept = self.planner.cutter.whole(step.start), {*self._held(), *self.stay, *self.search.homes}
+        if not self.over or (whole.overlap and not kept.isdisjoint((whole.overlap.operand, whole.overlap.result))):
+            whole = replace(whole, overlap=None)
         return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
 
     def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
@@ -223,7 +234,7 @@ class _Assembly:
         ops = self.planner.cutter.order[step.start : step.stop]
         whole = step.by.whole or tuple(self.search.whole[op.outputs[0]] for op in ops)
         if moved is None:
-            return replace(section, moves=ReachedOp("", whole))
+            return replace(section, moves=ReachedOp(step.by.why if isinstance(step.by, BareOp) else "", whole))
         return replace(moved.section if isinstance(moved, PlannedRun) else section, moves=replace(moved, whole=whole))
 
     def _held(self) -> dict[str, tuple[int, int]]:
@@ -234,10 +245,18 @@ class _Assembly:
                 lives[name] = (lives.get(name, (i, i))[0], i)
         return lives
 
+    def _scratchpads(self, moved: Iterable[MappedOp | PlannedRun]) -> dict[str, int]:
+        """Bytes of engines' memories: what tiles take, or all where a result stays."""
+        sizes, full = Counter[str](), {place.memory for place in self.stay.values()}
+        for m in (m for m in moved if isinstance(m, MappedOp)):
+            for r in m.regions:
+                sizes[r.memory] = r.bytes if r.memory in full else max(sizes[r.memory], m.used(r))
+        return dict(sizes)
+
     def _far(self, sections: Sequence[Section]) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
         """Layout of what is behind the first level, places of the tensors there, and how constants come there."""
         problem, inside = layout_problem(self.planner.cutter, sections, far_memories(self.planner))
-        held, homes = self._held(), self.search.homes
+        held, homes = {*self._held(), *self.stay}, self.search.homes
         buffers = (b for b in problem.buffers if b.name not in held)
         fixed = tuple(replace(b, memories=(homes[b.name].name,)) if b.name in homes else b for b in buffers)
         whole = self.search.far[self.search.spaces[1].name]
@@ -261,7 +280,8 @@ class _Assembly:
         begins = list(accumulate((section.callers for section in sections), initial=0))
         home = (self.search.spaces[1].name,)
         return tuple(
-            Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], self.align, home) for s in stages
+            Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], self.search.align, home)
+            for s in stages
         )
 
     def _staged(
@@ -276,8 +296,10 @@ class _Assembly:
         for s in stages:
             place, store, step = places[_stage(s.step)], self._stage_channel(), result[s.step]
             fetches += first_copies(s, step.blocks, place, store, len(fetches))
-            change = staged_run(step, s, place) if isinstance(step, PlannedRun) else staged_tiles(step, s, place, store)
-            result[s.step] = change
+            if isinstance(step, MappedOp):
+                result[s.step] = staged_tiles(step, s, place, store)
+            else:
+                result[s.step] = replace(step, stage=Region(place.memory, place.offset, s.bytes))
             for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
                 starts[s.step, id(block)] = place.memory, place.offset + at
         keys = ((f.start.step, id(f.start.block)) for f in early)
@@ -290,21 +312,21 @@ class _Assembly:
         return channel
 
     def _near(self, unplaced: Sequence[MappedOp | PlannedRun | None]) -> MemoryProblem:
-        buffers = [
-            Buffer(n, self.search.sizes[n], first, last + 1, self.align) for n, (first, last) in self._held().items()
-        ]
+        align, sizes = self.search.align, self.search.sizes
+        buffers = [Buffer(n, sizes[n], first, last + 1, align) for n, (first, last) in self._held().items()]
         for at, moved in enumerate(unplaced):
             if moved is not None and (size := self._work(at, moved)):
-                buffers.append(Buffer(_work(at), size, at, at + 1, self.align))
+                buffers.append(Buffer(_work(at), size, at, at + 1, align))
         for e in self.path.early:
-            buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, self.align))
+            size = self._constant_bytes(e.step)
+            buffers.append(Buffer(_constants(e.step), size, e.first, e.step + 1, align))
         return MemoryProblem(tuple(buffers), (BufferMemory(levels.nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
         return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.path.early) else 0)
 
     def _constant_bytes(self, at: int) -> int:
-        return -(-self.path.steps[at].by.first_constants[1] // self.align) * self.align
+        return -(-self.path.steps[at].by.first_constants[1] // self.search.align) * self.search.align
 
     def _placed(
         self, unplaced: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
@@ -319,11 +341,11 @@ class _Assembly:
             constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
             step = step.placed(base, constants, held)
             moved[i], waited = step, self.path.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
-            for block, near in step.blocks_at(constants) if i in first else ():
+            for block, near in step.blocks_at(constants):
                 if block.data.nbytes:
                     channel = AHEAD + len(fetches) % AHEAD_CHANNELS
                     copy = Copy(channel, True, "", 0, 0, near, block.data.nbytes)
-                    fetches.append(Fetch(first[i], i, Start(copy, block, i, waited)))
+                    fetches.append(Fetch(first.get(i, i), i, Start(copy, block, i, waited)))
                     waited = 0.0
         return moved, fetches
 
@@ -359,13 +381,20 @@ def _out_of_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
     return replace(fetch, start=replace(fetch.start, copy=copy))
 
 
+EARLIER = {"layer": 0, "dory": 1}  # by method, steps before their own that constants come to the second level
 PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
 WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier
 SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
 
 
-def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
-    """The plan that moves fewest bytes of those that take little longer than the fastest, and no longer than by layers.
+Choose = Callable[[TiledLayer], Mapped]  # a mapping of a layer of the core
+
+
+def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Choose | None = None) -> Plan:
+    """The plan of `--map`, which was replayed.
+
+    `auto` moves fewest bytes of those plans that take little longer than the fastest, and no longer than by layers. For
+    engines, and by other methods, every op runs by itself; `choose` maps those of the core.
 
     Raises EdgebuildError where nothing fits.
     """
@@ -373,15 +402,17 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     near, _ = levels.nearest(target)
     room = whole = levels.rooms(target, None)[near.name]
     memories = far_memories(planner)
-    homes = spilled(planner, memories)
+    jointly, homes = request.map == "auto" and not levels.engines_of(target), spilled(planner, memories)
     for _ in range(TRIES):
         search = search_of(planner, room, memories, homes)
-        search.check_tiles()
-        path = chosen(search)
+        path, stay = _layers(search, request, choose)
+        path = chosen(search, path.steps) if jointly else path
         for kept in (path, replace(path, early=())):
             try:
-                return assembled(planner, search, kept)
+                return assembled(planner, search, kept, EARLIER.get(request.map), stay)
             except (DoesNotFit, NoMapping) as reason:
+                if not jointly:
+                    raise _does_not_fit(graph, reason) from None
                 progress.say(f"no layout of {room} B: {reason}")
             except OtherHomes as better:
                 homes = {**homes, **better.homes}
@@ -389,6 +420,11 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
         else:
             room -= whole // 16
     raise fail(f"no layout of {near.name} was found", file=graph.file, hints=["use --map layer"])
+
+
+def _does_not_fit(graph: Graph, reason: Exception) -> EdgebuildError:
+    text = f"does not fit: {reason}, for activations and for constants on their way"
+    return fail(text, file=graph.file, hints=["use --map auto, or a target with more of it"])
 
 
 def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, TargetMemory]:
@@ -417,17 +453,16 @@ def search_of(
     return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
 
 
-def candidates(search: Residency) -> Iterator[SearchPath]:
-    """Paths by the price of a byte and of a wait; layer by layer the last."""
+def candidates(search: Residency, layers: tuple[Step, ...]) -> Iterator[SearchPath]:
+    """Paths by the price of a byte and of a wait; the `layers` by themselves the last."""
     for waits in WAITS:
         for price in PRICES:
             steps = search.best(price, waits)
             if steps is not None:
                 yield from _staged_path(search, steps, prefetches(steps, search.sizes, search.room))
-    steps = search.layerwise()
-    if search.possible(steps):
-        yield from _staged_path(search, steps, ())
-        yield from _staged_path(search, steps, prefetches(steps, search.sizes, search.room))
+    if search.possible(layers):
+        yield from _staged_path(search, layers, ())
+        yield from _staged_path(search, layers, prefetches(layers, search.sizes, search.room))
 
 
 def _staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
@@ -437,15 +472,15 @@ def _staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefet
         yield SearchPath(steps, early, staged)
 
 
-def chosen(search: Residency) -> SearchPath:
+def chosen(search: Residency, layers: tuple[Step, ...]) -> SearchPath:
     """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
-    every = list(candidates(search))
+    every = list(candidates(search, layers))
     if not every:
         sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
         text = f"activations do not fit: {sizes} for them"
         raise fail(text, file=search.cutter.graph.file, hints=["use a target with more RAM"])
-    layers = next((f.cycles for f in _staged_path(search, search.layerwise(), ())), 0.0)
-    most = min(max(layers, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
+    cycles = next((f.cycles for f in _staged_path(search, layers, ())), 0.0)
+    most = min(max(cycles, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
     return min((f for f in every if f.cycles <= most), key=lambda f: (f.bytes, f.cycles))
 
 
@@ -485,122 +520,50 @@ def reached(target: Target) -> Target:
     return replace(target, memories=tuple(memories))
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """An op as a loop nest, its tiles if some fit, and what it is where the core reaches its operands instead."""
-
-    op: Op
-    layer: TiledLayer
-    tiles: MappedOp | None
-    reached: ReachedOp
-
-
-def layerwise_plan(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
-    """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
-
-    `choose` maps a layer of the core; not given: the best mapping, or the rule that the request names.
+def _layers(search: Residency, request: ModelRequest, choose: Choose | None) -> tuple[SearchPath, dict[str, Place]]:
+    """Every op by itself, on the core or on an engine, with the results that stay in an engine's scratchpad.
 
     Raises EdgebuildError where an op does not fit and the core cannot reach its operands.
     """
-    target = plan.target
-    near, second = levels.nearest(target)
-    decided = [_decided(plan, op, choose) for section in plan.steps for op in section.ops]
-    if staging_channel(target, near, second, target.memory("weights")) is not None:
-        return _through_second_level(plan, decided)
-    mapped = _sound(plan, decided)
-    heights = _heights(plan, near.name, [m for m in mapped.moves.values() if isinstance(m, MappedOp)])
-    mapped = replace(mapped, layout=replace(plan.layout, heights=heights))
-    return mapped if plan.request.map != "auto" else _checked(levels.with_residents(mapped))
+    runs = {op.outputs[0]: _by_itself(search, at, request, choose) for at, op in enumerate(search.cutter.order)}
+    stay = with_residents(search, runs) if request.map == "auto" else {}
+    order = enumerate(search.cutter.order)
+    return SearchPath(tuple(Step(at, at + 1, frozenset(), runs[op.outputs[0]]) for at, op in order), ()), stay
 
 
-def _decided(plan: Plan, op: Op, choose: Callable[[TiledLayer], Mapped] | None) -> _Decided:
-    target, (y,) = plan.target, op.outputs
-    form, near, store = form_of(target, plan.request), levels.nearest(target)[0], target.memory("weights")
-    homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
-    spaces = near, homes[y], store
-    layer = levels.layer_of_op(op, plan.graph, target, form, spaces, homes=homes)
-    tiles = _by_core(plan, op, form, layer, spaces, choose)
+def _by_itself(search: Residency, at: int, request: ModelRequest, choose: Choose | None) -> MappedOp | BareOp:
+    target, op, nothing = search.target, search.cutter.order[at], frozenset[str]()
+    layer = search.layer(at, nothing)
+    tiles = _by_core(search, at, request, choose)
     whole, why = layer.alone if tiles is None else levels.whole_cycles(layer), ""
     if levels.engines_of(target):
-        cpu = layer.alone if tiles is None else tiles.cost.total
-        offer = levels.best_offer(op, plan.graph, target, form, spaces[1:], cpu)
+        cpu = layer.alone if tiles is None else tiles.cycles.total
+        spaces = search.homes_of(op).get(op.outputs[0], search.spaces[1]), search.spaces[2]
+        offer = levels.best_offer(op, search.cutter.graph, target, search.cutter.form, spaces, cpu)
         tiles, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (tiles, whole, offer.why)
-    return _Decided(op, layer, tiles and replace(tiles, whole=(whole,), why=why or tiles.why), ReachedOp(why, (whole,)))
+    if tiles is None:
+        return BareOp.of(layer, (whole,), why)
+    return replace(tiles, whole=(whole,), why=why or tiles.why)
 
 
-def _through_second_level(plan: Plan, decided: Sequence[_Decided]) -> Plan:
-    """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
-    planner = Planner(plan.graph, plan.target, plan.request)
-    search = search_of(planner, levels.rooms(plan.target, None)[levels.nearest(plan.target)[0].name])
-    runs = {d.op.outputs[0]: d.tiles or BareOp.of(d.layer, d.reached.whole) for d in decided}
-    order = enumerate(planner.cutter.order)
-    steps = tuple(Step(at, at + 1, frozenset(), runs[op.outputs[0]]) for at, op in order)
-    try:
-        return assembled(planner, search, SearchPath(steps, ()), 1 if plan.request.map == "dory" else 0)
-    except DoesNotFit as reason:
-        hints = ["use --map auto, or a target with more of it"]
-        text = f"does not fit: {reason}, also for constants on their way"
-        raise fail(text, file=plan.graph.file, hints=hints) from None
-
-
-def _heights(plan: Plan, near: str, moved: Iterable[MappedOp]) -> dict[str, int]:
-    """Bytes of each memory: of the plan without moves, and of the largest op that has its tiles there."""
-    heights = {**plan.layout.heights}
-    for layer in moved:
-        used = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.level1_bytes}
-        heights |= {name: max(heights.get(name, 0), size) for name, size in used.items()}
-    heights.setdefault(near, 0)
-    return {m.name: heights[m.name] for m in plan.target.memories if m.name in heights}
-
-
-def _by_core(
-    plan: Plan,
-    op: Op,
-    form: Form,
-    layer: TiledLayer,
-    spaces: tuple[Memory, Memory, Memory],
-    choose: Callable[[TiledLayer], Mapped] | None,
-) -> MappedOp | None:
+def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose | None) -> MappedOp | None:
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
-    near, _, store = spaces
-    if near.name in levels.scratchpads(plan.target):
-        return None
-    room = levels.rooms(plan.target, None)[near.name]
-    if len(layer.operands) > MOST_OPERANDS:
+    op, graph, form, nothing = search.cutter.order[at], search.cutter.graph, search.cutter.form, frozenset[str]()
+    (near, home, store), layer, room = search.spaces, search.layer(at, nothing), search.room
+    if near.name in levels.scratchpads(search.target) or len(layer.operands) > MOST_OPERANDS:
         return None
     try:
-        free = room - (-(-kernel_of(op, plan.graph, form).scratch // 8) * 8)
         mapped = choose(layer) if choose else None
-        if plan.request.map == "dory":
+        if request.map == "dory":
+            free = room - (-(-kernel_of(op, graph, form).scratch // 8) * 8)
             mapped = dory(layer, {near.name: max(1, free)}, True)[0]
-        if mapped is not None:
-            tiles = fitting_tiles(op, plan.graph, layer, form, room, mapped)
-        else:
-            tiles = cheapest_tiles(op, plan.graph, layer, form, room)
+        tiles = search.tiled(at, nothing, room) if mapped is None else None
+        if not isinstance(tiles, MappedOp):
+            tiles = fitting_tiles(op, graph, layer, form, room, mapped)
     except NoMapping as reason:
-        roots = {plan.home(o.name) for o in layer.operands if not o.packed}
-        if any(memory.access == "dma" for memory in (*roots, store)):
-            raise levels.no_tile(op, plan.graph.file, near, room, layer, reason) from None
+        homes = search.homes_of(op)
+        accesses = {homes.get(o.name, home).access for o in layer.operands if not o.packed}
+        if "dma" in (*accesses, store.access):
+            raise levels.no_tile(op, graph.file, near, room, layer, reason) from None
         return None
     return tiles if len(tiles.copies) <= MOST_COPIES else None
-
-
-def _sound(plan: Plan, decided: Sequence[_Decided]) -> Plan:
-    """The plan with these ops in tiles, without those whose result grows over an operand that later tiles want."""
-
-    def tiled(without: Container[str]) -> Plan:
-        moves = ((d.op.outputs[0] not in without and d.tiles) or d.reached for d in decided)
-        steps = tuple(replace(s, moves=m) for s, m in zip(plan.steps, moves, strict=True))
-        return _checked(replace(plan, steps=steps))
-
-    try:
-        return tiled(())
-    except BrokenPlan:
-        return tiled({s.overlap.result for s in plan.steps if s.overlap is not None})
-
-
-def _checked(plan: Plan) -> Plan:
-    """The plan with caches cleaned and invalidated, replayed."""
-    steps = with_transfers(plan.steps, coherence(plan.target, plan.rolling, plan.steps, plan.places))
-    replay(plan.graph, steps, plan.places, plan.target)
-    return replace(plan, steps=steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.levels import Engine
 from ....base.target import Memory, Target
 from ... import ops
-from ...ir import ITEM_BYTES, Graph, Op, Tensor
+from ...ir import ITEM_BYTES, Graph, Op
 from ...ir.axes import Dim, Grouped, Nest, Same, Window, separable
 from ...kernels import kernel_of, offload
 from ...kernels.unstated import PER_CALL
@@ -20,10 +20,8 @@ from ...ops import SPECS
 from ...ops.base import Form
 from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Channel, Compute, Hardware, Operand, TiledLayer, compute_cycles
-from ..memory.problem import Place
 from ..printed import Region
 from ..rolling import RollingGraph
-from ..search import Plan, form_of
 from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, busiest, tiles_of
 
 
@@ -357,9 +355,9 @@ def best_offer(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[M
     feasible = [o for o in offers if o.moved is not None]
     if not feasible:
         return Offer(None, offload.in_one_line(zip(engines_of(target), (o.why for o in offers), strict=True)))
-    cheapest = min(feasible, key=lambda o: o.moved.cost.total if o.moved else 0.0)
+    cheapest = min(feasible, key=lambda o: o.moved.cycles.total if o.moved else 0.0)
     assert cheapest.moved is not None
-    total = cheapest.moved.cost.total
+    total = cheapest.moved.cycles.total
     if total >= cpu:
         return Offer(None, f"{cheapest.moved.engine} would take {total:,.0f} cycles, the core {cpu:,.0f}")
     why = f"{total:,.0f} cycles, {cpu:,.0f} on the core"
@@ -373,96 +371,3 @@ def check_engines(target: Target) -> None:
             if not any(name in d.between for d in target.dma):
                 text = f"no DMA of target {target.name} reaches {name}, a scratchpad of engine {engine.name}"
                 raise fail(text, file=target.files[0], hints=["add it to `between` of one in `dma:`"])
-
-
-@dataclass
-class _Chain:
-    """The steps of a plan, with the tensors that stay: by step that makes them, where they lie."""
-
-    plan: Plan
-    moved: dict[str, MappedOp]
-    stay: dict[int, Place] = field(default_factory=dict)
-
-    @property
-    def ops(self) -> list[Op]:
-        return [section.ops[0] for section in self.plan.steps]
-
-    @property
-    def align(self) -> int:
-        return max(ALIGN, self.plan.target.dma_align)
-
-    def aligned(self, t: Tensor) -> int:
-        return -(-t.bytes // self.align) * self.align
-
-    def engine(self, step: int) -> Engine | None:
-        mapped = self.moved.get(self.ops[step].outputs[0])
-        return mapped.form.engine if mapped is not None else None
-
-    def may_stay(self, step: int) -> bool:
-        """Both ops run on one engine, and nothing else wants the tensor."""
-        graph, y = self.plan.graph, self.ops[step].outputs[0]
-        reader, engine = self.ops[step + 1], self.engine(step)
-        alone = list(graph.consumers.get(y, ())) == [reader] and y not in graph.outputs
-        same = engine is not None and engine == self.engine(step + 1)
-        return alone and same and self.plan.rolling.storage[y] == y
-
-    def attempt(self, step: int) -> None:
-        """Let the result of a step stay if both steps then take less together."""
-        engine = self.engine(step)
-        assert engine is not None
-        size = self.aligned(self.plan.graph.tensors[self.ops[step].outputs[0]])
-        offset = engine.activations // self.align * self.align - size if step % 2 else 0
-        if offset < 0:
-            return
-        before, names = dict(self.stay), [self.ops[s].outputs[0] for s in (step, step + 1)]
-        self.stay[step] = Place(engine.memories[0], offset)
-        remade = [self.remade(s, engine) for s in (step, step + 1)]
-        both = [m for m in remade if m is not None]
-        if len(both) < 2 or sum(m.cost.total for m in both) >= sum(self.moved[n].cost.total for n in names):
-            self.stay = before
-            return
-        self.moved |= dict(zip(names, both, strict=True))
-
-    def remade(self, step: int, engine: Engine) -> MappedOp | None:
-        """An op with its tiles between the tensors that stay."""
-        op, graph = self.ops[step], self.plan.graph
-        here = {self.ops[s].outputs[0]: self.stay[s] for s in (step - 1, step) if s in self.stay}
-        sizes = {name: self.aligned(graph.tensors[name]) for name in here}
-        below = sum(size for name, size in sizes.items() if here[name].offset == 0)
-        room = engine.activations // self.align * self.align - sum(sizes.values())
-        if room <= 0:
-            return None
-        form = replace(form_of(self.plan.target, self.plan.request), engine=engine)
-        spaces = self.plan.home(op.outputs[0]), self.plan.target.memory("weights")
-        tiled = in_tiles(op, graph, self.plan.target, form, spaces, frozenset(here), room)
-        if tiled is None:
-            return None
-        places = {i: here[o.name].offset for i, o in enumerate(tiled.operands) if o.held}
-        kept = self.moved[op.outputs[0]]
-        return replace(_between(tiled, places, below), why=kept.why, whole=kept.whole)
-
-
-def _between(moved: MappedOp, held: Mapping[int, int], below: int) -> MappedOp:
-    """The op with its tiles of activations higher by so many bytes, and operands that are held where they lie."""
-    return moved.shifted([held.get(i, 0 if o.packed else below) for i, o in enumerate(moved.operands)])
-
-
-def with_residents(plan: Plan) -> Plan:
-    """The plan with tensors that stay in scratchpads, as far as that saves cycles. It is not replayed yet."""
-    layers = {s.ops[0].outputs[0]: s.moves for s in plan.steps if isinstance(s.moves, MappedOp)}
-    chain = _Chain(plan, layers)
-    for step in range(len(plan.steps) - 1):
-        if chain.may_stay(step):
-            chain.attempt(step)
-    if not chain.stay:
-        return plan
-    stay = {chain.ops[step].outputs[0]: place for step, place in chain.stay.items()}
-    heights = dict(plan.layout.heights)
-    for region in (r for m in layers.values() for r in m.regions):
-        used = max(m.used(region) for m in layers.values() if region in m.regions)
-        whole = any(place.memory == region.memory for place in stay.values())
-        heights[region.memory] = region.bytes if whole else used
-    buffers = tuple(b if b.scratch else replace(b, place=stay.get(b.tensor, b.place)) for b in plan.buffers)
-    layout = replace(plan.layout, heights=heights)
-    steps = tuple(replace(s, moves=layers.get(s.ops[0].outputs[0], s.moves)) for s in plan.steps)
-    return replace(plan, steps=steps, places={**plan.places, **stay}, buffers=buffers, layout=layout)

@@ -24,7 +24,6 @@ from ..memory.problem import DoesNotFit, Place
 from ..rolling import RollingGraph
 from ..section import Section
 from .levels import channel_between
-from .streamed import PlannedRun
 from .tiles import ALIGN, MappedOp, aligned
 
 
@@ -192,12 +191,6 @@ def first_copies(
             copy = printed.Copy(channel, True, "", 0, offset, at + offset, size, stage=place.memory, into=True)
             fetches.append(Fetch(staging.first, staging.until, printed.Start(copy, block, staging.step, waited)))
     return tuple(fetches)
-
-
-def staged_run(run: PlannedRun, staging: Staging, place: Place) -> PlannedRun:
-    """The run with its constants fetched from the second level."""
-    at = tuple(place.offset + at for at in joined(run.blocks)[1])
-    return replace(run, stage=printed.Region(place.memory, place.offset, staging.bytes), stage_at=at)
 
 
 def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:

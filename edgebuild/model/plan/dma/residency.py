@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
 
@@ -19,12 +19,12 @@ from ...ir import Op
 from ...ops.base import Constant
 from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
-from ..hierarchy.nest import TiledLayer
-from ..printed import Cycles
-from .levels import channel_between, channel_to, constants_channel, layer_of_op, no_tile, whole_cycles
+from ..hierarchy.nest import MappingCost, TiledLayer
+from ..memory.problem import Place
+from .levels import channel_between, channel_to, constants_channel, in_tiles, layer_of_op, whole_cycles
 from .prefetch import staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
-from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles, fitting_tiles
+from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
@@ -36,20 +36,21 @@ MOST_HELD = 2  # the part of the first level that a tensor may take to stay ther
 class BareOp:
     """An op whose operands the core reaches where they lie."""
 
-    cycles: Cycles
+    cycles: MappingCost
     level1_bytes: int = 0
     copied: float = 0.0
     first_constants: tuple[float, int] = (0.0, 0)
     blocks: tuple[Constant, ...] = ()
     whole: tuple[float, ...] = ()
+    why: str = ""  # no engine computes it
 
     @property
     def slack(self) -> float:
         return self.cycles.total
 
     @staticmethod
-    def of(layer: TiledLayer, whole: tuple[float, ...] = ()) -> BareOp:
-        return BareOp(Cycles(layer.alone, 0.0, layer.alone), whole=whole)
+    def of(layer: TiledLayer, whole: tuple[float, ...] = (), why: str = "") -> BareOp:
+        return BareOp(MappingCost((), 1, layer.alone, 0.0), whole=whole, why=why)
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,14 @@ class Residency:
     tiles: dict[object, list[tuple[int, MappedOp | BareOp]]] = field(default_factory=dict)
     runs: dict[object, PlannedRun | None] = field(default_factory=dict)
 
+    @property
+    def align(self) -> int:
+        """Bytes, of buffers that a DMA unit copies to or from."""
+        return max(ALIGN, self.target.dma_align)
+
     @cached_property
     def sizes(self) -> dict[str, int]:
-        align = max(ALIGN, self.target.dma_align)
-        return {name: -(-size // align) * align for name, size in self.cutter.sizes.items()}
+        return {name: -(-size // self.align) * self.align for name, size in self.cutter.sizes.items()}
 
     @cached_property
     def streamer(self) -> Streamer:
@@ -98,8 +103,7 @@ class Residency:
         activations = channel_to(self.target, near, home)
         constants = channel_between(self.target, near, store) or constants_channel(self.target, near, home)
         others = {name: channel_to(self.target, near, memory) for name, memory in self.homes.items()}
-        align = max(ALIGN, self.target.dma_align)
-        return Streamer(self.cutter, activations, constants, self.room, self.target.cores, others, align)
+        return Streamer(self.cutter, activations, constants, self.room, self.target.cores, others, self.align)
 
     @cached_property
     def whole(self) -> dict[str, float]:
@@ -130,17 +134,6 @@ class Residency:
     def staged(self) -> bool:
         """Whether constants come by way of the second level."""
         return staging_channel(self.target, *self.spaces) is not None
-
-    def check_tiles(self) -> None:
-        """Raise EdgebuildError for an op that no tile fits although the core cannot reach its operands."""
-        graph, form, near = self.cutter.graph, self.cutter.form, self.spaces[0]
-        for at, op in enumerate(self.cutter.order if not self.open else ()):
-            if isinstance(self.tiled(at, frozenset(), self.room), BareOp):
-                layer = self.layer(at, frozenset())
-                try:
-                    fitting_tiles(op, graph, layer, form, self.room)
-                except NoMapping as reason:
-                    raise no_tile(op, graph.file, near, self.room, layer, reason) from None
 
     def layerwise(self) -> tuple[Step, ...]:
         """Every op by itself, nothing held."""
@@ -295,3 +288,72 @@ class Residency:
 
 def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
     return map(frozenset, chain.from_iterable(combinations(names, n) for n in range(len(names) + 1)))
+
+
+# ---- Results that stay in an engine's scratchpad for the next op
+#
+# Tensors that stay lie at the two ends of the scratchpad in turn, and the tiles of an op between what it reads and what
+# it makes.
+
+
+@dataclass
+class _Chain:
+    """Ops in their order, and how they run by their results, with the tensors that stay: by number of their makers."""
+
+    search: Residency
+    runs: dict[str, MappedOp | BareOp]
+    stay: dict[int, Place] = field(default_factory=dict)
+
+    @property
+    def ops(self) -> Sequence[Op]:
+        return self.search.cutter.order
+
+    def moved(self, at: int) -> MappedOp | None:
+        """An op in tiles on an engine."""
+        run = self.runs[self.ops[at].outputs[0]]
+        return run if isinstance(run, MappedOp) and run.regions else None
+
+    def attempt(self, at: int) -> None:
+        """Let the result of an op stay if it and its only reader, the next op, then take less on their engine."""
+        graph, y, align = self.search.cutter.graph, self.ops[at].outputs[0], self.search.align
+        before, engine_runs = dict(self.stay), [self.moved(n) for n in (at, at + 1)]
+        both = [m for m in engine_runs if m is not None]
+        alone = list(graph.consumers.get(y, ())) == [self.ops[at + 1]] and y not in graph.outputs
+        if len(both) < 2 or both[0].form != both[1].form or not alone or self.search.cutter.rolling.storage[y] != y:
+            return
+        engine = both[0].form.engine
+        assert engine is not None
+        offset = engine.activations // align * align - self.search.sizes[y] if at % 2 else 0
+        if offset < 0:
+            return
+        self.stay[at] = Place(engine.memories[0], offset)
+        remade = [r for n, m in zip((at, at + 1), both, strict=True) if (r := self.remade(n, m)) is not None]
+        if len(remade) < 2 or sum(m.cycles.total for m in remade) >= sum(m.cycles.total for m in both):
+            self.stay = before
+            return
+        self.runs |= {m.op.outputs[0]: m for m in remade}
+
+    def remade(self, at: int, moved: MappedOp) -> MappedOp | None:
+        """An op with its tiles between the tensors that stay."""
+        search, engine = self.search, moved.form.engine
+        assert engine is not None
+        here = {self.ops[n].outputs[0]: self.stay[n] for n in (at - 1, at) if n in self.stay}
+        sizes = {name: search.sizes[name] for name in here}
+        below = sum(size for name, size in sizes.items() if here[name].offset == 0)
+        room = engine.activations // search.align * search.align - sum(sizes.values())
+        spaces = search.homes.get(moved.op.outputs[0], search.spaces[1]), search.spaces[2]
+        if room <= 0:
+            return None
+        tiled = in_tiles(moved.op, search.cutter.graph, search.target, moved.form, spaces, frozenset(here), room)
+        if tiled is None:
+            return None
+        shift = [here[o.name].offset if o.held else 0 if o.packed else below for o in tiled.operands]
+        return replace(tiled.shifted(shift), why=moved.why, whole=moved.whole)
+
+
+def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dict[str, Place]:
+    """Places of results that stay in scratchpads as far as that saves cycles; changes how those ops run."""
+    chain = _Chain(search, runs)
+    for at in range(len(chain.ops) - 1):
+        chain.attempt(at)
+    return {chain.ops[at].outputs[0]: place for at, place in chain.stay.items()}

@@ -207,7 +207,7 @@ class PlannedRun(StreamedRun):
         return self
 
     def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
-        """Constants that come early, and where to."""
+        """Constants that come before the run, and where to."""
         return list(zip(self.blocks, self.block_at, strict=True))
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> PlannedRun:
@@ -216,8 +216,7 @@ class PlannedRun(StreamedRun):
         base = base if constants is None else base - self.constant_bytes
         return replace(
             self,
-            prefetched=constants is not None,
-            cycles=self.cycles if constants is None else replace(self.cycles, constants=0.0),
+            cycles=replace(self.cycles, constants=0.0),
             streams=tuple(replace(s, near=s.near + base) for s in self.streams),
             block_at=tuple(at + first for at in self.block_at),
             constants=tuple(tuple(at + first for at in row) for row in self.constants),
@@ -300,7 +299,7 @@ class Streamer:
             streams=streams, held=held,
             blocks=blocks, block_at=tuple(block_at), constants=absolute, places={n: places[n] for n in inner},
             scratch=scratch, scratch_each=tuple(map(aligned, sizes)), level1_bytes=at, events=trace.order,
-            together=together, shares=shares, prefetched=False, constant_bytes=constant_bytes, cycles=cost,
+            together=together, shares=shares, constant_bytes=constant_bytes, cycles=cost,
         )  # fmt: skip
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:

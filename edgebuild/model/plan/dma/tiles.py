@@ -22,7 +22,7 @@ from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping, best, best_of
 from ..hierarchy.nest import Mapped, MappingCost, Operand, Range, TiledLayer, cost, parts_of
-from ..printed import Copy, CoreWork, Cycles, Region, TiledOp, TileLoop, TileOperand, Turn
+from ..printed import Copy, CoreWork, Region, TiledOp, Turn
 from ..tiling.paths import even, graph_of_part, one_part
 
 # A tile shared by cores: each computes a part of it, on operands that all of them see.
@@ -125,22 +125,55 @@ class MappedOp(TiledOp):
 
     layer: TiledLayer
     mapped: Mapped
-    cost: MappingCost
+    cycles: MappingCost
+    level1_bytes: int
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The result is the last."""
+        return self.layer.operands
+
+    @property
+    def loops(self) -> list[dict[str, Any]]:
+        """Loops over tiles, the outermost first: an axis and its extent, cut into `count` tiles of at most `tile`."""
+        counts, extents = self.mapped.counts(self.layer), self.layer.nest.extents
+        order, tile = self.mapped.order, self.mapped.tile
+        return [{"axis": a, "extent": extents[a], "tile": tile[a], "count": counts[a]} for a in order]
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that computes the op, or `cpu`."""
+        return self.form.engine.name if self.form.engine is not None else "cpu"
+
+    @property
+    def at_operands(self) -> tuple[int, ...]:
+        """The operand that each place of a turn belongs to; those behind them are of constants."""
+        return tuple(i for i, o in enumerate(self.operands) if not o.packed)
+
+    def region(self, near: int) -> Region | None:
+        """The scratchpad that an address belongs to."""
+        return max((r for r in self.regions if r.base <= near), key=lambda r: r.base, default=None)
+
+    def used(self, region: Region) -> int:
+        """Bytes of a scratchpad that the tiles take."""
+        mine = [c for c in self.copies if self.operands[c.channel // 2].space == region.memory]
+        ends = (c.near + (c.rows - 1) * c.near_row + (c.planes - 1) * c.near_plane + c.bytes for c in mine)
+        return max(ends, default=region.base) - region.base
 
     @property
     def copied(self) -> float:
         """Bytes of activations that are copied."""
-        return sum(m.bytes for m, o in zip(self.cost.operands, self.operands, strict=True) if not o.packed)
+        return sum(m.bytes for m, o in zip(self.cycles.operands, self.operands, strict=True) if not o.packed)
 
     @property
     def first_constants(self) -> tuple[float, int]:
         """Cycles that the op waits for its constants before its first call, and their bytes."""
         packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
-        if packed is None or len(self.blocks) != 1 or self.operands[packed].depth or self.operands[packed].held:
+        if packed is None or len(self.blocks) != 1 or self.mapped.moves[packed].depth or self.operands[packed].held:
             return 0.0, 0
         size = self.blocks[0].data.nbytes
         one = parts_of(self.layer.operands[packed].channel, size) <= 1
-        return (self.cost.operands[packed].cycles, size) if one else (0.0, 0)
+        return (self.cycles.operands[packed].cycles, size) if one else (0.0, 0)
 
     @property
     def slack(self) -> float:
@@ -149,7 +182,7 @@ class MappedOp(TiledOp):
 
     def work_bytes(self, early: int) -> int:
         """Bytes of the first level; `early`: those of constants that come before, which are not among them."""
-        return self.level1_bytes
+        return 0 if self.regions else self.level1_bytes
 
     def without_constants(self, graph: Graph, room: int) -> MappedOp:
         """The same with its constants there already. Raises NoMapping where it does not fit any more."""
@@ -157,13 +190,18 @@ class MappedOp(TiledOp):
         return fitting_tiles(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
-        """The same with its buffers from `base` on, constants that come early and held tensors where they lie."""
+        """The same with its buffers from `base` on, constants that come early and held tensors where they lie.
+
+        What lies in the scratchpads of an engine has its place already.
+        """
+        if self.regions:
+            return self
         at = [(constants or 0 if o.packed else held[o.name]) if o.held else base for o in self.operands]
         return replace(self.shifted(at), scratch=self.scratch + base)
 
     def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
-        """Constants that come early, and where to."""
-        return [(block, constants or 0) for block in self.blocks]
+        """Constants that come early, and where to: None that do not."""
+        return [(block, constants) for block in self.blocks] if constants is not None else []
 
     def shifted(self, by: Sequence[int]) -> MappedOp:
         """The same with the buffers of every operand so many bytes higher."""
@@ -369,24 +407,16 @@ class _Tiles:
             self.figures = replace(self.figures, compute=work)
 
     def build(self) -> MappedOp:
-        layer, mapped, figures = self.layer, self.mapped, self.figures
         kernels, numbers = dict[object, tuple[int, Kernel]](), dict[int, int]()  # by what they do, and by identity
         for kernel in (k for row in self.kernels for k in row):
             types = tuple(str(c.data.dtype) for c in kernel.constants)
             key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
             numbers[id(kernel)] = kernels.setdefault(key, (len(kernels), kernel))[0]
         turns = tuple(self.run(numbers))
-        counts, extents = mapped.counts(layer), layer.nest.extents
-        operands = (
-            TileOperand(o.name, o.space, m.depth, m.buffers, c.cycles, o.result, o.packed, o.held)
-            for o, m, c in zip(layer.operands, mapped.moves, figures.operands, strict=True)
-        )
         return MappedOp(
             self.op, tuple(k for _, k in kernels.values()), tuple(b for b, _ in self.blocks), tuple(self.copies), turns,
-            self.level1_bytes, self.scratch, self.scratch_each, self.form,
-            tuple(sorted({c.channel for c in self.copies})),
-            tuple(operands), tuple(TileLoop(a, extents[a], mapped.tile[a], counts[a]) for a in mapped.order),
-            Cycles(figures.compute, figures.dma, figures.total), self.regions, layer=layer, mapped=mapped, cost=figures,
+            self.scratch, self.scratch_each, self.form, tuple(sorted({c.channel for c in self.copies})), self.regions,
+            layer=self.layer, mapped=self.mapped, cycles=self.figures, level1_bytes=self.level1_bytes,
         )  # fmt: skip
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:

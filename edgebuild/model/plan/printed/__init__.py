@@ -14,7 +14,6 @@ from ...ir import Op
 from ...ops.base import Constant, Form, Kernel
 from ..memory.problem import Place
 
-CONSTANTS = 0  # the channel of the constants of a run by rows
 STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, taken in turn
 PARTS = STORE + STORE_CHANNELS  # the first of those for blocks that come while their step runs, one for each slot
 SLOTS = 2  # of such blocks
@@ -140,48 +139,12 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Cycles:
-    """Modelled cycles of a step: of its calls, of its copies, and of both as far as they run beside each other."""
-
-    compute: float
-    dma: float
-    total: float
-
-
-@dataclass(frozen=True)
-class TileLoop:
-    """A loop over tiles: an axis of the op and its extent, cut into `count` tiles of at most `tile`."""
-
-    axis: str
-    extent: int
-    tile: int
-    count: int
-
-
-@dataclass(frozen=True)
-class TileOperand:
-    """An operand of an op in tiles, or its result: copied inside of `depth` loops to `buffers` in the memory `space`.
-
-    `packed`: it is the op's constants. `held`: it stays in the first level, and is not copied. `cycles`: of its copies.
-    """
-
-    name: str
-    space: str
-    depth: int
-    buffers: int
-    cycles: float
-    result: bool = False
-    packed: bool = False
-    held: bool = False
-
-
-@dataclass(frozen=True)
 class TiledOp:
     """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
 
     Operand i has the channels 2i and 2i + 1. Until all is placed, places in a turn count from where their operand
-    begins. `stage`: the memory that constants come by way of, and what they take there. `whole`: cycles of the op in
-    one call that waits for nothing.
+    begins. `stage`: the memory that constants come by way of, and what they take there. `why` it runs so. `whole`:
+    cycles of the op in one call that waits for nothing.
     """
 
     op: Op
@@ -189,14 +152,10 @@ class TiledOp:
     blocks: tuple[Constant, ...]
     copies: tuple[Copy, ...]
     turns: tuple[Turn, ...]
-    level1_bytes: int
     scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
     scratch_each: int  # bytes of a core's
     form: Form  # of the kernels
     last_waits: tuple[int, ...]  # channels to wait for at the end
-    operands: tuple[TileOperand, ...]  # the result is the last
-    loops: tuple[TileLoop, ...]
-    cycles: Cycles
     regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
     stage: Region | None = None
     why: str = "tiles by DMA"
@@ -205,31 +164,6 @@ class TiledOp:
     @property
     def ops(self) -> tuple[Op, ...]:
         return (self.op,)
-
-    @property
-    def held(self) -> bool:
-        """Whether the result stays in the first level."""
-        return self.operands[-1].held
-
-    @property
-    def engine(self) -> str:
-        """Name of the engine that computes the op, or `cpu`."""
-        return self.form.engine.name if self.form.engine is not None else "cpu"
-
-    @property
-    def at_operands(self) -> tuple[int, ...]:
-        """The operand that each place of a turn belongs to; those behind them are of constants."""
-        return tuple(i for i, o in enumerate(self.operands) if not o.packed)
-
-    def region(self, near: int) -> Region | None:
-        """The scratchpad that an address belongs to."""
-        return max((r for r in self.regions if r.base <= near), key=lambda r: r.base, default=None)
-
-    def used(self, region: Region) -> int:
-        """Bytes of a scratchpad that the tiles take."""
-        mine = [c for c in self.copies if self.operands[c.channel // 2].space == region.memory]
-        ends = (c.near + (c.rows - 1) * c.near_row + (c.planes - 1) * c.near_plane + c.bytes for c in mine)
-        return max(ends, default=region.base) - region.base
 
 
 @dataclass(frozen=True)
@@ -300,11 +234,11 @@ class StreamedRun:
     """A rolled run in the first level. Places count from its first byte there, those of held tensors are absolute.
 
     `seen`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or takes up
-    if it reduces. `places`: of inner rings and held tensors. `blocks`: the constants of each op as one copy;
-    `constants`: where each of them lies. `scratch`: by result, of the first core; that of the others lies behind it, at
-    steps of `scratch_each` bytes (of every op). Cores make `together` rows at once, each of them in at most `shares`
-    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of input streams to take a row
-    from. `stage`: the memory that the constants come by way of; each block lies there at `stage_at`.
+    if it reduces. `places`: of inner rings and held tensors. `blocks`: the constants of each op, which come before the
+    run; `constants`: where each of them lies. `scratch`: by result, of the first core; that of the others lies behind
+    it, at steps of `scratch_each` bytes (of every op). Cores make `together` rows at once, each of them in at most
+    `shares` parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of input streams to take
+    a row from. `stage`: the memory that the constants come by way of.
     """
 
     ops: tuple[Op, ...]
@@ -323,10 +257,8 @@ class StreamedRun:
     events: tuple[int, ...]
     together: int
     shares: int
-    prefetched: bool  # the constants are there already
     cycles: RunCycles
     stage: Region | None = None
-    stage_at: tuple[int, ...] = ()
     whole: tuple[float, ...] = ()  # cycles of each op in one call that waits for nothing
 
     @property
