@@ -35,6 +35,12 @@ def test_a_first_level_below_the_smallest_tile(way: str, tmp_path: Path, capsys:
     )
 
 
+def test_a_second_level_below_what_is_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The node, what lives there, and a remedy."""
+    text = said(capsys, "layer", target(tmp_path, ram=RAM.replace("size: 1G", "size: 512")))
+    assert "node '" in text and "does not fit: memory RAM has 512 B" in text and "live at this step: " in text
+
+
 @pytest.mark.parametrize("way", ["layer", "auto"])
 def test_an_alignment_that_no_tile_meets(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, way, target(tmp_path, dma="channels: 16, align: 4096"))

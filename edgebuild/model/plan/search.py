@@ -619,7 +619,7 @@ def does_not_fit(
     least = "at least " if reason.proven else ""
     text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
     text += f" beside {used} B of stack and states" if used > 0 else ""
-    hints = [_live(cutter, steps, highest, reason.needed)] if highest is not None else []
+    hints = [live_words(cutter, steps, highest, reason.needed)] if highest is not None else []
     sizes = {f"{option} ({size} B)": size for option, size in alternatives.peaks.items()}
     if fitting := [option for option, size in sizes.items() if size <= reason.capacity]:
         hints.append(f"try: {', or '.join(fitting)}")
@@ -630,7 +630,7 @@ def does_not_fit(
     return fail(text, file=graph.file, node=node, kind=kind, hints=hints)
 
 
-def _live(cutter: Cutter, steps: Sequence[Section], step: int, needed: int) -> str:
+def live_words(cutter: Cutter, steps: Sequence[Section], step: int, needed: int) -> str:
     """All that is live in a step, which adds up to what it needs; and what the layout of `needed` bytes adds."""
     live = live_set(cutter, steps, step)
     parts = [_described(cutter, part) for part in live.parts]

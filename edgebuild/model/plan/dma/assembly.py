@@ -26,7 +26,7 @@ from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
 from ..printed import Copy, ReachedOp, Region, Start
-from ..search import Plan, Planner
+from ..search import Plan, Planner, live_words
 from ..section import Section
 from ..storage import layout_problem, placed_buffers
 from . import levels
@@ -412,7 +412,7 @@ def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Cho
                 return assembled(planner, search, kept, EARLIER.get(request.map), stay)
             except (DoesNotFit, NoMapping) as reason:
                 if not jointly:
-                    raise _does_not_fit(graph, reason) from None
+                    raise _does_not_fit(planner, reason) from None
                 progress.say(f"no layout of {room} B: {reason}")
             except OtherHomes as better:
                 homes = {**homes, **better.homes}
@@ -422,9 +422,16 @@ def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Cho
     raise fail(f"no layout of {near.name} was found", file=graph.file, hints=["use --map layer"])
 
 
-def _does_not_fit(graph: Graph, reason: Exception) -> EdgebuildError:
+def _does_not_fit(planner: Planner, reason: DoesNotFit | NoMapping) -> EdgebuildError:
+    """What does not fit, and at the op with most live bytes what lives there."""
+    cutter, hints = planner.cutter, ["use --map auto, or a target with more of it"]
     text = f"does not fit: {reason}, for activations and for constants on their way"
-    return fail(text, file=graph.file, hints=["use --map auto, or a target with more of it"])
+    if not isinstance(reason, DoesNotFit) or not cutter.order:
+        return fail(text, file=cutter.graph.file, hints=hints)
+    profile = cutter.profile(cutter.untiled)
+    at = profile.index(max(profile))
+    op, hints = cutter.order[at], [live_words(cutter, cutter.untiled, at, max(profile)), *hints]
+    return fail(text, file=cutter.graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)
 
 
 def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, TargetMemory]:
