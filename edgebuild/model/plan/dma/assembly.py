@@ -423,7 +423,7 @@ def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Cho
 
 
 def _does_not_fit(planner: Planner, reason: DoesNotFit | NoMapping) -> EdgebuildError:
-    """What does not fit, and at the op with most live bytes what lives there."""
+    """The error for what does not fit, and at the op with most live bytes what lives there."""
     cutter, hints = planner.cutter, ["use --map auto, or a target with more of it"]
     text = f"does not fit: {reason}, for activations and for constants on their way"
     if not isinstance(reason, DoesNotFit) or not cutter.order:
