@@ -10,21 +10,25 @@ import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
+from edgebuild.model import kernels
 from edgebuild.model.ir import Graph, Quant
 from edgebuild.model.kernels import floats, kernel_of
-from edgebuild.model.kernels.floats import KINDS, block_of, starts
+from edgebuild.model.kernels.floats import KINDS, REGISTERS, block_of, starts
+from edgebuild.model.kernels.floats.registers import WEIGHTS
 from edgebuild.model.plan.search import form_of
 from tests.graphs import examples, random_inputs, small_graphs, thrown
 from tests.kernels.processor import run_on
-from tests.kernels.test_processors import NEEDS
+from tests.kernels.test_processors import NEEDS, preferring
 from tests.ops.test_host import compare
 
-VARIANT = "channels in registers"
+IN_C, IN_REGISTERS = "channels in registers", "pixels and channels in registers"
+KINDS_OF = {IN_C: tuple(KINDS), IN_REGISTERS: tuple(REGISTERS)}
 
 
-def of_floats(graph: Graph, target: str) -> bool:
+def of_floats(graph: Graph, target: str, variant: str) -> bool:
     form = form_of(load_target(target))
-    return any(op.kind in KINDS and kernel_of(op, graph, form).variant == VARIANT for op in graph.ops)
+    served = [kernel_of(op, replace(graph), form) for op in graph.ops if op.kind in KINDS_OF[variant]]
+    return any(variant in {k.variant, *(other.variant for other in k.others)} for k in served)
 
 
 def with_int8_weights(graph: Graph) -> Graph:
@@ -38,16 +42,18 @@ def with_int8_weights(graph: Graph) -> Graph:
     return replace(graph, tensors={**graph.tensors, name: small})
 
 
-def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off") -> None:
+def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off", exact: bool = True) -> None:
+    """`exact`: results are those of the plain kernels to the last bit, where products and sums are not fused."""
     inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(graphs)]
     found = []
     small = form_of(load_target(target), ModelRequest(Path("x"), "small", target, optimize="size"))
-    assert VARIANT not in {kernel_of(op, replace(g), small).variant for g in graphs for op in g.ops if op.kind in KINDS}
-    for optimize in ("balanced", "size"):
+    variants = {kernel_of(op, replace(g), small).variant for g in graphs for op in g.ops if op.kind in KINDS}
+    assert not variants & {IN_C, IN_REGISTERS}
+    for optimize in ("balanced", "size") if exact else ("balanced",):
         (own := folder / optimize).mkdir()
         fresh = [replace(graph) for graph in graphs]  # a graph keeps the kernels that were chosen for it
         found.append(run_on(load_target(target), fresh, inputs, own, tile=tile, optimize=optimize))
-    for graph, vectors, rows, others in zip(graphs, inputs, *found, strict=True):
+    for graph, vectors, rows, others in zip(graphs, inputs, found[0], found[-1], strict=True):
         for vector, row, other in zip(vectors, rows, others, strict=True):
             compare(graph, vector, row)
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, other, strict=True))
@@ -58,19 +64,42 @@ def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off") -> 
 def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of numbers of channels that blocks do not divide, of int8 weights, and of products of two operands."""
     monkeypatch.setattr(floats, "MOST", most)
-    graphs = [g for kind in KINDS for g in [g for g in thrown(kind, 200) if of_floats(g, target)][:12]]
+    monkeypatch.setattr(kernels, "by_cost", preferring(IN_C))
+    graphs = [g for kind in KINDS for g in [g for g in thrown(kind, 200) if of_floats(g, target, IN_C)][:12]]
     graphs = [with_int8_weights(g) if at % 3 == 2 else g for at, g in enumerate(graphs)]
-    kernels = [kernel_of(g.ops[0], g, form_of(load_target(target))) for g in graphs]
+    taken = [kernel_of(g.ops[0], replace(g), form_of(load_target(target))) for g in graphs]
     assert {g.ops[0].kind for g in graphs} == set(KINDS)
-    assert {k.shape["scaled"] for k in kernels} == {False, True}
-    assert {k.shape["overlap"] for k in kernels} == {False, most < 8}
+    assert {k.shape["scaled"] for k in taken} == {False, True}
+    assert {k.shape["overlap"] for k in taken} == {False, most < 8}
     check(target, graphs, tmp_path)
+
+
+def drawn(target: str) -> list[Graph]:
+    """Layers of each kind, those with the largest results."""
+    layers = [[g for g in thrown(kind, 300) if of_floats(g, target, IN_REGISTERS)] for kind in REGISTERS]
+    return [g for some in layers for g in sorted(some, key=lambda g: -g.tensors[g.outputs[0]].elements)[:16]]
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target, tile", [("mps2-an386", "off"), ("mps2-an386", "rolling"), ("mps2-an500", "off"),
+                                          ("mps3-an547", "off"), ("mps3-an547", "rolling")])  # fmt: skip
+def test_registers(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of four pixels and of one, groups, dilation, results that four does not divide, both forms of matrices."""
+    monkeypatch.setattr(kernels, "by_cost", preferring(IN_REGISTERS))
+    graphs = drawn(target)
+    taken = [kernel_of(g.ops[0], replace(g), form_of(load_target(target))) for g in graphs]
+    windows = [k.shape for k in taken if k.template.endswith("windows.c.j2") and k.shape["most"] > 1]
+    assert {s["groups"] > 1 for s in windows} == {s["whole"] for s in windows} == {False, True}
+    assert {s["back"] > 0 for s in windows} == {s["OW"] > 7 for s in windows} == {False, True}
+    last = {k.shape["function"].removesuffix("_fused").split("_")[-1] for k in taken}
+    assert last == {*WEIGHTS, "channels4", "channels8"}
+    check(target, graphs, tmp_path, tile, exact=target == "mps2-an386")
 
 
 @pytest.mark.needs(*NEEDS)
 def test_rows(tmp_path: Path) -> None:
     """Fed from rings."""
-    graphs = [g for g in examples(small_graphs(), 400) if of_floats(g, "mps2-an386")][:20]
+    graphs = [g for g in examples(small_graphs(), 400) if of_floats(g, "mps2-an386", IN_C)][:20]
     assert len(graphs) >= 10
     check("mps2-an386", graphs, tmp_path, tile="rolling")
 

@@ -135,9 +135,9 @@ def test_shared_functions_say_what_they_use(arithmetic: Arithmetic) -> None:
 
 @pytest.mark.parametrize("arithmetic", Arithmetic)
 def test_shared_functions_have_prototypes(arithmetic: Arithmetic) -> None:
-    """Functions are marked as such: names that are neither of a header nor of a macro."""
+    """Functions are marked as such: names that are not of a header, a macro or a type."""
     for helper in kernels.helpers(arithmetic):
-        function = not any(name.isupper() or name.endswith(".h") for name in helper.names)
+        function = not any(name.isupper() or name.endswith((".h", "_t")) for name in helper.names)
         assert bool(helper.head) == function, helper.names
         assert "%=" not in helper.text
 

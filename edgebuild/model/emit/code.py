@@ -149,7 +149,7 @@ def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[st
 
 def guard(plan: Plan) -> tuple[str, str] | None:
     """The condition under which the compiler's core is another one, in the preprocessor's words, and what to say."""
-    core = form_of(plan.target, plan.request).core
+    core = form_of(plan.target, plan.request).core - (set() if _has_floats(plan) else {"fpu"})
     flags = " ".join(flag for flag in plan.target.toolchain.cflags if flag.startswith("-m"))
     text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
     wanted = dict.fromkeys(condition for word, condition in CONDITIONS.items() if word in core)

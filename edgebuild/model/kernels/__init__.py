@@ -36,6 +36,7 @@ ROWS: tuple[Row, ...] = (
 CONDITIONS = {
     "dsp": "!defined(__ARM_FEATURE_DSP)",
     "mve": "!defined(__ARM_FEATURE_MVE)",
+    "fpu": "!defined(__ARM_FP)",
     "armv6-m": "!defined(__arm__)",
     "armv7-m": "!defined(__ARM_FEATURE_SAT)",
     "armv8-m.main": "!defined(__ARM_FEATURE_SAT)",
@@ -48,7 +49,7 @@ HELPERS = (
     "helpers.c.j2",  # of ops/
     "math.c.j2",
     "shared.c.j2",
-    *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn", "xpulp")),
+    *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn", "xpulp", "floats")),
 )
 
 # Functions in assembly by name; each is made when a model needs it.
@@ -61,6 +62,7 @@ FUNCTIONS: Mapping[str, Callable[[], Function]] = (
     | matrix.FUNCTIONS
     | winograd.FUNCTIONS
     | lanes.FUNCTIONS
+    | floats.registers.FUNCTIONS
 )
 
 
@@ -197,7 +199,8 @@ def helpers(arithmetic: Arithmetic) -> tuple[Helper, ...]:
 @cache
 def _assembled(name: str) -> Helper:
     function = PRINTED.get(name) or FUNCTIONS[name]()
-    return Helper((name,), ("EB_CFI", "EB_REG"), function.before, function.head, function.body)
+    uses = tuple(each for each in ("EB_CFI", "EB_REG", *function.uses) if each in function.text)
+    return Helper((name,), uses, function.before, function.head, function.body)
 
 
 @cache

@@ -136,6 +136,7 @@ class Function:
     parameters: tuple[str, ...]
     remark: str
     parts: tuple[Part, ...]
+    uses: tuple[str, ...] = ()  # names of C in it that others define, beside EB_CFI and EB_REG
 
     @property
     def before(self) -> str:
