@@ -42,7 +42,7 @@ def test_the_cache_stays_in_place(tmp_path: Path) -> None:
 
 
 def text_of(model: bytes, count: int) -> str:
-    """What onnxruntime says, by the loop of main.c."""
+    """The text that onnxruntime makes, by the loop of main.c."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     layers, places, head = 6, 128, 32
     cache, recent, character, text = np.zeros((2 * layers, places, head), np.int8), [-1] * RECENT, FIRST, ""

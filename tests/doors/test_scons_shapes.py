@@ -94,12 +94,16 @@ def test_variant_folders_with_and_without_copies(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("gcc")
-def test_killed_build_of_a_model_that_is_then_reverted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["model", "option"])
+def test_killed_build_of_a_model_that_is_then_reverted(what: str, tmp_path: Path) -> None:
     """kill -9 comes between the products and what SCons remembers; then the model is as SCons remembers it."""
     project = Project(tmp_path / "project", "scons")
     project.build()
     right, model = project.generated(), project.model.read_bytes()
-    project.model.write_bytes(other_weights(model))
+    if what == "model":
+        project.model.write_bytes(other_weights(model))
+    else:
+        project.write(TILE="rolling")
     # The door calls this in place of Python: the products are written, and then all of SCons is killed.
     killer = project.python.read_text().replace("exec ", "") + KILL
     counting = project.python.read_text()
@@ -109,6 +113,7 @@ def test_killed_build_of_a_model_that_is_then_reverted(tmp_path: Path) -> None:
     assert project.generated() != right
     project.python.write_text(counting)
     project.model.write_bytes(model)
+    project.write()
     project.build()
     assert project.generated() == right
     assert project.build().starts == 0

@@ -28,6 +28,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from SCons import SConsign
 from SCons.Action import Action
 from SCons.Defaults import processDefines
 from SCons.Environment import MethodWrapper, OverrideEnvironment
@@ -36,7 +37,7 @@ from SCons.Node.FS import File
 from SCons.PathList import PathList
 from SCons.Tool import CScanner
 
-from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.artifacts import is_written, write_atomic
 from edgebuild.base.errors import EdgebuildError, did_you_mean
 from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.installation import cmsis_nn_sources
@@ -201,8 +202,11 @@ def bf_driver(
     sources = env.arg2nodes(sources, env.fs.File)
     outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
-    flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(write_value, None))
+    value = env.Value(_flags(env, folder))
+    flags = env.Command(folder.File(f"{name}.flags"), value, Action(write_value, None))
     env.Depends(products, flags)
+    if _is_of_killed_run(env, flags[0], value.get_csig()):
+        env.AlwaysBuild(flags, products)
     _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
     more = files_beside(Path(env.File(file).srcnode().rfile().abspath)) if colon else []
     env.Depends(products, [env.File(f) for f in more])
@@ -348,6 +352,8 @@ def _products(
     words = [f"target {said['target']}", *(f"{o.upper()}={value}" for o, value in said["options"].items())]
     version = [env.Value(word) for word in (*words, f"edgebuild {_code_version()[:16]}")]
     env.Depends([products[0], *ahead], version)
+    if _is_of_killed_run(env, request, text):
+        env.AlwaysBuild(products, ahead)
     # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
     # the first run, and SCons would take that news for a reason to run again.
     if files := [*files, *(env.File(f) for f in with_code(load_target(target).files, ()))]:
@@ -385,6 +391,18 @@ def _command(
     stamp = env.SideEffect(folder.File(f"{name}{part}.stamp"), nodes[0])
     env.Clean(nodes[0], [*stamp, folder.File(f"{name}{part}.d")])
     return list(nodes)
+
+
+def _is_of_killed_run(env: Environment, file: Node, text: str) -> bool:
+    """Whether the file has another text, of a run that ended before SCons wrote down what it did.
+
+    SCons then takes the products for those of the run before that.
+    """
+    place = Path(file.abspath)
+    if not place.exists() or is_written(place, text.encode()):
+        return False
+    memory = Path(env.fs.Top.abspath, f"{SConsign.DB_Name or SConsign.current_sconsign_filename()}.dblite")
+    return not memory.exists() or memory.stat().st_mtime_ns < place.stat().st_mtime_ns
 
 
 class _Missing(File):  # type: ignore[misc]
