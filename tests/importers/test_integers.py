@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,10 @@ def residual(seed: int, domain: str = "") -> onnx.ModelProto:
     return net.ended(net.requant(dense, 0, 2.0**17, 256, 1))
 
 
-def signed_input(seed: int) -> onnx.ModelProto:
-    """A QuantizeLinear says that it is int8."""
+def stated_input(seed: int, kind: type[np.int8 | np.uint8]) -> onnx.ModelProto:
+    """A QuantizeLinear says of which type it is."""
     net = Whole(seed)
-    scale = net.stored(1.0), net.stored(0, np.int8)
+    scale = net.stored(1.0), net.stored(0, kind)
     x = net.op("DequantizeLinear", net.op("QuantizeLinear", net.input("x", (1, 4, 5, 6)), *scale), *scale)
     return net.ended(net.requant(net.op("Conv", x, net.whole(-128, 128, 7, 4, 1, 1)), 7, 2.0**13, 255, 1))
 
@@ -77,7 +78,8 @@ def sum_of_inputs(seed: int) -> onnx.ModelProto:
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "residual": lambda: residual(0),
     "residual in a domain of its own": lambda: residual(1, "PACTOps"),
-    "signed input": lambda: signed_input(2),
+    "signed input": lambda: stated_input(2, np.int8),
+    "unsigned input": lambda: stated_input(2, np.uint8),
     "sum of inputs": lambda: sum_of_inputs(3),
 }
 
@@ -98,6 +100,21 @@ def test_sums_are_those_of_integers(tmp_path: Path) -> None:
     sums = [op for op in graph.ops if op.kind in ("conv2d", "depthwise_conv2d", "dense")]
     assert len(sums) == 3
     assert all(t.dtype == "int8" for op in sums for t in graph.operands(op)[:2])
+
+
+UNSAID = {"residual": ["x"], "signed input": [], "unsigned input": [], "sum of inputs": ["a", "b"]}
+
+
+@pytest.mark.parametrize("name", UNSAID)
+def test_a_warning_names_inputs_of_unknown_sign(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what they are taken for, and what states it; of inputs that a node quantises there is none."""
+    file = tmp_path / "model.onnx"
+    onnx.save(NETWORKS[name](), file)
+    graph, said = prepare(file), capsys.readouterr().err
+    assert re.findall(r"model\.onnx: warning: input '(\w)' is taken for uint8", said) == UNSAID[name]
+    assert re.findall(r"put QuantizeLinear and DequantizeLinear behind '(\w)'", said) == UNSAID[name]
+    zeros = [t.quant.zero_point for n in graph.inputs if (t := graph.tensors[n]).quant is not None]
+    assert zeros == [(0,) if name == "signed input" else (-128,)] * len(graph.inputs)
 
 
 @pytest.mark.needs("gcc")

@@ -3,9 +3,9 @@
 RequantShift is (x * mul + add) / div, rounded to the nearest and halves up. It keeps within `n_levels` integers, from 0
 on or, if `signed`, from -n_levels / 2 (pulp-platform/quantlib d3c829e, algorithms/pact/pact_ops.py).
 
-All tensors are real in the file, though their values are whole: weights, too, and inputs. An input is taken for uint8,
-unless a QuantizeLinear reads it. They become quantised numbers of scale 1 here, so that sums of products are sums of
-integers.
+All tensors are real in the file, though their values are whole: weights, too, and inputs. They become quantised numbers
+of scale 1 here, so that sums of products are sums of integers. A file says whether an input is signed by a
+QuantizeLinear that reads it. One without is taken for uint8, and a warning says so.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from ....base.errors import Diagnostic
+from ....base.progress import warn
 from ...ir import Array, Quant, Tensor
 from .control_flow import graphs
 from .fused import Fused
@@ -24,6 +26,7 @@ from .onnx_operators import OnnxNode
 REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
 WEIGHTED = ("Conv", "Gemm", "MatMul")
 ALIKE = ("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")  # hand their operand's numbers on
+UNSAID = "put QuantizeLinear and DequantizeLinear behind '{}', of scale 1 and a zero point 0 in int8 or uint8"
 BYTE, WORD = np.iinfo(np.int8), np.iinfo(np.int32)
 
 
@@ -46,6 +49,8 @@ def stored_integers(graph: onnx.GraphProto, file: str) -> None:
     for value in graph.input:
         own = value.name not in constants and value.type.tensor_type.elem_type == TensorProto.FLOAT
         if own and not any(n.op_type == "QuantizeLinear" for n in readers[value.name]):
+            text = f"input '{value.name}' is taken for uint8: no QuantizeLinear says whether its integers are signed"
+            warn(Diagnostic(text, file, severity="warning", hints=(UNSAID.format(value.name),)))
             f = Fused(helper.make_node("Identity", [value.name], [f"{value.name}@whole"]), graph, file)
             nodes += _whole(f, value.name, np.uint8)
             kinds[f.node.output[0]] = np.uint8
