@@ -154,7 +154,8 @@ def test_results_of_shifted_sums() -> None:
             factor, bits = rng.integers(20, 900, len(s.start)), int(rng.integers(10, 18))
             mantissa, shift = (a.astype(np.int64) for a in fixedpoint.quantize_multipliers(factor / 2.0**bits))
             added = rng.integers(-(2**bits) * 99, 2**bits * 99, len(s.start))
-            s = replace(s, mantissa=mantissa, right=-shift, added=added, bits=bits)
+            offset = (added << 31 - shift - bits) + (1 << 30 - shift)
+            s = replace(s, mantissa=mantissa, right=-shift, added=offset)
             for e, left_out in ((ends(s), 0), (raw_ends(s), s.start[:, None])):
                 if e is None:
                     continue

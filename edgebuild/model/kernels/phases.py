@@ -84,12 +84,12 @@ def groups(op: Op, k: int) -> list[slice]:
     return [slice(g * (k // count), (g + 1) * (k // count)) for g in range(count)]
 
 
-def group(s: Sums, own: slice) -> Sums:
-    """The channels of one group."""
-    weights = s.weights[own]
+def group(s: Sums, own: slice | Array) -> Sums:
+    """Some of the channels."""
+    weights, added = s.weights[own], None if s.added is None else s.added[own]
     return replace(
         s, out=(*s.out[:2], len(weights)), weights=weights, start=s.start[own], mantissa=s.mantissa[own],
-        right=s.right[own],
+        right=s.right[own], added=added,
     )  # fmt: skip
 
 

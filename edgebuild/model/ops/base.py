@@ -170,7 +170,7 @@ class Sums:
     The input's zero point is folded into the bias: sum of (x - z) * w + b = sum of x * w + (b - z * sum of w). That is
     exact at borders too as long as padding reads as z. `start` is the folded bias, `mantissa` and `right` the factor
     M / 2^31 / 2^right; the result is clamped to [low, high] after `y_zero` is added. `stem`: of C functions' names.
-    `added`, `bits`: of results that are `shifted`, which few kernels know; see spatial.py.
+    `added`: by channel to the product, which is rounded down then; few kernels do that. None: the arithmetic rounds.
     """
 
     stem: str
@@ -189,7 +189,6 @@ class Sums:
     high: int
     arithmetic: Arithmetic
     added: Array | None = None
-    bits: int = 0
 
     @property
     def window(self) -> tuple[int, int]:

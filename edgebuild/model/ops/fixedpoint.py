@@ -82,9 +82,16 @@ def fits(x: Array | np.int64, shift: Array | int) -> Array:
     return np.asarray(abs(np.asarray(x, np.int64)) < (1 << 31) >> np.clip(np.asarray(shift, np.int64), 0, 31))
 
 
-def requantize(x: Array | np.int64, mantissa: Array | int, shift: Array | int, arithmetic: Arithmetic) -> Array:
-    """x * M / 2^31 * 2^shift in the given arithmetic. `x` holds int32 values; int64 out."""
+def requantize(
+    x: Array | np.int64, mantissa: Array | int, shift: Array | int, arithmetic: Arithmetic, added: Array | None = None
+) -> Array:
+    """x * M / 2^31 * 2^shift in the given arithmetic. `x` holds int32 values; int64 out.
+
+    `added`: to the product, which is rounded down then, whatever the arithmetic is.
+    """
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
+    if added is not None:
+        return np.asarray((x * mantissa + added) >> (31 - shift))
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
     if arithmetic.fixed_point:
         in_words = (x << left).astype(np.int32).astype(np.int64)

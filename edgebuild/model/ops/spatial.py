@@ -173,6 +173,14 @@ def added(op: Op, graph: Graph) -> tuple[Array, Array]:
     return np.rint(scales * 2.0 ** op.attrs["bits"]).astype(np.int64), more.array.astype(np.int64)
 
 
+def rounding(op: Op, graph: Graph) -> Array | None:
+    """The same with the half, of a product with the mantissa of `multipliers`, which is the factor; else None."""
+    if not shifted(op):
+        return None
+    bits, right = op.attrs["bits"], 31 - multipliers(op, graph)[1].astype(np.int64)
+    return np.asarray((added(op, graph)[1] << (right - bits)) + (1 << (right - 1)))
+
+
 def alike(op: Op, graph: Graph) -> bool:
     """The same, however sums become results."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
@@ -207,14 +215,11 @@ def sum_fits(total: Array, op: Op, graph: Graph) -> Array:
 def requantize_sum(total: Array, op: Op, graph: Graph) -> Array:
     """The quantised result of the integer `total` (channels last): scale, add the zero point, clamp."""
     y = graph.result(op)
-    if shifted(op):
-        factor, more = added(op, graph)
-        scaled = (total * factor + more + (1 << op.attrs["bits"] >> 1)) >> op.attrs["bits"]
-        return np.clip(scaled + zero_of(y), *bounds(op, y)).astype(y.dtype)
     mantissa, shift = multipliers(op, graph)
-    requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
-    scaled = requantize(total, mantissa.astype(np.int64), shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(y), *bounds(op, y)).astype(y.dtype)
+    factor = mantissa.astype(np.int64), shift, graph.arithmetic
+    if wide(op, graph):
+        return stored(fixedpoint.requantize_wide(total, *factor), op, y)
+    return stored(fixedpoint.requantize(total, *factor, rounding(op, graph)), op, y)
 
 
 def centred(t: Tensor) -> Tensor:
@@ -361,7 +366,7 @@ def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any
     stride, pad, dilation = (tuple(op.attrs.get(name, default)[:2]) for name, default in defaults.items())
     return Sums(
         stem, tuple(size), tuple(out), stride, pad, dilation, weights, start, mantissa, right, zero, zero_of(y),
-        *bounds(op, y), graph.arithmetic, *((added(op, graph)[1], op.attrs["bits"]) if shifted(op) else ()),
+        *bounds(op, y), graph.arithmetic, rounding(op, graph),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from ...ir import Array
 from ...ops import fixedpoint
 from ...ops.base import Sums
 from ...ops.spatial import kept
+from ..phases import group
 
 NEAR = 4  # sums around the real beginning of a result among which that of the reference lies
 STEPS = sorted(range(-12, 13), key=abs)  # eighths of a sum by which the rounding may be moved
@@ -81,50 +82,6 @@ class Ends:
     words: Array
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """All that factors depend on. By channel: the bound of whole sums, the real factor, what start values lack.
-
-    `added`, `bits`: as of `Sums`; bits are -1 where the arithmetic says how results are rounded.
-    """
-
-    bound: Array
-    mantissa: Array
-    right: Array
-    left_out: Array
-    added: Array
-    form: tuple[int, int, int, int, Arithmetic]  # zero point, lowest and highest result, bits
-
-    @property
-    def y_zero(self) -> int:
-        return self.form[0]
-
-    @property
-    def results(self) -> Array:
-        """Those above the lowest."""
-        return np.arange(self.form[1] + 1, self.form[2] + 1, dtype=np.int64)[None]
-
-    @property
-    def own_bound(self) -> Array:
-        """Of sums without what is left out."""
-        return np.asarray(np.maximum(self.bound - np.abs(self.left_out), 1))
-
-    @property
-    def channels(self) -> Array:
-        rows = self.bound, self.mantissa, self.right, self.left_out, self.added
-        return np.stack(rows, axis=1).astype(np.int64)
-
-    @property
-    def real(self) -> Array:
-        """Steps of the result that a sum is worth."""
-        return np.ldexp(self.mantissa.astype(float), (-31 - self.right).astype(int))
-
-    @property
-    def half(self) -> Array:
-        """Steps that are added to a sum before it is rounded down."""
-        return np.asarray(0.5 + self.added / 2.0 ** max(self.form[3], 0))
-
-
 @kept
 def ends(s: Sums) -> Ends | None:
     """By the product of fewest cycles that is exact in all channels; None where none is."""
@@ -137,31 +94,33 @@ def raw_ends(s: Sums) -> Ends | None:
     return None if s.finish.startswith("signed") else _ends(s, s.start)
 
 
-def _ends(sums: Sums, left_out: Array) -> Ends | None:
-    if not (sums.fits and fixedpoint.fits(sums.bound, -sums.right).all()):
+def _ends(s: Sums, left_out: Array) -> Ends | None:
+    if not (s.fits and fixedpoint.fits(s.bound, -s.right).all()):
         return None
-    more, bits = (np.zeros_like(sums.start), -1) if sums.added is None else (sums.added, sums.bits)
-    form = sums.y_zero, sums.low, sums.high, bits, sums.arithmetic
-    s = Scaling(sums.bound, sums.mantissa, sums.right, left_out, more, form)
-    products = _products(sums.finish.startswith("signed"), int(s.own_bound.max()).bit_length())
-    return next((Ends(p, words) for p in products if (words := _words(s, p)) is not None), None)
+    products = _products(s.finish.startswith("signed"), int(_reach(s, left_out).max()).bit_length())
+    return next((Ends(p, words) for p in products if (words := _words(s, left_out, p)) is not None), None)
 
 
-def _words(s: Scaling, p: Product) -> Array | None:
+def _reach(s: Sums, left_out: Array) -> Array:
+    """By channel, the bound of sums without what is left out of them."""
+    return np.asarray(np.maximum(s.bound - np.abs(left_out), 1))
+
+
+def _words(s: Sums, left_out: Array, p: Product) -> Array | None:
     """Factors of all channels, of which those of other tiles of the layer are kept; None where one has none."""
-    rows, factors = s.channels, _factors(p, s.form)
-    keys = [row.tobytes() for row in rows]
+    numbers = s.bound, s.mantissa, s.right, left_out, *(() if s.added is None else (s.added,))
+    keys = [row.tobytes() for row in np.stack(numbers, axis=1).astype(np.int64)]
+    factors = _factors(p, s.y_zero, s.low, s.high, s.arithmetic)
     if new := {key: at for at, key in enumerate(keys) if key not in factors}:
-        bound, mantissa, right, left_out, added = rows[list(new.values())].T
-        others = Scaling(bound, mantissa, right, left_out, added, s.form)
-        factors.update(zip(new, _exact(others, p), strict=True))
+        own = np.array(list(new.values()))
+        factors.update(zip(new, _exact(group(s, own), left_out[own], p), strict=True))
     words = [factors[key] for key in keys]
     return None if any(w is None for w in words) else np.array(words)
 
 
 @lru_cache(LAYERS)
-def _factors(p: Product, form: tuple[int, int, int, int, Arithmetic]) -> dict[bytes, Array | None]:
-    """Factors by channel: a plan asks for the same in tiles of many sizes."""
+def _factors(p: Product, y_zero: int, low: int, high: int, arithmetic: Arithmetic) -> dict[bytes, Array | None]:
+    """Factors by all that they depend on in a channel: a plan asks for the same in tiles of many sizes."""
     return {}
 
 
@@ -175,15 +134,14 @@ def _products(away: bool, bits: int) -> Iterator[Product]:
         yield Product("high", free, 0, away)
 
 
-def _begins(s: Scaling) -> tuple[Array, Array]:
+def _begins(s: Sums, results: Array, real: Array, half: Array | float) -> tuple[Array, Array]:
     """By channel, the least sum of each result above the lowest, and whether all are where reals say.
 
     FAR below or above: the result holds at every sum, or at none, say in a channel whose weights are 0.
     """
-    results, most = s.results, s.bound[:, None] + 1
-    guess = np.clip(np.floor((results - s.y_zero - s.half[:, None]) / s.real[:, None]), -(2.0**40), 2.0**40).astype(
-        np.int64
-    )
+    most = s.bound[:, None] + 1
+    places = np.floor((results - s.y_zero - np.reshape(half, (-1, 1))) / real[:, None])
+    guess = np.clip(places, -(2.0**40), 2.0**40).astype(np.int64)
     first = np.full(guess.shape, np.iinfo(np.int64).max)
     for near in range(NEAR, -NEAR - 1, -1):
         x = np.clip(guess + near, 1 - most, most - 1)
@@ -195,30 +153,29 @@ def _begins(s: Scaling) -> tuple[Array, Array]:
     return np.where(first == 1 - most, -FAR, np.where(reached, first, FAR)), np.asarray(right.all(axis=1))
 
 
-def _results(s: Scaling, x: Array) -> Array:
+def _results(s: Sums, x: Array) -> Array:
     """Of the reference."""
-    y_zero, low, high, bits, arithmetic = s.form
-    if bits < 0:
-        scaled = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], arithmetic)
-    else:
-        factor = np.rint(s.real * 2.0**bits).astype(np.int64)
-        scaled = (x * factor[:, None] + s.added[:, None] + (1 << bits >> 1)) >> bits
-    return np.asarray(np.clip(scaled + y_zero, low, high))
+    added = None if s.added is None else s.added[:, None]
+    scaled = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], s.arithmetic, added)
+    return np.asarray(np.clip(scaled + s.y_zero, s.low, s.high))
 
 
-def _exact(s: Scaling, p: Product) -> list[Array | None]:
+def _exact(s: Sums, left_out: Array, p: Product) -> list[Array | None]:
     """By channel, factors with which each result begins where the reference's does, as computing them shows."""
-    results, real, bound = s.results, s.real, s.own_bound
-    begins, right = _begins(s)
-    begins = np.clip(begins - s.left_out[:, None], -bound[:, None], bound[:, None] + 1)
+    results = np.arange(s.low + 1, s.high + 1, dtype=np.int64)[None]
+    real = np.ldexp(s.mantissa.astype(float), (-31 - s.right).astype(int))  # steps of the result that a sum is worth
+    half = 0.5 if s.added is None else np.ldexp(s.added.astype(float), (-31 - s.right).astype(int))
+    begins, right = _begins(s, results, real, half)
+    bound = _reach(s, left_out)
+    begins = np.clip(begins - left_out[:, None], -bound[:, None], bound[:, None] + 1)
     largest = 2.0**31 - 1 if p.way == "high" else ((2**WORD - bound) // bound + 1.0) * 2.0**p.scale - 1
-    reach = (s.bound + 1) * real + abs(s.y_zero) + abs(s.half - 0.5) + 2  # of p and r together, in results
+    reach = (s.bound + 1) * real + abs(s.y_zero) + abs(half - 0.5) + 2  # of p and r together, in results
     shift = np.minimum(np.floor(np.log2(largest / real)) - p.scale, np.floor(np.log2((2.0**31 - 1) / reach)))
     shift = np.minimum(shift, 30).astype(np.int64)
     sums = np.exp2(shift.astype(float)) * real  # units of p that a sum is worth
     away = np.rint(np.exp2((shift - s.right).astype(float))).astype(np.int64) * p.away
-    middle = (s.y_zero + s.half) * np.exp2(shift.astype(float)) + s.left_out * sums
-    middle += np.exp2((shift - s.right - 1).astype(float)) if s.form[4].fixed_point else 0
+    middle = (s.y_zero + half) * np.exp2(shift.astype(float)) + left_out * sums
+    middle += np.exp2((shift - s.right - 1).astype(float)) if s.added is None and s.arithmetic.fixed_point else 0
     ideal = np.maximum(np.rint(real * np.exp2((p.scale + shift).astype(float))).astype(np.int64), 1)
     missing, words = np.flatnonzero(right & (shift >= 1)), list[Array | None]([None] * len(real))
     for step in STEPS:
