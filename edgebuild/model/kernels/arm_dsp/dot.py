@@ -341,8 +341,16 @@ def _body(d: Dot, last: bool) -> list[str]:
 
 
 def _both(d: Dot, words: Registers, values: Registers) -> list[str]:
-    """Two taps: for each pair of channels a word of weights, for each pixel one of values."""
+    """Two taps: for each pair of channels a word of weights, for each pixel one of values.
+
+    Weights of four bits are in the first word; the second is their place, one channel after the other.
+    """
     code = list[str]()
+    if d.m.packs == "nibbles":
+        for channel, mask in enumerate(NIBBLES):
+            sums = [(d.of(pixel, channel), x) for pixel, x in enumerate(values)]
+            code += [f"and {words[1]}, {words[0]}, #{mask}", *(f"smlad {v}, {words[1]}, {x}, {v}" for v, x in sums)]
+        return code
     for pair, word in enumerate(words):
         code += [f"smlad {whole}, {word}, {x}, {whole}" for x, (_, whole) in _sums_of(d, pair, values)]
         code.append(f"sxtb16 {word}, {word}")
@@ -355,44 +363,33 @@ def _sums_of(d: Dot, pair: int, values: Registers) -> list[tuple[str, tuple[str,
     return [(x, d.sums[pixel][pair]) for pixel, x in enumerate(values)]
 
 
-def _of_nibbles(d: Dot, word: str, values: Registers, to: str) -> list[str]:
-    """Two taps of each pixel by a word of weights of four bits."""
-    code = list[str]()
-    for channel, mask in enumerate(NIBBLES):
-        sums = [(d.of(pixel, channel), x) for pixel, x in enumerate(values)]
-        code += [f"and {to}, {word}, #{mask}", *(f"smlad {v}, {to}, {x}, {v}" for v, x in sums)]
-    return code
-
-
 def _of_channels(d: Dot, half: int) -> list[str]:
     """Two taps of two pixels."""
     m = d.m
-    if m.packs == "nibbles":
-        code = [*d.load(("r2", "r3"), X, True), *d.load(("r12",), W, True)]
-        return code + _of_nibbles(d, "r12", ("r2", "r3"), "lr")
     if m.x == "paired bytes":  # of a word of each pixel, first bytes 0 and 2, then 1 and 3
         turn = ", ror #8" if half else ""
         code = [f"ldrd r2, r3, [{X}]{', #8' if half else ''}", f"sxtb16 r2, r2{turn}", f"sxtb16 r3, r3{turn}"]
         code += d.load(("r12", "lr"), W, True)
     else:
-        x, w = d.load(("r2", "r3"), X, "x" in m.loads), d.load(("r12", "lr"), W, "w" in m.loads)
+        words = ("r12", "lr")[: 1 if m.packs == "nibbles" else 2]
+        x, w = d.load(("r2", "r3"), X, "x" in m.loads), d.load(words, W, "w" in m.loads)
         code = x + w if "w" in m.loads else w + x
     return code + _both(d, ("r12", "lr"), ("r2", "r3"))
 
 
 def _of_one_pixel(d: Dot) -> list[str]:
     """Four taps of one pixel."""
-    m, (even, odd), code = d.m, ("r8", "r3"), list[str]()
-    words = ["r9", "r10"] if m.packs == "nibbles" else ["r9", "r10", "r11", "r12"]
+    m, (even, odd), words, code = d.m, ("r8", "r3"), ["r9", "r10", "r11", "r12"], list[str]()
+    first, second = words[:2], words[2:]
+    if m.packs == "nibbles":
+        words, first, second = words[:2], ["r9", "r11"], ["r10", "r11"]
     if OPERANDS[m.x].bytes == 4:
         code += [f"ldr {odd}, [{X}], #4", *d.load(words, W, True)]
         code += [f"sxtb16 {even}, {odd}", f"sxtb16 {odd}, {odd}, ror #8"]
     else:
         several, step = "x" in m.loads and m.x == "halves", OPERANDS[m.x].bytes // 2
         code += [*d.load((even, odd), X, several, step), *d.load(words, W, "w" in m.loads)]
-    if m.packs == "nibbles":
-        return code + _of_nibbles(d, words[0], (even,), "r11") + _of_nibbles(d, words[1], (odd,), "r11")
-    return code + _both(d, words[:2], (even,)) + _both(d, words[2:], (odd,))
+    return code + _both(d, first, (even,)) + _both(d, second, (odd,))
 
 
 def _prefetched(d: Dot, last: bool) -> list[str]:

@@ -31,21 +31,31 @@ def of_channels_with(s: Sums, channels: int, rows: int, ends: Array) -> Array | 
     The taps of each of `rows` rows of the window are padded to a multiple of four, and channels to whole groups.
     None: a channel breaks the condition of a shared word.
     """
-    k, pairs = s.out[2], channels // 2
-    blocks = -(-k // channels)
-    missing = channels * blocks - k
-    taps: Array = s.weights.reshape(k, rows, -1).astype(np.int64)
-    taps = np.pad(taps, ((0, missing), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, pairs, 2, -1)
-    start = np.pad(s.start, (0, missing)).reshape(blocks, pairs, 2)
-    halves = 256 * taps[:, :, 1] + taps[:, :, 0]
-    bound = np.pad(s.bound, (0, missing)).reshape(blocks, pairs, 2)[:, :, 1]
-    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound.max() >= MOST:
+    taps, start, bound = _in_blocks(s, 2, channels, rows)
+    halves = 256 * taps[:, 1] + taps[:, 0]
+    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound[:, 1].max() >= MOST:
         return None
-    fours = halves.reshape(blocks, pairs, -1, 2, 2)  # block, pair of channels, four taps, half of the word, word
-    packed = (fours[:, :, :, 0] & 0xFFFF) | fours[:, :, :, 1] << 16
-    starts = np.stack([start[:, :, 0], 256 * start[:, :, 1] + start[:, :, 0]], axis=2).reshape(blocks, channels)
-    weights = packed.transpose(0, 2, 3, 1).reshape(blocks, -1)
-    return words(np.concatenate([starts, weights, np.pad(ends, ((0, missing), (0, 0))).reshape(blocks, -1)], axis=1))
+    return _of_halves(np.stack([start[:, 0], 256 * start[:, 1] + start[:, 0]], axis=1), halves, ends, channels)
+
+
+def _in_blocks(s: Sums, together: int, channels: int, rows: int) -> tuple[Array, Array, Array]:
+    """Taps, start values and bounds of channels that share words; there are as many as whole blocks of `channels`."""
+    missing = -s.out[2] % channels
+    taps: Array = s.weights.reshape(s.out[2], rows, -1).astype(np.int64)
+    taps = np.pad(taps, ((0, missing), (0, 0), (0, -taps.shape[2] % 4)))
+    start, bound = (np.pad(a.astype(np.int64), (0, missing)).reshape(-1, together) for a in (s.start, s.bound))
+    return taps.reshape(*start.shape, -1), start, bound
+
+
+def _of_halves(starts: Array, halves: Array, ends: Array, channels: int) -> Array:
+    """The stream of these start values, words of two taps from halves of words, and ends, by blocks of `channels`."""
+    blocks, missing = starts.size // channels, starts.size - len(ends)
+    fours = halves.reshape(
+        blocks, len(halves) // blocks, -1, 2, 2
+    )  # block, channels, four taps, half of the word, word
+    packed = ((fours[:, :, :, 0] & 0xFFFF) | fours[:, :, :, 1] << 16).transpose(0, 2, 3, 1)
+    parts = starts, packed, np.pad(ends, ((0, missing), (0, 0)))
+    return words(np.concatenate([part.reshape(blocks, -1) for part in parts], axis=1))
 
 
 @kept
@@ -56,19 +66,11 @@ def of_nibbles(s: Sums, channels: int, rows: int) -> Array | None:
     """
     if not s.fits or s.weights.min() < -8 or s.weights.max() > 7:
         return None
-    blocks = -(-s.out[2] // channels)
-    missing = channels * blocks - s.out[2]
-    taps: Array = s.weights.reshape(s.out[2], rows, -1).astype(np.int64)
-    taps = np.pad(taps, ((0, missing), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, channels, -1)
-    bound = np.pad(s.bound, (0, missing)).reshape(blocks, channels) + 128 * OFFSETS * taps.shape[2]
-    if (bound >= 2 ** (31 - STEPS)).any():
+    taps, start, bound = _in_blocks(s, channels, channels, rows)
+    if (bound + 128 * OFFSETS * taps.shape[2] >= 2 ** (31 - STEPS)).any():
         return None
     halves = ((taps + OFFSETS[:, None] & 15) << STEPS[:, None]).sum(axis=1)
-    fours = halves.reshape(blocks, -1, 2, 2)  # block, four taps, half of the word, word
-    packed = (fours[:, :, 0] | fours[:, :, 1] << 16).reshape(blocks, -1)
-    starts = np.pad(s.start.astype(np.int64), (0, missing)).reshape(blocks, channels) << STEPS
-    ends = np.pad(factors(s).words, ((0, missing), (0, 0))).reshape(blocks, -1)
-    return words(np.concatenate([starts, packed, ends], axis=1))
+    return _of_halves(start << STEPS, halves, factors(s).words, channels)
 
 
 @kept
