@@ -11,7 +11,6 @@ import numpy as np
 from ...ir import Array, Tensor
 from ...ops import base, indexing
 from .. import compose
-from .onnx_layers import read_pool
 
 
 def read_slice(node: Any) -> None:
@@ -368,9 +367,6 @@ def _resized_nearest(
         node.emit("reshape", node.inputs[:1], shape=x.shape)
 
 
-LENGTHS = {1: ("abs", ""), 2: ("square", "sqrt")}  # of LpPool's p: before and after the sum; others are powers
-
-
 def read_one_hot(node: Any) -> None:
     """`on` where the place along the new axis is the index, which may count from the end; else `off`.
 
@@ -406,29 +402,6 @@ def read_trilu(node: Any) -> None:
     right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
     mask = right >= 0 if node.attr("upper", 1) else right <= 0
     compose.chosen(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
-
-
-def read_lp_pool(node: Any) -> None:
-    """Lengths of windows: the root of an average of squares, times the number of elements."""
-    p, window = node.attr("p", 2), node.attr("kernel_shape", [])
-    if p < 1 or node.attr("ceil_mode", 0):
-        raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p from 1 on, ceil_mode 0")
-    before, after = LENGTHS.get(p, ("abs", "power"))
-    average, name = node.before("average"), node.apply(before, node.inputs[0])
-    average.inputs = [name if p in LENGTHS else node.apply("power", name, node.array(np.float32(p)))]
-    average.attributes = {**node.attributes, "count_include_pad": 1}
-    read_pool(average, "avg_pool2d")
-    total = [average.outputs[0], node.array(np.float32(prod(window)))]
-    if not after:
-        return node.emit("mul", total, clamp=compose.OPEN)
-    more = [node.array(np.float32(1 / p))] if after == "power" else []
-    node.emit_function(after, node.inner("mul", total, clamp=compose.OPEN), *more)
-
-
-def read_global_lp_pool(node: Any) -> None:
-    """One window over the whole image."""
-    node.attributes = {**node.attributes, "kernel_shape": list(node.tensor(0).shape[2:])}
-    read_lp_pool(node)
 
 
 def read_compress(node: Any) -> None:

@@ -66,9 +66,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "": {
         "Compress": moves.read_compress,
-        "GlobalLpPool": moves.read_global_lp_pool,
         "Hardmax": moves.read_hard_max,
-        "LpPool": moves.read_lp_pool,
         "OneHot": moves.read_one_hot,
         "ReverseSequence": moves.read_reverse_sequence,
         "Trilu": moves.read_trilu,

@@ -230,18 +230,18 @@ def integer_product(node: OnnxNode) -> list[onnx.NodeProto] | None:
     return parts.done(parts.reshape(joined, *batch, rows[0], w.shape[-1]))
 
 
-def length_pool(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """LpPool in three dimensions: a root of the average of powers, times the number of elements."""
-    window, p = node.attr("kernel_shape", []), node.attr("p", 2)
-    if len(window) != SPACE:
-        return None
+def length_pool(node: OnnxNode) -> list[onnx.NodeProto]:
+    """LpPool: a root of the average of powers, times the number of elements. GlobalLpPool has one window."""
+    window, p = list(node.attr("kernel_shape", node.tensor(0).shape[2:])), node.attr("p", 2)
     if p < 1 or node.attr("ceil_mode", 0):
         raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p from 1 on, ceil_mode 0")
     parts, own = Parts(node), {k: v for k, v in node.attributes.items() if k not in ("p", "ceil_mode")}
-    y = parts.op("Pow", parts.op("Abs", node.inputs[0]), node.array(np.array(p, np.float32)))
-    y = parts.op("AveragePool", y, **{**own, "count_include_pad": 1})
+    y = parts.op("Mul", *node.inputs * 2) if p == 2 else parts.op("Abs", *node.inputs)
+    y = parts.op("Pow", y, node.array(np.array(p, np.float32))) if p > 2 else y
+    y = parts.op("AveragePool", y, **{**own, "kernel_shape": window, "count_include_pad": 1})
     y = parts.op("Mul", y, node.array(np.array(prod(window), np.float32)))
-    return parts.done(parts.op("Pow", y, node.array(np.array(1 / p, np.float32))))
+    y = parts.op("Pow", y, node.array(np.array(1 / p, np.float32))) if p > 2 else y
+    return parts.done(parts.op("Sqrt", y) if p == 2 else y)
 
 
 def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
@@ -353,7 +353,7 @@ def unpooled(node: OnnxNode) -> list[onnx.NodeProto]:
 
 PARTS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto] | None]] = {
     "Conv": convolution, "MaxPool": places_of_largest, "AveragePool": pool, "GlobalAveragePool": global_pool,
-    "GlobalMaxPool": global_pool, "MatMulInteger": integer_product, "LpPool": length_pool,
+    "GlobalMaxPool": global_pool, "MatMulInteger": integer_product, "LpPool": length_pool, "GlobalLpPool": length_pool,
     "ConvTranspose": transpose_convolution, "Col2Im": columns_to_image, "MaxUnpool": unpooled,
 }  # fmt: skip
 
