@@ -16,7 +16,7 @@ from edgebuild.model import kernels
 from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array, Quant
-from edgebuild.model.kernels.blocks import fours, two_in_one
+from edgebuild.model.kernels.blocks import pairs, two_in_one
 from edgebuild.model.kernels.blocks.pairs import MOST_WEIGHT, SIZES, groups, sizes
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.verify import verify
@@ -179,8 +179,8 @@ def test_groups_of_any_size(tmp_path: Path) -> None:
         heavy = np.concatenate([np.full(2 * size, MOST_WEIGHT // size) for (size,) in two_in_one.ANY])
         data = np.minimum(heavy, 127)[file.rng.permutation(len(heavy))] * file.rng.choice([-1, 1], (8 + n, len(heavy)))
         file.dense_of(data.astype(np.int8))
-        made = fours.grouped(
-            two_in_one.MICROS[fours.RV32], "eb_fours_rv32_up", data.astype(np.int8), quickly=n % 2 == 1
+        made = pairs.grouped(
+            two_in_one.MICROS["eb_fours_rv32"], "eb_fours_rv32_up", data.astype(np.int8), quickly=n % 2 == 1
         )
         entered |= {len(group) for group in made}
     assert len(entered) > len(two_in_one.ANY) * 2 // 3

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import fours, gathered, pairs, plane, sum_kernels, tables, transposed
+from . import gathered, pairs, plane, sum_kernels, tables, transposed
 from .plane_rv32 import Rv32
 from .plane_thumb import Armv6m, Armv7m
 from .sum_kernels import SPLIT, SumsCore
@@ -54,8 +54,8 @@ ROWS = (
     ),
     *(Row(CONVOLUTION, RV32, of_sums(partial(pairs.convolution, how, away=True)), crops=True) for how in pairs.RV32),
     *(
-        Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))
-        for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
+        Row(CONVOLUTION, core, of_sums(partial(pairs.dense, f"eb_fours_{isa}")))
+        for core, isa in ((RV32, "rv32"), (M3, "armv7m"), (M33, "armv7m"), (M0, "armv6m"))
     ),
     *(
         Row(kind, core, of_sums(partial(plane.depthwise, isa, (together,))), crops=True)

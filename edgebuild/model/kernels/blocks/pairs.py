@@ -1,4 +1,6 @@
-"""Convolutions by two pixels in one multiplication, for cores whose multiplier has 32 bits: see `two_in_one.py`.
+"""Layers by two products in one multiplication, for cores whose multiplier has 32 bits: see `two_in_one.py`.
+
+Convolutions take two pixels at a time, dense layers two channels.
 
 An operand holds x0 + 65536 x1, so a sum of its products with weights holds the sums of both pixels. Each stays within
 16 bits while the weights' absolute values add up to 255 at most, which the compiler proves: it puts the taps into an
@@ -16,8 +18,10 @@ import numpy as np
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums
 from ...ops.spatial import sums_shape, words
-from .two_in_one import MICROS, TwoInOne, ends_of, micro, name
+from .sum_kernels import roundings
+from .two_in_one import ANY, MICROS, TwoInOne, ends_of, micro, name
 
+Groups = tuple[tuple[int, ...], ...]  # of taps
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
 MOST_WEIGHT = 255  # of a group: 128 x 255 < 2^15
 OPEN_GROUPS = 256  # that the search for a group looks at
@@ -55,16 +59,14 @@ M3 = (PairsCore("eb_pairs_armv7m_4x1", 3.2, 10), PairsCore("eb_pairs_armv7m_2x2"
 M0 = (PairsCore("eb_pairs_armv6m_4x1", 6, 16, in_row=7), PairsCore("eb_pairs_armv6m_2x2", 7, 18, in_row=7))
 
 
-def groups(weights: Array, allowed: tuple[int, ...] = SIZES, quickly: bool = False) -> tuple[tuple[int, ...], ...]:
+def groups(weights: Array, allowed: tuple[int, ...] = SIZES, quickly: bool = False) -> Groups:
     """Taps of weights K x taps in groups of allowed sizes and MOST_WEIGHT in every channel, the largest first."""
     amounts = np.abs(weights.astype(np.int16)).astype(np.uint8)
     return _groups(amounts.tobytes(), amounts.shape, allowed, quickly)
 
 
 @lru_cache(maxsize=512)
-def _groups(
-    data: bytes, shape: tuple[int, int], allowed: tuple[int, ...], quickly: bool
-) -> tuple[tuple[int, ...], ...]:
+def _groups(data: bytes, shape: tuple[int, int], allowed: tuple[int, ...], quickly: bool) -> Groups:
     amounts = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape).T)
     keys = [amounts.max(axis=1).astype(float)]
     keys += [] if quickly else [amounts.sum(axis=1, dtype=float)]
@@ -115,7 +117,7 @@ def _first_fit(amounts: Array, order: Array, most: int) -> list[list[int]]:
     return bins
 
 
-def sizes(taps: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
+def sizes(taps: Groups) -> tuple[tuple[int, int], ...]:
     """Runs of groups of equal size, as (size, count); a count fits a byte."""
     runs: list[tuple[int, int]] = []
     for group in taps:
@@ -127,7 +129,7 @@ def sizes(taps: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-def loops(taps: tuple[tuple[int, ...], ...], m: TwoInOne) -> Array:
+def loops(taps: Groups, m: TwoInOne) -> Array:
     """Loops that go through the groups: number in those of the assembly, turns, and taps of a turn; then zeros."""
     rows = []
     for size, count in sizes(taps):
@@ -143,12 +145,8 @@ def rescaling(s: Sums, how: str) -> Array | None:
     "relu": (high(4 x M) + rounding) >> shift, the zero point inside of the rounding: halves up twice. "once": the same,
     halves up once. "signed": (((high(4 x M) + 1) >> 1) + its sign + rounding) >> shift, halves away from zero.
     """
-    shift = s.right + (how != "signed")
-    small = (s.bound < 2**29).all() and s.right.max() < 30 and (np.abs(s.y_zero) * 2.0**shift < 2.0**30).all()
-    if how == "sums" or not small:
-        return None
-    rounding = (how == "relu") + 2 ** (shift - 1) + (s.y_zero * 2**shift)
-    return words(np.stack([s.start, s.mantissa, rounding, shift], axis=1))
+    numbers = roundings(s, how)
+    return None if numbers is None else words(np.stack([s.start, s.mantissa, *numbers], axis=1))
 
 
 def finish(s: Sums) -> str:
@@ -216,3 +214,54 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
 def channels_in_blocks(k: int, block: int) -> list[int]:
     """Channels of blocks one after the other; where they do not divide, the last block repeats some."""
     return [*range(k // block * block), *(range(k - block, k) if k % block else ())]
+
+
+# Dense layers by two channels in one multiplication.
+
+PREPARE = 9  # instructions to bring one tap into its place; `./sconsw bench-kernels` shows the error of the estimate
+
+
+def grouped(m: TwoInOne, function: str, weights: Array, quickly: bool) -> Groups:
+    """The groups of taps that cost least. Where loops are entered anywhere, smaller ones may make fewer runs."""
+    allowed = tuple(size for (size,) in m.loops)
+    if m.loops is not ANY:
+        return groups(weights, allowed, quickly)
+    most = allowed[-1:] if quickly or weights.size >= SMALL else (12, 16, allowed[-1])
+    choices = (groups(weights, allowed[:n], quickly=True) for n in most)
+    return min(choices, key=lambda taps: micro(function).executed(blocks=1, runs=sizes(taps)))
+
+
+def dense(stem: str, s: Sums, form: Form) -> Kernel | None:
+    """One pixel; the last block of channels repeats some where they do not divide."""
+    m, (_, _, c), (oh, ow, k) = MICROS[stem], s.size, s.out
+    scale = rescaling(s, finish(s)) if s.pointwise and oh * ow == 1 and k >= m.channels and not form.small else None
+    if not s.fits or scale is None or s.weights.shape[3] != c or c >= 2**15:
+        return None
+    ends = ends_of(stem, finish(s) == "signed", not s.full_range)
+    function = micro(name(stem, ends))
+    chosen = grouped(m, function.name, s.weights.reshape(k, c), form.tile)
+    order = np.array([tap for group in chosen for tap in group])
+    channels = channels_in_blocks(k, m.channels)
+    raised = (s.weights.reshape(k, c).astype(np.int16) + 128).astype(np.uint8)[channels][:, order]
+    packed = np.ascontiguousarray(raised.reshape(-1, m.channels, c).transpose(0, 2, 1))
+    runs = sizes(chosen)
+    shape = sums_shape(s, form) | {
+        "function": function.name, "bounded": ends.clamped, "groups": len(chosen),
+        "blocks": k // m.channels, "odd": k % m.channels,
+        "block": m.channels, "step": c * m.channels // 4,
+    }  # fmt: skip
+    constants = (
+        Constant("w", packed.view(np.int32).reshape(-1), "128 more each, by blocks of channels, in groups of taps"),
+        Constant("rescale", scale[channels], "start, multiplier, rounding, shift"),
+        Constant("order", order.astype(np.int16), "of taps"),
+        Constant("runs", np.array([*runs, (0, 0)], np.uint8), "size and number of groups"),
+    )
+    scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
+    scalars |= {"low": s.low, "high": s.high} if ends.clamped else {}
+    calls = [k // m.channels] + [1] * (k % m.channels > 0)
+    work = sum(CALL + function.executed(blocks=blocks, runs=runs) for blocks in calls)
+    return Kernel(
+        "blocks/fours.c.j2", s.stem, shape, constants, scalars,
+        scratch=4 * len(chosen) + c, variant="two channels in one",
+        estimate=work + PREPARE * c + 8 * len(chosen) + 10,
+    )  # fmt: skip

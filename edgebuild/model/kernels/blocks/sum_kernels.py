@@ -48,22 +48,23 @@ def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
     the second shift is over at least one bit, and the result is clamped at the zero point or above, or rounded once.
     signed: the same in two steps, halves away from zero in the second. general: by eb_requantize.
     """
-    scaled = np.abs(s.y_zero) * 2.0 ** (s.right + 1.0) < 2.0**30
-    how, fits = s.finish.partition("_")[0], bool(scaled.all()) and bool((s.bound < 2**29).all()) and s.right.max() < 30
-    if how == "sums" or not fits:
-        return "general", (_multiplier(s), Constant("shift", (-s.right).astype(np.int8), "left if positive"))
-    shift = s.right + (how != "signed")
-    rounding = (how == "relu") + 2 ** (shift - 1) + s.y_zero * 2**shift
+    how = s.finish.partition("_")[0]
+    numbers = roundings(s, how)
+    if numbers is None:
+        return "general", s.rescaling
+    rounding, shift = numbers
     constants = (
         Constant("rounding", rounding.astype(np.int32), "half of what is shifted out, and the zero point"),
         Constant("shift", shift.astype(np.int8), "to the right"),
     )
-    ends = "signed" if how == "signed" else "relu"
-    return ends, (_multiplier(s), *constants)
+    return "signed" if how == "signed" else "relu", (s.rescaling[0], *constants)
 
 
-def _multiplier(s: Sums) -> Constant:
-    return Constant("multiplier", s.mantissa.astype(np.int32), "Q0.31")
+def roundings(s: Sums, how: str) -> tuple[Array, Array] | None:
+    """By channel, the rounding and the shift of `finish`; None where no few instructions make the result."""
+    shift = s.right + (how != "signed")
+    small = (s.bound < 2**29).all() and s.right.max() < 30 and (np.abs(s.y_zero) * 2.0**shift < 2.0**30).all()
+    return ((how == "relu") + 2 ** (shift - 1) + s.y_zero * 2**shift, shift) if small and how != "sums" else None
 
 
 def packed(weights: Array, block: int) -> Array:
