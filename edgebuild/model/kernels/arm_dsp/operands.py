@@ -82,18 +82,9 @@ def gather(words: int) -> Function:
 def _ends(label: int, letter: str, size: int) -> list[Part]:
     """Two loads that overlap, at the start and at the end of n bytes: `letter` of their size, once or twice in n."""
     code = ["1:", "ldrd r4, r5, [r0], #8", "add r4, r4, r10", "add r5, r5, r10"]
-    code += [
-        f"ldr{letter} r6, [r4]",
-        f"ldr{letter} r7, [r5]",
-        f"ldr{letter} r8, [r4, r12]",
-        f"ldr{letter} r9, [r5, r12]",
-    ]
-    code += [
-        f"str{letter} r6, [r2]",
-        f"str{letter} r7, [r3]",
-        f"str{letter} r8, [r2, r12]",
-        f"str{letter} r9, [r3, r12]",
-    ]
+    for access, one, other in (("ldr", "r4", "r5"), ("str", "r2", "r3")):
+        places = (("r6", one), ("r7", other), ("r8", f"{one}, r12"), ("r9", f"{other}, r12"))
+        code += [f"{access}{letter} {register}, [{place}]" for register, place in places]
     code += ["add r2, r2, r11", "add r3, r3, r11", "cmp r0, r1", "bne 1b"]
     return [f"{label}:", f"sub r12, r11, #{size}", Loop("taps", tuple(code))]
 
