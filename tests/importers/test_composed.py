@@ -36,6 +36,8 @@ CASES: dict[str, Case] = {
     "reversed": ("ReverseSequence", (2, 5, 3), FLOAT, [np.array([3, 3])], {"time_axis": 1, "batch_axis": 0}),
     "lengths, third powers": ("LpPool", (1, 2, 6, 5), FLOAT, [], {"kernel_shape": [3, 2], "p": 3}),
     "length of the image": ("GlobalLpPool", (2, 3, 6, 5), FLOAT, [], {"p": 3}),
+    "lengths in space": ("LpPool", (1, 2, 4, 5, 6), FLOAT, [], {"kernel_shape": [2, 3, 2]}),
+    "length of a space": ("GlobalLpPool", (1, 2, 3, 4, 5), FLOAT, [], {}),
     "reversed in part": ("ReverseSequence", (4, 3, 2), FLOAT, [np.array([1, 4, 3])], {"time_axis": 0, "batch_axis": 1}),
     "elements of rows": ("GatherElements", (3, 4), FLOAT, [np.array([[0, -1], [2, 1]])], {"axis": 1}),
     "elements of columns": ("GatherElements", (2, 3, 4), INT, [np.arange(12).reshape(1, 3, 4) % 2], {"axis": 0}),
