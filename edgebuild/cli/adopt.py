@@ -40,11 +40,10 @@ def adopt(args: argparse.Namespace) -> int:
         f"[edgebuild] adopt {args.source.name} -> {out.name}: {whole} of {len(functions)} functions with registers, "
         f"{converted} accesses, all proved"
     )
-    forms = ("fields", "fields", "fields", "numbers", "C")
     rows = [
         {
             "function": f.function.full_name,
-            "form": forms[f.level],
+            "form": f.form,
             "accesses": len(f.accesses),
             "stays": [{"line": n, "why": why} for n, why in f.stays],
         }

@@ -12,6 +12,8 @@ from edgebuild.driver.source.sources import in_macro
 
 WIDE = 0xFFFFFFFF
 STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
+NUMBERS, WORDS = ("number", "bool"), ("number", "pointer")
+Stays = dict[tuple[int, str], None]  # lines that stay C, with the reasons, in order
 
 
 class Refused(Exception):
@@ -22,8 +24,14 @@ class Refused(Exception):
 class Address:
     """Bytes behind a base; without one they are the whole address."""
 
-    base: ir.Expression | None
     offset: int
+    base: ir.Expression | None = None
+
+    def plus(self, other: Address, factor: int = 1) -> Address:
+        """Raises Refused for a sum of two bases, and for a multiple of one."""
+        if other.base and (self.base or factor != 1):
+            raise Refused("the address is computed")
+        return Address(self.offset + factor * other.offset, self.base or other.base)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,102 +49,85 @@ class Access:
         return "" if self.address.base is None else " ".join(self.words[1:])
 
 
-def accesses_of(function: ir.Function) -> tuple[list[Access], list[tuple[ir.Node, str]]]:
-    """(accesses of a function, places that stay C with the reason)."""
-    accesses, refused = list[Access](), list[tuple[ir.Node, str]]()
-    for place, parents in _volatile(function.body, ()) if function.body else ():
+def accesses_of(function: ir.Function) -> tuple[list[Access], Stays]:
+    """(accesses of a function, what stays C)."""
+    accesses, stays = list[Access](), Stays()
+    for place, parents in _places(function.body) if function.body else ():
         try:
             if any(isinstance(p, STATEMENTS) and in_macro(p.origin.extent.start) for p in parents):
                 raise Refused("it comes out of a macro that is no expression")
             address = _checked(place)
         except Refused as reason:
-            refused += [(place, str(reason))] if str(reason) else []
+            stays |= {(place.where.line, str(reason)): None} if str(reason) else {}
         else:
             accesses.append(Access(place, parents, address, tuple(_words(place, parents, address))))
-    return accesses, refused
+    return accesses, stays
 
 
-def _volatile(x: ir.Node, parents: tuple[ir.Node, ...]) -> Iterator[tuple[ir.Expression, tuple[ir.Node, ...]]]:
-    if isinstance(x, ir.Unevaluated):
-        return
-    if isinstance(x, ir.Assembly):
-        yield from ((p, (x, *parents)) for p in x.operands if any(_is_place(n) for n in p.all()))
-    elif isinstance(x, ir.Expression) and _is_place(x):
+def _places(x: ir.Node, parents: tuple[ir.Node, ...] = ()) -> Iterator[tuple[ir.Expression, tuple[ir.Node, ...]]]:
+    """Accesses of volatile objects in a node, each with the nodes around it."""
+    if isinstance(x, ir.Expression) and _is_place(x):
         yield x, parents
-    for part in x.parts if not isinstance(x, ir.Assembly) else ():
-        yield from _volatile(part, (x, *parents))
+    for part in x.parts if not isinstance(x, ir.Unevaluated) else ():
+        yield from _places(part, (x, *parents))
 
 
 def _is_place(x: ir.Node) -> bool:
     memory = isinstance(x, ir.MemberOf | ir.Subscript) or (isinstance(x, ir.Unary) and x.operator == "*")
-    return memory and isinstance(x, ir.Expression) and x.type.is_volatile and x.type.kind in ("number", "bool")
+    return memory and isinstance(x, ir.Expression) and x.type.is_volatile and x.type.kind in NUMBERS
 
 
 def _checked(place: ir.Expression) -> Address:
     """The address of a place. Raises Refused."""
-    offset, terms = _object(place)
-    if len(terms) > 1 or any(step != 1 for step, _ in terms):
-        raise Refused("the address is computed")
-    if not terms:
-        return Address(None, offset & WIDE)
-    base = terms[0][1]
-    if any(ir.is_busy(n) for n in base.all()):
+    address = _object(place)
+    if address.base is None:
+        return Address(address.offset & WIDE)
+    if any(ir.is_busy(n) for n in address.base.all()):
         raise Refused("the address is what a call or an assignment gives")
-    if _is_place(base):
+    if _is_place(address.base):
         raise Refused("the address is read from a register")
-    return Address(base, offset)
+    return address
 
 
-Sum = tuple[int, list[tuple[int, ir.Expression]]]
-
-
-def _object(place: ir.Expression) -> Sum:
-    """The address of an object: a constant, and terms with their factors. Raises Refused."""
-    if isinstance(place, ir.Parenthesised):
-        return _object(place.inside)
-    if isinstance(place, ir.MemberOf) and place.base is not None and (member := place.value_member):
-        type_ = place.base.type.to if place.base.type.kind == "pointer" else place.base.type
-        if any(m.type.kind == "pointer" for m in type_.fields):
-            raise Refused  # a struct of the program: registers hold no pointers
-        if member.bits is not None:
-            raise Refused("a bit field of C")
-        start = _sum(place.base) if place.base.type.kind == "pointer" else _object(place.base)
-        return start[0] + member.at, start[1]
-    if isinstance(place, ir.Subscript):
-        return _added(_sum(place.base), _sum(place.index), place.type.size)
-    if isinstance(place, ir.Unary) and place.operator == "*":
-        return _sum(place.operand)
+def _object(place: ir.Expression) -> Address:
+    """The address of an object. Raises Refused."""
+    match place.bare:
+        case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member):
+            is_pointer = base.type.kind == "pointer"
+            if any(m.type.kind == "pointer" for m in (base.type.to if is_pointer else base.type).fields):
+                raise Refused  # a struct of the program: registers hold no pointers
+            if member.bits is not None:
+                raise Refused("a bit field of C")
+            return (_sum(base) if is_pointer else _object(base)).plus(Address(member.at))
+        case ir.Subscript(base=base, index=index):
+            return _sum(base).plus(_sum(index), place.type.size)
+        case ir.Unary(operator="*", operand=operand):
+            return _sum(operand)
     raise Refused
 
 
-def _sum(x: ir.Expression) -> Sum:
-    """A number or a pointer as a sum."""
-    if x.type.kind in ("number", "bool") and (value := x.constant) is not None:
-        return value, []
-    if isinstance(x, ir.Parenthesised):
-        return _sum(x.inside)
-    if isinstance(x, ir.Converted | ir.Cast) and x.inside.type.kind == "array":
-        return _object(x.inside)
-    narrow = x.type.kind not in ("number", "pointer") or x.type.size < 4
-    if isinstance(x, ir.Converted | ir.Cast) and not narrow and x.inside.type.kind in ("number", "pointer"):
-        return _sum(x.inside)
-    if isinstance(x, ir.Unary) and x.operator == "&":
-        return _object(x.operand)
-    if isinstance(x, ir.Binary) and x.operator in ("+", "-") and not narrow:
-        left, right = x.left, x.right
-        if x.operator == "+" and right.type.kind == "pointer":
-            left, right = right, left
-        factor = left.type.to.size if left.type.kind == "pointer" else 1
-        return _added(_sum(left), _sum(right), factor if x.operator == "+" else -factor)
-    if isinstance(x, ir.Binary) and x.operator == "*" and not narrow:
-        for value, other in ((x.left.constant, x.right), (x.right.constant, x.left)):
-            if value is not None:
-                return _added((0, []), _sum(other), value)
-    return 0, [(1, x)]
-
-
-def _added(a: Sum, b: Sum, factor: int) -> Sum:
-    return a[0] + factor * b[0], [*a[1], *((factor * step, x) for step, x in b[1])]
+def _sum(x: ir.Expression) -> Address:
+    """A number or a pointer as an address. Raises Refused."""
+    if x.type.kind in NUMBERS and (value := x.constant) is not None:
+        return Address(value)
+    is_wide = x.type.kind in WORDS and x.type.size >= 4
+    match x:
+        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if inside.type.kind == "array":
+            return _object(inside)
+        case ir.Parenthesised(inside=inside):
+            return _sum(inside)
+        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if is_wide and inside.type.kind in WORDS:
+            return _sum(inside)
+        case ir.Unary(operator="&", operand=operand):
+            return _object(operand)
+        case ir.Binary(left=left, right=right, operator="+" | "-" as operator) if is_wide:
+            if right.type.kind == "pointer" and operator == "+":
+                left, right = right, left
+            size = left.type.to.size if left.type.kind == "pointer" else 1
+            return _sum(left).plus(_sum(right), size if operator == "+" else -size)
+        case ir.Binary(operator="*"):
+            raise Refused("the address is computed")
+    return Address(0, x)
 
 
 def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -> Iterator[str]:
