@@ -43,7 +43,7 @@ def adopt(args: argparse.Namespace) -> int:
     rows = [
         {
             "function": f.function.full_name,
-            "form": f.form,
+            "form": adopting.LEVELS[f.level][0],
             "accesses": len(f.accesses),
             "stays": [{"line": n, "why": why} for n, why in f.stays],
         }

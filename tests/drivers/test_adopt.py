@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from edgebuild.cli import main
+
+if TYPE_CHECKING:
+    from edgebuild.driver.prove.versions import Comparison, Words
+    from edgebuild.driver.source.lowering import Program
 
 pytest.importorskip("z3")
 
@@ -157,6 +163,24 @@ def test_changes_of_one_register_stay_alone(tmp_path: Path, capsys: pytest.Captu
     status, source, printed = adopted(tmp_path, TWICE, capsys)
     assert (status, source.endswith(HELD + "\n")) == (0, True), source
     assert "1 of 1 functions with registers, 3 accesses, all proved" in printed
+
+
+def test_a_function_is_proved_again_only_if_its_code_or_what_it_calls_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgebuild.driver.adopt import adopting
+
+    compare, rounds = adopting.compare_programs, list[tuple[str, ...]]()
+
+    def noted(old: Program, new: Program, words: Words, only: tuple[str, ...]) -> list[Comparison]:
+        rounds.append(only)
+        rows = compare(old, new, words, only)
+        return [replace(r, verdict="proved") if r.function == "calls" else r for r in rows]
+
+    monkeypatch.setattr(adopting, "compare_programs", noted)
+    text = TWICE.replace("void f", "static void f") + "void calls(UART_TypeDef *u) { u->DR = 1; f(u); }\n"
+    status, _, printed = adopted(tmp_path, text + "void other(UART_TypeDef *u) { u->DR = 2; }", capsys)
+    assert (status, rounds) == (0, [("f", "calls", "other"), ("f", "calls")]), printed
 
 
 @pytest.mark.parametrize(("text", "why"), STAYS)

@@ -24,11 +24,16 @@ from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.sources import has_groups, in_macro
 
-# Forms of a function's accesses, each plainer than the one before: whether fields are read, whether they are written,
-# and the most accesses that a register has which is changed without a variable. Behind the last the function stays C.
-LEVELS = (("fields", True, True, 1 << 32), ("fields", True, True, 1), ("fields", False, True, 0))
-LEVELS = (*LEVELS, ("numbers", False, False, 0))
-KEPT = len(LEVELS)
+# Forms of a function's accesses, each plainer than the one before: a name, whether fields are read, whether they are
+# written, and the most accesses that a register has which is changed without a variable.
+LEVELS = (
+    ("fields", True, True, 1 << 32),
+    ("fields", True, True, 1),
+    ("fields", False, True, 0),
+    ("numbers", False, False, 0),
+    ("C", False, False, 0),
+)
+KEPT = len(LEVELS) - 1
 DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(include|if|endif)[^\n]*\n", re.M)
 BLOCK = "\0"  # the end of a block in place of a statement: it takes the semicolon
 COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
@@ -42,10 +47,6 @@ class Adopted:
     accesses: dict[Access, Target]
     stays: Stays
     level: int = 0
-
-    @property
-    def form(self) -> str:
-        return LEVELS[self.level][0] if self.level < KEPT else "C"
 
     def plainer(self, why: str, level: int = 0) -> None:
         """Take the next form."""
@@ -110,14 +111,12 @@ def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) 
 
 def _code(program: Program, name: str) -> str:
     """The code of a function and of all that it calls, without macros."""
-    names = {name: None}
-    reached = [f for f in (program.definitions.get(name),) if f]
-    for f in reached:
-        for x in f.body.all() if f.body else ():
-            if isinstance(x, ir.Name) and x.name in program.definitions and x.name not in names:
-                names[x.name] = None
-                reached.append(program.definitions[x.name])
-    return "\n".join(clang.pretty(f.origin) for f in reached)
+    names = [name]
+    for n in names:  # it grows
+        body = program.definitions[n].body
+        called = {x.name for x in body.all() if isinstance(x, ir.Name)} if body else set[str]()
+        names += sorted(called & program.definitions.keys() - set(names))
+    return "\n".join(clang.pretty(program.definitions[n].origin) for n in names)
 
 
 class _Writer:
@@ -147,7 +146,8 @@ class _Writer:
         for f, form in ((f, form) for f, own in forms.items() for form in own):
             use = self.uses.setdefault(f.accesses[form.access], Use())
             use.functions.add(f)
-            use.fields |= {i.lsb: f"{_type(i.width)} {i.name};" for i in form.fields}
+            infos = (form.field, *(info for info, _, _ in form.changes))
+            use.fields |= {i.lsb: f"{_type(i.width)} {i.name};" for i in infos if i}
         blocks = {t.block.name: t.block for t in self.uses}
         for block in blocks.values():
             self._name(block, sum(b.group == block.group for b in blocks.values()) == 1)
@@ -176,7 +176,7 @@ class _Writer:
                 f.stays[a.place.where.line, str(reason)] = None
                 del f.accesses[a]
         changed = {n for form in forms if not form.text for n in form.node.all()}
-        changed -= {n for form in forms for v in form.values for n in v.all()}
+        changed -= {n for form in forms for *_, v in form.changes if isinstance(v, ir.Node) for n in v.all()}
         return [x for x in forms if x.text != NUMBER or x.node not in changed]  # of what is changed, the read
 
     def _head(self) -> ir.Span:

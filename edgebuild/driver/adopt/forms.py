@@ -14,6 +14,18 @@ from edgebuild.driver.source import ir
 Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
 NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"
 LITERAL = "{place} = ({group}){{ .{changes} }}"  # a store of all fields
+TEXTS = {  # of expressions
+    ir.Name: "{x.name}",
+    ir.Converted: "{inside}",
+    ir.Parenthesised: "({inside})",
+    ir.Cast: "({x.type.name}){inside}",
+    ir.Unary: "{x.operator}{operand}",
+    **dict.fromkeys((ir.Binary, ir.Logical), "{left} {x.operator} {right}"),
+    ir.Assignment: "{left} {x.operator}= {right}",
+    ir.MemberOf: "{base}{arrow}{x.member.name}",
+    ir.Subscript: "{base}[{index}]",
+    ir.Choice: "{condition} ? {yes} : {no}",
+}
 
 
 @dataclass(frozen=True)
@@ -25,15 +37,6 @@ class Form:
     text: str
     changes: tuple[Change, ...] = ()
     field: FieldInfo | None = None  # that is read
-
-    @property
-    def fields(self) -> Iterator[FieldInfo]:
-        return (f for f in (self.field, *(f for f, _, _ in self.changes)) if f)
-
-    @property
-    def values(self) -> Iterator[ir.Expression]:
-        """The expressions in it that stay as they are."""
-        return (v for _, _, v in self.changes if isinstance(v, ir.Expression))
 
 
 def form_of(a: Access, register: RegisterInfo, reads: bool, writes: bool) -> Form:
@@ -135,11 +138,9 @@ def _parts(a: Access, x: ir.Assignment, full: int) -> tuple[int, int, list[ir.Ex
 
     Any part may be missing; `place |= bits` and `place &= ~mask` are the same.
     """
-    constant = x.right.constant
-    if not x.operator and constant is not None:
-        return full, constant & full, []
-    if constant is not None and x.operator in ("|", "&"):
-        return (0, constant & full, []) if x.operator == "|" else (~constant & full, 0, [])
+    if (constant := x.right.constant) is not None:
+        numbers = constant & full
+        return {"": (full, numbers, []), "|": (0, numbers, []), "&": (~numbers & full, 0, [])}.get(x.operator)
     if x.operator:
         return None
     masks, bits, values = list[int](), 0, list[ir.Expression]()
@@ -147,10 +148,10 @@ def _parts(a: Access, x: ir.Assignment, full: int) -> tuple[int, int, list[ir.Ex
         factors = list(_operands(part, "&"))
         others = [f for f in factors if not _is_same(a, f)]
         if len(others) < len(factors):
-            numbers = [n for f in others if (n := f.constant) is not None]
-            if len(others) > 1 or len(numbers) < len(others):
+            kept = others[0].constant if others else full
+            if len(others) > 1 or kept is None:
                 return None
-            masks.append(~numbers[0] & full if numbers else 0)
+            masks.append(~kept & full)
         elif (number := part.constant) is not None:
             bits |= number & full
         else:
@@ -166,32 +167,15 @@ def _is_same(a: Access, x: ir.Expression) -> bool:
 def expanded(x: ir.Node, text: Callable[[ir.Node], str] | None = None) -> str:
     """An expression without macros; `text` gives the text of its parts. Raises Refused."""
     part = text or expanded
-    match x:
-        case ir.Number():
-            return f"{x.constant}{'' if x.type.signed else 'U'}"
-        case ir.Name():
-            return x.name
-        case ir.Converted():
-            return part(x.inside)
-        case ir.Parenthesised():
-            return f"({part(x.inside)})"
-        case ir.Cast():
-            return f"({x.type.name}){part(x.inside)}"
-        case ir.Unary():
-            return f"{x.operator}{part(x.operand)}"
-        case ir.Binary() | ir.Logical():
-            return f"{part(x.left)} {x.operator} {part(x.right)}"
-        case ir.Assignment():
-            return f"{part(x.left)} {x.operator}= {part(x.right)}"
-        case ir.MemberOf(base=ir.Expression() as base, member=ir.Declaration() as member):
-            return f"{part(base)}{'->' if base.type.kind == 'pointer' else '.'}{member.name}"
-        case ir.Subscript():
-            return f"{part(x.base)}[{part(x.index)}]"
-        case ir.Choice(yes=ir.Expression() as yes):
-            return f"{part(x.condition)} ? {part(yes)} : {part(x.no)}"
-        case ir.Call(callee=ir.Expression() as callee):
-            return f"{part(callee)}({', '.join(map(part, x.arguments))})"
-    raise Refused("it comes out of a macro that is no expression")
+    if isinstance(x, ir.Number):
+        return f"{x.constant}{'' if x.type.signed else 'U'}"
+    if isinstance(x, ir.Call) and x.callee:
+        return f"{part(x.callee)}({', '.join(map(part, x.arguments))})"
+    if type(x) not in TEXTS or (isinstance(x, ir.MemberOf) and x.base is None):
+        raise Refused("it comes out of a macro that is no expression")
+    arrow = "->" if isinstance(x, ir.MemberOf) and x.base and x.base.type.kind == "pointer" else "."
+    parts = {name: part(value) for name, value in vars(x).items() if isinstance(value, ir.Node)}
+    return TEXTS[type(x)].format(x=x, arrow=arrow, **{"yes": "", **parts})
 
 
 def _operands(x: ir.Expression, operator: str) -> Iterator[ir.Expression]:
