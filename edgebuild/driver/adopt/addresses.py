@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from edgebuild.driver.registers.regmap import Block, RegisterInfo, normal
 from edgebuild.driver.source import ir
@@ -158,14 +159,14 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
     for a in accesses:
         owners.setdefault(a.owner, []).append(a)
     for a in owners.pop("", ()):
-        places = (_register(a, b, a.address.offset - b.base) for b in blocks if b.base <= a.address.offset)
+        places = (_register(a, b, a.address.offset - b.base) for b in blocks)
         if target := next(filter(None, places), None):
             result[a] = target
     named = {t.block.name for t in result.values()}
     order = sorted(blocks, key=lambda b: (b.name not in named, b.name))
     for mine in owners.values():
-        rows = [(likeness, b) for b in order if (likeness := _likeness(mine, b))[1]]
-        for _, block in [max(rows, key=lambda row: row[0])] if rows else []:
+        block = max(order, key=partial(_likeness, mine), default=None)
+        if block and any(_likeness(mine, block)):
             result |= {a: t for a in mine if (t := _register(a, block, a.address.offset))}
     return result
 
@@ -178,11 +179,11 @@ def _register(a: Access, block: Block, offset: int) -> Target | None:
 
 
 def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
-    """(accesses that the peripheral has a register for, how much the names of both agree; 0: another one)."""
+    """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
     own = re.sub(r"\d.*", "", block.name).upper()
     words = [w.upper() for a in accesses for w in a.words]
     places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
     alike = sum(normal(a.words[:1]).endswith(normal((t.register.name,))) for a, t in places)
     stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
     stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
-    return len(places), alike * 2 + stem * len(places) if alike * 2 >= len(accesses) or stem else 0
+    return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or stem else (0, 0)

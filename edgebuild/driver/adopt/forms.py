@@ -14,13 +14,14 @@ from edgebuild.driver.source import ir
 Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
 NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"
 LITERAL = "{place} = ({group}){{ .{changes} }}"  # a store of all fields
-TEXTS = {  # of expressions
+TEXTS: dict[type[ir.Node], str] = {  # of expressions
     ir.Name: "{x.name}",
     ir.Converted: "{inside}",
     ir.Parenthesised: "({inside})",
     ir.Cast: "({x.type.name}){inside}",
     ir.Unary: "{x.operator}{operand}",
-    **dict.fromkeys((ir.Binary, ir.Logical), "{left} {x.operator} {right}"),
+    ir.Binary: "{left} {x.operator} {right}",
+    ir.Logical: "{left} {x.operator} {right}",
     ir.Assignment: "{left} {x.operator}= {right}",
     ir.MemberOf: "{base}{arrow}{x.member.name}",
     ir.Subscript: "{base}[{index}]",
