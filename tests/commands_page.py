@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgebuild.cli import COMMANDS, command_parser
+from edgebuild.cli.parsing import COMMANDS, command_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 HEAD = """\

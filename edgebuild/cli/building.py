@@ -1,6 +1,6 @@
 """Commands for drivers and clocks, and those that builds call.
 
-Of each command there is `NAME_arguments(parser)`, and `NAME(args)`, which returns the exit status.
+Of each command there is `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import json
 from functools import partial
 from pathlib import Path
 
-from edgebuild.base.errors import fail
-from edgebuild.build.entry import HEADER_ALONE, MAKEFILES
-from edgebuild.cli.common import add_json, json_file, publish_products, show, started
-
-
-def driver_arguments(parser: argparse.ArgumentParser) -> None:
-    from edgebuild.driver.command import add_arguments
-
-    add_arguments(parser)
-    add_json(parser)
+from edgebuild.base.artifacts import Artifact, publish, write_atomic
+from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.inputs import check_replaced, read_bytes, read_json
+from edgebuild.base.options import given
+from edgebuild.base.request import (
+    ClockRequest,
+    ModelRequest,
+    checked_request,
+    clock_request,
+    model_request,
+    read_request,
+    requests_in,
+)
+from edgebuild.base.target import load_target, target_names
+from edgebuild.cli.common import check_written, publish_products, show, started
 
 
 def driver(args: argparse.Namespace) -> int:
@@ -28,26 +33,9 @@ def driver(args: argparse.Namespace) -> int:
     return driver(args, partial(publish_products, args=args, began=started(args)), partial(show, args))
 
 
-def clock_arguments(parser: argparse.ArgumentParser) -> None:
-    from edgebuild.base.options import add_options
-    from edgebuild.base.request import ClockRequest
-
-    parser.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
-    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
-    add_options(parser, ClockRequest)
-    parser.add_argument("--calibration", metavar="F", help="currents in the table as `edgebuild calibrate` fitted them")
-    add_json(parser)
-    parser.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
-    parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
-
-
 def clock(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from edgebuild.base.inputs import check_replaced
-    from edgebuild.base.options import given
-    from edgebuild.base.request import ClockRequest, clock_request
-    from edgebuild.base.target import load_target
     from edgebuild.clock.configs import base_of, behind, explain, parse_setting
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
     from edgebuild.clock.power import figures, table
@@ -65,19 +53,13 @@ def clock(args: argparse.Namespace) -> int:
     calibration = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
     shown = replace(plan, tree=calibrated(plan.tree, calibration)) if calibration else plan
     placement = calibration.placement if calibration else None
-    files = [*load_target(args.target).files, *([args.calibration] if args.calibration else [])]
-    check_replaced(json_file(args), files)
+    files = [*load_target(args.target).files, args.calibration]
+    check_written(args, (), files)
     show(args, table(shown, placement), {"configs": figures(shown, placement)})
     artifacts = clock_files(plan)
-    check_replaced([args.output / a.name for a in artifacts] + ([args.depfile] if args.depfile else []), files)
+    check_written(args, [*(args.output / a.name for a in artifacts), args.depfile], files)
     publish_products(artifacts, args, load_target(args.target).files, began)
     return 0
-
-
-def ops_arguments(parser: argparse.ArgumentParser) -> None:
-    from edgebuild.model.formats import exported
-
-    parser.add_argument("format", nargs="?", choices=tuple(exported()), help="of one format alone")
 
 
 def ops(args: argparse.Namespace) -> int:
@@ -87,17 +69,10 @@ def ops(args: argparse.Namespace) -> int:
     return 0
 
 
-def targets_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="the target to show, or a pattern such as 'nrf5*'; default: list all")
-    parser.add_argument("--json", action="store_true", help="compiler, flags, sources and runner, for build systems")
-
-
 def targets(args: argparse.Namespace) -> int:
     from fnmatch import fnmatchcase
 
-    from edgebuild.base.errors import fail
     from edgebuild.base.firmware import describe
-    from edgebuild.base.target import load_target, target_names
 
     if not args.name or set(args.name) & set("*?["):
         pattern = args.name or "*"
@@ -125,25 +100,11 @@ def targets(args: argparse.Namespace) -> int:
     return 0
 
 
-def init_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=Path, help="the project's folder; files that are there stay as they are")
-    parser.add_argument(
-        "--board", required=True, metavar="TARGET", help="a name that `edgebuild targets` lists, or YAML"
-    )
-    parser.add_argument("--build", choices=("cmake", "scons"), default="cmake", help="default: cmake")
-    parser.add_argument("--model", type=Path, metavar="M", help="a copy of it goes there; default: a small network")
-
-
 def init(args: argparse.Namespace) -> int:
     import os
     import re
     import tempfile
 
-    from edgebuild.base.artifacts import Artifact, publish
-    from edgebuild.base.errors import fail
-    from edgebuild.base.inputs import read_bytes
-    from edgebuild.base.request import model_request
-    from edgebuild.base.target import load_target
     from edgebuild.build.api import compiled_model
     from edgebuild.build.project import Project, demo_model, files, next_steps
 
@@ -176,18 +137,7 @@ def init(args: argparse.Namespace) -> int:
     return 0
 
 
-def sbom_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("request", type=Path, nargs="*", help="NAME.req.json, as SCons and CMake write it; it is built")
-    parser.add_argument("--requests", type=Path, metavar="F", help="a file with paths of requests")
-    parser.add_argument("--program", type=Path, metavar="ELF", help="what links all of it")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="F", help="the document: SPDX 2.3, JSON")
-
-
 def sbom(args: argparse.Namespace) -> int:
-    from edgebuild.base.artifacts import write_atomic
-    from edgebuild.base.errors import fail
-    from edgebuild.base.inputs import check_replaced
-    from edgebuild.base.request import read_request, requests_in
     from edgebuild.build.sbom import bill_of_materials
 
     files = [*args.request, *(requests_in(args.requests) if args.requests else [])]
@@ -199,14 +149,7 @@ def sbom(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(MAKEFILES, action="store_true", help="products in the depfile, too, as CMake's makefiles need")
-    parser.add_argument(HEADER_ALONE, action="store_true", help="write a model's header alone, which needs no plan")
-    parser.add_argument("request", type=Path, help="NAME.req.json, as SCons and CMake write it")
-
-
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.base.errors import EdgebuildError
     from edgebuild.build.run import run, run_header
 
     try:
@@ -219,14 +162,6 @@ def run(args: argparse.Namespace) -> int:
 
 SHOWN = 5
 ACTIONS = ("show", "stats", "verify", "clear", "explain")
-
-
-def cache_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "stats: also its bound; verify: name damaged entries; clear: remove all entries; explain: what differs"
-    parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help=text)
-    text = "of explain: two requests (NAME.req.json), or what `explain` printed of one elsewhere"
-    add_json(parser)
-    parser.add_argument("files", nargs="*", metavar="FILE", help=text)
 
 
 def cache(args: argparse.Namespace) -> int:
@@ -273,8 +208,6 @@ def _explain(files: list[str]) -> int:
 def _recipe(file: Path) -> dict[str, str]:
     """The fields of the key of a request file, or those that were printed of one."""
     from edgebuild.base import cache
-    from edgebuild.base.inputs import read_json
-    from edgebuild.base.request import ModelRequest, checked_request
     from edgebuild.build.run import for_any_name, model_files
     from edgebuild.model import choices
 
@@ -288,19 +221,11 @@ def _recipe(file: Path) -> dict[str, str]:
     return cache.recipe(request, model_files(request))
 
 
-def cmake_dir_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: the command has no arguments."""
-
-
 def cmake_dir(args: argparse.Namespace) -> int:
     from edgebuild.doors import cmake_dir
 
     print(cmake_dir())
     return 0
-
-
-def cmake_module_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
 
 
 def cmake_module(args: argparse.Namespace) -> int:

@@ -6,58 +6,23 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edgebuild.base.options import add_options, given
+from edgebuild.base.artifacts import Artifact, publish, withdraw, write_atomic
+from edgebuild.base.inputs import check_replaced
+from edgebuild.base.options import given
+from edgebuild.base.progress import warn
 from edgebuild.base.request import GroupRequest, ModelRequest, model_outputs
 
-if TYPE_CHECKING:
-    from edgebuild.base.artifacts import Artifact
+MaybePath = str | Path | None
 
 
-MODEL = "a model file; `edgebuild ops` names the formats"
-
-
-def add_model_arguments(
-    parser: argparse.ArgumentParser, target_required: bool, nargs: str | None = None, what: str = MODEL
-) -> None:
-    """Give the command a model, a target and all options of a model's request."""
-    parser.add_argument("model", type=Path, nargs=nargs, help=what)
-    target = "a name that `edgebuild targets` lists, or a YAML file"
-    parser.add_argument("--target", required=target_required, help=target)
-    add_options(parser, ModelRequest)
-
-
-def add_product_arguments(parser: argparse.ArgumentParser, output: Path | None = Path()) -> None:
-    """Give the command what says where products go and what is printed. `output`: the default folder."""
-    parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
-    parser.add_argument("-o", "--output", type=Path, default=output, metavar="DIR", help="default: this folder")
-    parser.add_argument("--dry-run", action="store_true", help="write no products, and list them")
-    parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
-    add_json(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="F", help="write the figures as JSON; - is the standard output")
-
-
-def product(*suffixes: str) -> Callable[[str], Path]:
-    """The type of an argument for a file to write, which has one of these suffixes."""
-
-    def read(text: str) -> Path:
-        if not text.lower().endswith(suffixes):
-            raise argparse.ArgumentTypeError(f"'{text}' is written as {' or '.join(suffixes)}: name it so")
-        return Path(text)
-
-    return read
-
-
-def json_file(args: argparse.Namespace) -> list[str]:
-    """The file that `show` will write, if it is one."""
-    return [args.json] if args.json and args.json != "-" else []
+def check_written(args: argparse.Namespace, written: Iterable[MaybePath], read: Iterable[MaybePath]) -> None:
+    """Raises EdgebuildError if a file that is read is written, or is that of --json. None: the option is not given."""
+    files = *written, args.json if args.json != "-" else None
+    check_replaced([f for f in files if f], [f for f in read if f])
 
 
 def show(args: argparse.Namespace, text: str, data: Any) -> None:
@@ -67,14 +32,12 @@ def show(args: argparse.Namespace, text: str, data: Any) -> None:
     """
     import json
 
-    from edgebuild.base.artifacts import write_atomic
-
-    if args.json is None:
+    if not args.json:
         print(text, end="")
         return
     data = data if isinstance(data, str) else json.dumps(data, indent=1) + "\n"
-    for file in json_file(args):
-        write_atomic(Path(file), data.encode())
+    if args.json != "-":
+        write_atomic(Path(args.json), data.encode())
     print(data if args.json == "-" else text, end="")
 
 
@@ -92,15 +55,13 @@ def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespac
 
     Raises EdgebuildError, with nothing written, for whatever is wrong, and for products in place of what is read.
     """
-    from edgebuild.base.artifacts import withdraw
-    from edgebuild.base.inputs import check_replaced
     from edgebuild.build.run import compiled_files, files_read, unused_weights
 
     unused = [unused_weights(m) for m in (request.models if isinstance(request, GroupRequest) else (request,))]
     names = request.outputs if isinstance(request, GroupRequest) else model_outputs(request.name)
     products = [args.output / name for name in names if name not in unused] if args.output else []
     files = files_read(request)
-    check_replaced([*products, *json_file(args), *([args.depfile] if args.depfile else [])], files)
+    check_written(args, [*products, args.depfile], files)
     artifacts, text = compiled_files(request)
     report = next(a.data for a in artifacts if a.name == f"{request.name}_report.json")
     products = [a for a in artifacts if a.name not in unused]
@@ -121,10 +82,8 @@ def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, re
     Those with the bytes of before would stay older than what was read, and make or Ninja would run the command in
     every build. Raises EdgebuildError, with nothing written, for a path that make has no way to write.
     """
-    from edgebuild.base.artifacts import publish, write_atomic
     from edgebuild.base.depfile import make_depfile, unread_by_make
     from edgebuild.base.own_code import code_inputs, with_code
-    from edgebuild.base.progress import warn
 
     products = [args.output / a.name for a in artifacts]
     rule = (str(products[0]), with_code(list(read), code_inputs())) if args.depfile else None

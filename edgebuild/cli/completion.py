@@ -8,6 +8,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
+from edgebuild.base.target import target_names
+from edgebuild.cli.parsing import COMMANDS, command_parser
+
 ASK = "edgebuild completion words"
 BASH = f"""\
 _edgebuild() {{
@@ -24,12 +27,6 @@ SCRIPTS = {
 TARGETS = ("target", "board", "flash_of")
 
 
-def completion_arguments(parser: argparse.ArgumentParser) -> None:
-    shells = "the shell; words: those that may stand in the place of the last one of a line"
-    parser.add_argument("shell", choices=(*SCRIPTS, "words"), help=shells)
-    parser.add_argument("line", nargs=argparse.REMAINDER, metavar="WORD", help="of words: those behind `edgebuild`")
-
-
 def completion(args: argparse.Namespace) -> int:
     print(SCRIPTS[args.shell] if args.shell in SCRIPTS else "".join(f"{w}\n" for w in fitting(args.line)), end="")
     return 0
@@ -41,9 +38,6 @@ def fitting(line: list[str]) -> list[str]:
 
 
 def _words(line: list[str]) -> Iterable[str]:
-    from edgebuild.base.target import target_names
-    from edgebuild.cli import COMMANDS, command_parser
-
     if len(line) < 2:
         return COMMANDS
     if line[0] not in COMMANDS:

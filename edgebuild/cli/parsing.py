@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from edgebuild import __version__
+from edgebuild.base import request
 from edgebuild.base.errors import did_you_mean
+from edgebuild.base.options import add_options, options_of
 
 REQUIRED = "the following arguments are required: "  # as argparse begins
+TYPES: Mapping[str, Callable[[str], Any]] = {"path": Path, "int": int, "float": float, "": str}
+TABLE: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "commands.toml").read_text(encoding="utf-8"))
+SHARED = TABLE.pop("shared")
+COMMANDS = {name: str(row["about"]) for name, row in TABLE.items()}
+
+
+def add_arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give a parser the arguments of a command, and commands a function `wrong_usage` for what it cannot check."""
+    parser.set_defaults(wrong_usage=parser.error)
+    for words, own in rows.items():
+        if words == "options":
+            kind = getattr(request, own["of"])
+            names = own.get("names", options_of(kind).keys())
+            add_options(parser, kind, [name for name in names if name not in own.get("without", ())])
+            continue
+        row = dict(own) if "help" in own else {**SHARED[words], **own}
+        if row.get("action") == "append":
+            row["default"] = []
+        if "type" in row or "pattern" in row:
+            read = TYPES[row.pop("type", "")]
+            row["type"] = _matching(row.pop("pattern"), row.pop("wrong"), read) if "pattern" in row else read
+        if isinstance(choices := row.get("choices"), str):
+            module, _, function = choices.rpartition(".")
+            row["choices"] = tuple(getattr(importlib.import_module(f"edgebuild.{module}"), function)())
+        parser.add_argument(*words.split(), **row)
+
+
+def _matching(pattern: str, wrong: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def checked(text: str) -> Any:
+        if not re.fullmatch(pattern, text):
+            raise argparse.ArgumentTypeError(f"'{text}' {wrong}")
+        return read(text)
+
+    return checked
 
 
 def examples() -> dict[str, str]:
@@ -69,3 +108,25 @@ class Parser(argparse.ArgumentParser):
         near = did_you_mean(str(value), choices)
         text = f"{what} '{value}'{near or '; one of: ' + ', '.join(choices)}"
         raise argparse.ArgumentError(None if what.startswith("there") else action, text)
+
+
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of a command's arguments."""
+    parser = Parser(prog=f"edgebuild {command}")
+    add_arguments(parser, TABLE[command].get("arguments", {}))
+    return parser
+
+
+def command_line(asked: str) -> argparse.ArgumentParser:
+    """The parser of all. `asked`: the command whose arguments are to be read, the first word that is no option.
+
+    If it is none of ours, all commands are there by name, for the help and for what is wrong.
+    """
+    parser = Parser("edgebuild", description="Neural networks as build inputs of firmware.")
+    parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        sub = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+        if name == asked:
+            add_arguments(sub, TABLE[name].get("arguments", {}))
+    return parser

@@ -1,51 +1,33 @@
-"""`edgebuild prove`: whether two versions of a driver make the same accesses, function by function."""
+"""`edgebuild prove`: whether versions of a driver make the same accesses; `adopt`: C as a source in the dialect."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from edgebuild.cli.common import add_json, json_file, show
-
-if TYPE_CHECKING:
-    from edgebuild.base.request import DriverRequest
-
-TARGET = "stm32f411"
+from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.errors import Diagnostic, MissingTool, fail
+from edgebuild.base.request import DriverRequest, driver_request
+from edgebuild.cli.common import check_written, show
 
 
-def prove_arguments(parser: argparse.ArgumentParser) -> None:
-    source = "C or C++ with registers as volatile objects, or a source in the bfGroup dialect"
-    parser.add_argument("old", type=Path, metavar="OLD", help=source)
-    parser.add_argument("new", type=Path, metavar="NEW", help="the other version")
-    parser.add_argument(
-        "--svd", type=Path, metavar="F", help="the registers (.svd, .rdl), whose names messages then have"
-    )
-    parser.add_argument("--function", action="append", default=[], metavar="NAME", help="only this; may be repeated")
-    parser.add_argument("--strict", action="store_true", help="what cannot be proved is an error, too")
-    add_reading(parser)
-    add_json(parser)
-
-
-def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Give the command what says how C sources are read."""
-    parser.add_argument("--target", default=TARGET, help=f"whose processor the sources are read for; default: {TARGET}")
-    for flag, name in (("-I", "include_dirs"), ("-D", "defines"), ("-include", "force_include")):
-        help_ = "as that of a C preprocessor; may be repeated"
-        parser.add_argument(flag, action="append", default=[], metavar="X", dest=name, help=help_)
+@contextmanager
+def _solver() -> Iterator[None]:
+    """Imports that need the solver, which is an extra. Raises MissingTool."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
 
 
 def prove(args: argparse.Namespace) -> int:
-    from edgebuild.base.errors import Diagnostic, MissingTool
-    from edgebuild.base.inputs import check_replaced
-
-    try:
-        from edgebuild.driver.prove.versions import prove_versions  # late: the solver is an extra
-    except ModuleNotFoundError as error:
-        raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
+    with _solver():
+        from edgebuild.driver.prove.versions import prove_versions
     requests = [version_request(args, file) for file in (args.old, args.new)]
-    check_replaced(json_file(args), [args.old, args.new, *([args.svd] if args.svd else [])])
+    check_written(args, (), [args.old, args.new, args.svd])
     rows = prove_versions(requests[0], requests[1], tuple(args.function))
     counts = {word: sum(r.verdict == word for r in rows) for word in ("proved", "different", "unknown")}
     lines = []
@@ -62,8 +44,36 @@ def prove(args: argparse.Namespace) -> int:
 
 def version_request(args: argparse.Namespace, file: Path) -> DriverRequest:
     """The request that a version in the dialect is compiled for; plain C takes its flags."""
-    from edgebuild.base.request import driver_request
 
     words = {name: ",".join(getattr(args, name)) or None for name in ("include_dirs", "defines", "force_include")}
     layout = {"layout": f"fixed:{args.svd}"} if args.svd else {}
     return driver_request((file,), "version", args.target, {**words, **layout})
+
+
+def adopt(args: argparse.Namespace) -> int:
+    with _solver():
+        from edgebuild.driver.adopt import adopting
+    out = args.output if args.output.suffix == ".c" else args.output / f"{args.source.stem}.bf.c"
+    check_written(args, [out], [args.source, args.svd])
+    text, functions = adopting.adopt(version_request(args, args.source))
+    converted = sum(len(f.accesses) for f in functions)
+    lines = [f"{args.source}:{n}: {f.function.name}: stays C: {why}" for f in functions for n, why in f.stays]
+    if not converted:
+        raise fail("no function can be adopted", file=str(args.source), hints=lines or ["it accesses no registers"])
+    write_atomic(out, text.encode())
+    whole = sum(not f.stays for f in functions)
+    lines.append(
+        f"[edgebuild] adopt {args.source.name} -> {out.name}: {whole} of {len(functions)} functions with registers, "
+        f"{converted} accesses, all proved"
+    )
+    rows = [
+        {
+            "function": f.function.full_name,
+            "form": adopting.LEVELS[f.level][0],
+            "accesses": len(f.accesses),
+            "stays": [{"line": n, "why": why} for n, why in f.stays],
+        }
+        for f in functions
+    ]
+    show(args, "\n".join(lines) + "\n", {"schema": 1, "adopted": whole, "accesses": converted, "functions": rows})
+    return 0

@@ -6,48 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.cli.common import add_json, json_file, product, show
+from edgebuild.base.artifacts import write_atomic
+from edgebuild.cli.common import check_written, show
 
 if TYPE_CHECKING:
     from edgebuild.model.quantizer import Quantised, Trial
     from edgebuild.model.quantizer.quality import Quality
 
-METHODS = ("minmax", "percentile", "entropy", "mse")
-
-
-def quantize_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a float network in ONNX")
-    data = "samples in float32, scaled as in training: a .npz with an array for each input, or a .npy"
-    parser.add_argument("--data", type=Path, required=True, metavar="F", help=data)
-    parser.add_argument("--labels", type=Path, metavar="F", help="the number of each sample's class: a .npy or .npz")
-    parser.add_argument(
-        "-o", "--output", type=product(".onnx"), required=True, metavar="Q.onnx", help="the int8 network (QDQ)"
-    )
-    methods = "how ranges of activations are taken; may be repeated; default: all, and the best is kept"
-    parser.add_argument("--method", choices=METHODS, action="append", help=methods)
-    drop = "points of accuracy that may be lost before layers become wide; default: 1"
-    parser.add_argument("--max-drop", type=_points, default=1.0, metavar="POINTS", help=drop)
-    wide = "the layers that lose most: activations in int16 (default), float, or none"
-    parser.add_argument("--wide", choices=("int16", "float", "none"), default="int16", help=wide)
-    add_json(parser)
-
-
-def _points(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of points from 0 to 100")
-    return value
-
 
 def quantize(args: argparse.Namespace) -> int:
-    from edgebuild.base.artifacts import write_atomic
-    from edgebuild.base.inputs import check_replaced
-    from edgebuild.model.quantizer import quantise
+    from edgebuild.model.quantizer import METHODS, quantise
 
-    check_replaced([args.output, *json_file(args)], [f for f in (args.model, args.data, args.labels) if f])
+    check_written(args, [args.output], [args.model, args.data, args.labels])
     methods, say = tuple(dict.fromkeys(args.method or METHODS)), [] if args.json == "-" else [_say]
     result = quantise(args.model, args.data, args.labels, methods, args.max_drop, args.wide, *say)
     write_atomic(args.output, result.chosen.model.SerializeToString(deterministic=True))

@@ -3,54 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebuild.cli.common import add_json, json_file, show
+from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
+from edgebuild.base.options import parse_size
+from edgebuild.base.request import DriverRequest, read_request, requests_in
+from edgebuild.base.target import load_target
+from edgebuild.cli.common import check_written, show
 
 if TYPE_CHECKING:
-    from edgebuild.base.errors import Diagnostic
     from edgebuild.build.size import Linked, ProgramSizes
 
 BUDGETS = ("flash", "ram", "stack")
 
 
-def size_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("elf", type=Path, help="a linked program")
-    parser.add_argument("--diff", type=Path, metavar="BASE", help="an earlier one, or its --json: growth is an error")
-    parser.add_argument("--allow", metavar="BYTES", help="with --diff: growth of flash, RAM or stack that is no error")
-    parser.add_argument("--driver", action="append", default=[], metavar="NAME", help="count this driver by itself")
-    parser.add_argument("--target", help="count the bytes in each of its memories")
-    requests = "a file with paths of requests, whose drivers and target these are"
-    parser.add_argument("--requests", type=Path, metavar="F", help=requests)
-    for budget in BUDGETS:
-        parser.add_argument(f"--{budget}", metavar="BYTES", help="a budget: more is an error")
-    last = "sizes of the last program within its budgets: says what grew since, and is written when they hold"
-    parser.add_argument("--last", type=Path, metavar="F", help=last)
-    parser.add_argument(
-        "--entry", metavar="FUNCTION", default="", help="where the stack begins; default: the program's"
-    )
-    usage = "a folder with .su files of -fstack-usage, for frames whose size depends on a value"
-    parser.add_argument("--stack-usage", type=Path, metavar="DIR", help=usage)
-    parser.add_argument("--objdump", default="", metavar="COMMAND", help="default: that of the processor's compiler")
-    parser.add_argument("--quiet", action="store_true", help="print nothing while budgets hold")
-    add_json(parser)
-
-
 def size(args: argparse.Namespace) -> int:
     import json
 
-    from edgebuild.base.artifacts import write_atomic
-    from edgebuild.base.errors import EdgebuildError
-    from edgebuild.base.inputs import check_replaced
-    from edgebuild.base.options import parse_size
     from edgebuild.build.size import as_json, earlier, program_sizes, table
 
     budgets = {o: parse_size(o, value) for o in BUDGETS if (value := getattr(args, o)) is not None}
     allowed = parse_size("allow", args.allow) if args.allow is not None else 0
-    check_replaced(
-        [*json_file(args), *([args.last] if args.last else [])], [f for f in (args.elf, args.diff, args.requests) if f]
-    )
+    check_written(args, [args.last], [args.elf, args.diff, args.requests])
     program = _program(args)
     sizes = program_sizes(program)
     base = earlier(args.diff, program) if args.diff else None
@@ -70,9 +45,6 @@ def size(args: argparse.Namespace) -> int:
 
 
 def _program(args: argparse.Namespace) -> Linked:
-    from edgebuild.base.errors import fail
-    from edgebuild.base.request import DriverRequest, read_request, requests_in
-    from edgebuild.base.target import load_target
     from edgebuild.build.size import Linked
 
     requests = [read_request(f).request for f in requests_in(args.requests)] if args.requests else []
@@ -88,7 +60,6 @@ def _over(
     args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
 ) -> list[Diagnostic]:
     """The budgets that do not hold, with what grew and the largest parts."""
-    from edgebuild.base.errors import Diagnostic
     from edgebuild.build.size import TOTAL, growth
 
     problems = []
@@ -117,7 +88,6 @@ def _largest(what: str, sizes: ProgramSizes) -> str:
 
 
 def _check_growth(args: argparse.Namespace, sizes: ProgramSizes, base: ProgramSizes, allowed: int) -> None:
-    from edgebuild.base.errors import Diagnostic, EdgebuildError
     from edgebuild.build.size import growth
 
     problems = []

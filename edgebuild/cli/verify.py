@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import checked, given, options_of
 from edgebuild.base.request import READING, GroupRequest, ModelRequest, read_request
-from edgebuild.cli.common import add_json, add_model_arguments, json_file, model_request_of, show
-
-if TYPE_CHECKING:
-    from edgebuild.base.target import Target
+from edgebuild.base.target import Runner, Target, load_target
+from edgebuild.cli.common import check_written, model_request_of, show
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
 ONE_DEVICE = (
@@ -37,55 +34,6 @@ CLUSTER = ("devices", "simulate", "faults", "count")
 DISTURBED = 100  # inferences
 
 
-def verify_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model_arguments(parser, target_required=False)
-    forms = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
-    parser.add_argument("--inputs", type=Path, metavar="F", help=forms)
-    samples = "float32 samples, as `edgebuild quantize` takes them, to run with --labels, --reference or both"
-    parser.add_argument("--data", type=Path, metavar="F", help=samples)
-    classes = "the class of each vector of --inputs, or sample of --data: print how many are right"
-    parser.add_argument("--labels", type=Path, metavar="F", help=classes)
-    accuracy = "the part of the labels that must be right, 0 to 1"
-    parser.add_argument("--min-accuracy", type=_part, metavar="P", help=accuracy)
-    float_network = "with --data, the float network in ONNX: print its accuracy and the noise beside, too"
-    parser.add_argument("--reference", type=Path, metavar="F.onnx", help=float_network)
-    parser.add_argument("--max-instructions", type=int, metavar="N", help="of one inference: more is an error")
-    add_json(parser)
-    moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
-    parser.add_argument("--dma", type=_dma_mode, metavar="MODE", help=moments)
-    parser.add_argument("--on-engine", action="store_true", help="fail unless an engine of the target computes a layer")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
-    parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
-    everything = "record the results of all ops, of real numbers, too, and print a line for each"
-    parser.add_argument("--all", action="store_true", help=everything)
-    parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
-    waits = "model the wait states of this target's flash, with --cycles"
-    parser.add_argument("--flash-of", metavar="TARGET", help=waits)
-    board = "run on a board that asks for its files over this serial line; default: 115200 baud"
-    parser.add_argument("--port", metavar="DEVICE[:BAUD]", help=board)
-    io = "C with the functions of eb_serial.h for the board, for --port"
-    parser.add_argument("--board-io", type=Path, metavar="F.c", help=io)
-    flash = "write the program into the board's flash, with {elf} for its file, for --port"
-    parser.add_argument("--flash-with", metavar="COMMAND", help=flash)
-    parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
-    parser.add_argument("--simulate", choices=("host", "qemu"), help="of a cluster; default: host")
-    parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
-    parser.add_argument("--count", type=int, metavar="N", help="of inferences to disturb; default: 100")
-    parser.set_defaults(wrong_usage=parser.error)
-
-
-def _part(text: str) -> float:
-    if not re.fullmatch(r"0|1|[01]?\.\d+", text) or float(text) > 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 1")
-    return float(text)
-
-
-def _dma_mode(text: str) -> str:
-    if not re.fullmatch(r"eager|lazy|random:\d{1,9}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is neither eager nor lazy nor random:SEED")
-    return text
-
-
 def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
     """End with the usage if one of these options was given, for nobody would read it."""
     unread = [name for name in chain(*names) if getattr(args, name) not in (None, False, [])]
@@ -94,11 +42,8 @@ def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
 
 
 def verify(args: argparse.Namespace) -> int:
-    from edgebuild.base.inputs import check_replaced
-
     samples = (args.data, args.labels, args.reference)
-    read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration, *samples) if f]
-    check_replaced(json_file(args), read)
+    check_written(args, (), [args.model, args.inputs, args.cluster, args.target, args.calibration, *samples])
     if args.cluster is not None and args.device is None:
         others = (name for name in options_of(ModelRequest) if name not in ("cluster", *READING))
         _refuse(args, "a cluster takes no", ONE_DEVICE, others)
@@ -121,7 +66,6 @@ def verify(args: argparse.Namespace) -> int:
 
 def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
     """Build and run the test firmware of one model; its figures and its verdict."""
-    from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
     from edgebuild.model.formats import bound_file
     from edgebuild.model.verify import verify
@@ -156,7 +100,6 @@ def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]
 
 def _on_board(args: argparse.Namespace, target: Target) -> Target:
     """The target with a board behind `--port` as its runner, where that is given. Raises EdgebuildError."""
-    from edgebuild.base.target import Runner
     from edgebuild.model.verify.board import opened
 
     port = args.port or (target.runner.port if target.runner else "")

@@ -5,44 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edgebuild.base.artifacts import Artifact
     from edgebuild.base.request import DriverRequest
     from edgebuild.driver.stages import Driver
-
-
-def add_arguments(sub: argparse.ArgumentParser) -> None:
-    from edgebuild.base.options import add_options
-    from edgebuild.base.request import DriverRequest
-
-    sub.add_argument("sources", type=Path, nargs="+", metavar="SRC", help="C in the bfGroup dialect")
-    sub.add_argument("--name", required=True, help="prefix of the products' files")
-    sub.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
-    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
-    add_options(sub, DriverRequest)
-    sub.add_argument(
-        "--pareto", type=Path, metavar="SVG", help="draw the layouts of which none is better in both map and accesses"
-    )
-    sub.add_argument("--graph", type=Path, metavar="SVG", help="draw which accesses became one")
-    sub.add_argument(
-        "--overlay-template", action="store_true", help="print what an overlay of a fixed layout could say, and stop"
-    )
-    sub.add_argument(
-        "--prove",
-        nargs="?",
-        const="plain",
-        choices=("plain", "strict"),
-        help="prove that the generated code does what the source does (needs z3-solver); a difference fails, with"
-        " 'strict' also what cannot be proved",
-    )
-    for flag, name in (("-I", "include_dirs"), ("-D", "defines"), ("-include", "force_include")):
-        help_ = f"one of --{name.replace('_', '-')}; may be repeated"
-        sub.add_argument(flag, action="append", default=[], metavar="X", dest=f"more_{name}", help=help_)
-    sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
-    sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
 def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callable[[str, str], None]) -> int:

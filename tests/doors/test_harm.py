@@ -385,7 +385,8 @@ def test_an_output_that_is_an_input(
 ) -> None:
     """By its name, through a link and through another name of the same file."""
     shutil.copy(DIGITS, tmp_path / "m.onnx")
-    (tmp_path / "soft").symlink_to("m.onnx")
+    for link in ("soft", "soft.svg"):
+        (tmp_path / link).symlink_to("m.onnx")
     os.link(tmp_path / "m.onnx", tmp_path / "hard")
     table = "id,lower,upper,size\na,0,1,4\n"
     (tmp_path / "t.csv").write_text(table)
@@ -396,7 +397,7 @@ def test_an_output_that_is_an_input(
         "verify m.onnx --target host --json soft",
         "verify m.onnx --target host --json hard",
         "model m.onnx --target host --name n -o out --depfile soft",
-        "inspect m.onnx --picture soft",
+        "inspect m.onnx --picture soft.svg",
         "map m.onnx --target host --json ./m.onnx",
         "layout t.csv -o t.csv",
         "driver gpio.c --name gpio --target pulpino",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.cli import COMMANDS, _parser, main
-from edgebuild.cli.parsing import examples
+from edgebuild.cli import main
+from edgebuild.cli.parsing import COMMANDS, command_line, examples
 from tests.graphs.tiny import tiny_tflite
 
 EXAMPLES = examples()
@@ -27,7 +27,7 @@ def test_examples_are_read_as_they_stand(command: str) -> None:
         words = shlex.split(line.split("   ")[0].split(" | ")[0].replace("$(edgebuild", "; edgebuild").rstrip(")"))
         words = words[words.index("edgebuild") + 1 :]
         assert words[0] == command
-        assert _parser(command).parse_args(words).command == command
+        assert command_line(command).parse_args(words).command == command
 
 
 def test_there_are_no_other_examples() -> None:
