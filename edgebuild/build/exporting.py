@@ -1,8 +1,8 @@
 """A model's C as a library of another build system: `edgebuild export`.
 
-Each file of `forms/` is a form. Its first piece says in YAML where sources and headers go, and each further one is the
-template of a file. In their names, NAME is the model's, and VERSION and VENDOR are the library's. A further form needs
-no line of Python.
+Each file of `forms/` is a form. Its first piece says in YAML where sources and headers go. Each further one is the
+template of a file; that of a page has what is about the form. In their names, NAME is the model's, and VERSION and
+VENDOR are the library's. A further form needs no line of Python.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import hashlib
 import io
 import re
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -39,12 +39,16 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip archive can have
 
 @dataclass(frozen=True)
 class Form:
-    """A way to lay out a library. `archive`: the zip file that holds all others, if there is one."""
+    """A way to lay out a library. `archive`: the zip file that holds all others, if there is one.
+
+    `shared`: by path the files that forms have in common, by their names in `shared.j2`.
+    """
 
     about: str
     sources: str
     headers: str
     archive: str = ""
+    shared: Mapping[str, str] = field(default_factory=dict)
 
 
 def forms() -> list[str]:
@@ -76,14 +80,21 @@ class Library:
         sources = [Artifact(f"{form.sources}/{a.name}", a.data) for a in code if a.name.endswith(".c")]
         headers = [Artifact(f"{form.headers}/{a.name}", a.data) for a in code if a.name.endswith(".h")]
         view = self._view([a.name for a in sources], [a.name for a in headers])
-        texts = (Artifact(placed(path), render(f"{self.form}:{path}", **view).encode()) for path in pieces[::2])
+        # A page is that of all forms, and has the piece of this one in it.
+        pages = {path: "shared:readme.md" for path in pieces[::2] if path.endswith(".md")}
+        shared = {path: f"shared:{piece}" for path, piece in form.shared.items()}
+        templates = {**{path: f"{self.form}:{path}" for path in pieces[::2]}, **pages, **shared}
+        texts = (
+            Artifact(placed(path), render(template, **view, use=f"{self.form}:{path}").encode())
+            for path, template in templates.items()
+        )
         files = (*(Artifact(placed(a.name), a.data) for a in (*sources, *headers)), *texts)
         return (*files, *([Artifact(placed(form.archive), _archive(files))] if form.archive else []))
 
     def _check(self) -> None:
-        for field, (pattern, words) in METADATA.items():
-            if not re.fullmatch(pattern, text := getattr(self, field)):
-                raise fail(f"option '{field}': '{text}' is none that all package managers take", hints=[words])
+        for name, (pattern, words) in METADATA.items():
+            if not re.fullmatch(pattern, text := getattr(self, name)):
+                raise fail(f"option '{name}': '{text}' is none that all package managers take", hints=[words])
         if unused_weights(self.result.request).endswith(".c"):
             hints = ["leave it out: an export has its weights in C"]
             raise fail("option 'weights': builds of others do not see a change of what .incbin reads", hints=hints)

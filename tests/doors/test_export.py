@@ -273,6 +273,21 @@ def test_sources_are_those_of_the_model_command(tmp_path: Path) -> None:
     assert contents(elsewhere) == contents(tmp_path / "cmsis-pack")
 
 
+@pytest.mark.parametrize("options", [{"arena": "caller"}, {"stream_input": "rows"}, {"stream_output": "rows"}], ids=str)
+def test_each_form_has_each_interface(options: dict[str, str], tmp_path: Path) -> None:
+    """Files that use the model name only functions that its header declares, with as many arguments."""
+    result = edgebuild.compile(model(tmp_path / "kws.tflite"), "host", name=MODEL, weights="c", **options)
+    functions = re.compile(rf"\b({MODEL}_(?:input|output|invoke|push_rows)\w*)\(([^()]*)\)")
+    declared = {name: words.count(",") + (words not in ("", "void")) for name, words in functions.findall(
+        next(a.data.decode() for a in result.artifacts if a.name == f"{MODEL}.h"))}  # fmt: skip
+    for form in forms():
+        files = {a.name: a.data.decode() for a in Library(result, form, "").artifacts() if not a.name.endswith(".pack")}
+        used = [file for name, file in files.items() if name.endswith(("_check.h", ".hpp", "lib.rs"))]
+        calls = [call for file in used for call in functions.findall(file)]
+        assert calls, form
+        assert all(declared[name] == words.count(",") + bool(words) for name, words in calls), (form, calls)
+
+
 def contents(folder: Path) -> dict[Path, bytes]:
     return {f.relative_to(folder): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
