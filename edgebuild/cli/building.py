@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, publish, write_atomic
-from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.errors import EdgebuildError, MissingTool, fail
 from edgebuild.base.inputs import check_replaced, read_bytes, read_json
 from edgebuild.base.options import given
 from edgebuild.base.request import (
@@ -157,7 +157,8 @@ def run(args: argparse.Namespace) -> int:
     except EdgebuildError as error:
         from edgebuild.build.check import spelled
 
-        raise type(error)(*map(spelled, error.diagnostics)) from error
+        kind = MissingTool if isinstance(error, MissingTool) else EdgebuildError
+        raise kind(*map(spelled, error.diagnostics)) from error
 
 
 SHOWN = 5
