@@ -31,6 +31,7 @@ from .rolling import with_output_rows, with_rows
 from .search import METHODS, NEAR, Orders, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
 from .slices import check_self_test, check_steps
+from .storage import least_bytes
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
@@ -286,7 +287,7 @@ class _Choice:
         return [*self.alone, *map(self.cut, (cuts.tight(), *least))]
 
     def cut(self, steps: tuple[Section, ...]) -> _Cut:
-        return _Cut(steps, max(self.planner.cutter.profile(steps), default=0), self.planner)
+        return _Cut(steps, least_bytes(self.planner.cutter, steps), self.planner)
 
     def place(self, cut: _Cut) -> Plan | None:
         if id(cut.steps) not in self.placed:

@@ -287,12 +287,10 @@ class Cutter:
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
         return with_kernels(Section((op,), None, (op.outputs[0],), (), {}, reads=reads, overlap=overlap), [kernel])
 
-    def without_overlap(self, section: Section, start: int, bound: int) -> Section:
-        """A step with no result over an operand, and the fastest kernels within a bound of the live bytes."""
-        if section.in_place:
-            section = with_kernels(self.whole(start), [self.choices.whole(section.ops[0])[-1]])
-        section = replace(section, overlap=None, overlaid={})
-        return self.fastest(section, start, bound) or section
+    def without_overlap(self, section: Section, start: int) -> Interval:
+        """A section with nothing over an operand."""
+        section = self.whole(start) if section.in_place else section
+        return self.interval(self._least_scratch(replace(section, overlap=None, overlaid={})), start)
 
     def by_rows(self, trace: Trace, start: int, stop: int) -> list[Interval]:
         """The ops of an interval run row by row with each placement option, that of the least memory first."""

@@ -38,6 +38,7 @@ from .storage import (
     Live,
     Placed,
     layout_problem,
+    least_bytes,
     live_set,
     loosened,
     placed_buffers,
@@ -85,7 +86,7 @@ class Point:
 def point_of(cutter: Cutter, sections: tuple[Section, ...]) -> Point:
     tables = [s.calls for s in sections if s.rolled]
     return Point(
-        max(cutter.profile(sections), default=0),
+        least_bytes(cutter, sections),
         round(instructions(sections)),
         cost(sections),
         sum(s.calls for s in sections),
@@ -499,13 +500,27 @@ def _tight(cutter: Cutter) -> tuple[Section, ...]:
 def _place(
     cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[BufferMemory], request: ModelRequest
 ) -> Placement:
-    steps = loosened(cutter, steps)
-    problem, inside = layout_problem(cutter, steps, memories)
-    effort = EFFORT_OF_LAYOUT * min(1.0, MANY / max(len(problem.buffers), 1))
-    placed = layout(problem, effort=effort, time_limit=request.time_limit)
-    check_layout(problem, placed)
-    bases = {name: placed.places[group] for name, (group, _) in inside.items()}
-    return steps, placed, {n: Place(base.memory, base.offset + inside[n][1]) for n, base in bases.items()}
+    """The lower one of two layouts: with results over operands as the cut has them, and with fewer if chains are long.
+
+    Raises DoesNotFit.
+    """
+    options, reasons = list[Placement](), list[DoesNotFit]()
+    loose = loosened(cutter, steps)
+    for option in (steps,) if loose is steps else (loose, steps):
+        problem, inside = layout_problem(cutter, option, memories)
+        effort = EFFORT_OF_LAYOUT * min(1.0, MANY / max(len(problem.buffers), 1))
+        try:
+            placed = layout(problem, effort=effort, time_limit=request.time_limit)
+        except DoesNotFit as reason:
+            reasons.append(reason)
+            continue
+        check_layout(problem, placed)
+        bases = {name: placed.places[group] for name, (group, _) in inside.items()}
+        places = {n: Place(base.memory, base.offset + inside[n][1]) for n, base in bases.items()}
+        options.append((option, placed, places))
+    if not options:
+        raise min(reasons, key=lambda reason: reason.needed)
+    return min(options, key=lambda each: each[1].height)
 
 
 def in_strips(

@@ -6,22 +6,25 @@ run of bytes that a tensor and its views share; it is named after the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate, pairwise
 
 from .. import ops
 from ..ir import ITEM_BYTES, Op
-from .cuts import Cutter
+from .cuts import Cutter, Interval
 from .memory.layout import layout
 from .memory.problem import ALIGN, Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph, aligned
 from .printed import newest_name
 from .rolling import RollingGraph
 from .section import Overlap, Section, scratch_name
 
-LAID_OUT = 24_000  # buffers in all trial layouts that loosen a plan: some seconds
-LINKS = 32  # of a chain that are tried, one after the other
+LIMITS = 4  # of live bytes, within which chains of results over operands are cut
+TRIED = 32  # choices of steps at which they are, evenly over all
+LAID_OUT = 24_000  # ops in all layouts that this takes: some seconds
+Span = tuple[int, int]  # of bytes, [start, end)
 
 
 @dataclass(frozen=True)
@@ -115,56 +118,129 @@ def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int) -
     return Buffer(name, extent, times[0], times[-1], align, (), tuple(phases) if len(phases) > 1 else ())
 
 
-def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
-    """The steps with fewer results over their operands, where a chain of them would take more than its largest part.
+@dataclass(frozen=True)
+class _Link:
+    """A step whose result, or what it needs for itself, lies over an operand. Spans count from the first tensor.
 
-    Each link of a chain fixes where the next tensor lies, so a chain may reach further than any two neighbours.
-    Trial layouts are limited by the buffers that they place, LAID_OUT in all, so that long chains end, too.
+    `added`: what the step adds to the chain; `result`: where the chain goes on.
     """
-    memory, left = (BufferMemory("arena"),), LAID_OUT
-    while True:
-        problem, inside = layout_problem(cutter, steps, memory)
-        peak = max(cutter.profile(steps), default=0)
-        stretched = [b for b in problem.buffers if b.size > max(peak, *(p.size for p in b.extents))]
-        if not stretched or left <= 0:
-            return steps
-        best, height = steps, greedy_height(problem)
-        starts = list(accumulate((len(s.ops) for s in steps), initial=0))
-        for at in _links(cutter, steps, inside, {b.name for b in stretched})[:LINKS]:
-            other = (*steps[:at], cutter.without_overlap(steps[at], starts[at], peak), *steps[at + 1 :])
-            left -= len(problem.buffers)
-            if (lower := greedy_height(layout_problem(cutter, other, memory)[0])) < height:
-                best, height = other, lower
-        if best is steps:
-            return steps
-        steps = best
+
+    step: int
+    added: Span
+    result: Span
 
 
-def _links(
-    cutter: Cutter, steps: Sequence[Section], inside: Mapping[str, tuple[str, int]], chains: Container[str]
-) -> list[int]:
-    """The steps whose results lie over operands in these chains, those first whose end leaves the shortest parts."""
-    links = dict[str, list[tuple[int, Overlap]]]()
-    for at, section in enumerate(steps):
-        if section.overlap is not None and (chain := inside[section.overlap.result][0]) in chains:
-            links.setdefault(chain, []).append((at, section.overlap))
-    reach = dict[int, int]()  # by step, the bytes of the longer part of its chain without this link
-    for chained in links.values():
-        names = (chained[0][1].operand, *(o.result for _, o in chained))
-        spans = [(inside[n][1], inside[n][1] + cutter.sizes[n]) for n in names]
-        before, after = list(accumulate(spans, _hull)), list(accumulate(reversed(spans), _hull))[::-1]
-        for (at, _), (low, high), (start, end) in zip(chained, before, after[1:], strict=False):
-            reach[at] = max(high - low, end - start)
-    return sorted(reach, key=lambda at: (reach[at], at))
+@dataclass(frozen=True)
+class _Chain:
+    """A tensor, and the steps that make the others which lie over it, over these, and so on."""
+
+    first: Span
+    links: list[_Link]
+
+    @property
+    def bytes(self) -> int:
+        return _length(reduce(_hull, (link.added for link in self.links), self.first))
+
+    def cut(self, limit: int, freed: Mapping[int, Interval], beside: int | None = None) -> list[int] | None:
+        """The fewest steps, cut at `beside` as well, that leave no part longer than a limit, if they run `freed` within it.
+
+        None: there are none.
+        """
+        steps, part, after = list[int](), self.first, self.first  # `after`: of the part, what follows `last`
+        last: _Link | None = None  # of the part, that may be cut
+        for link in self.links:
+            longer, after = _hull(part, link.added), _hull(after, link.added)
+            free = freed[link.step].live <= limit
+            if _length(longer) > limit or link.step == beside:
+                chosen = link if free else last
+                if chosen is None:
+                    return None
+                steps.append(chosen.step)
+                longer = after = link.result if free else after
+                last, free = None, False
+                if _length(longer) > limit:
+                    return None
+            part = longer
+            if free:
+                last, after = link, link.result
+        return steps
 
 
-def _hull(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+def _chains(cutter: Cutter, steps: Sequence[Section]) -> list[_Chain]:
+    chains, growing, at = list[_Chain](), dict[str, _Chain](), dict[str, int]()
+    for step, section in enumerate(steps):
+        overlap = section.overlap
+        operand = overlap.operand if overlap is not None else next((n for n, _ in section.overlaid.values()), None)
+        if operand is None:
+            continue
+        if (chain := growing.pop(operand, None)) is None:
+            at[operand] = 0
+            chains.append(chain := _Chain((0, cutter.sizes[operand]), []))
+        spans = [(at[operand] + o, at[operand] + o + section.inner[n]) for n, (_, o) in section.overlaid.items()]
+        if overlap is not None:
+            at[overlap.result] = start = at[operand] - overlap.distance
+            spans.insert(0, (start, start + cutter.sizes[overlap.result]))
+            growing[overlap.result] = chain
+        chain.links.append(_Link(step, reduce(_hull, spans), spans[0]))
+    return chains
+
+
+def _stretched(cutter: Cutter, steps: Sequence[Section], peak: int) -> tuple[list[_Chain], dict[int, Interval]]:
+    """The chains that take more than a peak, and each of their steps with nothing over an operand."""
+    chains = [chain for chain in _chains(cutter, steps) if chain.bytes > peak]
+    starts = list(accumulate((len(s.ops) for s in steps), initial=0)) if chains else []
+    links = (link.step for chain in chains for link in chain.links)
+    return chains, {at: cutter.without_overlap(steps[at], starts[at]) for at in links}
+
+
+def least_bytes(cutter: Cutter, steps: Sequence[Section]) -> int:
+    """What the arena takes at least, with any results of these steps off their operands.
+
+    Each link of a chain fixes where the next tensor lies, so a chain may reach further than any step.
+    """
+    least = max(cutter.profile(steps), default=0)
+    chains, freed = _stretched(cutter, steps, least)
+    for chain in chains:
+        fits = partial(_fits, chain, freed)
+        least += bisect_left(range(least, max(least, chain.bytes)), True, key=fits)
+    return least
+
+
+def _fits(chain: _Chain, freed: Mapping[int, Interval], limit: int) -> bool:
+    return chain.cut(limit, freed) is not None
+
+
+def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
+    """The steps with the fewest results off their operands where chains of these would take more than any step.
+
+    Of the choices of such steps that are tried, it is the one that greedy rules place lowest.
+    """
+    chains, freed = _stretched(cutter, steps, max(cutter.profile(steps), default=0))
+    if not chains:
+        return steps
+    least = least_bytes(cutter, steps)
+    options = dict[frozenset[int], int]()  # limit of live bytes, by the steps
+    for limit in sorted({least, *(i.live for i in freed.values() if i.live > least)})[:LIMITS]:
+        for beside in (None, *(at for at, i in freed.items() if i.live <= limit)):
+            cuts = [chain.cut(limit, freed, beside) for chain in chains]
+            if all(cut is not None for cut in cuts) and any(cuts):
+                options.setdefault(frozenset(at for cut in cuts for at in cut or ()), limit)
+    tried = list(options.items())
+    tried = tried[:: -(-len(tried) // max(1, min(TRIED, LAID_OUT // len(cutter.order)))) or 1]
+    loose = (tuple(freed[at].within(limit) if at in cut else s for at, s in enumerate(steps)) for cut, limit in tried)
+    return min(loose, key=partial(_greedy_height, cutter), default=steps)
+
+
+def _greedy_height(cutter: Cutter, steps: Sequence[Section]) -> int:
+    return layout(layout_problem(cutter, steps, (BufferMemory("arena"),))[0], effort=0.0).height
+
+
+def _hull(a: Span, b: Span) -> Span:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
-def greedy_height(problem: MemoryProblem) -> int:
-    """The height of a layout by greedy rules alone."""
-    return layout(problem, effort=0.0).height
+def _length(span: Span) -> int:
+    return span[1] - span[0]
 
 
 def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:
