@@ -10,9 +10,11 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.ir import Quant
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.verify import verify
 from tests.kernels.test_processors import NEEDS
+from tests.layer_models import function
 from tests.zoo.builders import ZOO, Net, quantized
 
 OFF = 0.1  # of the count
@@ -42,3 +44,15 @@ def test_rolled_runs(target: str, options: dict[str, str], model: Path) -> None:
     result = verify(model, known, compile_model(request))
     assert result["equal"]
     assert abs(instructions(found.steps) / result["instructions"] - 1) < OFF
+
+
+@pytest.mark.needs(*NEEDS)
+def test_clamps_without_long_products(tmp_path: Path) -> None:
+    """Of fewer elements than a table is worth: each product of a Cortex-M0 is a call of the compiler's library."""
+    file, target = tmp_path / "model.tflite", load_target("microbit")
+    file.write_bytes(function("RELU", (1, 5, 5, 8), Quant((0.03,), (-128,)), None)())
+    request = model_request(file, "model", target.name, {})
+    result = verify(file, target, compile_model(request), by_layer=True)
+    assert result["equal"]
+    (layer,) = result["layers"]
+    assert abs(instructions(plan_model(request, target).steps) / layer["instructions"] - 1) < OFF

@@ -22,10 +22,10 @@ def linear(times: float, letters: dict[str, str], layer: KernelLayer) -> Kernel 
     return replace(k, shape={**k.shape, **letters}, estimate=times * k.estimate)
 
 
-# Results kept within int8 by one instruction; products in halves, for want of a long multiplication, or by calls of the
-# compiler's library. Of the instructions that the plain kernel takes (`./sconsw bench-kernels` shows the error).
+# Results kept within int8 by one instruction; products in halves, for want of a long multiplication. Of the
+# instructions that the plain kernel takes (`./sconsw bench-kernels` shows the error).
 SATURATED = partial(linear, 0.86, {"clamp": "eb_saturate"})
-IN_HALVES, CALLED = partial(linear, 2.55, {"scale": "eb_scale_split"}), partial(linear, 6.1, {})
+IN_HALVES = partial(linear, 2.55, {"scale": "eb_scale_split"})
 WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
@@ -72,7 +72,6 @@ ROWS = (
     *(Row("batch_matmul", core, partial(gathered.product, costs)) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, SATURATED) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, IN_HALVES),
-    *(Row(kind, M0, CALLED) for kind in ("requantize", "clamp")),
     Row("transpose", frozenset(), transposed.along_cycles),
     Row("transpose", frozenset(), transposed.in_blocks),
     *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (tables.rescaled, tables.own)),

@@ -13,11 +13,13 @@ from ..row import KernelLayer
 LEAST = 256  # elements that are worth a table of 256 bytes
 # Instructions of a product of 64 bits, and those of the compiler's library on Armv6-M; of an exponential, its products.
 PRODUCT, CALLED, EXPONENTIAL, PRODUCTS = 6, 45, 60, 9
+RESCALED_BY_CALLS = 6.1  # of the instructions of a clamp or requantize, where its long products are calls
 
 
 def own(layer: KernelLayer) -> Kernel | None:
     """The op's own kernel, beside others."""
-    return layer.plain if layer.plain.estimate else None
+    k, calls = layer.plain, "armv6-m" in layer.form.core and layer.plain.variant == "linear"
+    return replace(k, estimate=k.estimate * (RESCALED_BY_CALLS if calls else 1)) if k.estimate else None
 
 
 def exponentials(layer: KernelLayer) -> Kernel | None:
