@@ -58,7 +58,7 @@ class Adopted:
 
 @dataclass
 class Use:
-    """What the text has of a register: fields by their lowest bits (without any it is a number), and its functions."""
+    """A register in the text: its fields by their lowest bits (without any it is a number), and its functions."""
 
     fields: dict[int, str] = field(default_factory=dict)
     functions: set[Adopted] = field(default_factory=set)

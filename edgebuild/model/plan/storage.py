@@ -142,7 +142,7 @@ class _Chain:
         return _length(reduce(_hull, (link.added for link in self.links), self.first))
 
     def cut(self, limit: int, freed: Mapping[int, Interval], beside: int | None = None) -> list[int] | None:
-        """The fewest steps, cut at `beside` as well, that leave no part longer than a limit, if they run `freed` within it.
+        """The fewest cuts, one of them `beside`, that leave no part longer than a limit, if they run `freed` within it.
 
         None: there are none.
         """
