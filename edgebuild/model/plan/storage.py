@@ -194,7 +194,7 @@ def _stretched(cutter: Cutter, steps: Sequence[Section], peak: int) -> tuple[lis
 
 
 def least_bytes(cutter: Cutter, steps: Sequence[Section]) -> int:
-    """What the arena takes at least, with any results of these steps off their operands.
+    """Bytes that the arena takes at least, with any results of these steps off their operands.
 
     Each link of a chain fixes where the next tensor lies, so a chain may reach further than any step.
     """
