@@ -160,10 +160,10 @@ def onnx_random(folder: Path) -> tuple[str, str]:
 @case
 def onnx_operator_of_nobody(folder: Path) -> tuple[str, str]:
     model = small_onnx()
-    model.graph.node[0].op_type = "RequantShift"
+    model.graph.node[0].op_type = "Frobnicate"
     return (
         save(model, folder),
-        r"node 'relu0' \(RequantShift\): error: operator RequantShift is not supported: the ONNX standard has none",
+        r"node 'relu0' \(Frobnicate\): error: operator Frobnicate is not supported: the ONNX standard has none",
     )
 
 

@@ -55,6 +55,8 @@ def plain_pointwise(s: Source, function: str, dtype: str) -> Graph:
         dtype = "bool"
     if function in ("shift_left", "shift_right"):
         dtype = "uint8"
+    if function == "shifted_product":
+        dtype = "int32"
     operands = []
     for i in range(row.arity):
         own = dtype if i or not row.condition else "bool"

@@ -113,6 +113,8 @@ def _shifted(f: Fused, constants: dict[str, onnx.TensorProto]) -> Iterator[onnx.
 def read_shifted(node: OnnxNode) -> None:
     """RequantShift as `_shifted` leaves it. Real numbers are whole, and become int32."""
     x = node.tensor(0)
+    if x.dtype not in ("float32", "int32", "int16", "int8", "uint8"):
+        raise node.error(f"values of {x.dtype}", "supported: float32, and integers of up to 32 bits")
     if x.dtype == "float32":
         whole = Tensor(node.fresh("sums"), x.shape, "int32", Quant((1.0,), (0,)))
         node.add("quantize", [x.name], whole, {})
