@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,14 @@ def test_samples_are_short() -> None:
             assert len(file.read_text().splitlines()) <= 20, name(file)
     for sample in (ROOT / "sample_projects").iterdir():
         assert (sample / "SConscript").exists() and (sample / "CMakeLists.txt").exists(), name(sample)
+
+
+TOP = """.ci .gitattributes .gitignore CHANGELOG.md CMakeLists.txt CONTRIBUTING.md LICENSE README.md SConstruct
+SECURITY.md docs edgebuild hal pyproject.toml sample_projects sconsw site_scons tests"""
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
+def test_nothing_strays_at_the_top() -> None:
+    """Products of a command that was tried in the checkout are soon committed with all else."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {line.split("/")[0] for line in listed.splitlines()} == set(TOP.split())
