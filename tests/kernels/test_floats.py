@@ -11,7 +11,7 @@ import pytest
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
-from edgebuild.model.ir import Graph, Quant
+from edgebuild.model.ir import Graph, Quant, dump
 from edgebuild.model.kernels import floats, kernel_of
 from edgebuild.model.kernels.floats import KINDS, block_of, starts
 from edgebuild.model.kernels.floats.registers import BLOCKS
@@ -94,6 +94,25 @@ def test_registers(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.M
     functions = {name for k in taken for name in (k.shape["function"].replace("%d", n) for n in "14")}
     assert functions == {n for n in BLOCKS if ("mve" in n, "fused" in n) == CORES[target]}
     check(target, graphs, tmp_path, tile, exact=target == "mps2-an386")
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", CORES)
+def test_not_a_number_stays_so(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the plain kernels: bounds of results, which may be infinite, replace none. Infinities remain, too."""
+    monkeypatch.setattr(kernels, "by_cost", preferring(IN_REGISTERS))
+    layers = [[g for g in thrown(kind, 100) if of_floats(g, target, IN_REGISTERS)] for kind in KINDS]
+    graphs = [g for some in layers for g in sorted(some, key=lambda g: -g.tensors[g.outputs[0]].elements)[:2]]
+    inputs = [random_inputs(graph, 1, seed) for seed, graph in enumerate(graphs)]
+    for [[first, *_]] in inputs:
+        first.flat[::7], first.flat[-1] = np.nan, -np.inf
+    results = []
+    for optimize in ("balanced", "size"):
+        (own := tmp_path / optimize).mkdir()
+        results.append(run_on(load_target(target), [replace(g) for g in graphs], inputs, own, optimize=optimize))
+    for graph, [[row]], [[plain]] in zip(graphs, *results, strict=True):
+        assert np.isnan(plain).any(), dump(graph)
+        np.testing.assert_allclose(row, plain, rtol=1e-4, atol=1e-4, err_msg=dump(graph))
 
 
 @pytest.mark.needs(*NEEDS)

@@ -225,9 +225,10 @@ class Vectors(Block):
         return code
 
     def bounded(self) -> list[Part]:
-        code: list[Part] = [f"ldrd r4, r5, {AT['low']}"]
+        """Greater decides both bounds: LT is the inverse of GE, thus true of what is not a number (DDI 0553B, VPT)."""
+        code: list[Part] = [f"ldrd r4, r5, {AT['low']}", "vdup.32 q7, r4"]
         for q in range(self.quads):
-            code += [f"vpt.f32 lt, q{q}, r4", f"vdupt.32 q{q}, r4", f"vpt.f32 gt, q{q}, r5", f"vdupt.32 q{q}, r5"]
+            code += [f"vpt.f32 gt, q7, q{q}", f"vmovt q{q}, q7", f"vpt.f32 gt, q{q}, r5", f"vdupt.32 q{q}, r5"]
         return code
 
     def products(self) -> list[Part]:
