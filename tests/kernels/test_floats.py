@@ -11,7 +11,7 @@ import pytest
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
-from edgebuild.model.ir import Graph, Quant, dump
+from edgebuild.model.ir import Graph, Op, Quant, dump
 from edgebuild.model.kernels import floats, kernel_of
 from edgebuild.model.kernels.floats import KINDS, block_of, starts
 from edgebuild.model.kernels.floats.registers import BLOCKS
@@ -74,10 +74,22 @@ def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pyte
     check(target, graphs, tmp_path)
 
 
+def pointwise(graph: Graph) -> Graph:
+    """A convolution with the first tap of its window alone, without padding or strides."""
+    op, image = graph.ops[0], graph.tensors[graph.inputs[0]].shape
+    w, y = graph.tensors[op.inputs[1]], graph.tensors[graph.outputs[0]]
+    assert w.data is not None
+    w = replace(w, shape=(len(w.data), 1, 1, w.shape[3]), data=w.data[:, :1, :1])
+    y = replace(y, shape=(*image[:3], len(w.data)))
+    op = replace(op, attrs=op.attrs | {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)})
+    return replace(graph, ops=(op,), tensors={**graph.tensors, w.name: w, y.name: y})
+
+
 def drawn(target: str) -> list[Graph]:
-    """Layers of each kind, those with the largest results."""
+    """Layers of each kind, those with the largest results; and windows of one tap, of several groups, too."""
     layers = [[g for g in thrown(kind, 300) if of_floats(g, target, IN_REGISTERS)] for kind in KINDS]
-    return [g for some in layers for g in sorted(some, key=lambda g: -g.tensors[g.outputs[0]].elements)[:16]]
+    graphs = [g for some in layers for g in sorted(some, key=lambda g: -g.tensors[g.outputs[0]].elements)[:16]]
+    return graphs + [pointwise(g) for g in graphs if g.ops[0].kind == "conv2d" and g.ops[0].attrs["groups"] > 1][:3]
 
 
 @pytest.mark.needs(*NEEDS)
@@ -94,6 +106,30 @@ def test_registers(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.M
     functions = {name for k in taken for name in (k.shape["function"].replace("%d", n) for n in "14")}
     assert functions == {n for n in BLOCKS if ("mve" in n, "fused" in n) == CORES[target]}
     check(target, graphs, tmp_path, tile, exact=target == "mps2-an386")
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", CORES)
+def test_results_over_the_pixels_of_groups(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group must not write its channels where the next one reads its own. Behind a clamp, x may be overwritten."""
+    monkeypatch.setattr(kernels, "by_cost", preferring(IN_REGISTERS))
+    layers = (pointwise(g) for g in thrown("conv2d", 300) if of_floats(g, target, IN_REGISTERS))
+    graphs = [
+        replace(
+            g,
+            inputs=("before",),
+            ops=(Op("clamp", "first", ("before",), ("x",), {"clamp": (-1.0, 1.0)}), *g.ops),
+            tensors={**g.tensors, "before": replace(g.tensors["x"], name="before")},
+        )
+        for g in layers
+        if g.tensors["x"].elements != g.result(g.ops[0]).elements
+    ]
+    graphs = sorted(graphs, key=lambda g: -g.ops[1].attrs["groups"])[:8]
+    assert {g.ops[1].attrs["groups"] > 1 for g in graphs} == {False, True}
+    inputs = [random_inputs(graph, 1, seed) for seed, graph in enumerate(graphs)]
+    rows = run_on(load_target(target), graphs, inputs, tmp_path, tile="off", objective="ram")
+    for graph, [vector], [row] in zip(graphs, inputs, rows, strict=True):
+        compare(graph, vector, row)
 
 
 @pytest.mark.needs(*NEEDS)

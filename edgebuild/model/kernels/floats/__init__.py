@@ -63,7 +63,7 @@ def _letters(layer: KernelLayer, joined: bool) -> dict[str, Any] | None:
     if pixels:
         s |= dict.fromkeys(("N", "H", "OH", "FH", "FW", "SX", "DX"), 1) | {"W": pixels, "OW": pixels, "PX": 0}
         s |= rolled(Form())
-    s |= {"line": pixels > 0, "whole": depthwise or (s["DX"] == 1 and s["CG"] == s["C"])}
+    s |= {"line": pixels > 0, "whole": depthwise or pixels > 0 or (s["DX"] == 1 and s["CG"] == s["C"])}
     s |= {"tap_values": 1 if depthwise else s["CG"], "by_channel": depthwise and s["C"] > 1}
     s |= dict.fromkeys(("overlap", "over"), False) | {"function": "", "most": 1, "groups": 1}
     return s | {"matrix": kind == "batch_matmul"}
@@ -121,7 +121,7 @@ def micro_kernels(layer: KernelLayer) -> Kernel | None:
         rows, function = constants[0].data.reshape(-1, count).T, f"_channels{some}"
     else:
         rows = constants[0].data.reshape(s["K"], -1)
-        s["over"] = s["line"] and layer.form.over
+        s["over"] = s["line"] and groups == 1 and layer.form.over  # other groups read what a group writes over
     if rows is not None:
         stream = replace(constants[0], data=packed(rows, some, groups), note=f"by {some} channels")
         constants = (stream, *constants[1:])
