@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,39 @@ def test_errors(body: str, tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError) as caught:
         build(tmp_path, source)
     assert BAD[body] in str(caught.value) and caught.value.diagnostics[0].line
+
+
+# A variable holds what was loaded: what cannot be read is neither used nor written back from there.
+WRITE_ONLY = """bfGroup Key { bit wo a; uint4 wo b; };
+bfGroup Mixed { bit en; bit wo go; };
+bfGroup U { bfGroup Key KEY; bfGroup Mixed MIX; };
+make_device(U, u, 0x40000000);
+"""
+READS = {
+    "bfGroup Key k = u->KEY; u->KEY = k;": "'KEY_a' cannot be read",
+    "bfGroup Key k; k = u->KEY;": "'KEY_a' cannot be read",
+    "bfGroup Key k = { .a = 1 }; k.b |= 2; u->KEY = k;": "",
+    "bfGroup Mixed m = u->MIX; x = m.en;": "",
+    "bfGroup Mixed m = u->MIX; x = m.go;": "'MIX_go' cannot be read",
+    "bfGroup Mixed m = u->MIX, n = m; n.go++; u->MIX = n;": "'MIX_go' cannot be read",
+    "bfGroup Mixed m = u->MIX; m.en = 1; u->MIX = m;": "writes back 'MIX_go', which cannot be read",
+    "bfGroup Mixed m = u->MIX; m.go = 1; m.go |= x; u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; if (m.en) { m = (bfGroup Mixed){0}; u->MIX = m; }": "",
+    "(void)u->KEY;": "'KEY_a' cannot be read",
+    "x = bf_raw(u->KEY) & 1;": "'KEY_a' cannot be read",
+    "bf_raw(u->KEY) = 1; x = bf_raw(u->MIX);": "",
+}
+
+
+@pytest.mark.parametrize("body", READS)
+def test_what_cannot_be_read_is_not_loaded(body: str, tmp_path: Path) -> None:
+    numbers = "bf_raw" in body or "(void)" in body
+    (tmp_path / "chip.svd").write_text(svd("KEY@0: a:0:1:w b:1:4:w\nMIX@4: en:0:1 go:1:1:w"))
+    (tmp_path / "case.bf.c").write_text(f"{WRITE_ONLY}void t(int x) {{ (void)x; {body} }}")
+    layout = f"fixed:{tmp_path / 'chip.svd'}" if numbers else "optimize"
+    with pytest.raises(EdgebuildError) if READS[body] else nullcontext() as caught:
+        compile_driver(DriverRequest((tmp_path / "case.bf.c",), "case", "pulpino", layout))
+    assert not caught or READS[body] in str(caught.value)
 
 
 @pytest.mark.parametrize(

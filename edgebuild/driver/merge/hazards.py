@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgebuild.base.errors import Diagnostic
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Site, contexts, guarded, preempts
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site, contexts, guarded, preempts
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import Register, Slot, Window
@@ -35,7 +35,7 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
             wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
             error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
         elif region.place.whole:
-            error, warning = "" if region.place.site.is_number else _popped(register, leaves), ""
+            error, warning = _loaded(register, leaves, region.place.site.is_number), ""
         else:
             error, warning = _illegal(register, leaves, region.kind, window)
             error = error or _read_back(merged, region)
@@ -52,6 +52,7 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
         for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
             if text:
                 list_.append(at.says(text, severity=severity))
+    errors += (e for f in cdfg.functions.values() for e in _unreadable(f, merged))
     if guessed:
         at, names = next(iter(guessed.values())).where, sorted(guessed)
         more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
@@ -93,9 +94,29 @@ def _read_back(merged: Merged, region: Region) -> str:
     return ""
 
 
-def _popped(register: Register, leaves: tuple[str, ...]) -> str:
-    popped = next((s for s in register.slots if s.sensitive and s.name not in leaves), None)
+def _loaded(register: Register, leaves: tuple[str, ...], is_number: bool) -> str:
+    """An error of a load of a whole register; one of its number is meant to have the side effects of all fields."""
+    if not any("r" in s.access for s in register.slots if is_number or s.name in leaves):
+        return f"'{leaves[0]}' cannot be read"
+    popped = next((s for s in register.slots if s.sensitive and s.name not in leaves and not is_number), None)
     return f"a read of '{', '.join(leaves)}' also reads '{popped.name}', which has a side effect" if popped else ""
+
+
+def _unreadable(f: Function, merged: Merged) -> Iterator[Diagnostic]:
+    """An error where a variable holds a loaded register, and a field that cannot be read is used as it was loaded.
+
+    A store of the variable is legal if the description has a harmless value for that field: any load of it will do.
+    """
+    assigned = {s.read for s in f.sites if s.form == "set" and s.operator == "="}
+    assigned |= {a for s in f.sites if s.form == "make" and s.of for a, _ in s.of.parts}
+    for site in (s for s in f.sites if s.of and s.of.form == "load" and s.form in ("get", "set", "store")):
+        assert site.of
+        parts = [a for a, _ in site.of.parts] if site.form == "store" else [site.read] if site.read else []
+        slots = (merged.register(a).slot(merged.ref(a).leaf) for a in parts if a not in assigned)
+        harmless = "01" if site.form == "store" else ""
+        if wrong := next((s for s in slots if "r" not in s.access and s.back not in [*harmless]), None):
+            text = f"the store writes back '{wrong.name}', which cannot be read: assign it first"
+            yield site.left.where.says(text if site.form == "store" else f"'{wrong.name}' cannot be read")
 
 
 def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Window) -> tuple[str, str]:
