@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import onnx
@@ -15,6 +19,12 @@ from tests.conftest import ROOT, run
 from tests.doors.projects import Project, scons
 
 pytestmark = pytest.mark.needs("cmake", "ninja", "make", "gcc")
+
+LED = """\
+bfGroup Led { bit on; uint8 level; };
+make_device(Led, led, PLACE);
+void light(void) { led->on = 1; }
+"""
 
 
 @pytest.fixture(scope="module", params=["scons", "Ninja", "Unix Makefiles"])
@@ -162,6 +172,17 @@ def test_both_doors_write_the_same_bytes(tmp_path: Path) -> None:
     assert one.generated() == two.generated()
 
 
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_no_policy_of_any_cmake_is_warned_about(generator: str, tmp_path: Path) -> None:
+    """A project may ask for the behaviour of the oldest CMake that serves, of the newest, and of a range of both."""
+    for version in ("3.20", "3.25...4.99", ".".join(run("cmake", "--version").split()[2].split("-")[0].split(".")[:2])):
+        project = Project(tmp_path / version / "project", generator)
+        script = project.folder / "CMakeLists.txt"
+        script.write_text(script.read_text().replace("VERSION 3.20", f"VERSION {version}"))
+        output = project.configure("-Wdev", "-Wdeprecated", "-Werror=deprecated")
+        assert "CMake Warning" not in output and "CMake Deprecation" not in output, output
+
+
 def test_multi_config_generates_once(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "Ninja Multi-Config")
     assert project.build().starts == 1
@@ -189,3 +210,67 @@ def test_codegen_makes_what_editors_read_and_compiles_nothing(tool: str, tmp_pat
     assert "Building C" not in output and " -c " not in output
     built = project.build()
     assert (built.starts, built.compiles, built.links) == (0, 4, 1)
+
+
+@pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
+def test_a_removed_include_is_no_missing_input(tool: str, tmp_path: Path) -> None:
+    """A driver's header goes together with the line that includes it: old depfiles must not ask for it."""
+    project = Project(tmp_path / "project", tool)
+    source, header = project.folder / "led.bf.c", project.folder / "board.h"
+    scripts = {
+        "scons": ("SConscript", '["main.c", ', '["main.c", env.BfDriver("led", "led.bf.c"), '),
+        "cmake": ("CMakeLists.txt", "PRIVATE digits)", "PRIVATE digits led)"),
+    }
+    name, old, new = scripts["scons" if tool == "scons" else "cmake"]
+    script = project.folder / name
+    text = script.read_text().replace(old, new)
+    call = "edgebuild_add_bf_driver(led SOURCES led.bf.c)\nadd_executable("
+    script.write_text(text.replace("add_executable(", call))
+    header.write_text("#define PLACE 0x40000000u\n")
+    source.write_text('#include "board.h"\n' + LED)
+    project.build()
+    header.write_text("#define PLACE 0x40000004u\n")
+    assert project.build().starts == 1  # it is an input indeed
+    header.unlink()
+    source.write_text("#define PLACE 0x40000000u\n" + LED)
+    built = project.build()
+    assert built.starts == 1 and built.links <= 1, built.output
+    assert nothing(project)
+
+
+@pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
+def test_an_interrupted_build_leaves_no_process_and_no_half_file(tool: str, tmp_path: Path) -> None:
+    """Ctrl-C goes to the whole process group; the next build equals a clean one."""
+    project, clean = (Project(tmp_path / name / "project", tool) for name in ("hit", "clean"))
+    command = [sys.executable, "-m", "SCons", "-Q"]
+    if tool != "scons":
+        project.configure()
+        command = ["cmake", "--build", "build"]
+    environment = {**os.environ, "EDGEBUILD_CACHE": ""}  # a hit would end before the signal
+    stopped = []
+    for seconds in (0.3, 0.6, 0.9):
+        build = subprocess.Popen(command, cwd=project.folder, start_new_session=True, env=environment)
+        time.sleep(seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(build.pid, signal.SIGINT)
+        stopped.append(build.wait(20) != 0)
+        end = time.monotonic() + 5
+        while session_lives(build.pid) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not session_lives(build.pid), f"a process outlives its build, stopped after {seconds} s"
+    assert any(stopped)
+    project.build()
+    clean.build()
+    assert project.generated() == clean.generated()
+    assert not [f for f in project.products.iterdir() if f.name.startswith(".") or f.suffix == ".tmp"]
+    assert nothing(project)
+
+
+def session_lives(leader: int) -> bool:
+    """A session, as Ninja gives each command a group of its own. A process that only waits for its parent has ended."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session = stat.read_text().rsplit(")", 1)[1].split()[:4]
+            if int(session) == leader and state != "Z":
+                return True
+    return False
