@@ -151,6 +151,21 @@ def computed_turns() -> bytes:
     return model([*count, loop], (2, 4))
 
 
+def test_bodies_that_hide_names_from_around_them(tmp_path: Path) -> None:
+    """Each branch calls its result alike, and reads the one from around it. Names do not double with the depth."""
+    within = other = body([helper.make_node("Neg", ["x"], ["o"])], [], [value("o")])
+    for _ in range(20):
+        nodes = [helper.make_node("If", ["yes"], ["o"], then_branch=within, else_branch=other),
+                 helper.make_node("Add", ["o", "x"], ["p"]), helper.make_node("Add", ["p", "x"], ["o2"])]  # fmt: skip
+        within = body(nodes, [], [value("o2")])
+    data = model([helper.make_node("If", ["yes"], ["y"], then_branch=within, else_branch=other)], (2, 3), yes=True)
+    (tmp_path / "m.onnx").write_bytes(data)
+    graph = read_model(tmp_path / "m.onnx")
+    x = RNG.standard_normal((2, 3)).astype(np.float32)
+    np.testing.assert_allclose(ops.run(graph, x)["y"], 39 * x, rtol=1e-5)
+    assert max(map(len, graph.tensors)) < 500
+
+
 def test_computed_turns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(computed_turns())
     with pytest.raises(EdgebuildError, match="number of turns is computed") as refusal:

@@ -47,8 +47,8 @@ def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[on
     """A copy of the body on the tensors `given`, whose own names begin with `prefix`; the names of its outputs."""
     copy = onnx.GraphProto()
     copy.CopyFrom(body)
-    own = [*(t.name for t in body.initializer), *(name for node in body.node for name in node.output if name)]
-    names = {name: prefix + name for name in own} | dict(zip((v.name for v in body.input), given, strict=True))
+    ports = dict(zip((v.name for v in body.input), given, strict=True))
+    names = {name: prefix + name for name in _own(body) if name not in ports} | ports
     for constant in copy.initializer:
         constant.name = names[constant.name]
     for node in copy.node:
@@ -57,15 +57,23 @@ def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[on
     return copy, [names.get(v.name, v.name) for v in body.output]
 
 
+def _own(graph: onnx.GraphProto) -> set[str]:
+    """Names of what a body makes or gets."""
+    results = {name for node in graph.node for name in node.output if name}
+    return results | {value.name for value in (*graph.initializer, *graph.input)}
+
+
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """In nodes and what their bodies read. The standard forbids that a body hides a name from around it."""
+    """In nodes and what their bodies read. A body may hide a name from around it by one of its own."""
     for node in graph.node:
         for ports in (node.input, node.output):
             ports[:] = [names.get(name, name) for name in ports]
         for body in bodies(node):
-            _rename(body, names)
+            hidden = _own(body)
+            outer = {name: new for name, new in names.items() if name not in hidden}
+            _rename(body, outer)
             for value in body.output:
-                value.name = names.get(value.name, value.name)
+                value.name = outer.get(value.name, value.name)
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
