@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
+from edgebuild.model.formats import read_model
+from edgebuild.model.formats.tflite.tflite_operators import READERS
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops import reductions, spatial
@@ -75,6 +78,43 @@ def test_the_rule_for_windows_is_that_of_their_elements() -> None:
         assert (reductions.windows_inside(op, graph) is None) == inside, attrs
         seen.add(inside)
     assert seen == {True, False}
+
+
+ABSURD = {
+    "Expand": ([2**40, 1], {}),
+    "Tile": ([2**40, 1], {}),
+    "OneHot": (2**40, {}),
+    "Pad": ([2**40, 0, 0, 0], {"mode": "edge"}),
+}
+
+
+@pytest.mark.parametrize("operator", ABSURD)
+def test_results_without_measure(operator: str, tmp_path: Path) -> None:
+    """A table of all places would take the whole memory before the result's size is looked at."""
+    size, attributes = ABSURD[operator]
+    one_hot = operator == "OneHot"
+    more = {"size": np.array(size)} | ({"values": np.array([0, 1], np.float32)} if one_hot else {})
+    x = helper.make_tensor_value_info("x", TensorProto.INT64 if one_hot else TensorProto.FLOAT, [1, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    constants = [numpy_helper.from_array(v, n) for n, v in more.items()]
+    graph = helper.make_graph([helper.make_node(operator, ["x", *more], ["y"], **attributes)], "g", [x], [y], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(EdgebuildError, match=r"has [0-9]{13,} bytes"):
+        read_model(tmp_path / "m.onnx")
+
+
+def test_a_node_for_which_the_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(node: object) -> None:
+        raise MemoryError
+
+    f = File()
+    x, y = f.tensor("x", (2, 3), "float32"), f.tensor("y", (2, 3), "float32")
+    f.operator("TANH", [x], [y])
+    monkeypatch.setitem(READERS, "TANH", short)
+    with pytest.raises(EdgebuildError, match="not enough memory") as told:
+        read_tflite(f.pack([x], [y]), "m.tflite")
+    assert told.value.diagnostics[0].kind == "TANH"
 
 
 def test_an_operand_that_nothing_computes() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import Diagnostic, EdgebuildError, fail, grouped, shortened
+from ...base.errors import NO_MEMORY, Diagnostic, EdgebuildError, fail, grouped, shortened
 from .. import ops
 from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
@@ -157,11 +157,13 @@ class Node(ABC):
         """Read the node. What its reader fails with names the node; `damaged` exceptions say that of the file."""
         try:
             reader(self)
-        except (EdgebuildError, MemoryError):
+        except EdgebuildError:
             raise
         except Exception as problem:
             if isinstance(problem, self.damaged):
                 raise
+            if isinstance(problem, MemoryError):
+                raise self.error(NO_MEMORY, "is one of its sizes wrong?") from None
             words = shortened(" ".join(str(problem).split()))
             raise self.error(
                 f"cannot be read: {type(problem).__name__}{': ' if words else ''}{words}", UNREAD
@@ -217,6 +219,10 @@ class Node(ABC):
     def emit_function(self, function: str, *operands: str, output: int = 0, to: str = "", **parameters: Any) -> None:
         """Emit an elementwise function, by default of all operands of the node."""
         self.emit("pointwise", operands or self.inputs, output=output, **attributes(function, to, **parameters))
+
+    def check_size(self, shape: Sequence[int], dtype: str) -> None:
+        """Raise EdgebuildError if the node's result has so many bytes that no table of its elements is made."""
+        checked_size(Tensor(self.outputs[0], tuple(shape), dtype), self.builder.graph.file)
 
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""

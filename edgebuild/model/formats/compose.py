@@ -182,6 +182,7 @@ def expanded(node: Any, shape: Sequence[int]) -> None:
         shape = np.broadcast_shapes(tuple(shape), x.shape)
     except ValueError:
         raise node.error(f"shape {x.shape} cannot be broadcast to {tuple(shape)}") from None
+    node.check_size(shape, x.dtype)
     wide = (1,) * (len(shape) - len(x.shape)) + x.shape
     name = node.reshaped(node.inputs[0], wide)
     values_at(node, name, [range(n) if n == m else [0] * n for n, m in zip(shape, wide, strict=True)])
@@ -192,10 +193,9 @@ def read_expand(node: Any) -> None:
 
 
 def read_tile(node: Any) -> None:
-    x = node.tensor(0)
-    values_at(
-        node, node.inputs[0], [list(range(n)) * r for n, r in zip(x.shape, node.numbers(1, "repeats"), strict=True)]
-    )
+    x, repeats = node.tensor(0), node.numbers(1, "repeats")
+    node.check_size([n * r for n, r in zip(x.shape, repeats, strict=True)], x.dtype)
+    values_at(node, node.inputs[0], [list(range(n)) * r for n, r in zip(x.shape, repeats, strict=True)])
 
 
 def rearranged(node: Any, name: str, inner: Sequence[int], perm: Sequence[int], shape: Sequence[int]) -> None:
@@ -225,6 +225,7 @@ def values_along(node: Any, axis: int, index: Array, shape: Sequence[int], name:
 def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:
     """A border that repeats, mirrors or continues the tensor, by numpy's name of the mode; negative: cut off."""
     x, index = node.tensor(0), list[Index]()
+    node.check_size([n + max(b, 0) + max(a, 0) for n, (b, a) in zip(x.shape, pads, strict=True)], x.dtype)
     for n, (before, after) in zip(x.shape, pads, strict=True):
         grown = max(before, 0), max(after, 0)
         if mode == "reflect" and max(grown) >= n > 1:
@@ -352,6 +353,7 @@ def is_place(node: Any, index: str, axis: int, depth: int) -> str:
     """Name of whether places 0 to depth - 1 along an axis are the index, which has one element there."""
     t = node.builder.tensors[index]
     shape = [depth if d == axis else 1 for d in range(len(t.shape))]
+    node.check_size(shape, t.dtype)
     places = node.array(np.arange(depth).astype(t.dtype).reshape(shape))
     return str(node.apply("equal", index, places))
 

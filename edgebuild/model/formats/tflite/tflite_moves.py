@@ -110,6 +110,7 @@ def read_nearest(node: Any) -> None:
     """TFLM takes places in float32."""
     options, (n, h, w, c) = node.options("ResizeNearestNeighborOptions"), node.tensor(0).shape
     out = node.numbers(1, "size")
+    node.check_size((n, *out, c), node.tensor(0).dtype)
     index: list[compose.Index] = [range(n)]
     for size, wanted in zip((h, w), out, strict=True):
         corners = options.AlignCorners() and wanted > 1
