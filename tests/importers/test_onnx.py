@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Array, Graph, dump
@@ -128,3 +130,30 @@ def test_clip_between_bounds_that_the_graph_computes(bounds: tuple[str, str], tm
     values = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
     (right,) = onnxruntime_outputs(model, [values])
     np.testing.assert_array_equal(ops.run(graph, values)[graph.outputs[0]].reshape(right.shape), right)
+
+
+# Places of the values 1 and 2 in a 3 x 4 matrix; text of the error.
+SPARSE = [([1, 11], ""), ([[0, 1], [2, 3]], ""), ([11, 1], ""), ([3, 3], ""),
+          *[(places, "sparse constant 'w' is damaged") for places in ([1, 12], [-1, 3], [[0, 1], [3, 0]], [1, 2, 3])],
+          ([1, 2], "at most 1073741824 bytes")]  # fmt: skip
+
+
+@pytest.mark.parametrize("inside", ["graph", "node"])
+@pytest.mark.parametrize("places, text", SPARSE)
+def test_sparse_constants_are_dense_ones(places: Any, text: str, inside: str, tmp_path: Path) -> None:
+    values = numpy_helper.from_array(np.array([1, 2], np.float32), "w")
+    shape = [1 << 20, 1 << 20] if "at most" in text else [3, 4]
+    w = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(places, np.int64)), shape)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [2, 3]), ("y", None)))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    nodes = [helper.make_node("Constant", [], ["w"], sparse_value=w)] * (inside == "node") + nodes
+    graph = helper.make_graph(nodes, "g", [x], [y], sparse_initializer=[w] * (inside == "graph"))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    if text:
+        with pytest.raises(EdgebuildError, match=text):
+            read_model(tmp_path / "m.onnx")
+        return
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    result = ops.run(canonicalize(read_model(tmp_path / "m.onnx")), rows)["y"]
+    np.testing.assert_array_equal(result, onnxruntime_outputs(model, [rows])[0])

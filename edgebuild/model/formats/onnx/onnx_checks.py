@@ -7,16 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from ....base.errors import Diagnostic, EdgebuildError, fail, grouped
 from ....base.inputs import MODEL, read_bytes
-from ..builder import needed
+from ..builder import LARGEST, needed
 from .control_flow import bodies, check_operators, graphs, reads
 from .external import load_external
 
@@ -95,8 +96,7 @@ def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
     shapes = {name: tuple(d.dim_value for d in shape.dim) for name, shape in inputs}
     shapes |= {t.name: tuple(t.dims) for t in graph.initializer}
     for node in (n for n in graph.node if n.op_type == "Constant" and n.output):
-        values = [helper.get_attribute_value(a) for a in node.attribute if not a.name.startswith("sparse")]
-        for value in values:
+        for value in map(helper.get_attribute_value, node.attribute):
             shapes[node.output[0]] = tuple(value.dims) if isinstance(value, onnx.TensorProto) else np.shape(value)
     return shapes
 
@@ -406,9 +406,10 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
     """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
 
     Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
-    Constants of old files need not be inputs, too. Sizes below 0 are open.
-    Raises EdgebuildError if nodes read each other or what is not there.
+    Constants of old files need not be inputs, too. Sizes below 0 are open. Sparse constants are dense ones.
+    Raises EdgebuildError if nodes read each other or what is not there, and for sparse constants that are damaged.
     """
+    _make_dense(model, file)
     model.ir_version = UNLISTED if model.ir_version == UNLISTED - 1 else model.ir_version
     opset = opset_of(model)
     nodes = [node for part in graphs(model.graph) for node in part.node]
@@ -426,10 +427,43 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
     _sort(model.graph, file)
 
 
+def _make_dense(model: onnx.ModelProto, file: str) -> None:
+    """Sparse constants with their zeros: shape inference knows no others, and no op has them."""
+    left = LARGEST
+    for part in (part for top in (model.graph, *model.functions) for part in graphs(top)):
+        for sparse in getattr(part, "sparse_initializer", ()):
+            part.initializer.append(_dense(sparse, sparse.values.name, left, file))
+            left -= len(part.initializer[-1].raw_data)
+        if isinstance(part, onnx.GraphProto):
+            part.ClearField("sparse_initializer")
+        for node in part.node:
+            for attribute in (a for a in node.attribute if a.HasField("sparse_tensor")):
+                dense = _dense(attribute.sparse_tensor, node.output[0] if node.output else "", left, file)
+                left -= len(dense.raw_data)
+                attribute.CopyFrom(helper.make_attribute("value", dense))
+
+
+def _dense(sparse: onnx.SparseTensorProto, name: str, most: int, file: str) -> onnx.TensorProto:
+    """All elements of a sparse tensor, at most so many bytes. Places are numbers of elements, or indices in rows."""
+    shape = tuple(sparse.dims)
+    try:
+        values, places = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
+        if min(shape, default=1) < 0 or prod(shape) * values.itemsize > most:
+            text = f"sparse constant '{name}' of shape {'x'.join(map(str, shape))}: at most {most} bytes"
+            raise fail(text, file=file, hints=["is one of its sizes wrong?"])
+        index = tuple(places.T) if places.ndim == 2 else np.unravel_index(places, shape)
+        if any(at.min(initial=0) < 0 for at in index) or len(places) != len(values) or len(index) != len(shape):
+            raise IndexError
+        data = np.zeros(shape, values.dtype)
+        data[index] = values
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise fail(f"sparse constant '{name}' is damaged: shape, places and values disagree", file=file) from None
+    return numpy_helper.from_array(data, name)
+
+
 def _undefined(graph: onnx.GraphProto, outer: frozenset[str], file: str) -> Iterator[Diagnostic]:
     """Names that nodes read and nothing computes. `outer`: those from around a body."""
     own = {*(v.name for v in graph.input), *(t.name for t in graph.initializer)}
-    own |= {t.values.name for t in graph.sparse_initializer}
     names = outer | own | {name for node in graph.node for name in node.output}
     for node in graph.node:
         for name in (name for name in node.input if name and name not in names):
