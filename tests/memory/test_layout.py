@@ -80,6 +80,47 @@ def test_alignment() -> None:
     assert result.height == 19 and result.optimal
 
 
+def long_problem(random: Random, parts: int) -> MemoryProblem:
+    """Small problems one after the other, each with a buffer that joins it to the next."""
+    buffers, at = list[Buffer](), 0
+    for part in range(parts):
+        small = graphs.random_problem(random, 8).buffers
+        buffers += [replace(b, name=f"{part}_{b.name}", lower=b.lower + at, upper=b.upper + at) for b in small]
+        begin, at = at, at + max(b.upper for b in small)
+        buffers.append(Buffer(f"join{part}", 1, begin, at + 1))
+    return MemoryProblem(tuple(buffers))
+
+
+def test_many_buffers_are_searched_by_windows() -> None:
+    problem = long_problem(Random(1), 90)
+    (part,) = split(problem.buffers)
+    result = layout(problem, effort=0.01)  # less than a search of all at once takes
+    check_layout(problem, result)
+    assert result.optimal
+    assert result.height < exact.height(part, exact.best(part, 0))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 6), st.booleans(), st.integers(0, 3))
+def test_windows_decide_small_problems(seed: int, buffers: int, phased: bool, less: int) -> None:
+    random = Random(seed)
+    problem = graphs.phased_problem(random, min(buffers, 4)) if phased else graphs.random_problem(random, buffers)
+    least = graphs.least_height(problem)
+    for part in split(problem.buffers):
+        piled, top = list[int](), 0
+        for b in part.buffers:
+            piled.append(-(-top // b.align) * b.align)
+            top = piled[-1] + b.size
+        answer = exact.repaired(part, piled, least - less, exact.Budget(1.0))
+        if answer.offsets is not None:
+            places = {b.name: Place("memory", at) for b, at in zip(part.buffers, answer.offsets, strict=True)}
+            tall = exact.height(part, answer.offsets)
+            check_layout(MemoryProblem(part.buffers), Layout(places, {"memory": tall}, 0, False, ""))
+            assert tall <= least - less
+        else:
+            assert less
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6))
 def test_the_exact_search_decides(seed: int, buffers: int) -> None:

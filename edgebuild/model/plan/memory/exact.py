@@ -10,7 +10,7 @@ limits in deterministic time make the result a function of the input."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
@@ -217,6 +217,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("TWA", "OAT", "TZ", "TO", "TAW", "A")  # `_KEYS` has the letters
 _TURN = 0.00021  # deterministic time per buffer
+_REACHES = (4, 16, 64)  # sections on either side of a buffer, among whose buffers it is placed anew
 _GROWTH = 3.0  # of turns, once each order has had one
 _UNIT = 4.0  # seconds of processor time that a unit of it takes, about
 
@@ -313,15 +314,67 @@ def _search(sections: Sections, height: int, budget: Budget, share: float) -> La
     return LayoutAnswer(None)
 
 
+def repaired(sections: Sections, offsets: Sequence[int], height: int, budget: Budget) -> LayoutAnswer:
+    """The layout with some buffers moved, so that none ends above a height.
+
+    Around each buffer that ends above, those that live within a window of sections are placed anew beside all others.
+    So the time grows with the number of windows, and that of each does not depend on the problem's size. What has no
+    layout by itself has none beside others, either.
+    """
+    placed = list(offsets)
+    above = [i for i, b in enumerate(sections.buffers) if placed[i] + b.size > height]
+    for i in sorted(above, key=lambda i: sections.spans[i]):
+        answer = LayoutAnswer(None)
+        for reach in _REACHES:
+            if placed[i] + sections.buffers[i].size <= height:
+                break
+            answer = _moved(sections, placed, height, i, reach, budget)
+            placed = answer.offsets or placed
+        else:
+            if placed[i] + sections.buffers[i].size > height:
+                return answer
+    return LayoutAnswer(placed)
+
+
+def _moved(sections: Sections, placed: list[int], height: int, i: int, reach: int, budget: Budget) -> LayoutAnswer:
+    """The layout with a buffer, and those that live within so many sections around it, within a height."""
+    spans, buffers = sections.spans, sections.buffers
+    first, end = max(spans[i][0] - reach, 0), spans[i][1] + reach
+    near = {j for live in sections.live[first:end] for j in live}
+    above = {j for j in near if placed[j] + buffers[j].size > height}
+    free = above | {j for j in near if first <= spans[j][0] and spans[j][1] <= end}
+    window = sorted(free.union(*(sections.conflicts[j] for j in free)))
+    fixed = {n: placed[j] for n, j in enumerate(window) if j not in free}
+    if all(at + buffers[window[n]].size <= height for n, at in fixed.items()):
+        answer = _part(sections, window, height, budget, fixed)
+        if answer.offsets is not None:
+            moved = dict(zip(window, answer.offsets, strict=True))
+            return LayoutAnswer([moved.get(j, at) for j, at in enumerate(placed)])
+    return LayoutAnswer(None, refuted=_part(sections, sorted(free), height, budget, {}).refuted)
+
+
+def _part(
+    sections: Sections, window: Sequence[int], height: int, budget: Budget, fixed: Mapping[int, int]
+) -> LayoutAnswer:
+    """A layout of some of the buffers, in the order of `window`. `fixed`: offsets of those that stay, by position."""
+    part = _sections([sections.buffers[j] for j in window])
+    if height < part.bound or budget.seconds() <= 0:
+        return LayoutAnswer(None, refuted=height < part.bound)
+    return _solve(part, height, ORDERS[0], turn(part), budget.seconds(), fixed)
+
+
 def turn(sections: Sections) -> float:
     """Deterministic time of the shortest turn."""
     return _TURN * len(sections.buffers)
 
 
-def _solve(sections: Sections, height: int, letters: str, limit: float, seconds: float) -> LayoutAnswer:
+def _solve(
+    sections: Sections, height: int, letters: str, limit: float, seconds: float, fixed: Mapping[int, int] | None = None
+) -> LayoutAnswer:
+    """A turn of constraint search. `fixed`: offsets of buffers that stay where they are, by index."""
     from ortools.sat.python import cp_model  # late: importing it takes longer than most layouts
 
-    model, offsets, unit = _model(sections, height)
+    model, offsets, unit = _model(sections, height, fixed or {})
     order = [offsets[i] for i in static_order(sections, letters)]
     model.add_decision_strategy(order, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
     solver = cp_model.CpSolver()
@@ -342,7 +395,9 @@ def _solve(sections: Sections, height: int, letters: str, limit: float, seconds:
 _Intervals = list["list[cp_model.IntervalVar]"]
 
 
-def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar], int]:
+def _model(
+    sections: Sections, height: int, fixed: Mapping[int, int]
+) -> tuple[cp_model.CpModel, list[cp_model.IntVar], int]:
     """The decision model, the offsets in it, and their unit in bytes.
 
     All offsets are multiples of the common divisor of the alignments, so each size can be rounded up to it (not among
@@ -355,12 +410,13 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
     phased = [e for b, mine in zip(buffers, sections.extents, strict=True) if b.phases for e in mine]
     common = 1 if phased else gcd(*(b.align for b in buffers))
     rounded = [-(-b.size // common) * common for b in buffers]
-    unit = gcd(*rounded, *(n for e in phased for n in (e.offset, e.size)))
+    unit = gcd(*rounded, *(n for e in phased for n in (e.offset, e.size)), *fixed.values()) or 1
     if any(unit % b.align and b.align % unit for b in buffers):
         unit = gcd(unit, *(b.align for b in buffers))
     offsets, in_time, in_space = list[cp_model.IntVar](), _Intervals(), _Intervals()
-    for b, size, extents in zip(buffers, rounded, sections.extents, strict=True):
-        at = model.new_int_var(0, (height - b.size) // unit, "")
+    for i, (b, size, extents) in enumerate(zip(buffers, rounded, sections.extents, strict=True)):
+        low, high = (fixed[i] // unit,) * 2 if i in fixed else (0, (height - b.size) // unit)
+        at = model.new_int_var(low, high, "")
         if unit % b.align:  # then the alignment is a multiple of the unit
             model.add(at == b.align // unit * model.new_int_var(0, (height - b.size) // b.align, ""))
         offsets.append(at)
@@ -384,7 +440,7 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
     alike = dict[tuple[object, ...], int]()
     for i, b in enumerate(buffers):  # of buffers that are alike, the first lies lowest
         key = (sections.extents[i], b.size, b.align, sections.conflicts[i] | {i})
-        if key in alike and not b.phases:
+        if key in alike and not b.phases and not fixed:
             model.add(offsets[alike[key]] + rounded[i] // unit <= offsets[i])
         alike[key] = i
     return model, offsets, unit
