@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, combinations
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.cuts import Cuts, Cutter, Interval, little_more
+from edgebuild.model.plan.cuts import NEVER, Cuts, Cutter, Interval, little_more
+from edgebuild.model.plan.memory.layout import layout
+from edgebuild.model.plan.memory.problem import BufferMemory
 from edgebuild.model.plan.rolling import Trace, possible_starts, simulate
 from edgebuild.model.plan.search import Alternatives, Planner
 from edgebuild.model.plan.section import cost, instructions
+from edgebuild.model.plan.storage import layout_problem
 from tests.bench_planning import chain
 from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net, pools, residuals
@@ -58,6 +62,23 @@ def test_the_bounded_search_finds_what_the_whole_one_finds(number: int) -> None:
             assert instructions(cutter.cuts.within(bound)) <= instructions(exhaustive.within(bound)) * 1.001
         most = 1.1 * instructions(cutter.untiled)
         assert max(cutter.profile(cutter.cuts.knee(most))) <= max(cutter.profile(exhaustive.knee(most))) * 1.02
+
+
+@pytest.mark.parametrize("number", range(0, len(GRAPHS), 2))
+def test_no_layout_of_the_steps_is_below_the_bound(number: int) -> None:
+    """Whichever results leave their operands."""
+    planner = Planner(GRAPHS[number], load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386"))
+    cutter = planner.cutter
+    for steps in {id(each): each for each in (cutter.untiled, cutter.cuts.tight(), cutter.cuts.within(0))}.values():
+        bound, at = planner.plan(steps).lower_bound, list(accumulate((len(s.ops) for s in steps), initial=0))
+        over = [i for i, s in enumerate(steps) if s.overlap is not None or s.overlaid][:5]
+        least = NEVER
+        for count in range(len(over) + 1):
+            for freed in combinations(over, count):
+                loose = [cutter.without_overlap(s, at[i]).section if i in freed else s for i, s in enumerate(steps)]
+                problem, _ = layout_problem(cutter, loose, (BufferMemory("arena"),))
+                least = min(least, layout(problem, effort=0.1).height)
+        assert bound <= least
 
 
 def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

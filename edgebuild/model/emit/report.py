@@ -135,7 +135,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "arena_bytes": arena,
             "untiled_arena_bytes": plan.untiled_bytes,
             "peak_bytes": plan.schedule.peak,
-            "lower_bound_bytes": min(plan.schedule.bound, plan.layout.bound),
+            "lower_bound_bytes": plan.lower_bound,
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
         "rom": _rom(plan, weights),

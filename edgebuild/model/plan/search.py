@@ -116,6 +116,7 @@ class Plan:
     layout: Layout
     weights_memory: str
     untiled_bytes: int  # arena of the ops of the model run whole
+    lower_bound: int  # bytes that no layout of these sections takes less than, with any results over operands or none
     decoupled: Decoupled = field(default_factory=dict)
     cut: tuple[Section, ...] = ()  # the steps before kernels gave way to smaller ones; none: as they are
     untiled: tuple[Section, ...] = ()  # steps of `--tile off`
@@ -298,7 +299,8 @@ class Planner:
 
     def with_steps(self, plan: Plan, steps: tuple[Section, ...]) -> Plan:
         """The plan with other kernels, of no more scratch; laid out again if that is less."""
-        same = replace(plan, steps=steps)
+        least = min(plan.lower_bound, least_bytes(plan.cutter, steps))  # kernels with less scratch may leave room
+        same = replace(plan, steps=steps, lower_bound=least)
         if all(new.inner == old.inner for new, old in zip(steps, plan.steps, strict=True)):
             return same
         with contextlib.suppress(EdgebuildError):
@@ -354,6 +356,8 @@ class Planner:
     def _plan(
         self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
     ) -> Plan:
+        least = least_bytes(cutter, steps)
+        fixed = len(self.memories) > 1 or any(s.overlap or s.overlaid for s in steps)  # to what other layouts are not
         try:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
@@ -378,6 +382,7 @@ class Planner:
             layout=placed,
             weights_memory=next(m.name for m in self.target.memories if "weights" in m.roles),
             untiled_bytes=self.untiled_bytes,
+            lower_bound=least if fixed else max(least, placed.bound),
             decoupled=self.decoupled,
             untiled=self._alone,
             fused=fused,

@@ -204,12 +204,12 @@ class _Assembly:
         timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early)
         replay(cutter.graph, timed, places, planner.target, level.height, views=cutter.rolling.views)
         profile = self._profile(unplaced)
-        schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
-                            "memory levels", ())  # fmt: skip
+        peak = max(profile, default=0)
+        schedule = Schedule(tuple(range(len(steps))), profile, peak, peak, False, "memory levels", ())
         return Plan(
             planner.request.name, cutter.graph, cutter.rolling, cutter, planner.target, planner.request, timed, places,
             placed_buffers(cutter, timed, places), schedule, joined,
-            planner.target.memory("weights").name, planner.untiled_bytes,
+            planner.target.memory("weights").name, planner.untiled_bytes, min(peak, joined.bound),
         )  # fmt: skip
 
     def _unplaced(self, at: int) -> MappedOp | PlannedRun | None:
