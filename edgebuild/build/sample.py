@@ -11,7 +11,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import graph_of
 from edgebuild.model.ir import Array, Tensor
 from edgebuild.model.ops.base import C_TYPES
-from edgebuild.model.verify.indices import bounds
+from edgebuild.model.verify.vectors import bounds
 
 MOST = 32  # elements of an output that are compared
 FACTORS, SHIFT = (0x9E3779B1, 0x85EBCA6B), 15  # of the mixing of MurmurHash3's kind that fills the inputs

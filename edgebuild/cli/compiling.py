@@ -149,7 +149,7 @@ def report(args: argparse.Namespace) -> int:
 
 
 def diff(args: argparse.Namespace) -> int:
-    from edgebuild.model.views.comparing import as_junit, as_text, comparison, limit_of
+    from edgebuild.model.views.reports import as_junit, as_text, comparison, limit_of
 
     limits = [limit_of(text) for text in args.fail_if]
     check_written(args, [args.junit], [args.old, args.new])
@@ -187,7 +187,7 @@ def run_cluster(args: argparse.Namespace) -> int:
     """Print the plan of a cluster, and draw who computes, sends and waits when."""
     from edgebuild.model.cluster.products import ClusterRequest, build_cluster
     from edgebuild.model.cluster.terms import words
-    from edgebuild.model.emit.timeline_picture import timeline_picture
+    from edgebuild.model.emit.pictures import timeline_picture
 
     check_written(args, [args.picture], [args.model, args.cluster])
     cluster = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))

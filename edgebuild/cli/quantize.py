@@ -11,7 +11,7 @@ from edgebuild.cli.common import check_written, show
 
 if TYPE_CHECKING:
     from edgebuild.model.quantizer import Quantised, Trial
-    from edgebuild.model.quantizer.quality import Quality
+    from edgebuild.model.quantizer.samples import Quality
 
 
 def quantize(args: argparse.Namespace) -> int:

@@ -233,10 +233,10 @@ def test_a_wrong_field_is_never_adopted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proof is over what the generator makes of the text: a mistake in the conversion shows there."""
-    from edgebuild.driver.adopt import forms
+    from edgebuild.driver.adopt import adopting
 
-    right = forms.bits_of
-    monkeypatch.setattr(forms, "bits_of", lambda f: right(f) << 1)
+    right = adopting.bits_of
+    monkeypatch.setattr("edgebuild.driver.adopt.adopting.bits_of", lambda f: right(f) << 1)
     text = (
         STRUCTS
         + "void f(UART_TypeDef *u) { u->CR1 |= 1 << 13; }\nint g(UART_TypeDef *u) { return (u->SR & 256) != 0; }"

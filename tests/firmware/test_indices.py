@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgebuild.model.verify.indices import bounds
+from edgebuild.model.verify.vectors import bounds
 
 X = (11, 7, 5)
 # Operator, shape of its index, attributes, sizes that the index counts

@@ -17,7 +17,6 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.cli import main
 from edgebuild.model.compile import compile_model
-from edgebuild.model.views.comparing import as_junit, comparison, limit_of
 from edgebuild.model.views.drawing import (
     COLOURS,
     bar_picture,
@@ -29,7 +28,7 @@ from edgebuild.model.views.drawing import (
     ticks,
 )
 from edgebuild.model.views.page import page
-from edgebuild.model.views.reports import figures, trace
+from edgebuild.model.views.reports import as_junit, comparison, figures, limit_of, trace
 from tests.conftest import ROOT
 from tests.report_schema import FILE, schema
 

@@ -37,7 +37,7 @@ from edgebuild.driver.registers.regmap import read_rdl
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model, inspect_plan
-from edgebuild.model.emit.timeline_picture import timeline_picture
+from edgebuild.model.emit.pictures import timeline_picture
 
 # Each atom means something to one of the languages that names are printed in.
 ATOMS = (

@@ -21,7 +21,7 @@ from edgebuild.cli import main
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.driver.emit.hal import named
 from edgebuild.driver.pipeline import compile_driver
-from edgebuild.model.emit.timeline_picture import timeline_picture
+from edgebuild.model.emit.pictures import timeline_picture
 from edgebuild.model.plan.distribute.timeline import Span, Timeline
 from tests.clocks.trees import whole
 from tests.conftest import ROOT, run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebuild.build.papers.paper_networks import FOLDER
+from edgebuild.build.papers.paper_tables import FOLDER
 from edgebuild.build.papers.paper_tables import thesis_layers as layers
 
 __all__ = ["FILE", "KNOWN", "layers"]

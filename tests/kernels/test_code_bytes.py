@@ -14,7 +14,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model.clocked import uses_of
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.code_bytes import code_bytes
+from edgebuild.model.kernels.costs import code_bytes
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.kernel_selection import MOST
 from edgebuild.model.plan.search import Plan

@@ -8,8 +8,8 @@ import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
+from edgebuild.model.explain import FOLDER, refusals
 from edgebuild.model.kernels import ROWS, kernel_of, layer_of
-from edgebuild.model.kernels.refusals import FOLDER, refusals
 from edgebuild.model.plan.search import form_of
 from tests.graphs import KINDS, thrown, tiny_tflite
 

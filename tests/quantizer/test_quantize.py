@@ -14,12 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.quantizer import METHODS, quantise
-from edgebuild.model.quantizer.activation_ranges import ranges
-from edgebuild.model.quantizer.bias_correction import corrected
-from edgebuild.model.quantizer.equalise import equalised
+from edgebuild.model.quantizer.corrections import corrected, equalised
 from edgebuild.model.quantizer.float_models import folded, run
-from edgebuild.model.quantizer.quality import signal_to_noise
-from edgebuild.model.quantizer.to_qdq import quantised
+from edgebuild.model.quantizer.samples import signal_to_noise
+from edgebuild.model.quantizer.to_qdq import quantised, ranges
 from edgebuild.model.verify.accuracy import classes
 
 pytest.importorskip("onnxruntime")

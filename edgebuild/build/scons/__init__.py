@@ -56,8 +56,7 @@ from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.base.text import identifier
 from edgebuild.build.check import check_core, check_request
 from edgebuild.build.entry import HEADER_ALONE
-from edgebuild.build.scons.calls import write_value, wrong
-from edgebuild.build.scons.programs import model_test, report
+from edgebuild.build.scons.programs import model_test, report, write_value, wrong
 from edgebuild.build.stamp import is_current
 from edgebuild.driver.registers.beside import files_beside
 

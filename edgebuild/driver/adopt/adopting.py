@@ -1,28 +1,398 @@
 """A driver in C with masks becomes a source in the dialect: the text around the accesses stays as it is written.
 
 Each function is proved against what the generator makes of it. One that is not gets a plainer form, or stays C.
+
+Accesses of registers in plain C: where each goes, and the register of a description that lies there.
+
+Ways to say an access in the dialect: of fields, of a register that a variable holds, or of a number.
+
+A mask becomes fields where each of its bits belongs to one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_text
 from edgebuild.base.request import DriverRequest
-from edgebuild.driver.adopt.addresses import Access, Refused, Stays, Target, accesses_of, targets
-from edgebuild.driver.adopt.forms import MODIFY, NUMBER, Form, expanded, form_of
 from edgebuild.driver.prove.versions import Words, compare_programs, version
 from edgebuild.driver.registers.fixed import read_map
-from edgebuild.driver.registers.regmap import Block
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, normal
 from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.sources import has_groups, in_macro
+
+WIDE = 0xFFFFFFFF
+STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
+NUMBERS, WORDS = ("number", "bool"), ("number", "pointer")
+Stays = dict[tuple[int, str], None]  # lines that stay C, with the reasons, in order
+
+
+class Refused(Exception):
+    """The reason why an access stays C; none where it is of a variable."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Bytes behind a base; without one they are the whole address."""
+
+    offset: int
+    base: ir.Expression | None = None
+
+    def plus(self, other: Address, factor: int = 1) -> Address:
+        """Raises Refused for a sum of two bases, and for a multiple of one."""
+        if other.base and (self.base or factor != 1):
+            raise Refused("the address is computed")
+        return Address(self.offset + factor * other.offset, self.base or other.base)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A place in the text that reads or writes a register. `parents`: what stands around it, the nearest first."""
+
+    place: ir.Expression
+    parents: tuple[ir.Node, ...]
+    address: Address
+    words: tuple[str, ...]  # names that say which peripheral it is: a macro, a struct, a parameter
+
+    @property
+    def owner(self) -> str:
+        """The words without the register: accesses of one owner are of one kind of peripheral."""
+        return "" if self.address.base is None else " ".join(self.words[1:])
+
+
+def accesses_of(function: ir.Function) -> tuple[list[Access], Stays]:
+    """(accesses of a function, what stays C)."""
+    accesses, stays = list[Access](), Stays()
+    for place, parents in _places(function.body) if function.body else ():
+        try:
+            if any(isinstance(p, STATEMENTS) and in_macro(p.origin.extent.start) for p in parents):
+                raise Refused("it comes out of a macro that is no expression")
+            address = _checked(place)
+        except Refused as reason:
+            stays |= {(place.where.line, str(reason)): None} if str(reason) else {}
+        else:
+            accesses.append(Access(place, parents, address, tuple(_words(place, parents, address))))
+    return accesses, stays
+
+
+def _places(x: ir.Node, parents: tuple[ir.Node, ...] = ()) -> Iterator[tuple[ir.Expression, tuple[ir.Node, ...]]]:
+    """Accesses of volatile objects in a node, each with the nodes around it."""
+    if isinstance(x, ir.Expression) and _is_place(x):
+        yield x, parents
+    for part in x.parts if not isinstance(x, ir.Unevaluated) else ():
+        yield from _places(part, (x, *parents))
+
+
+def _is_place(x: ir.Node) -> bool:
+    memory = isinstance(x, ir.MemberOf | ir.Subscript) or (isinstance(x, ir.Unary) and x.operator == "*")
+    return memory and isinstance(x, ir.Expression) and x.type.is_volatile and x.type.kind in NUMBERS
+
+
+def _checked(place: ir.Expression) -> Address:
+    """The address of a place. Raises Refused."""
+    address = _object(place)
+    if address.base is None:
+        return Address(address.offset & WIDE)
+    if any(ir.is_busy(n) for n in address.base.all()):
+        raise Refused("the address is what a call or an assignment gives")
+    if _is_place(address.base):
+        raise Refused("the address is read from a register")
+    return address
+
+
+def _object(place: ir.Expression) -> Address:
+    """The address of an object. Raises Refused."""
+    match place.bare:
+        case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member):
+            is_pointer = base.type.kind == "pointer"
+            if any(m.type.kind == "pointer" for m in (base.type.to if is_pointer else base.type).fields):
+                raise Refused  # a struct of the program: registers hold no pointers
+            if member.bits is not None:
+                raise Refused("a bit field of C")
+            return (_sum(base) if is_pointer else _object(base)).plus(Address(member.at))
+        case ir.Subscript(base=base, index=index):
+            return _sum(base).plus(_sum(index), place.type.size)
+        case ir.Unary(operator="*", operand=operand):
+            return _sum(operand)
+    raise Refused
+
+
+def _sum(x: ir.Expression) -> Address:
+    """A number or a pointer as an address. Raises Refused."""
+    if x.type.kind in NUMBERS and (value := x.constant) is not None:
+        return Address(value)
+    is_wide = x.type.kind in WORDS and x.type.size >= 4
+    match x:
+        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if inside.type.kind == "array":
+            return _object(inside)
+        case ir.Parenthesised(inside=inside):
+            return _sum(inside)
+        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if is_wide and inside.type.kind in WORDS:
+            return _sum(inside)
+        case ir.Unary(operator="&", operand=operand):
+            return _object(operand)
+        case ir.Binary(left=left, right=right, operator="+" | "-" as operator) if is_wide:
+            if right.type.kind == "pointer" and operator == "+":
+                left, right = right, left
+            size = left.type.to.size if left.type.kind == "pointer" else 1
+            return _sum(left).plus(_sum(right), size if operator == "+" else -size)
+        case ir.Binary(operator="*"):
+            raise Refused("the address is computed")
+    return Address(0, x)
+
+
+def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -> Iterator[str]:
+    """The register's name as the text has it, then names that say which peripheral it belongs to."""
+    same = [place, *(p for p in parents if p.span == place.span)]
+    word = re.match(r"\w*", same[-1].source.decode("utf-8", "replace"))
+    member = next((x for x in place.all() if isinstance(x, ir.MemberOf)), None)
+    yield member.member.name if member is not None and member.member else word[0] if word else ""
+    if member is not None and member.base is not None:
+        yield member.base.type.group[0] or member.base.type.name
+    elif address.base is not None:
+        stem = word[0].rpartition("_")[0] if word else ""
+        yield from (stem, getattr(address.base, "name", "") or address.base.source.decode("utf-8", "replace"))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The register that an access goes to."""
+
+    block: Block
+    register: RegisterInfo
+
+
+def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access, Target]:
+    """The register of each access that the description has. Accesses by pointers of one kind are of one peripheral."""
+    result: dict[Access, Target] = {}
+    owners: dict[str, list[Access]] = {}
+    for a in accesses:
+        owners.setdefault(a.owner, []).append(a)
+    for a in owners.pop("", ()):
+        places = (_register(a, b, a.address.offset - b.base) for b in blocks)
+        if target := next(filter(None, places), None):
+            result[a] = target
+    named = {t.block.name for t in result.values()}
+    order = sorted(blocks, key=lambda b: (b.name not in named, b.name))
+    for mine in owners.values():
+        block = max(order, key=partial(_likeness, mine), default=None)
+        if block and any(_likeness(mine, block)):
+            result |= {a: t for a in mine if (t := _register(a, block, a.address.offset))}
+    return result
+
+
+def _register(a: Access, block: Block, offset: int) -> Target | None:
+    bits = 8 * a.place.type.size
+    registers = [r for r in block.registers if r.offset == offset and r.bits == bits]
+    best = max(registers, key=lambda r: normal(a.words[:1]).endswith(normal((r.name,))), default=None)
+    return Target(block, best) if best else None
+
+
+def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
+    """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
+    own = re.sub(r"\d.*", "", block.name).upper()
+    words = [w.upper() for a in accesses for w in a.words]
+    places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
+    alike = sum(normal(a.words[:1]).endswith(normal((t.register.name,))) for a, t in places)
+    stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
+    stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
+    return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or stem else (0, 0)
+
+
+Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
+NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"
+LITERAL = "{place} = ({group}){{ .{changes} }}"  # a store of all fields
+TEXTS: dict[type[ir.Node], str] = {  # of expressions
+    ir.Name: "{x.name}",
+    ir.Converted: "{inside}",
+    ir.Parenthesised: "({inside})",
+    ir.Cast: "({x.type.name}){inside}",
+    ir.Unary: "{x.operator}{operand}",
+    ir.Binary: "{left} {x.operator} {right}",
+    ir.Logical: "{left} {x.operator} {right}",
+    ir.Assignment: "{left} {x.operator}= {right}",
+    ir.MemberOf: "{base}{arrow}{x.member.name}",
+    ir.Subscript: "{base}[{index}]",
+    ir.Choice: "{condition} ? {yes} : {no}",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """Text of the dialect in place of `node`; without a text it is statements, each with a change of a field."""
+
+    access: Access
+    node: ir.Node
+    text: str
+    changes: tuple[Change, ...] = ()
+    field: FieldInfo | None = None  # that is read
+
+
+def form_of(a: Access, register: RegisterInfo, reads: bool, writes: bool) -> Form:
+    """The form of one access. `reads`, `writes`: of fields, where the masks are constants. Raises Refused."""
+    parent = next(p for p in a.parents if not isinstance(p, ir.Parenthesised))
+    if any(isinstance(p, ir.Assembly) for p in a.parents):
+        raise Refused("it stands in inline assembly")
+    if isinstance(parent, ir.Unary) and parent.operator == "&":
+        raise Refused("its address is taken")
+    statement = next((p for p in a.parents if isinstance(p, ir.Evaluation)), None)
+    value: ir.Node | None = statement and statement.value
+    while isinstance(value, ir.Wrapped):
+        value = value.inside
+    if value is a.place and statement:
+        return Form(a, statement, DISCARD)
+    if isinstance(parent, ir.Step) or (isinstance(parent, ir.Assignment) and parent.left.bare is a.place):
+        if value is parent and statement:
+            return _written(a, register, parent, statement, writes)
+        if isinstance(parent, ir.Step) or parent.operator:
+            raise Refused("it is changed, and the value is used")
+        reads = False
+    return (reads and _read_field(a, register)) or Form(a, a.place, NUMBER)
+
+
+def _read_field(a: Access, register: RegisterInfo) -> Form | None:
+    """`place & mask` where the mask is one field, and all that is used is whether it is zero, or its number."""
+    masked, around = [p for p in a.parents if not isinstance(p, ir.Parenthesised | ir.Converted)][:2]
+    if not (isinstance(masked, ir.Binary) and masked.operator == "&"):
+        return None
+    mask = next((c & WIDE for x in (masked.left, masked.right) if (c := x.constant) is not None), None)
+    info = next((f for f in register.fields if bits_of(f) == mask), None)
+    if info is None:
+        return None
+    text, test = f"{{place}}.{info.name}", getattr(around, "condition", None)
+    match around:
+        case ir.Binary(left=left, right=right, operator="==" | "!=" as operator):
+            for number in (left.constant, right.constant):
+                if number is not None and not number & WIDE & ~bits_of(info):
+                    return Form(a, around, f"{text} {operator} {(number & WIDE) >> info.lsb}", (), info)
+        case ir.Binary(right=right, operator=">>") if right.constant == info.lsb:
+            return Form(a, around, text, (), info)
+    truth = isinstance(around, ir.Logical) or (isinstance(around, ir.Unary) and around.operator == "!")
+    truth |= test is not None and any(x is masked for x in test.all())
+    return Form(a, masked, text, (), info) if truth or info.lsb == 0 else None
+
+
+def bits_of(f: FieldInfo) -> int:
+    return ((1 << f.width) - 1) << f.lsb
+
+
+def _written(
+    a: Access, register: RegisterInfo, x: ir.Assignment | ir.Step, statement: ir.Evaluation, in_fields: bool
+) -> Form:
+    """A statement that stores to the register."""
+    if isinstance(x, ir.Step):
+        return Form(a, statement, MODIFY, ((None, x.operator, 1),))
+    whole = not x.operator and x.right.constant is not None
+    changes = _changes(a, register, x) if in_fields and (not whole or len(register.fields) > 1) else None
+    if changes and whole:
+        changes = [c for c in changes if c[2] or (c[0] and register.reset & bits_of(c[0]))]
+    if changes:
+        return Form(a, statement, LITERAL if whole else "", tuple(changes))
+    if x.operator:
+        return Form(a, statement, MODIFY, ((None, x.operator, x.right),))
+    return Form(a, a.place, NUMBER)
+
+
+def _changes(a: Access, register: RegisterInfo, x: ir.Assignment) -> list[Change] | None:
+    """The fields that get other bits. None where bits belong to no one field, or the value has another form."""
+    full = (1 << register.bits) - 1
+    if (parts := _parts(a, x, full)) is None:
+        return None
+    mask, bits, values = parts
+    changes, rest = list[Change](), mask | bits
+    for f in sorted(register.fields, key=lambda f: f.lsb):
+        own = bits_of(f)
+        if not own & (mask | bits):
+            continue
+        if own & (mask | bits) & ~rest:  # another field has some of these bits, too
+            return None
+        rest &= ~own
+        cleared, number = (mask & own) >> f.lsb, (bits & own) >> f.lsb
+        value = next((v for x in values if (v := _field_value(x, f)) is not None), None)
+        is_whole = cleared == own >> f.lsb
+        if value is not None and is_whole and not number:
+            values = [x for x in values if _field_value(x, f) is None]
+            changes.append((f, "=", value))
+        elif is_whole or number == own >> f.lsb:
+            changes.append((f, "=", number))
+        else:
+            changes += [(f, "&=", own >> f.lsb & ~cleared)] if cleared else []
+            changes += [(f, "|=", number)] if number else []
+    # In a store of all, bits of no field stay as they are after reset.
+    return None if values or rest & (bits if mask == full else WIDE) else changes
+
+
+def _parts(a: Access, x: ir.Assignment, full: int) -> tuple[int, int, list[ir.Expression]] | None:
+    """(bits that are cleared, bits that are set, other values) of `place = (place & ~mask) | bits | value`.
+
+    Any part may be missing; `place |= bits` and `place &= ~mask` are the same.
+    """
+    if (constant := x.right.constant) is not None:
+        numbers = constant & full
+        return {"": (full, numbers, []), "|": (0, numbers, []), "&": (~numbers & full, 0, [])}.get(x.operator)
+    if x.operator:
+        return None
+    masks, bits, values = list[int](), 0, list[ir.Expression]()
+    for part in _operands(x.right, "|"):
+        factors = list(_operands(part, "&"))
+        others = [f for f in factors if not _is_same(a, f)]
+        if len(others) < len(factors):
+            kept = others[0].constant if others else full
+            if len(others) > 1 or kept is None:
+                return None
+            masks.append(~kept & full)
+        elif (number := part.constant) is not None:
+            bits |= number & full
+        else:
+            values.append(part)
+    return (masks[0], bits, values) if len(masks) == 1 else None
+
+
+def _is_same(a: Access, x: ir.Expression) -> bool:
+    """Whether an operand is a read of the place that is written: the same text without macros."""
+    return type(x.bare) is type(a.place) and x.type.is_volatile and expanded(x) == expanded(a.place)
+
+
+def expanded(x: ir.Node, text: Callable[[ir.Node], str] | None = None) -> str:
+    """An expression without macros; `text` gives the text of its parts. Raises Refused."""
+    part = text or expanded
+    if isinstance(x, ir.Number):
+        return f"{x.constant}{'' if x.type.signed else 'U'}"
+    if isinstance(x, ir.Call) and x.callee:
+        return f"{part(x.callee)}({', '.join(map(part, x.arguments))})"
+    if type(x) not in TEXTS or (isinstance(x, ir.MemberOf) and x.base is None):
+        raise Refused("it comes out of a macro that is no expression")
+    arrow = "->" if isinstance(x, ir.MemberOf) and x.base and x.base.type.kind == "pointer" else "."
+    parts = {name: part(value) for name, value in vars(x).items() if isinstance(value, ir.Node)}
+    return TEXTS[type(x)].format(x=x, arrow=arrow, **{"yes": "", **parts})
+
+
+def _operands(x: ir.Expression, operator: str) -> Iterator[ir.Expression]:
+    bare = x.bare
+    if isinstance(bare, ir.Binary) and bare.operator == operator and bare.constant is None:
+        yield from _operands(bare.left, operator)
+        yield from _operands(bare.right, operator)
+    else:
+        yield bare
+
+
+def _field_value(x: ir.Expression, f: FieldInfo) -> ir.Expression | None:
+    """The value of the field of which `x` is the number in the register."""
+    match x.bare:
+        case ir.Binary(left=left, right=right, operator="&") if right.constant == bits_of(f):
+            return _field_value(left, f)
+        case ir.Binary(left=left, right=right, operator="<<"):
+            return left if right.constant == f.lsb else None
+    return x.bare if f.lsb == 0 else None
+
 
 # Forms of a function's accesses, each plainer than the one before: a name, whether fields are read, whether they are
 # written, and the most accesses that a register has which is changed without a variable.

@@ -23,10 +23,12 @@ from edgebuild.driver.layout.registers import Register, Slot
 from edgebuild.driver.prove import objects
 from edgebuild.driver.prove.compare import (
     all_paths,
+    by_induction,
     compare,
     compare_unfinished,
     covered,
     each_path,
+    has_loops,
     matched,
 )
 from edgebuild.driver.prove.hardware import (
@@ -45,7 +47,6 @@ from edgebuild.driver.prove.hardware import (
     views_of,
 )
 from edgebuild.driver.prove.interpreter import Interpreter, Side
-from edgebuild.driver.prove.loops import by_induction, has_loops
 from edgebuild.driver.prove.values import DEPTH, POLLS, TURNS, Int, converted, integer, number, sized, width_of
 from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.dialect import Child, Field

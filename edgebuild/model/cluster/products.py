@@ -19,7 +19,7 @@ from ..emit import emit
 from ..emit.code import cluster_header
 from ..formats.format import Bound, Shapes
 from ..ir import ITEM_BYTES, Graph, Link, Op
-from ..kernels.code_bytes import source_bytes
+from ..kernels.costs import source_bytes
 from ..ops.moves import EVERYONE
 from ..plan.check.replay import BrokenPlan
 from ..plan.choose import plan

@@ -1,4 +1,7 @@
-"""The model's C: one function for each distinct kernel, and the invoke function, which is the schedule."""
+"""The model's C: one function for each distinct kernel, and the invoke function, which is the schedule.
+
+The vector of `NAME_selftest()`: inputs that are drawn, and the outputs that the operators' meanings make of them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
+import numpy as np
+
 from ...base import text as written
 from ...base.artifacts import Artifact
 from ...base.templates import render
 from ...base.text import identifier
+from .. import ops
 from ..interface_of import interface_of
 from ..ir import Op
 from ..kernels import CONDITIONS
@@ -31,8 +37,26 @@ from .names import (
     shape_text,
 )
 from .program import Program
-from .self_test import self_test
 from .weights_file import arenas, weights_align
+
+
+def self_test(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    """Function, symbol and bytes of each input and output. States have their first values."""
+    graph, rng, functions = plan.graph, np.random.default_rng(1), access_functions(plan)
+    inputs = graph.first_states
+    for t in map(graph.tensors.__getitem__, graph.ports_in):
+        low, high = (0, 2) if t.dtype == "bool" else (np.iinfo(t.dtype).min, int(np.iinfo(t.dtype).max) + 1)
+        inputs[t.name] = rng.integers(low, high, t.shape).astype(t.dtype)
+    values = ops.run(graph, *(inputs[name] for name in graph.inputs))
+
+    def port(name: str, symbol: str) -> dict[str, Any]:
+        data = np.ascontiguousarray(values[name]).tobytes()
+        return {"function": functions[name], "symbol": f"{plan.name}_{symbol}", "data": [*data]}
+
+    return {
+        "inputs": [port(name, f"inputs_{i}") for i, name in enumerate(graph.ports_in)],
+        "outputs": [port(name, f"outputs_{i}") for i, name in enumerate(graph.ports_out)],
+    }
 
 
 def _ports(plan: Plan, names: Iterable[str]) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from ...base.text import wrapped
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
-from ..kernels.code_bytes import SHARED_FROM, printed
+from ..kernels.costs import SHARED_FROM, printed
 from ..kernels.offload import engine_call
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .. import ops
 from ..ir import Graph, Op, Tensor
 from ..kernels import kernel_of
-from ..kernels.core_cycles import cycles_of
+from ..kernels.costs import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
 from ..ops.base import Constant
 from ..plan.choose import mac_overhead

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from ..ir import Graph, Op
 from ..kernels import kernel_of
-from ..kernels.code_bytes import OF_CALL, code_bytes
+from ..kernels.costs import OF_CALL, code_bytes
 from ..ops.base import Form, Kernel
 from .memory.problem import aligned
 from .section import Section, cost, scratch_name

@@ -7,7 +7,7 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from ..ir import Graph
 from ..kernels import kernel_of
-from ..kernels.core_cycles import cycles_of
+from ..kernels.costs import cycles_of
 from .cuts import Cutter
 from .rolling import possible_starts, simulate
 from .section import Section

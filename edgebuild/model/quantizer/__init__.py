@@ -10,13 +10,10 @@ import onnx
 
 from ...base.errors import fail, visible
 from ..verify.accuracy import check_classes
-from .activation_ranges import METHODS, ranges
-from .bias_correction import corrected
-from .equalise import equalised
+from .corrections import corrected, equalised
 from .float_models import Row, float_model, folded, ports, run, runtime
-from .quality import Quality, quality
-from .samples import Samples, read_samples
-from .to_qdq import Wide, layers, quantised
+from .samples import Quality, Samples, quality, read_samples
+from .to_qdq import METHODS, Wide, layers, quantised, ranges
 
 FEW = 32  # samples that rank layers by what they lose
 CORRECTING = 64  # samples whose mean error goes into biases

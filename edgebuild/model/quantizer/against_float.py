@@ -14,10 +14,9 @@ from ...base.errors import fail, visible
 from ...base.target import Target
 from ..verify import outputs_on_target, real_values, report_of
 from ..verify.accuracy import accuracy, classes
-from .bias_correction import BACK
+from .corrections import BACK
 from .float_models import Array, Port, Row, float_model, folded, ports, run
-from .quality import signal_to_noise
-from .samples import read_rows
+from .samples import read_rows, signal_to_noise
 
 WORST = 5  # layers that are named
 NOISE_SAMPLES = 32  # of which the noise of each layer is taken

@@ -20,9 +20,9 @@ from ..compile import prepare
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import harness as flashes
-from .accuracy import accuracy, read_labels
+from .accuracy import accuracy, read_labels, scale_loss
 from .directed import directed_rounds
-from .execution import cycles
+from .execution import cycles, layers
 from .harness import (
     NAME,
     SANITIZERS,
@@ -35,11 +35,9 @@ from .harness import (
     sources,
     write_sources,
 )
-from .layers import layers
 from .oracles import Array, Port, Reading, Reference, fit, reference
 from .recording import Plot, Round, Seen, record, source_of
 from .rounding import Rng, distance, limit, moves
-from .scale_loss import scale_loss
 from .stepwise import judged, rounds_to_steps, stepwise
 from .vectors import Given, random_inputs, split_vectors
 

@@ -29,8 +29,7 @@ from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import ort
 from .harness import run_tool
-from .nudge import near_file, near_graph
-from .one_sign import in_one_sign
+from .nudge import in_one_sign, near_file, near_graph
 from .rounding import Rng
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors

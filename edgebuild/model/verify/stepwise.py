@@ -4,10 +4,19 @@ onnxruntime computes QDQ models in float and rounds at the end of each op, so on
 Behind many of them, or behind a softmax, one step has become several, and no fixed allowance tells right from wrong.
 Hence in two parts. Every op's meaning, fed with the oracle's own values, is within the allowance of the oracle.
 And the firmware makes of the operands that it has itself what the op means. In TFLite that is so bit for bit, for its
-kernels define the integers; in ONNX the result is also the correct rounding of real numbers (real_steps.py).
+kernels define the integers; in ONNX the result is also the correct rounding of real numbers.
 
 A C library and numpy differ in the last bit of a real function. Where that bit decides how a real number is rounded to
 an integer, both integers are right, of each element by itself. A sum of such elements has an interval of right results.
+
+Places of the largest elements, where rounding may decide which of two elements is larger.
+
+Results of one quantised op in the arithmetic of the file: real numbers, and one rounding to steps of its scale.
+
+The operands' integers stand for real numbers by the file's scales and zero points. The op computes on these in
+float64, and its result is divided by the result's scale. The compiler's fixed-point numbers are no part of that. The
+generated C multiplies by factors of 31 bits. So where a real result lies within `tie` of the middle between two steps,
+either is right.
 """
 
 from __future__ import annotations
@@ -18,15 +27,107 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import ops
-from ..ir import Graph, Op, Tensor, origin_of
+from ..ir import Array, Graph, Op, Tensor, origin_of, reals_of
 from ..ops.base import Interval
 from ..ops.fixedpoint import limits
 from ..ops.spatial import bounds
-from .oracles import OFF_STEP, Array, Reference
-from .orders import possible_places, tells_places
-from .real_steps import exact, is_exact
+from .oracles import OFF_STEP, Reference
 from .recording import Plot, Round, Seen
 from .rounding import Rng, distance, largest, limit, moves
+
+
+def tells_places(op: Op) -> bool:
+    """The op's result says where elements are, not how large."""
+    return op.kind == "arg" or (op.kind == "topk" and bool(op.attrs["indices"]))
+
+
+def possible_places(op: Op, graph: Graph, interval: Interval, own: Array, observed: Array) -> Array:
+    """`observed` in each line where elements between the ends of their intervals may have that order, else `own`."""
+    axis, last = op.attrs["axis"], op.attrs.get("last", False)
+    ends = [end.astype(np.float64) for end in interval]
+    low, high = ends if op.attrs["largest"] else (-ends[1], -ends[0])
+    low, high = (np.moveaxis(np.flip(x, axis) if last else x, axis, -1) for x in (low, high))
+    size = low.shape[-1]
+
+    def rows(places: Array) -> Array:
+        turned = np.moveaxis(places, axis, -1) if places.ndim == low.ndim else places[..., None]
+        return np.asarray(size - 1 - turned if last else turned)
+
+    shaped = observed.reshape(own.shape).astype(own.dtype)
+    likely = np.array([_possible(rows(shaped)[at].tolist(), low[at].tolist(), high[at].tolist())
+                       for at in np.ndindex(low.shape[:-1])]).reshape(low.shape[:-1])  # fmt: skip
+    return np.where(np.expand_dims(likely, axis) if own.ndim == low.ndim else likely, shaped, own)
+
+
+def _possible(places: Sequence[int], low: Sequence[float], high: Sequence[float]) -> bool:
+    """Numbers between `low` and `high` may have their largest in these places, of equal ones the first.
+
+    Each takes the largest number that is left for it. Steps that are no ends of intervals are not tried.
+    """
+    if len({*places}) != len(places) or not all(0 <= i < len(low) for i in places):
+        return False
+    ends = sorted({*low, *high}, reverse=True)
+    least, before = np.inf, -1
+    for i in places:
+        left = (end for end in ends if low[i] <= end <= high[i] and (-end, i) > (-least, before))
+        least, before = next(left, -np.inf), i
+        if least == -np.inf:
+            return False
+    return all((-low[i], i) > (-least, before) for i in range(len(low)) if i not in places)
+
+
+# A tie is this many steps, and this share of a result in steps, around the middle between two. Factors of 31 bits are
+# off by 2^-31 of a result, those of 64-bit sums and float32 by 2^-24.
+STEPS, SHARE = 2.0**-20, 2.0**-22
+AS_THEY_ARE = ("quantize", "requantize")  # ops that change how numbers are stored, and not the numbers
+
+
+def is_exact(op: Op, graph: Graph) -> bool:
+    """Whether the file's format defines the op's integers by real numbers: TFLite does by fixed-point arithmetic.
+
+    Ops that only move or select values have the integers of their operands.
+    """
+    y = graph.result(op)
+    computes = not ops.SPECS[op.kind].exact and y.dtype in ("int8", "int16") and y.quant is not None
+    return computes and graph.arithmetic.rounds_once
+
+
+def exact(op: Op, graph: Graph, operands: Sequence[Array]) -> Interval:
+    """The least and the largest right integer of every element. `operands`: as the op gets them."""
+    y = graph.result(op)
+    assert y.quant is not None
+    tensors = graph.operands(op)
+    real = [_real(x, t) for x, t in zip(operands, tensors, strict=True)]
+    twins = {t.name: _twin(t, x) for t, x in zip(tensors, real, strict=True)}
+    twin = replace(graph, tensors={**graph.tensors, **twins, y.name: replace(y, dtype="float32", quant=None)})
+    with np.errstate(all="ignore"):
+        value = real[0] if op.kind in AS_THEY_ARE else ops.SPECS[op.kind].reference(op, twin, *real)
+        value = value.reshape(y.shape).astype(np.float64)
+        steps = value / y.quant.scale[0]
+    terms = [largest(x) for x, t in zip(real, tensors, strict=True) if not t.constant]
+    size = np.abs(steps)
+    if ops.SPECS[op.kind].total is None:  # its terms may cancel
+        size = np.maximum(size, max(terms, default=0.0) / y.quant.scale[0])
+    tie = STEPS + SHARE * np.where(np.isfinite(size), size, 0.0)
+    low, high = (float(end - y.quant.zero_point[0]) for end in limits(y.dtype))
+    steps = np.clip(np.nan_to_num(steps, nan=low, posinf=high, neginf=low), low - 1, high + 1)
+    least, most = np.ceil(steps - 0.5 - tie), np.floor(steps + 0.5 + tie)
+    ends = [np.clip(end, low, high) + y.quant.zero_point[0] for end in (least, most)]
+    return ends[0].astype(y.dtype), ends[1].astype(y.dtype)
+
+
+def _real(x: Array, t: Tensor) -> Array:
+    """The real numbers, in float64, that integers stand for; other values as they are."""
+    if t.quant is None or x.dtype.kind not in "iu":
+        return x.astype(np.float64) if x.dtype.kind == "f" else x
+    return reals_of(x, t)
+
+
+def _twin(t: Tensor, real: Array) -> Tensor:
+    if real.dtype.kind != "f":
+        return t
+    return replace(t, dtype="float32", quant=None, data=real if t.constant else None)
+
 
 RELATIVE = 1e-4  # of floats, to the largest value
 # Of the largest real number of a tensor, in which sums may differ: 8 units in the last place of float32. A sum whose

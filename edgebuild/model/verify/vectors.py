@@ -1,19 +1,196 @@
-"""The vectors that `verify` runs a model on: those of the user's file, or random ones."""
+"""The vectors that `verify` runs a model on: those of the user's file, or random ones.
+
+Sizes that indices among the inputs must stay below, so that random ones are in range.
+
+Arrays of a .npz file. Their names, types and shapes are read first, so that nothing is unpacked that nobody wants.
+
+A .npz is a zip archive of .npy files: a kilobyte of it may unpack to gigabytes, and its directory alone may be large.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 
 from ...base.errors import EdgebuildError, fail, from_os
 from ...base.inputs import check_file
-from .indices import bounds
+from ..formats import format_of
 from .oracles import Array, Port
-from .packed import Packed, check_numbers, packed
+
+LOOKUPS = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")  # in the first operand by the second
+MOVES = ("Cast", "Concat", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def bounds(model: Path) -> tuple[int | None, dict[str, int]]:
+    """Rows of the smallest constant table that a computed index looks into, and by input the smallest size it indexes.
+
+    None and no entry where there is no such thing.
+    """
+    form = format_of(model, model.read_bytes())
+    if form is None or form.name not in ("tflite", "onnx"):
+        return None, {}
+    if form.name == "tflite":
+        return min(_tflite_tables(model), default=None), {}
+    import onnx
+
+    file = onnx.load(str(model), load_external_data=False)
+    tables = {tensor.name: tensor.dims for tensor in file.graph.initializer}
+    sizes: dict[str, int] = {}
+    rows = []
+    for node, extents in _lookups(file):
+        if node.op_type == "Gather" and node.input[0] in tables:
+            rows.append(tables[node.input[0]][0])
+        for name in _sources(file.graph, node.input[1]):
+            sizes[name] = min([*extents, sizes.get(name, extents[0])])
+    return min(rows, default=None), sizes
+
+
+def _lookups(file: Any) -> Iterator[tuple[Any, list[int]]]:
+    """Nodes with a computed index, and the sizes of the dimensions which it counts."""
+    import onnx
+
+    shapes = {tensor.name: list(tensor.dims) for tensor in file.graph.initializer}
+    constants = set(shapes)
+    inferred = onnx.shape_inference.infer_shapes(file).graph
+    for value in (*inferred.input, *inferred.value_info, *inferred.output):
+        shapes.setdefault(value.name, [d.dim_value for d in value.type.tensor_type.shape.dim])
+    for node in file.graph.node:
+        if node.op_type not in LOOKUPS or node.input[1] in constants:
+            continue
+        shape, own = shapes.get(node.input[0], []), {a.name: a.i for a in node.attribute}
+        extents = shape[own.get("axis", 0) :][:1]
+        if node.op_type.endswith("ND"):
+            first = own.get("batch_dims", 0)
+            extents = shape[first : first + (shapes.get(node.input[1]) or [0])[-1]]
+        if extents and min(extents) > 0:
+            yield node, extents
+
+
+def _sources(graph: Any, name: str) -> set[str]:
+    """Inputs of the graph whose values reach this tensor as they are."""
+    producers = {result: node for node in graph.node for result in node.output}
+    surface, sources, seen, open_names = {value.name for value in graph.input}, set(), set[str](), [name]
+    while open_names:
+        name = open_names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in surface:
+            sources.add(name)
+        elif name in producers and producers[name].op_type in MOVES:
+            node = producers[name]
+            open_names += node.input if node.op_type == "Concat" else node.input[:1]
+    return sources
+
+
+def _tflite_tables(model: Path) -> list[int]:
+    import tflite
+
+    file = tflite.Model.GetRootAsModel(model.read_bytes(), 0)
+    graph = file.Subgraphs(0)
+    rows = []
+    for n in range(graph.OperatorsLength()):
+        op = graph.Operators(n)
+        code = file.OperatorCodes(op.OpcodeIndex())
+        kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if kind in (tflite.BuiltinOperator.GATHER, tflite.BuiltinOperator.EMBEDDING_LOOKUP):
+            table, index = (0, 1) if kind == tflite.BuiltinOperator.GATHER else (1, 0)
+            if file.Buffers(graph.Tensors(op.Inputs(index)).Buffer()).DataLength() == 0:
+                rows.append(int(graph.Tensors(op.Inputs(table)).Shape(0)))
+    return rows
+
+
+MOST = 1 << 30  # bytes of all arrays
+DIRECTORY_END, SIZES_END, COMMENT = b"PK\x05\x06", b"PK\x06\x07", 1 << 16  # a zip archive ends with these
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An array that is still packed."""
+
+    file: Path
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def unpacked(self) -> np.ndarray[Any, Any]:
+        """The array. Raises EdgebuildError where its bytes are damaged."""
+        count = self.size * self.dtype.itemsize
+        try:
+            with ZipFile(self.file) as archive, archive.open(self.member) as stream:
+                _header(stream)
+                data = stream.read(count)
+        except Exception:  # zipfile, zlib and numpy have no common base class
+            data = b""
+        if len(data) != count:
+            raise fail(f"array '{self.member}' is damaged", file=str(self.file))
+        return np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.fortran else "C")
+
+
+def packed(file: Path) -> dict[str, Packed]:
+    """The arrays of a .npz file by name. Raises EdgebuildError for anything but numbers, OSError."""
+    try:
+        _check_directory(file)
+        with ZipFile(file) as archive:
+            arrays = dict[str, Packed]()
+            for info in archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if name in arrays or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                    raise ValueError(name)
+                with archive.open(info) as stream:
+                    arrays[name] = Packed(file, info.filename, *_header(stream))
+    except OSError:
+        raise
+    except Exception:  # as above; numpy's reader of headers is that of Python's literals
+        hints = ["write it with numpy.savez"]
+        raise fail("not a .npy or .npz file of numbers", file=str(file), hints=hints) from None
+    for name, array in arrays.items():
+        check_numbers(array.dtype, f"'{name}'", file)
+    size = sum(array.size * array.dtype.itemsize for array in arrays.values())
+    if size > MOST:
+        raise fail(f"its arrays have {size} bytes once they are unpacked", file=str(file), hints=[f"at most {MOST}"])
+    return arrays
+
+
+def check_numbers(dtype: np.dtype[Any], what: str, file: Path) -> None:
+    """Raise EdgebuildError for a type of anything but numbers."""
+    if dtype.kind not in "iufb":
+        raise fail(f"{what} holds values of type {dtype}", file=str(file), hints=["numbers are expected"])
+
+
+def _check_directory(file: Path) -> None:
+    """Raise ValueError for an archive whose list of members is longer than a plain one can be, 65,535."""
+    with file.open("rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - COMMENT - 64))
+        tail = stream.read()
+    end = tail.rfind(DIRECTORY_END)
+    if end < 0 or tail[max(0, end - 20) : max(0, end - 16)] == SIZES_END:
+        raise ValueError("no plain archive")
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """The shape, the type and the order of the array that follows. Raises ValueError."""
+    version = np.lib.format.read_magic(stream)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+        raise ValueError(version)
+    shape, fortran, dtype = read(stream)
+    if min(shape, default=0) < 0:
+        raise ValueError(shape)
+    return shape, dtype, fortran
+
 
 Given = Array | Mapping[str, Array | Packed]  # of all inputs one after another, or by name of an input
 HINTS = ["write it with numpy.save or numpy.savez"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.templates import render
-from .comparing import comparison
 from .drawing import Drawing, bar_picture, brief, memory_picture, roofline, trade_picture
-from .reports import FIGURES, figures
+from .reports import FIGURES, comparison, figures
 
 Report = dict[str, Any]
 MOST_ROWS = 300  # of a table; the rest is one row

@@ -1,14 +1,22 @@
-"""Reports as views read them: from a file, of this schema or refused, and their figures by name."""
+"""Two reports compared: figures, ops and surfaces, limits for a build to fail at, and results as JUnit.
+
+Reports as views read them: from a file, of this schema or refused, and their figures by name.
+"""
 
 from __future__ import annotations
 
 import json
+import operator
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
-from ...base.errors import fail
+from ...base.errors import did_you_mean, fail
 from ...base.inputs import read_bytes
+from ...base.options import parse_size
 
 SCHEMA = 2
 MOST = 1 << 28  # bytes of a report
@@ -44,7 +52,7 @@ def read_report(file: Path) -> dict[str, Any]:
     return data
 
 
-def figures(report: dict[str, Any]) -> dict[str, float]:
+def figures(report: Report) -> dict[str, float]:
     """The figures that the report has, by the names of FIGURES."""
     rom, totals = report["rom"], report["totals"]
     stated: dict[str, float | None] = {
@@ -120,3 +128,146 @@ def _named(pid: int, tid: int, what: str, name: str) -> dict[str, Any]:
 
 def _span(name: str, pid: int, tid: int, at: float, span: float, args: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "X", "pid": pid, "tid": tid, "ts": at, "dur": span, "args": dict(args)}
+
+
+COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+LIMIT = re.compile(r"\s*([a-z]+)\s*(>=|<=|>|<)\s*([+-]?)\s*([0-9][^%\s]*)\s*(%?)\s*")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A condition under which a comparison fails, such as `arena>+2%`.
+
+    With a sign, the change is compared: in percent of the old figure, or as a number; without one, the new figure.
+    """
+
+    text: str
+    figure: str
+    compare: str
+    sign: str
+    number: float
+    percent: bool
+
+    def broken(self, old: Mapping[str, float], new: Mapping[str, float]) -> bool:
+        """Raises EdgebuildError where a report does not have the figure."""
+        for which, mine in (("old", old), ("new", new)):
+            if self.figure not in mine:
+                hints = ["it has: " + ", ".join(mine)]
+                raise fail(f"option 'fail-if': the {which} report has no '{self.figure}'", hints=hints)
+        value = new[self.figure]
+        if self.sign:
+            value -= old[self.figure]
+            value *= 100 / (old[self.figure] or 1) if self.percent else 1
+        return bool(COMPARE[self.compare](value, -self.number if self.sign == "-" else self.number))
+
+
+def limit_of(text: str) -> Limit:
+    """Read a condition. Raises EdgebuildError for what is none."""
+    hints = ["such as 'arena>+2%', 'flash>+1K' or 'cycles>3000000'"]
+    match = LIMIT.fullmatch(text)
+    if match is None:
+        raise fail(f"option 'fail-if': '{text}' is no condition", hints=hints)
+    name, compare, sign, number, percent = match.groups()
+    if name not in FIGURES:
+        hints = ["figures: " + ", ".join(FIGURES)]
+        raise fail(f"option 'fail-if': no figure '{name}'{did_you_mean(name, FIGURES)}", hints=hints)
+    if percent and not sign:
+        raise fail(f"option 'fail-if': '{text}': a percentage is of the old figure, so it has a sign", hints=hints)
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
+        value = float(number)
+    elif percent:
+        raise fail(f"option 'fail-if': '{number}' is no number", hints=hints)
+    else:
+        value = float(parse_size("fail-if", number))
+    return Limit(text.strip(), name, compare, sign, value, bool(percent))
+
+
+def comparison(old: Report, new: Report, limits: Sequence[Limit] = ()) -> dict[str, Any]:
+    """All that differs; `broken` has the limits that the new report does not keep to."""
+    before, after = figures(old), figures(new)
+    rows = [
+        {"figure": name, "old": before.get(name), "new": after.get(name), "change": _change(before, after, name)}
+        for name in FIGURES
+        if name in before or name in after
+    ]
+    return {
+        "schema": 1,
+        "models": [old["model"]["file"], new["model"]["file"]],
+        "targets": [old["target"], new["target"]],
+        "figures": rows,
+        "ops": _ops(old, new),
+        "surface": _surface(old, new),
+        "limits": [{"limit": limit.text, "broken": limit.broken(before, after)} for limit in limits],
+    }
+
+
+def _change(before: Mapping[str, float], after: Mapping[str, float], name: str) -> float | None:
+    """Percent of the old figure."""
+    if name not in before or name not in after:
+        return None
+    if not before[name]:
+        return 0.0 if not after[name] else None
+    return round(100 * (after[name] / before[name] - 1), 4)
+
+
+def _ops(old: Report, new: Report) -> dict[str, Any]:
+    """Ops that only one of them has, and those whose work, constants or kernel differ."""
+    mine, theirs = ({row["name"]: row for row in report["layers"]} for report in (new, old))
+    keys = ("kind", "kernel", "calls", "macs", "weights_bytes", "estimated_instructions")
+    changed = []
+    for name in mine.keys() & theirs.keys():
+        differing = {
+            k: [theirs[name].get(k), mine[name].get(k)] for k in keys if theirs[name].get(k) != mine[name].get(k)
+        }
+        if differing:
+            changed.append({"name": name, **differing})
+    return {
+        "added": [name for name in mine if name not in theirs],
+        "removed": [name for name in theirs if name not in mine],
+        "changed": sorted(changed, key=lambda row: list(mine).index(row["name"])),
+    }
+
+
+def _surface(old: Report, new: Report) -> list[dict[str, Any]]:
+    """Inputs and outputs by position whose name, type, shape or quantisation differ."""
+    changed = list[dict[str, Any]]()
+    for side in ("inputs", "outputs"):
+        for number in range(max(len(old[side]), len(new[side]))):
+            a, b = (r[side][number] if number < len(r[side]) else {} for r in (old, new))
+            differing = {k: [a.get(k), b.get(k)] for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)}
+            if differing:
+                changed.append({"port": f"{side[:-1]} {number}", **differing})
+    return changed
+
+
+def as_text(compared: Mapping[str, Any]) -> str:
+    """A table of the figures, then what else differs."""
+    lines = [f"{' -> '.join(dict.fromkeys(compared['models']))} on {' -> '.join(dict.fromkeys(compared['targets']))}"]
+    lines.append(f"  {'figure':13} {'old':>14} {'new':>14} {'change':>10}")
+    for row in compared["figures"]:
+        old, new = ("" if n is None else f"{n:,.0f}" for n in (row["old"], row["new"]))
+        change = "" if row["change"] is None else f"{row['change']:+.2f} %" if row["change"] else "="
+        lines.append(f"  {row['figure']:13} {old:>14} {new:>14} {change:>10}")
+    ops = compared["ops"]
+    lines += [f"  + op {name}" for name in ops["added"]] + [f"  - op {name}" for name in ops["removed"]]
+    for row in (*ops["changed"], *compared["surface"]):
+        what = row.get("port") or f"op {row['name']}"
+        words = [f"{k} {v[0]} -> {v[1]}" for k, v in row.items() if isinstance(v, list)]
+        lines.append(f"  ~ {what}: {', '.join(words)}")
+    lines += [f"  {'BROKEN' if each['broken'] else 'kept  '} {each['limit']}" for each in compared["limits"]]
+    return "\n".join(lines) + "\n"
+
+
+def as_junit(compared: Mapping[str, Any]) -> str:
+    """A test case for each limit, or one for the comparison if there are none."""
+    suite, cases = quoteattr(f"edgebuild diff {' '.join(dict.fromkeys(compared['models']))}"), list[str]()
+    rows = {row["figure"]: row for row in compared["figures"]}
+    for each in compared["limits"]:
+        row = rows[limit_of(each["limit"]).figure]
+        was_is = f"{row['figure']} was {row['old']:g}, is {row['new']:g}"
+        failure = f"<failure message={quoteattr(was_is)}/>" if each["broken"] else ""
+        cases.append(f"  <testcase classname={suite} name={quoteattr(each['limit'])}>{failure}</testcase>")
+    cases = cases or [f'  <testcase classname={suite} name="compared"></testcase>']
+    broken = sum(each["broken"] for each in compared["limits"])
+    head = f'<testsuite name={suite} tests="{len(cases)}" failures="{broken}" errors="0">'
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""])

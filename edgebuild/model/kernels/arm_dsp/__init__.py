@@ -11,16 +11,7 @@ from ...ops.base import Kernel
 from .. import curves
 from ..blocks import plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import (
-    convolution,
-    gathered,
-    matrix,
-    svdf_pairs,
-    taps,
-    wide,
-    window_registers,
-    winograd,
-)
+from . import convolution, gathered, matrix, taps, wide, window_registers, winograd
 from .plane_words import Words
 
 
@@ -95,7 +86,7 @@ ROWS = (
     Row("batch_matmul", CORE, matrix.product),
     Row("batch_matmul", CORE, matrix.halves),
     Row("batch_matmul", CORE, matrix.wide),
-    Row("svdf_state", CORE, svdf_pairs.state),
-    Row("svdf", CORE, svdf_pairs.total),
+    Row("svdf_state", CORE, matrix.state),
+    Row("svdf", CORE, matrix.total),
     Row("pointwise", CORE, curves.linear_pieces("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
 )

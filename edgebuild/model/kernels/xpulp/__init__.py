@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
-from . import convolution, depthwise, elements
+from . import depthwise, dot, elements
 from .encoding import ENCODINGS
 
 ROWS = (
     *(
-        Row(CONVOLUTION, frozenset({encoding}), of_sums(partial(convolution.convolution, encoding, block)), shifts=True)
+        Row(CONVOLUTION, frozenset({encoding}), of_sums(partial(dot.convolution, encoding, block)), shifts=True)
         for encoding in ENCODINGS
-        for block in convolution.BLOCKS
+        for block in dot.BLOCKS
     ),
     *(
         Row(DEPTHWISE, frozenset({code}), of_sums(partial(depthwise.depthwise, code)), shifts=True)
