@@ -8,13 +8,14 @@ that of the least squared error. Results are rounded once, halves to even.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, log2
 
 import numpy as np
 
 from ..arithmetic import Arithmetic
-from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir import Array, Graph, Op, Quant, Tensor, reals_of
 from ..ops import SPECS
 from ..ops.spatial import shifted
 
@@ -30,6 +31,8 @@ def powers_of_two(graph: Graph) -> Graph:
     groups = _groups(graph)
     fixed = {groups[op.outputs[0]] for op in graph.ops if op.kind not in FREE and not _passes(op, graph)}
     fixed |= {groups[n] for op in graph.ops if shifted(op) for n in (op.inputs[0], op.outputs[0])}
+    kept = (op for op in graph.ops if op.kind in SUMS and not _has_constants(op, graph))
+    fixed |= {groups[n] for op in kept for n in op.inputs[:2]}  # a bias has the scale of their products
     tensors = dict(graph.tensors)
     members: dict[str, list[Tensor]] = {}
     for name, t in graph.tensors.items():
@@ -40,11 +43,14 @@ def powers_of_two(graph: Graph) -> Graph:
         zero = -128 if group not in padded and all(_zero(t) == -128 for t in mine) else 0
         quant = Quant((2.0 ** max(_exponent(t, zero) for t in mine),), (zero,))
         tensors |= {t.name: replace(t, quant=quant) for t in mine}
+    running = list[Op]()
     for op in graph.ops:
-        if op.kind in SUMS and not shifted(op):
-            tensors |= _constants(op, graph, tensors)
-    running = tuple(_bounded(op, graph) for op in graph.ops)
-    return replace(graph, ops=running, tensors=tensors, arithmetic=Arithmetic.ONNX, format=FORMAT)
+        constants = _constants(op, graph, tensors) if _has_constants(op, graph) else []
+        tensors |= {t.name: t for t in constants}
+        inputs = (*op.inputs[: len(op.inputs) - len(constants)], *(t.name for t in constants))
+        running.append(replace(_bounded(op, graph), inputs=inputs))
+    changed = replace(graph, tensors=tensors, arithmetic=Arithmetic.ONNX, format=FORMAT)
+    return changed.with_ops(running)
 
 
 def _bounded(op: Op, graph: Graph) -> Op:
@@ -99,33 +105,34 @@ def _exponent(t: Tensor, new: int) -> int:
     return max(LEAST, ceil(log2(most) - 1e-9)) if most > 0 else LEAST
 
 
-def _constants(op: Op, graph: Graph, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights with one power of two, and the bias in the scale of their products with the input."""
-    w = graph.tensors[op.inputs[1]]
+def _has_constants(op: Op, graph: Graph) -> bool:
+    """Whether the weights and the bias of an op may have other scales. Weights with zero points are int16 here."""
+    if op.kind not in SUMS or shifted(op) or not _scaled(graph.tensors[op.inputs[0]]):
+        return False
+    w, *bias = (graph.tensors[name] for name in op.inputs[1:])
+    return w.dtype in ("int8", "int16") and w.quant is not None and all(t.data is not None for t in (w, *bias))
+
+
+def _constants(op: Op, graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    """Weights with one power of two, and the bias in the scale of their products with the input.
+
+    What other ops read, too, gets a name of its own: their inputs have other scales.
+    """
+    w, *bias = (graph.tensors[name] for name in op.inputs[1:])
     x, old_x = tensors[op.inputs[0]], graph.tensors[op.inputs[0]]
-    if w.data is None or w.dtype != "int8" or w.quant is None or x.quant is None or old_x.quant is None:
-        return {}
-    real = w.data.astype(np.float64) * _along(w)
+    assert w.data is not None and w.quant is not None and x.quant is not None and old_x.quant is not None
+    real = reals_of(w.data, w)
     most = float(abs(real).max())
     start = ceil(log2(most / 127) - 1e-9) if most > 0 else LEAST
     best = min((start, start - 1), key=lambda e: float(((_rounded(real, e) * 2.0**e - real) ** 2).sum()))
-    changed = {w.name: replace(w, data=_rounded(real, best).astype(np.int8), quant=Quant((2.0**best,), (0,)))}
-    if len(op.inputs) > 2 and (b := graph.tensors[op.inputs[2]]).data is not None:
+    new = [replace(w, dtype="int8", data=_rounded(real, best).astype(np.int8), quant=Quant((2.0**best,), (0,)))]
+    for b in bias:
         scales = np.array(w.quant.scale) * old_x.quant.scale[0]
         product = x.quant.scale[0] * 2.0**best
-        bias = np.rint(b.data.astype(np.float64).ravel() * scales / product)
-        kept = np.clip(bias, -(2**31), 2**31 - 1).astype(np.int32).reshape(b.shape)
-        changed[b.name] = replace(b, data=kept, dtype="int32", quant=Quant((product,), (0,)))
-    return changed
-
-
-def _along(w: Tensor) -> Array:
-    """The scales of weights, shaped for their axis."""
-    assert w.quant is not None
-    shape = [1] * len(w.shape)
-    if w.quant.axis is not None and len(w.quant.scale) > 1:
-        shape[w.quant.axis] = -1
-    return np.reshape(np.array(w.quant.scale), shape)
+        sums = np.rint(b.array.astype(np.float64).ravel() * scales / product)
+        data = np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32).reshape(b.shape)
+        new.append(replace(b, data=data, dtype="int32", quant=Quant((product,), (0,))))
+    return [replace(t, name=f"{t.name}@{op.outputs[0]}") if len(graph.consumers[t.name]) > 1 else t for t in new]
 
 
 def _rounded(real: Array, exponent: int) -> Array:
