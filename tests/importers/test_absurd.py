@@ -112,9 +112,9 @@ def test_a_node_for_which_the_memory_is_short(tmp_path: Path, monkeypatch: pytes
     x, y = f.tensor("x", (2, 3), "float32"), f.tensor("y", (2, 3), "float32")
     f.operator("TANH", [x], [y])
     monkeypatch.setitem(READERS, "TANH", short)
-    with pytest.raises(EdgebuildError, match="not enough memory") as told:
+    with pytest.raises(EdgebuildError, match="not enough memory") as error:
         read_tflite(f.pack([x], [y]), "m.tflite")
-    assert told.value.diagnostics[0].kind == "TANH"
+    assert error.value.diagnostics[0].kind == "TANH"
 
 
 def test_an_operand_that_nothing_computes() -> None:

@@ -105,7 +105,8 @@ def _loaded(register: Register, leaves: tuple[str, ...], is_number: bool) -> str
 def _unreadable(f: Function, merged: Merged) -> Iterator[Diagnostic]:
     """An error where a variable holds a loaded register, and a field that cannot be read is used as it was loaded.
 
-    A store of the variable is legal if the description has a harmless value for that field: any load of it will do.
+    A store of the variable is legal if the description has a harmless value for that field. Then the store writes
+    what was loaded there, not that value: a description that says so vouches for the loads of its silicon.
     """
     assigned = {s.read for s in f.sites if s.form == "set" and s.operator == "="}
     assigned |= {a for s in f.sites if s.form == "make" and s.of for a, _ in s.of.parts}

@@ -621,7 +621,7 @@ def _aliases(source: Interpreter, other: Interpreter, name: str) -> dict[str, st
 
 
 def _numbers(program: Interpreter, name: str) -> dict[int, int] | None:
-    """The loops of a function in their order, by where their bodies begin; None if two cannot be told apart."""
+    """The loops of a function in their order, by where their bodies begin; None if two begin at one place."""
     loops = list(heads(program, body_of(program.functions[name])))
     starts = [(c.body if isinstance(c, ir.Loop) else c).span[0] for c in loops]
     return {at: i for i, at in enumerate(starts)} if len(set(starts)) == len(starts) else None
