@@ -66,13 +66,23 @@ def _build(model: str, target: str, cycles: bool, options: tuple[tuple[str, obje
     return figures
 
 
+class NotMeasured(Exception):
+    """A bench lacks what it needs on this machine."""
+
+
 @cache
 def bench(name: str) -> Any:
-    """Result of `./sconsw bench-NAME`. It runs here, unless REUSE is set and its file lies in build/bench."""
+    """Result of `./sconsw bench-NAME`. It runs here, unless REUSE is set and its file lies in build/bench.
+
+    Raises NotMeasured if the bench writes none.
+    """
     file = BENCHES / f"{name}.json"
     if not (REUSE and file.is_file()):
         module = "tests.bench" if name == "models" else f"tests.bench_{name}"
+        file.unlink(missing_ok=True)
         subprocess.run([sys.executable, "-m", module], cwd=ROOT, check=True)
+    if not file.is_file():
+        raise NotMeasured(f"./sconsw bench-{name} says what it needs")
     return json.loads(file.read_text())
 
 
