@@ -1,6 +1,7 @@
 """TEMPLATE of a kernel: another way to compute the op of `template_op.py`, two columns at once.
 
-Copy `make` and `template_kernel.c.j2` to a folder of `edgebuild/model/kernels`, and ROW to the ROWS of its `__init__`.
+Copy `make` to a folder of `edgebuild/model/kernels`, and ROW to the ROWS of its `__init__`. `template_kernel.c.j2` goes
+there too, as a file or as a part of one behind a line `%% NAME`.
 docs/add-a-kernel.md says what else a kernel may state. `tests/ops/test_template.py` compiles both as they are.
 """
 

@@ -237,7 +237,8 @@ class Pieces(jinja2.FileSystemLoader):
             _, mark, rest = text.partition(f"%% {name}\n")
             if not mark:
                 raise jinja2.TemplateNotFound(template)
-            text = rest.split("\n%% ")[0].rstrip("\n") + "\n"
+            text, following, _ = rest.partition("\n%% ")
+            text += following[:1]
         return text, path, unchanged
 
 

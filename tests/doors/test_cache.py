@@ -360,7 +360,7 @@ def damage(entry: Path, random: Random) -> None:
 def test_all_code_and_hal_files_are_in_the_key(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in an installed package: its templates may have been replaced by others of the same version."""
     names = {Path(file).name for file in code_files()}
-    assert {"request.py", "weights.S.j2", "model.c.j2", "cortex_m.c", "firmware.ld", "mps2-an386.yaml"} <= names
+    assert {"request.py", "weights.j2", "model.c.j2", "cortex_m.c", "firmware.ld", "mps2-an386.yaml"} <= names
     compiled(made, DIGITS)
     cache._code_digest.cache_clear()
     monkeypatch.setattr(cache, "code_digest", lambda: "of other code")

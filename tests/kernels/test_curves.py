@@ -42,7 +42,7 @@ def test_every_value(target: str, tmp_path: Path) -> None:
         inputs.append([[np.resize(part, (1, count))] for part in np.array_split(rng.permutation(EVERY), 16)])
     form = form_of(load_target(target))
     for graph, vectors, rows in zip(graphs, inputs, run_on(load_target(target), graphs, inputs, tmp_path), strict=True):
-        assert kernel_of(graph.ops[0], graph, form).template.endswith("curve.c.j2")
+        assert kernel_of(graph.ops[0], graph, form).template.endswith(".c:curve")
         for (x,), (y,) in zip(vectors, rows, strict=True):
             assert np.array_equal(y, SPECS["pointwise"].reference(graph.ops[0], graph, x))
 

@@ -258,15 +258,20 @@ def shared(
             waiting += _parted(kernels, members, min(problem.keys))
             continue
         if letters and len(text) >= least:
-            stem = _common_words([kernels[i].stem for i in members]) or first.template.partition(".")[0].replace(
-                "/", "_"
-            )
+            stem = _common_words([kernels[i].stem for i in members]) or _stem_of_template(first.template)
             used = {key: letter for key, letter in letters.items() if key in letter.printed}
             for i in members:
                 numbers: dict[str, Any] = {letter.text: kernels[i].shape[key] for key, letter in used.items()}
                 scalars = {**kernels[i].scalars, **numbers}
                 merged[i] = replace(kernels[i], stem=stem, shape=first.shape, scalars=scalars)
     return merged
+
+
+def _stem_of_template(template: str) -> str:
+    """Its folder and the piece of it, or its file if it has no pieces: `arm_dsp/matrix.c:svdf` is arm_dsp_svdf."""
+    file, _, piece = template.partition(":")
+    folder, _, name = file.rpartition("/")
+    return "_".join(filter(None, (folder, piece or name.partition(".")[0])))
 
 
 def _parted(kernels: Sequence[Kernel], members: Iterable[int], key: str) -> list[list[int]]:

@@ -227,7 +227,7 @@ def _calls(plan: Plan, ops: Sequence[Op], first: int, last: int) -> str:
 
 
 def clock_header(plan: Plan) -> str:
-    return render("clock.h.j2", **_frame(plan))
+    return render("headers.h:clock", **_frame(plan))
 
 
 # N_cluster.h: facts that all devices of a cluster have in common.
@@ -246,6 +246,6 @@ def cluster_header(
     ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
     rows_of = zip(ids, devices, strict=True)
     shown = [{"id": own, "name": comment(n), "does": comment(does)} for own, (n, does) in rows_of]
-    text = render("cluster.h.j2", name=name, prefix=name.upper(), file=written.comment(file), hash=plan_hash,
+    text = render("headers.h:cluster", name=name, prefix=name.upper(), file=written.comment(file), hash=plan_hash,
                   source=source, devices=shown, messages=messages)  # fmt: skip
     return Artifact(f"{name}_cluster.h", text.encode())

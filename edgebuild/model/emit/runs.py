@@ -166,7 +166,7 @@ def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) ->
         statement = f"if ({name}(rows, count) == 0) {{\n    return 0;\n}}"
     printed = names if pushed else (*names[: len(calls)], *names[len(calls) + 1 :])
     definition = render(
-        "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=printed,
+        "rows.c:rows", name=plan.name, step=step, comment=text, function=function, order=order, names=printed,
         pushed=bool(pushed), sliced=sliced, kept=bool(rolled.separate), alone=alone, call=calls[0],
         switch=switch("call", cases, 12),
         others="the input" if pushed else "", streamed=None,
@@ -233,8 +233,8 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
     }
     function = f"static void {plan.name}_fed_{step}(void)"
     definition = render(
-        "rows.c.j2", name=plan.name, step=step, comment=text, function=function, order=order, names=names, pushed=False,
-        sliced=0, kept=False, alone=0, call=None, switch=switch("call", cases, 12),
+        "rows.c:rows", name=plan.name, step=step, comment=text, function=function, order=order, names=names,
+        pushed=False, sliced=0, kept=False, alone=0, call=None, switch=switch("call", cases, 12),
         others="what comes from a farther memory", streamed=streamed,
     )  # fmt: skip
     return Step(text, f"{plan.name}_fed_{step}();", (), function, definition, "streams")
@@ -245,7 +245,7 @@ def stream_tables(plan: Plan) -> str:
     runs = [run for run in plan.moves.values() if isinstance(run, StreamedRun)]
     freed = any(s.copies > 2 for run in runs for s in run.outputs)
     return render(
-        "stream_tables.c.j2", name=plan.name, several=any(run.together * run.shares > 1 for run in runs),
+        "rows.c:stream_tables", name=plan.name, several=any(run.together * run.shares > 1 for run in runs),
         streams=any(run.streams for run in runs), fetched=any(run.inputs for run in runs), freed=freed,
     )  # fmt: skip
 
@@ -327,7 +327,7 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
     flying = under_way(moved.copies, moved.turns)
     function = f"static void {plan.name}_tiles_{step}(void)"
     definition = render(
-        "tiles.c.j2", name=plan.name, step=step, comment=text, function=function, forms=forms, copies=copies,
+        "tiles.c:tiles", name=plan.name, step=step, comment=text, function=function, forms=forms, copies=copies,
         slots=max(1, min(flying, SLOTS)), turns=turns, several=several, width=len(places) - 1,
         bases=bases if len(bases) > 1 else (),
         parts=() if alike else [f"{{{kernel}, {_braced(map(str, at))}}}" for kernel, at in turns.parts],
@@ -343,7 +343,7 @@ def tile_tables(plan: Plan) -> str:
     """The types of the tables of all ops in tiles, and the functions that go through them."""
     tiled = _tiled(plan)
     return render(
-        "tile_tables.c.j2", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
+        "tiles.c:tile_tables", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
         in_blocks=any(map(_in_blocks, tiled)),
         copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.copies, m.turns) > SLOTS for m in tiled),
     )  # fmt: skip

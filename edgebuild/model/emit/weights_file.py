@@ -120,7 +120,7 @@ def weights_align(plan: Plan) -> int:
 def assembly(plan: Plan, weights: Weights) -> str:
     """Assembler that needs no preprocessor: its macros, and files that a project includes everywhere, do no harm."""
     native = plan.target.core.isa == "native"  # other linkers ask no object whether its stack is executable
-    return render("weights.S.j2", used=uses_assembly(plan), weights=bool(weights.offsets), native=native, **_view(plan))
+    return render("weights:S", used=uses_assembly(plan), weights=bool(weights.offsets), native=native, **_view(plan))
 
 
 def portable(plan: Plan, weights: Weights) -> str:
@@ -128,7 +128,7 @@ def portable(plan: Plan, weights: Weights) -> str:
     used = not uses_assembly(plan)
     rows = [weights.blob[i : i + 32] for i in range(0, len(weights.blob), 32)] if used and weights.offsets else []
     lines = ["".join(map(OCTAL.__getitem__, row)) for row in rows]
-    return render("weights.c.j2", used=used, lines=lines, **_view(plan))
+    return render("weights:c", used=used, lines=lines, **_view(plan))
 
 
 # Linker scripts of a model: one puts weights and arenas into the memories of the plan, one checks other scripts.
@@ -137,7 +137,7 @@ def portable(plan: Plan, weights: Weights) -> str:
 def fragment(plan: Plan) -> str:
     """Empty but for a comment where the target has no firmware to link."""
     return render(
-        "memory.ld.j2",
+        "linker:memory",
         name=plan.name,
         file=comment(plan.file),
         used=plan.target.firmware is not None,
@@ -152,7 +152,7 @@ def check(plan: Plan) -> str:
     """
     lists = [".bss.edgebuild.lists"] if any(LISTS in m.roles for m in plan.target.memories) else []
     return render(
-        "check.ld.j2",
+        "linker:check",
         name=plan.name,
         file=comment(plan.file),
         used=plan.target.core.isa != "native",  # where linkers know no scripts

@@ -25,12 +25,13 @@ def group_files(group: GroupRequest, artifacts: Mapping[str, Sequence[Artifact]]
     symbols = {memory: symbol for memory, symbol, _, _ in sections}
     view = {"name": group.name, "prefix": group.name.upper(), "file": group.name, "target": target.name}
     texts = {
-        ".h": render("group.h.j2", models=[*reports], arenas=sections, symbols=symbols, report=own, **view),
-        "_arena.c": render("weights.c.j2", used=True, lines=[], align=max(own["ram"]["align"].values()), **view,
+        ".h": render("headers.h:group", models=[*reports], arenas=sections, symbols=symbols, report=own, **view),
+        "_arena.c": render("weights:c", used=True, lines=[], align=max(own["ram"]["align"].values()), **view,
                            arenas=[(symbol, size, section) for _, symbol, size, section in sections]),
-        "_memory.ld": render("memory.ld.j2", used=target.firmware is not None, weights_memory="", arenas=sections,
+        "_memory.ld": render("linker:memory", used=target.firmware is not None, weights_memory="", arenas=sections,
                              **view),
-        "_check.ld": render("check.ld.j2", used=target.core.isa != "native", sections=[s[3] for s in sections], **view),
+        "_check.ld": render("linker:check", used=target.core.isa != "native", sections=[s[3] for s in sections],
+                            **view),
         "_report.json": json.dumps(own, indent=1, sort_keys=True) + "\n",
     }  # fmt: skip
     data |= {group.name + suffix: text.encode() for suffix, text in texts.items()}
@@ -40,7 +41,7 @@ def group_files(group: GroupRequest, artifacts: Mapping[str, Sequence[Artifact]]
         macros = arena_symbols(name, [a["home"] for a in mine])
         places = [(macro, symbols[a["memory"]], a["offset"]) for macro, a in zip(macros, mine, strict=True)]
         shown = [(symbol, size) for memory, symbol, size, _ in sections if memory in {a["memory"] for a in mine}]
-        text = render("place.h.j2", name=name, group=group.name, arenas=shown, places=places)
+        text = render("headers.h:place", name=name, group=group.name, arenas=shown, places=places)
         data[name + PLACE] = text.encode()
     return tuple(Artifact(name, data[name]) for name in group.outputs)
 

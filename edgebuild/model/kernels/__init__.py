@@ -1,6 +1,7 @@
 """The kernels there are besides the ops' own in portable C: a folder for each instruction set, library or manner.
 
 A folder holds rows, the templates that they print, and `helpers.c.j2` with the C functions that those share.
+A file has the templates of a family of kernels: `arm_dsp/convolution.c:dense` is the part behind the line `%% dense`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def add(layer: KernelLayer) -> Kernel | None:
     if k.variant != "linear" or not k.shape["flat"]:
         return None
     cost = 20.0 + 7 * int(str(k.shape["N"]))
-    return replace(k, template="arm_dsp/add.c.j2", variant="dsp four at once", estimate=cost)
+    return replace(k, template="arm_dsp/elements.c:add", variant="dsp four at once", estimate=cost)
 
 
 def mul(layer: KernelLayer) -> Kernel | None:
@@ -51,7 +51,7 @@ def pool(layer: KernelLayer) -> Kernel | None:
     windows = y.shape[2] if layer.form.rolled else y.shape[1] * y.shape[2]
     tap, rest = (5.3, 75) if average else (4.5, _maximum_rest(k, taps, any(layer.op.attrs["pad"])))
     cost = windows * (20 + x.shape[3] / 4 * (taps * tap + 6.0 * height + rest))
-    return replace(k, template="arm_dsp/pool2d.c.j2", variant="dsp four at once", estimate=cost)
+    return replace(k, template="arm_dsp/elements.c:pool2d", variant="dsp four at once", estimate=cost)
 
 
 def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:
@@ -88,5 +88,5 @@ ROWS = (
     Row("batch_matmul", CORE, matrix.wide),
     Row("svdf_state", CORE, matrix.state),
     Row("svdf", CORE, matrix.total),
-    Row("pointwise", CORE, curves.linear_pieces("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
+    Row("pointwise", CORE, curves.linear_pieces("arm_dsp/elements.c:curve", "dsp lines", 6.0, 1.0)),
 )

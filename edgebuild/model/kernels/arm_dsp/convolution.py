@@ -314,23 +314,23 @@ def zipped(s: Sums, form: Form) -> Gathered | None:
 # the tuned forms do, and pixels wait to be widened.
 TUNED, ONCE = {DUAL_ISSUE: 0.93, SLOW_FLASH: 1.12}, {SLOW_FLASH: 1.03}
 PLAIN, WIDENED = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
-TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/conv_pairs.c.j2", "eb_dot2", widened_pairs, TUNED)
+TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/convolution.c:conv_pairs", "eb_dot2", widened_pairs, TUNED)
 VARIANTS = (
-    Variant("dsp 1 pixel", "arm_dsp/dense.c.j2", "eb_dot1", in_place_bytes, PLAIN),
-    Variant("dsp 1 pixel, int16", "arm_dsp/dense.c.j2", "eb_dot1w", widened_once, ONCE),
+    Variant("dsp 1 pixel", "arm_dsp/convolution.c:dense", "eb_dot1", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel, int16", "arm_dsp/convolution.c:dense", "eb_dot1w", widened_once, ONCE),
     TWO_PIXELS,
-    Variant("dsp 2 pixels, packed taps", "arm_dsp/conv_packed.c.j2", "eb_dot2", packed_taps, TUNED),
-    Variant("dsp 2 pixels, int8", "arm_dsp/conv_bytes.c.j2", "eb_dot2n", _bytes(2), WIDENED),
-    Variant("dsp 1 pixel", "arm_dsp/conv_bytes.c.j2", "eb_dot1", _bytes(1), WIDENED),
-    Variant("dsp 1 pixel, large sums", "arm_dsp/dense.c.j2", "eb_single4", in_place_bytes, PLAIN),
-    Variant("dsp 1 pixel, large sums", "arm_dsp/conv_bytes.c.j2", "eb_single4", _bytes(1), PLAIN),
-    Variant("dsp 1 pixel, row pointers", "arm_dsp/conv_rows.c.j2", "eb_dot1r", row_pointers, WIDENED),
-    Variant("dsp 1 pixel, 4-bit weights", "arm_dsp/dense.c.j2", "eb_dot1h", in_place_bytes, ONCE),
-    Variant("dsp 1 pixel, int16, 4-bit weights", "arm_dsp/dense.c.j2", "eb_dot1wh", widened_once, ONCE),
-    Variant("dsp 2 pixels, 4-bit weights", "arm_dsp/conv_pairs.c.j2", "eb_dot2h", widened_pairs_alone),
-    Variant("dsp 2 pixels, packed taps, 4-bit weights", "arm_dsp/conv_packed.c.j2", "eb_dot2h", packed_taps),
+    Variant("dsp 2 pixels, packed taps", "arm_dsp/convolution.c:conv_packed", "eb_dot2", packed_taps, TUNED),
+    Variant("dsp 2 pixels, int8", "arm_dsp/convolution.c:conv_bytes", "eb_dot2n", _bytes(2), WIDENED),
+    Variant("dsp 1 pixel", "arm_dsp/convolution.c:conv_bytes", "eb_dot1", _bytes(1), WIDENED),
+    Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:dense", "eb_single4", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:conv_bytes", "eb_single4", _bytes(1), PLAIN),
+    Variant("dsp 1 pixel, row pointers", "arm_dsp/convolution.c:conv_rows", "eb_dot1r", row_pointers, WIDENED),
+    Variant("dsp 1 pixel, 4-bit weights", "arm_dsp/convolution.c:dense", "eb_dot1h", in_place_bytes, ONCE),
+    Variant("dsp 1 pixel, int16, 4-bit weights", "arm_dsp/convolution.c:dense", "eb_dot1wh", widened_once, ONCE),
+    Variant("dsp 2 pixels, 4-bit weights", "arm_dsp/convolution.c:conv_pairs", "eb_dot2h", widened_pairs_alone),
+    Variant("dsp 2 pixels, packed taps, 4-bit weights", "arm_dsp/convolution.c:conv_packed", "eb_dot2h", packed_taps),
 )
 WAITING = (  # where flash is slow
-    Variant("dsp 4 pixels", "arm_dsp/conv_four.c.j2", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
-    Variant("dsp 8 channels", "arm_dsp/dense.c.j2", "eb_dot8", widened_once_of_eights, ONCE),
+    Variant("dsp 4 pixels", "arm_dsp/convolution.c:conv_four", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
+    Variant("dsp 8 channels", "arm_dsp/convolution.c:dense", "eb_dot8", widened_once_of_eights, ONCE),
 )

@@ -154,7 +154,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     pair = sum(_pair(p, c, groups, kg, flat) for p in alike) / len(alike)
     pairs = phases.pairs(op, graph, form)
     return Kernel(
-        "arm_dsp/gathered.c.j2", layer.plain.stem, shape, constants, {"x_zero": zero_of(x), **alike[0].scalars},
+        "arm_dsp/windows.c:gathered", layer.plain.stem, shape, constants, {"x_zero": zero_of(x), **alike[0].scalars},
         scratch=zeros_at + item * zeros, variant="dsp gathered taps", estimate=60 + 3 * x.shape[3] + pairs * pair,
         traffic=Traffic(passes=pairs),
     )  # fmt: skip

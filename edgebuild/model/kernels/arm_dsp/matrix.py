@@ -135,7 +135,7 @@ def product(layer: KernelLayer) -> Kernel | None:
     widen = (3.3 if op.attrs["turned"] else 3.8) * c + 20 + 50 * (c % 4 > 0)
     cost = 30.0 + a * b * -(-columns // 2) * (widen + 25 + -(-n // 2) * (32 + 16.3 * groups))
     return Kernel(
-        "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
+        "arm_dsp/matrix.c:matmul", k.stem, shape, k.constants, scalars,
         scratch=16 * groups, variant="dsp two columns", estimate=cost,
     )  # fmt: skip
 
@@ -168,7 +168,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
     shape = {**k.shape, **_pairs(n, c, columns), "item": "int16_t", "rows": rows, "ragged": False, "words": c // 2 * 2}
     cost = 30.0 + a * b * -(-columns // 2) * (4 * c + 40 + -(-n // 2) * (60 + 3.7 * c))
     return Kernel(
-        "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
+        "arm_dsp/matrix.c:matmul", k.stem, shape, k.constants, scalars,
         scratch=4 * (c + c % 2), variant="dsp pairs of int16", estimate=cost,
     )  # fmt: skip
 
@@ -185,7 +185,7 @@ def wide(layer: KernelLayer) -> Kernel | None:
     scalars = {name: value for name, value in k.scalars.items() if name not in ("x0_zero", "x1_zero")}
     cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * (90 + 2.6 * c))
     return Kernel(
-        "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
+        "arm_dsp/matrix.c:matmul", k.stem, shape, k.constants, scalars,
         scratch=4 * c, variant="dsp columns of int16", estimate=cost,
     )  # fmt: skip
 
@@ -217,7 +217,7 @@ def state(layer: KernelLayer) -> Kernel | None:
     shape = {**k.shape, "step": 2 if features % 8 == 0 else 1, "pairs": (old.elements - 1) // 2}
     estimate = 30.0 + 2 * features + 2.5 * old.elements + filters * (17 + 2.3 * features)
     return replace(
-        k, template="arm_dsp/svdf.c.j2", shape=shape, constants=constants, scalars=scalars, scratch=2 * features,
+        k, template="arm_dsp/matrix.c:svdf", shape=shape, constants=constants, scalars=scalars, scratch=2 * features,
         variant="dsp four features", estimate=estimate,
     )  # fmt: skip
 
@@ -230,7 +230,7 @@ def total(layer: KernelLayer) -> Kernel | None:
         return None
     shape = {**k.shape, "step": 2 if terms % 4 == 0 else 1}
     return replace(
-        k, template="arm_dsp/svdf.c.j2", shape=shape, scalars=scalars, variant="dsp two times",
+        k, template="arm_dsp/matrix.c:svdf", shape=shape, scalars=scalars, variant="dsp two times",
         estimate=20 + units * (28 + 3.2 * terms),
     )  # fmt: skip
 

@@ -158,7 +158,7 @@ def of_bytes(s: Sums, form: Form) -> Kernel | None:
         each = c / 4 * _micro(name).executed(fours=1) + c * GENERAL
     pixels = ow if form.rolled else oh * ow
     return Kernel(
-        "arm_dsp/taps.c.j2", s.stem, shape, constants, scalars, scratch=c if padded else 0, variant="dsp taps",
+        "arm_dsp/windows.c:taps", s.stem, shape, constants, scalars, scratch=c if padded else 0, variant="dsp taps",
         estimate=pixels * (PIXEL + each) + c * (3 if padded else 0), traffic=Traffic(passes=pixels),
         pace=1.0 if DUAL_ISSUE in form.core else FETCHING if SLOW_FLASH in form.core else LOADING,
     )  # fmt: skip
@@ -180,7 +180,7 @@ def of_halves(layer: KernelLayer) -> Kernel | None:
              "padded": True, "list": 2 * k, "ends": ", low, high" if end else ""}  # fmt: skip
     pixels = ow * (1 if form.rolled else oh)
     return Kernel(
-        "arm_dsp/taps.c.j2", layer.plain.stem, shape, (wide.constant(words(np.concatenate(parts, axis=1))),),
+        "arm_dsp/windows.c:taps", layer.plain.stem, shape, (wide.constant(words(np.concatenate(parts, axis=1))),),
         {"x_zero": 0, **scalars}, scratch=2 * k + 4 * taps, variant="dsp taps of int16", traffic=Traffic(passes=pixels),
         estimate=2 * k + pixels * (PIXEL + _micro(name).executed(fours=k // 4, taps=taps)),
     )  # fmt: skip

@@ -172,7 +172,7 @@ def dense(layer: KernelLayer) -> Kernel | None:
         "tail_at": k // 4 * packed.shape[1],
     }  # fmt: skip
     return Kernel(
-        "arm_dsp/wide_dense.c.j2", layer.plain.stem, shape, (constant(packed),), scalars,
+        "arm_dsp/matrix.c:wide_dense", layer.plain.stem, shape, (constant(packed),), scalars,
         variant="dsp 1 pixel of int16",
         estimate=n * (30 + -(-k // 4) * (36 + 4.8 * c)), traffic=Traffic(passes=n),
     )  # fmt: skip
@@ -212,7 +212,12 @@ def total(layer: KernelLayer) -> Kernel | None:
         )
     cost = 20.0 + 16 * int(str(k.shape["N"]))
     return replace(
-        k, template="arm_dsp/add_wide.c.j2", shape=shape, scalars=scalars, variant="dsp sums of int16", estimate=cost
+        k,
+        template="arm_dsp/elements.c:add_wide",
+        shape=shape,
+        scalars=scalars,
+        variant="dsp sums of int16",
+        estimate=cost,
     )
 
 

@@ -225,8 +225,8 @@ def _few(
     turns = {"pairs": -(-outputs // 2), "turns": k // function.together}
     cost = 20 + output_rows * (32 + rows * (20 + 4 * line) + function.function("").executed(**turns))
     return Kernel(
-        "arm_dsp/window_registers.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
-        scratch=2 * rows * window.line, variant="dsp taps in registers", estimate=cost,
+        "arm_dsp/windows.c:window_registers", stem, shape, (Constant("w", words(record).ravel(), "by channel"),),
+        scalars, scratch=2 * rows * window.line, variant="dsp taps in registers", estimate=cost,
         pace=PACE if DUAL_ISSUE in form.core else WAITING if SLOW_FLASH in form.core else 1.0,
         traffic=Traffic(passes=output_rows * -(-outputs // 2)),
     )  # fmt: skip

@@ -245,7 +245,7 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
     constant = Constant("w", stream(s).ravel(), "transformed weights, start values and factors by pairs of channels")
     return Kernel(
-        "arm_dsp/winograd.c.j2", s.stem, shape, (constant,), scalars,
+        "arm_dsp/windows.c:winograd", s.stem, shape, (constant,), scalars,
         scratch=inputs + sums + pointers + (PLACES * c if padded else 0), variant="dsp winograd",
         estimate=_instructions(s, tiles, groups), pace=_pace(form, groups),
         traffic=Traffic(passes=-(-tiles // at_once)),

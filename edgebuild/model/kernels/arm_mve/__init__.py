@@ -32,7 +32,7 @@ ROWS = (
     Row("dense", CORE, elements.dense_rows),
     Row("add", CORE, elements.elementwise),
     Row("mul", CORE, elements.elementwise),
-    Row("pointwise", CORE, curves.linear_pieces("arm_mve/curve.c.j2", "mve lines", 3.25, 0.25)),
+    Row("pointwise", CORE, curves.linear_pieces("arm_mve/elements.c:curve", "mve lines", 3.25, 0.25)),
     Row("clamp", CORE, elements.rescaled),
     Row("requantize", CORE, elements.rescaled),
     Row("transpose", CORE, elements.spread),

@@ -21,7 +21,9 @@ def elementwise(layer: KernelLayer) -> Kernel | None:
     scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
     shape = {**k.shape, "narrow": narrow}
     cost = 20.0 + (2.4 if narrow else 2.7) * n
-    return replace(k, template="arm_mve/elementwise.c.j2", shape=shape, scalars=scalars, variant="mve", estimate=cost)
+    return replace(
+        k, template="arm_mve/elements.c:elementwise", shape=shape, scalars=scalars, variant="mve", estimate=cost
+    )
 
 
 def rescaled(layer: KernelLayer) -> Kernel | None:
@@ -29,7 +31,7 @@ def rescaled(layer: KernelLayer) -> Kernel | None:
     if not k.shape["linear"]:
         return None  # less than a vector: a call of gcc 12's code was seen to miss what the call before it wrote
     cost = 4.75 * int(str(k.shape["N"]))
-    return replace(k, template="arm_mve/convert.c.j2", variant="mve", estimate=cost)
+    return replace(k, template="arm_mve/elements.c:convert", variant="mve", estimate=cost)
 
 
 def mean(layer: KernelLayer) -> Kernel | None:
@@ -40,7 +42,7 @@ def mean(layer: KernelLayer) -> Kernel | None:
     kept = cast("tuple[Loop, ...]", k.shape["kept"])
     if not kept or kept[-1][1] != 1:  # a last dimension of one element makes no loop
         return None
-    return replace(k, template="arm_mve/mean.c.j2", variant="mve", estimate=1.4 * x.elements)
+    return replace(k, template="arm_mve/elements.c:mean", variant="mve", estimate=1.4 * x.elements)
 
 
 def pool(layer: KernelLayer) -> Kernel | None:
@@ -58,7 +60,9 @@ def pool(layer: KernelLayer) -> Kernel | None:
     lanes = 16 if not average else 8 if taps <= 255 else 4
     reads = (y.shape[2] if layer.form.rolled else y.shape[1] * y.shape[2]) * taps
     cost = reads * -(-x.shape[3] // lanes) * (4.3 + 15 / taps)
-    return replace(k, template="arm_mve/pool2d.c.j2", shape={**k.shape, "lanes": lanes}, variant="mve", estimate=cost)
+    return replace(
+        k, template="arm_mve/elements.c:pool2d", shape={**k.shape, "lanes": lanes}, variant="mve", estimate=cost
+    )
 
 
 def dense_rows(layer: KernelLayer) -> Kernel | None:
@@ -67,7 +71,7 @@ def dense_rows(layer: KernelLayer) -> Kernel | None:
     if k.template != "contractions.c:dense_rows" or not k.shape["folded"]:
         return None
     channels, rows, taps = (int(str(k.shape[letter])) for letter in ("K", "rows", "C"))
-    return replace(k, template="arm_mve/dense_rows.c.j2", estimate=channels * (15 + taps / rows * 0.25))
+    return replace(k, template="arm_mve/elements.c:dense_rows", estimate=channels * (15 + taps / rows * 0.25))
 
 
 def _spread(layer: KernelLayer) -> dict[str, Any] | None:
@@ -85,7 +89,7 @@ def spread(layer: KernelLayer) -> Kernel | None:
         return None
     cost = letters["planes"] * (20 + 9.0 * -(-letters["length"] // 16))
     shape = {**layer.plain.shape, **letters}
-    return replace(layer.plain, template="arm_mve/transpose.c.j2", shape=shape, variant="mve", estimate=cost)
+    return replace(layer.plain, template="arm_mve/elements.c:transpose", shape=shape, variant="mve", estimate=cost)
 
 
 def spread_in_blocks(layer: KernelLayer) -> Kernel | None:

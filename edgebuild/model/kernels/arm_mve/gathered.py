@@ -54,7 +54,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     pair = 40 + mean * 22 + len(own) * (mean * (25 + c / 8) + products)
     pairs = phases.pairs(op, graph, form)
     return Kernel(
-        "arm_mve/gathered.c.j2", layer.plain.stem, shape, constants, scalars,
+        "arm_mve/sum_kernels.c:gathered", layer.plain.stem, shape, constants, scalars,
         scratch=columns + 8 * most + pixel + (2 * padded if kg % 4 else 0), variant="mve gathered taps",
         estimate=60 + x.shape[3] + pairs * pair, traffic=Traffic(passes=pairs),
     )  # fmt: skip

@@ -117,8 +117,8 @@ def _convolution(
         scalars |= {"low": s.low, "high": s.high}
     products = lines * blocks * _products(s, pixels, taps.shape[1], shape.get("pairs"))
     return Kernel(
-        "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=name, estimate=(30 if gathering else 0) + gathering + products,
+        "arm_mve/sum_kernels.c:conv", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),),
+        scalars, scratch=scratch, variant=name, estimate=(30 if gathering else 0) + gathering + products,
         pace=1.0 if own else SHARED, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
         in_place=PIXELS if over else "",
     )  # fmt: skip
@@ -202,7 +202,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     cost = 30 + 0.7 * plane + -(-k // 4) * rows * row
     constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
     return Kernel(
-        "arm_mve/depthwise.c.j2", s.stem, shape, (constant,), scalars,
+        "arm_mve/sum_kernels.c:depthwise", s.stem, shape, (constant,), scalars,
         scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
         pace=ROW if form.rolled else COLUMNS, in_place=in_place(s, form) if fours else "",
         traffic=Traffic(channels_in=4, channels_out=4),
@@ -247,7 +247,7 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
     cost = 80 + k // 4 * (45 + filled * (24 + 2.5 * used + total - used) + outer * (32 + (inner + 1) // 2 * per_pair))
     constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
     return Kernel(
-        "arm_mve/depthwise_lines.c.j2", s.stem, shape, (constant,), scalars,
+        "arm_mve/sum_kernels.c:depthwise_lines", s.stem, shape, (constant,), scalars,
         scratch=128 + 32 * clamped + 4 * words, variant=f"mve {'columns' if upright else 'rows'} of words",
         estimate=cost, in_place=in_place(s, form), traffic=Traffic(channels_in=4, channels_out=4),
     )  # fmt: skip
@@ -298,8 +298,9 @@ def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
     shape = sums_shape(s, form) | {"finish": how, "taps": taps, "along": along}
     each = groups * (24 + 8 * taps + 3 * clamped + 4 * how.startswith("signed"))
     return Kernel(
-        "arm_mve/depthwise_channels.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by eights of channels"),),
-        scalars, variant="mve channels", estimate=30 + oh * ow * (12 + each), traffic=Traffic(passes=oh * ow),
+        "arm_mve/sum_kernels.c:depthwise_channels", s.stem, shape,
+        (Constant("w", packed.ravel(), "by eights of channels"),), scalars,
+        variant="mve channels", estimate=30 + oh * ow * (12 + each), traffic=Traffic(passes=oh * ow),
     )  # fmt: skip
 
 

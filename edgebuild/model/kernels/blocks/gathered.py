@@ -58,7 +58,7 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
     per_mac = core.product * (2 + (2 + block) / (2 * block))
     pair = 40 + mean * 22 + len(own) * (10 + mean * (10 + 8 * c)) + 2 * k * (mean * c * per_mac + core.result)
     return Kernel(
-        "blocks/gathered.c.j2", layer.plain.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
+        "blocks/sum_kernels.c:gathered", layer.plain.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
         scratch=-(-2 * most * c // 4) * 4 + 8 * most + x.shape[3], variant="gathered taps",
         estimate=60 + 3 * x.shape[3] + phases.pairs(op, graph, form) * pair,
     )  # fmt: skip
@@ -79,6 +79,7 @@ def product(core: SumsCore, layer: KernelLayer) -> Kernel | None:
     scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "multiplier": m.mantissa, "shift": m.shift}
     blocks = -(-n // 2) * (4 * core.result + 20 + 3.4 * 4 * core.product * c)
     return Kernel(
-        "blocks/matmul.c.j2", k.stem, shape, k.constants, {**scalars, "y_zero": zero_of(y), "low": low, "high": high},
+        "blocks/sum_kernels.c:matmul", k.stem, shape, k.constants,
+        {**scalars, "y_zero": zero_of(y), "low": low, "high": high},
         scratch=4 * c, variant="two columns", estimate=30.0 + a * b * -(-columns // 2) * (20 + 12 * c + blocks),
     )  # fmt: skip

@@ -205,7 +205,7 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     variant = f"pairs, {m.pixels} pixels{', away' if away else ''}"
     once = s.pointwise and not form.rolled and count % m.pixels == 0  # no pixel is read again, its place written
     return Kernel(
-        "blocks/pairs.c.j2", s.stem, shape, constants, scalars, in_place=PIXELS if once else "",
+        "blocks/sum_kernels.c:pairs", s.stem, shape, constants, scalars, in_place=PIXELS if once else "",
         scratch=2 * m.pixels * taps + (c if padded else 0), variant=variant,
         estimate=-(-count // m.pixels) * (work + bring) + 60,
     )  # fmt: skip
@@ -261,7 +261,7 @@ def dense(stem: str, s: Sums, form: Form) -> Kernel | None:
     calls = [k // m.channels] + [1] * (k % m.channels > 0)
     work = sum(CALL + function.executed(blocks=blocks, runs=runs) for blocks in calls)
     return Kernel(
-        "blocks/fours.c.j2", s.stem, shape, constants, scalars,
+        "blocks/sum_kernels.c:fours", s.stem, shape, constants, scalars,
         scratch=4 * len(chosen) + c, variant="two channels in one",
         estimate=work + PREPARE * c + 8 * len(chosen) + 10,
     )  # fmt: skip

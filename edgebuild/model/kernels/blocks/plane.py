@@ -479,7 +479,7 @@ def depthwise(core: type[Core], together: tuple[int, ...], s: Sums, form: Form) 
     )
     outputs = f", {p.together} outputs" if len(together) == 1 else ""
     return Kernel(
-        "blocks/plane.c.j2", s.stem, shape, constants, {"x_zero": s.x_zero, **ends.scalars}, scratch=c.bytes,
+        "blocks/sum_kernels.c:plane", s.stem, shape, constants, {"x_zero": s.x_zero, **ends.scalars}, scratch=c.bytes,
         variant=f"{core.variant}{outputs}",
         estimate=count + CALL + (LISTED * s.window[0] if form.rolled else 0), in_place=in_place(s, form),
         pace=c.pace(form), traffic=Traffic(channels_in=1, channels_out=p.times),

@@ -124,7 +124,7 @@ def convolution(
     bring = 0 if s.pointwise else core.bring * taps + 10 * fh
     cost = count // line * -(-line // p) * p * (k * (taps * per_mac + core.result) + bring)
     return Kernel(
-        "blocks/conv.c.j2", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
+        "blocks/sum_kernels.c:conv", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
         scratch=0 if s.pointwise else p * taps, estimate=cost,
         variant=f"{p} pixels x {block} channels{', 4-bit weights' * nibbles}",
     )  # fmt: skip
@@ -167,6 +167,6 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     each = fh * (2 * fw + len(reads[-1]) / together) + loaded + 14 + GENERAL * (ends == "general")
     cost = c * (2.7 * rows * across + outputs * each)
     return Kernel(
-        "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
+        "blocks/sum_kernels.c:depthwise", s.stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost, in_place=in_place(s, form),
     )  # fmt: skip

@@ -43,7 +43,7 @@ def pointwise(s: Sums, form: Form) -> Kernel | None:
     }  # fmt: skip
     kernel = replace(
         plain,
-        template="dae/pointwise.c.j2", stem=f"{s.stem}_g{g}", shape=shape,
+        template="dae/decoupled.c:pointwise", stem=f"{s.stem}_g{g}", shape=shape,
         scratch=max(min(g, pixels) // 2 * 4 * c, (last_at + c) * (pixels % 2)),
         variant=f"dsp, {g} columns gathered", estimate=plain.estimate + rounds * 12 + pixels / 2 * (calls - 1) * 30,
         traffic=Traffic(rounds, chunk * group, -(-g // 2), gather=gather, rounds=rounds),
@@ -107,7 +107,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
         filling(h, w) + 30 + 3 * fh * len(held) + oh * (8 + ow // 2 * two + ow % 2 * one)
     )
     return Kernel(
-        "dae/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
+        "dae/decoupled.c:depthwise", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="gathered", estimate=cost,
         pace=FETCHING if SLOW_FLASH in form.core else 1.0, in_place=in_place(s, form),
         traffic=Traffic(channels_in=1, channels_out=1),
@@ -131,7 +131,7 @@ def gathered(s: Sums, form: Form, g: int) -> Kernel | None:
     shape = {**plain.shape, "granularity": g, "ragged": c % g > 0, "held": min(g, c), "wide": wide, "lfo": form.lfo}
     kernel = replace(
         plain,
-        template="dae/depthwise.c.j2", stem=f"{s.stem}_g{g}", shape=shape, scratch=min(g, c) * plain.scratch,
+        template="dae/decoupled.c:depthwise", stem=f"{s.stem}_g{g}", shape=shape, scratch=min(g, c) * plain.scratch,
         variant=f"dsp, {g} planes gathered", estimate=plain.estimate - c * filling(h, w) + gather + rounds * 12 + clear,
         traffic=Traffic(channels_in=g, channels_out=1, gather=gather, rounds=rounds),
     )  # fmt: skip

@@ -191,7 +191,7 @@ def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
     cost = 60 + k / 4 * (bands * (each + PER_FOUR) + bring)
     constant = Constant("w", stream.ravel(), "weights and factors by channel")
     return Kernel(
-        "xpulp/depthwise.c.j2", s.stem, shape, (constant,), scalars,
+        "xpulp/kernels.c:depthwise", s.stem, shape, (constant,), scalars,
         scratch=4 * rows * pitch, variant="xpulp windows", estimate=cost,
         in_place=in_place(s, form) if band == oh else "", traffic=Traffic(channels_in=4, channels_out=1),
     )  # fmt: skip

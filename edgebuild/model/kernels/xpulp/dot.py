@@ -351,7 +351,7 @@ def _kernel(
         scalars |= {name: _four(bound) for name, bound in (("low4", s.low), ("high4", s.high))}
     note = f"start values, weights and factors by {channels} channels"
     return Kernel(
-        "xpulp/conv.c.j2", s.stem, shape, (Constant("w", weights.ravel(), note),), scalars,
+        "xpulp/kernels.c:conv", s.stem, shape, (Constant("w", weights.ravel(), note),), scalars,
         scratch=lines + zeros + columns, variant=f"xpulp {pixels} pixels x {channels} channels",
         estimate=calls * (work + bring) + copying + 60, traffic=Traffic(passes=calls),
     )  # fmt: skip

@@ -39,7 +39,7 @@ def total(encoding: str, layer: KernelLayer) -> Kernel | None:
     scalars |= {"offset": form.offset} | ({"low": low, "high": high} if clamped else {})
     estimate = PER_CALL + (PER_ELEMENT + CLAMPED * clamped) * float(str(shape["N"]))
     return replace(
-        k, template="xpulp/add.c.j2", shape=shape, scalars=scalars, variant="xpulp linear", estimate=estimate
+        k, template="xpulp/kernels.c:add", shape=shape, scalars=scalars, variant="xpulp linear", estimate=estimate
     )
 
 
@@ -51,7 +51,7 @@ def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
     four, rest = divmod(sizes[1], 4)
     return replace(
         layer.plain,
-        template="xpulp/pixels.c.j2",
+        template="xpulp/kernels.c:pixels",
         shape={"function": planes_to_pixels(encoding).name, "four": four, "length": sizes[1], "dtype": x.dtype},
         variant="xpulp pixels",
         estimate=PER_CALL + FOUR_PIXELS * four + 18 * rest,
