@@ -2,7 +2,7 @@
 
 A chain of poolings of a column: its instructions grow with its rows, and what is left for no rows is the calls. Row by
 row each row is a call, so a call takes what one row costs more than a row of a whole op. Prints a table and writes
-build/bench/calls.json. The planner's constants for both stand in edgebuild/model/kernels/unstated.py.
+build/bench/calls.json. The planner's constants for both stand in edgebuild/model/ops/base.py.
 """
 
 from __future__ import annotations

@@ -127,8 +127,7 @@ def fit(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     from edgebuild.base.templates import PACKAGE
-    from edgebuild.model.views.page import page
-    from edgebuild.model.views.reports import trace
+    from edgebuild.model.views.reports import page, trace
 
     if args.schema:
         print((PACKAGE / "model/views/report.schema.json").read_text(encoding="utf-8"), end="")

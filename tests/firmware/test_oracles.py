@@ -20,9 +20,8 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _standing, verify
-from edgebuild.model.verify.nudge import near_file
 from edgebuild.model.verify.oracles import fit, reference
-from edgebuild.model.verify.rounding import MOST, RELATIVE, limit
+from edgebuild.model.verify.rounding import MOST, RELATIVE, limit, near_file
 from edgebuild.model.verify.vectors import random_inputs
 from tests.fuzz.recipe import choice
 from tests.graphs.tflite_models import Draft, File

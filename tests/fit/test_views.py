@@ -27,8 +27,7 @@ from edgebuild.model.views.drawing import (
     roofline,
     ticks,
 )
-from edgebuild.model.views.page import page
-from edgebuild.model.views.reports import as_junit, comparison, figures, limit_of, trace
+from edgebuild.model.views.reports import as_junit, comparison, figures, limit_of, page, trace
 from tests.conftest import ROOT
 from tests.report_schema import FILE, schema
 

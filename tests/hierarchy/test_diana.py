@@ -23,7 +23,7 @@ from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array
-from edgebuild.model.kernels.unstated import PER_CALL
+from edgebuild.model.ops.base import PER_CALL
 from tests.conftest import ROOT
 from tests.graphs import random_inputs
 from tests.hierarchy.test_engines import power_of_two_file, residual_file

@@ -13,7 +13,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.canonical import canonical, ungrouped
+from edgebuild.model.kernels.row import canonical, ungrouped
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.passes.canonicalize.fuse import drop_taps
 from edgebuild.model.passes.rewrite import rewrite

@@ -37,9 +37,9 @@ ELSEWHERE = {
     "arm_mve.elements.dense_rows": "test_vectors.py",
     "arm_mve.sum_kernels.depthwise_row": "test_vectors.py",
     "arm_mve.sum_kernels.depthwise_channels": "test_vectors.py",
-    "blocks.tables.rescaled": "test_processors.py",
-    "blocks.transposed.along_cycles": "../rolling/test_in_place.py",
-    "blocks.transposed.in_blocks": "../rolling/test_in_place.py",
+    "blocks.elements.rescaled": "test_processors.py",
+    "blocks.elements.along_cycles": "../rolling/test_in_place.py",
+    "blocks.elements.in_blocks": "../rolling/test_in_place.py",
     "arm_mve.elements.spread_in_blocks": "../rolling/test_in_place.py",
     "xpulp.elements.pixels": "test_xpulp.py",
 }

@@ -18,7 +18,7 @@ from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.ir.axes import elementwise
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.blocks import tables
+from edgebuild.model.kernels.blocks import elements
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.search import form_of
 from tests.graphs import examples, random_inputs, single_ops, small_graphs, thrown
@@ -114,7 +114,7 @@ def test_pools_of_the_dsp_extension(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["microbit", "mps2-an386", "riscv-virt"])
 def test_rescaled_values_from_a_table(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of fewer elements than are worth it."""
-    monkeypatch.setattr(tables, "LEAST", 1)
+    monkeypatch.setattr(elements, "LEAST", 1)
     graphs, form = [g for kind in ("clamp", "requantize") for g in integer(kind, 16)], form_of(load_target(target))
     taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "table"]
     assert len(taken) >= 12, len(taken)

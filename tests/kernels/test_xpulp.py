@@ -16,8 +16,8 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.xpulp.dot import Ends, ends, raw_ends
 from edgebuild.model.kernels.xpulp.encoding import encoded
-from edgebuild.model.kernels.xpulp.ends import Ends, ends, raw_ends
 from edgebuild.model.ops import fixedpoint
 from edgebuild.model.ops.base import Sums
 from edgebuild.model.plan.search import form_of

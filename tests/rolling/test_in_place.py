@@ -18,7 +18,7 @@ from edgebuild.model import kernels, ops
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.blocks import transposed
+from edgebuild.model.kernels.blocks import elements
 from edgebuild.model.ops import moves
 from edgebuild.model.ops.moves import cycle_starts, swapped
 from edgebuild.model.plan import search
@@ -100,7 +100,7 @@ def test_transpositions_of_random_matrices_run_in_place(
     monkeypatch.setattr(search, "ALONE", 9.0)  # there is nothing else here that its instructions could be a part of
     one_by_one = moves.over_itself
     monkeypatch.setattr(moves, "over_itself", lambda op, graph, **_: one_by_one(op, graph, divides))
-    monkeypatch.setattr(kernels, "ROWS", tuple(row for row in kernels.ROWS if row.make is not transposed.in_blocks))
+    monkeypatch.setattr(kernels, "ROWS", tuple(row for row in kernels.ROWS if row.make is not elements.in_blocks))
     rng = np.random.default_rng(7)
     graphs = []
     for _ in range(6):
@@ -135,7 +135,7 @@ def matrices() -> Iterator[Graph]:
 def test_transpositions_by_blocks(target: str, optimize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matrices where they stand, by blocks, on cores; they take hardly more than the operand."""
     monkeypatch.setattr(search, "ALONE", 9.0)
-    monkeypatch.setattr(kernels, "ROWS", tuple(r for r in kernels.ROWS if r.make is not transposed.along_cycles))
+    monkeypatch.setattr(kernels, "ROWS", tuple(r for r in kernels.ROWS if r.make is not elements.along_cycles))
     graphs, known = list(matrices()), load_target(target)
     plans = [
         plan(g, known, ModelRequest(Path("x"), f"g{i}", target, tile="off", optimize=optimize))

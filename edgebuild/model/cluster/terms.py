@@ -26,8 +26,7 @@ from ..formats import shapes
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ir.axes import Nest, Offset, Same, Window
 from ..kernels import kernel_of
-from ..kernels.unstated import PER_TURN
-from ..ops.base import Form, is_float, zero_of
+from ..ops.base import PER_TURN, Form, is_float, zero_of
 from ..plan.distribute import by_name
 from ..plan.distribute.by_name import Chosen, choose, macs, pareto
 from ..plan.distribute.clusterfile import read_cluster

@@ -20,8 +20,7 @@ from itertools import pairwise
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing
-from edgebuild.model.kernels.unstated import PER_CALL, PER_TURN
-from edgebuild.model.ops.base import Kernel
+from edgebuild.model.ops.base import PER_CALL, PER_TURN, Kernel
 
 from ...clock.configs import FREE, IdleMode, SwitchCost, Switches
 

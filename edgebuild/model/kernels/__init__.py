@@ -19,9 +19,8 @@ from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp
 from .arm_dsp import dot, matrix, operands, taps, wide, winograd
 from .arm_mve import lanes
 from .blocks import two_in_one
-from .canonical import canonical, ungrouped
 from .micro import Function
-from .row import CONVOLUTION, KernelLayer, Row
+from .row import CONVOLUTION, KernelLayer, Row, canonical, ungrouped
 from .xpulp.encoding import PRINTED
 
 ROWS: tuple[Row, ...] = (

@@ -18,8 +18,7 @@ import numpy as np
 from .. import ops
 from ..ir import Array, Graph, Op
 from ..kernels import kernel_of
-from ..kernels.unstated import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN
-from ..ops.base import PIXELS, Form
+from ..ops.base import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN, PIXELS, Form
 from .memory.problem import aligned
 from .printed import Step, newest_name
 from .printed import scratch_name as scratch_name

@@ -11,8 +11,7 @@ import onnx
 from ...base.errors import fail, visible
 from ..verify.accuracy import check_classes
 from .corrections import corrected, equalised
-from .float_models import Row, float_model, folded, ports, run, runtime
-from .samples import Quality, Samples, quality, read_samples
+from .samples import Quality, Row, Samples, float_model, folded, ports, quality, read_samples, run, runtime
 from .to_qdq import METHODS, Wide, layers, quantised, ranges
 
 FEW = 32  # samples that rank layers by what they lose

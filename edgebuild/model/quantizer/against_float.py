@@ -15,8 +15,7 @@ from ...base.target import Target
 from ..verify import outputs_on_target, real_values, report_of
 from ..verify.accuracy import accuracy, classes
 from .corrections import BACK
-from .float_models import Array, Port, Row, float_model, folded, ports, run
-from .samples import read_rows, signal_to_noise
+from .samples import Array, Port, Row, float_model, folded, ports, read_rows, run, signal_to_noise
 
 WORST = 5  # layers that are named
 NOISE_SAMPLES = 32  # of which the noise of each layer is taken

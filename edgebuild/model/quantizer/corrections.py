@@ -20,7 +20,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from .float_models import Row, run
+from .samples import Row, run
 
 TURNS = 20  # over all pairs; a scale of one pair moves the ranges of the next
 NEAR = 1e-3  # the largest change of a scale at which the turns end

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 
-from .float_models import Array, Row
+from .samples import Array, Row
 
 Ranges = dict[str, tuple[float, float]]  # by name of a tensor
 METHODS = ("minmax", "percentile", "entropy", "mse")

@@ -29,8 +29,7 @@ from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import ort
 from .harness import run_tool
-from .nudge import in_one_sign, near_file, near_graph
-from .rounding import Rng
+from .rounding import Rng, in_one_sign, near_file, near_graph
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
 Array = NDArray[Any]

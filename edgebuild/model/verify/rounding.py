@@ -1,11 +1,19 @@
-"""How far real numbers may lie from an oracle's: both add in orders of their own, so both are rounded otherwise."""
+"""Limits of the difference between real results and an oracle's, and copies of models that oracles run to find them.
+
+Firmware and oracle sum in different orders, so they round differently.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..ir import Graph
 
 Array = NDArray[np.generic]
 Rng = np.random.Generator
@@ -64,3 +72,179 @@ def nudged(x: Array, rng: Rng, up: float = 0.5) -> Array:
     most = float(np.finfo(str(x.dtype)).max)
     towards = np.where(rng.random(x.shape) < up, most, -most).astype(x.dtype)
     return np.asarray(np.where(np.isfinite(x) & (x != 0), np.nextafter(x, towards), x), x.dtype)
+
+
+# Copies of models that oracles run beside the model itself.
+#
+# Copies of models whose real constants moved by one step: what rounding of sums is like.
+#
+# ONNX files rewritten so that both operands of integer products have one sign: onnxruntime is exact on these.
+#
+# Its products of uint8 and int8 add two of them in int16, which saturates, on processors without VNNI (`vpmaddubsw`).
+# 255 x 127 + 255 x 127 becomes 32,767. Moving the weights and their zero point by 128 changes nothing in real numbers.
+
+STEPS = ("QuantizeLinear", "DequantizeLinear")  # whose real constants are scales: a move of them is none of sums
+ML = "ai.onnx.ml"
+SUMMED = (  # attributes of its operators that sums of products have; not thresholds, where comparisons would turn
+    "base_values", "class_weights", "coefficients", "intercepts", "offset", "prob_a", "prob_b", "rho", "scale",
+    "support_vectors", "target_weights",
+)  # fmt: skip
+
+
+# Positions of operands that decide how large a result is, or which elements it has, rather than what these are.
+SHAPES: Mapping[str, range] = {
+    "ConstantOfShape": range(1), "Expand": range(1, 2), "If": range(1), "Loop": range(2), "OneHot": range(1, 2),
+    "Pad": range(1, 4), "Range": range(3), "Reshape": range(1, 2), "Resize": range(1, 4), "Slice": range(1, 5),
+    "Split": range(1, 2), "Squeeze": range(1, 2), "Tile": range(1, 3), "TopK": range(1, 2), "Unsqueeze": range(1, 2),
+    "Upsample": range(1, 2),
+}  # fmt: skip
+WHOLE = {"Pow": 1}  # operand that stays: a negative number has no power of 2.0000002
+OF_SHAPES = ("Shape", "Size")  # no value of their operand is in their result
+
+
+def near_file(model: Path, form: str, rng: Rng, folder: Path) -> Path:
+    """Write the model into `folder` with its real constants `nudged`; scales stay, and what shapes are made of.
+
+    `form`: onnx or tflite.
+    """
+    copy = folder / model.name
+    copy.write_bytes((_near_onnx if form == "onnx" else _near_tflite)(model, rng))
+    return copy
+
+
+def near_graph(graph: Graph, rng: Rng) -> Graph:
+    """The graph with its real constants `nudged`."""
+    constants = ((name, t.data) for name, t in graph.tensors.items() if t.data is not None)
+    near = {name: replace(graph.tensors[name], data=nudged(data, rng)) for name, data in constants}
+    return replace(graph, tensors={**graph.tensors, **near})
+
+
+def _near_onnx(model: Path, rng: Rng) -> bytes:
+    import onnx
+
+    from ..formats.onnx.control_flow import graphs
+
+    proto = onnx.load(str(model))
+    parts = list(graphs(proto.graph))
+    nodes = [node for part in parts for node in part.node]
+    fixed = {name for part in parts for name in _makes_shapes(part)}
+    fixed |= {name for node in nodes if node.op_type in STEPS for name in node.input[1:]}
+    fixed |= {n.input[WHOLE[n.op_type]] for n in nodes if n.op_type in WHOLE}
+    given = [(t.name, t) for part in parts for t in part.initializer]
+    given += [(n.output[0], a.t) for n in nodes if n.op_type == "Constant" for a in n.attribute]
+    for name, tensor in given:
+        if tensor.data_type == onnx.TensorProto.FLOAT and name not in fixed:
+            moved = nudged(onnx.numpy_helper.to_array(tensor), rng)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))
+    for attribute in (a for node in nodes if node.domain == ML for a in node.attribute):
+        if attribute.name in SUMMED:
+            attribute.floats[:] = nudged(np.array(attribute.floats, np.float32), rng).tolist()
+    return bytes(proto.SerializeToString())
+
+
+def _makes_shapes(graph: Any) -> set[str]:
+    """Names of tensors of which shapes are made: a step of a factor of 2.0 makes 31 rows of 32."""
+    makers = {name: node for node in graph.node for name in node.output}
+    names = [node.input[i] for node in graph.node for i in SHAPES.get(node.op_type, ()) if i < len(node.input)]
+    sources = set[str]()
+    while names:
+        name = names.pop()
+        if name not in sources:
+            sources.add(name)
+            maker = makers.get(name)
+            names += maker.input if maker is not None and maker.op_type not in OF_SHAPES else ()
+    return sources
+
+
+def _near_tflite(model: Path, rng: Rng) -> bytes:
+    import tflite
+
+    data = bytearray(model.read_bytes())
+    file = tflite.Model.GetRootAsModel(data, 0)
+    buffers: dict[int, Any] = {}
+    for graph in map(file.Subgraphs, range(file.SubgraphsLength())):
+        for tensor in map(graph.Tensors, range(graph.TensorsLength())):
+            if tensor.Type() == tflite.TensorType.FLOAT32 and file.Buffers(tensor.Buffer()).DataLength():
+                buffers[tensor.Buffer()] = file.Buffers(tensor.Buffer()).DataAsNumpy()
+    for view in buffers.values():  # of `data`
+        view[:] = np.frombuffer(nudged(view.copy().view(np.float32), rng).tobytes(), np.uint8)
+    return bytes(data)
+
+
+PAIRS: Mapping[str, tuple[tuple[int, int, int], ...]] = {  # positions of x (-1: uint8 is made of it), w, w's zero point
+    "MatMulInteger": ((0, 1, 3),),
+    "ConvInteger": ((0, 1, 3),),
+    "QLinearMatMul": ((0, 3, 5),),
+    "QLinearConv": ((0, 3, 5),),
+    "QGemm": ((0, 3, 5),),
+    "MatMulIntegerToFloat": ((0, 1, 5),),
+    "DynamicQuantizeMatMul": ((-1, 1, 3),),
+    "DynamicQuantizeLSTM": ((-1, 1, 9), (-1, 2, 11)),
+    "QAttention": ((0, 1, 7),),
+}
+
+
+def in_one_sign(proto: Any) -> list[str]:
+    """Rewrite such products in place. Returns the names of nodes that multiplied uint8 and int8, in order."""
+    import onnx
+
+    if not any(node.op_type in PAIRS for node in _nodes(proto.graph)):
+        return []
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    types = {v.name: v.type.tensor_type.elem_type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
+    return _rewritten(proto.graph, types, {t.name: t for t in proto.graph.initializer})
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Nodes of a graph and of the bodies in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+def _rewritten(graph: Any, types: dict[str, int], constants: dict[str, Any]) -> list[str]:
+    import onnx
+
+    types |= {t.name: t.data_type for t in graph.initializer}
+    mixed, nodes = list[str](), list[Any]()
+    for node in graph.node:
+        for inner in (a.g for a in node.attribute if a.HasField("g")):
+            mixed += _rewritten(inner, types, constants | {t.name: t for t in inner.initializer})
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            constants[node.output[0]] = node.attribute[0].t
+            types[node.output[0]] = node.attribute[0].t.data_type
+        for x, w, zero in PAIRS.get(node.op_type, ()):
+            kinds = (onnx.TensorProto.UINT8 if x < 0 else types.get(node.input[x], 0), types.get(node.input[w], 0))
+            if sorted(kinds) == [onnx.TensorProto.UINT8, onnx.TensorProto.INT8]:
+                nodes += _moved(graph, node, w, zero, constants, 128 if kinds[0] == onnx.TensorProto.UINT8 else -128)
+                mixed.append(node.name or node.output[0])
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return list(dict.fromkeys(mixed))
+
+
+def _moved(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any], by: int) -> list[Any]:
+    """Move weights and zero point of a node by 128. Returns the nodes that do so where they are computed."""
+    import onnx
+
+    types = {np.uint8: onnx.TensorProto.UINT8, np.int8: onnx.TensorProto.INT8}
+    kind, inserted = (np.uint8 if by > 0 else np.int8), list[Any]()
+    while len(node.input) <= zero:
+        node.input.append("")
+    for at in (w, zero):
+        name, new = node.input[at], f"{node.output[0]}@sign{at}"
+        held = constants.get(name)
+        if held is not None or not name:
+            values = np.zeros((), np.int32) if held is None else onnx.numpy_helper.to_array(held).astype(np.int32)
+            graph.initializer.append(onnx.numpy_helper.from_array((values + by).astype(kind), new))
+        else:  # computed by the graph
+            whole = onnx.numpy_helper.from_array(np.array(by, np.int32), f"{new}@by")
+            graph.initializer.append(whole)
+            inserted.append(onnx.helper.make_node("Cast", [name], [f"{new}@wide"], to=onnx.TensorProto.INT32))
+            inserted.append(onnx.helper.make_node("Add", [f"{new}@wide", whole.name], [f"{new}@moved"]))
+            inserted.append(onnx.helper.make_node("Cast", [f"{new}@moved"], [new], to=types[kind]))
+        node.input[at] = new
+    return inserted

@@ -11,7 +11,7 @@ from ...ops.base import Kernel
 from .. import curves
 from ..blocks import plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import convolution, gathered, matrix, taps, wide, window_registers, winograd
+from . import convolution, matrix, taps, wide, winograd
 from .plane_words import Words
 
 
@@ -65,16 +65,16 @@ WAITS = CORE | {SLOW_FLASH}
 ROWS = (
     *(Row(CONVOLUTION, CORE, of_sums(v.kernel)) for v in convolution.VARIANTS),
     *(Row(CONVOLUTION, WAITS, of_sums(v.kernel)) for v in convolution.WAITING),
-    Row(CONVOLUTION, CORE, of_sums(window_registers.bytes_)),
+    Row(CONVOLUTION, CORE, of_sums(taps.bytes_in_registers)),
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(taps.of_bytes)),
     *(
         Row(kind, CORE, of_sums(partial(plane.depthwise, Words, Words.blocks)), crops=True)
         for kind in (DEPTHWISE, CONVOLUTION)
     ),
-    Row("conv2d", CORE, gathered.convolution),
-    Row("conv2d", CORE, window_registers.halves),
-    Row("transpose_conv2d", CORE, gathered.gathered),
+    Row("conv2d", CORE, convolution.convolution),
+    Row("conv2d", CORE, taps.halves_in_registers),
+    Row("transpose_conv2d", CORE, convolution.gathered),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, taps.of_halves),
     Row("add", CORE, add),

@@ -18,7 +18,7 @@ from ....base.target import SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Form, Sums
 from ..blocks.plane import Axis, Ends, Numbers, Plane
-from ..blocks.plane_thumb import Thumb
+from ..blocks.plane_cores import Thumb
 from ..micro import Part
 from .factors import factors
 

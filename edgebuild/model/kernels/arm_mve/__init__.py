@@ -7,7 +7,7 @@ from functools import partial
 from .. import curves
 from ..blocks import plane
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
-from . import elements, gathered, sum_kernels
+from . import elements, sum_kernels
 from .plane_vectors import Vectors
 
 CORE = frozenset({"mve"})
@@ -27,8 +27,8 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, True))),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_channels)),
-    Row("conv2d", CORE, gathered.convolution),
-    Row("transpose_conv2d", CORE, gathered.gathered),
+    Row("conv2d", CORE, sum_kernels.gathered_convolution),
+    Row("transpose_conv2d", CORE, sum_kernels.gathered),
     Row("dense", CORE, elements.dense_rows),
     Row("add", CORE, elements.elementwise),
     Row("mul", CORE, elements.elementwise),

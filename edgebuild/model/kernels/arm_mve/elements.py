@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ...ir import ITEM_BYTES
 from ...ops.base import Kernel, Loop
-from ..blocks import transposed
+from ..blocks import elements
 from ..row import KernelLayer
 
 
@@ -76,7 +76,7 @@ def dense_rows(layer: KernelLayer) -> Kernel | None:
 
 def _spread(layer: KernelLayer) -> dict[str, Any] | None:
     """Planes whose bytes go to pixels of few channels, sixteen at once."""
-    matrix, (x,) = transposed.matrix(layer), layer.graph.operands(layer.op)
+    matrix, (x,) = elements.matrix(layer), layer.graph.operands(layer.op)
     if matrix is None or ITEM_BYTES[x.dtype] != 1 or matrix[0] > 17:
         return None
     return {"offsets": tuple(range(0, 16 * matrix[0], matrix[0])), "planes": matrix[0], "length": matrix[1]}
@@ -94,10 +94,10 @@ def spread(layer: KernelLayer) -> Kernel | None:
 
 def spread_in_blocks(layer: KernelLayer) -> Kernel | None:
     """Planes become pixels where they stand."""
-    k, letters = transposed.in_blocks(layer), _spread(layer)
+    k, letters = elements.in_blocks(layer), _spread(layer)
     if k is None or letters is None or not k.shape["planes"]:
         return None
     shape = {**k.shape, "spread": True, "offsets": letters["offsets"], "copy": "eb_copy_bytes"}
     short, block, blocks = (int(str(shape[name])) for name in ("short", "block", "blocks"))
-    cost = transposed.copies(shape, 20, 0.2) + blocks * short * (15 + 9 * -(-block // 16))
+    cost = elements.copies(shape, 20, 0.2) + blocks * short * (15 + 9 * -(-block // 16))
     return replace(k, shape=shape, variant="mve in place by blocks", estimate=cost)

@@ -14,7 +14,7 @@ import numpy as np
 from ...ir import Array
 from ...ops.base import Form, Sums
 from ..blocks.plane import Ends, Plane
-from ..blocks.plane_thumb import Thumb
+from ..blocks.plane_cores import Thumb
 from ..micro import Loop, Part, moved
 from .lanes import LANES
 

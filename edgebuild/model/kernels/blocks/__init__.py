@@ -7,9 +7,8 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import gathered, pairs, plane, sum_kernels, tables, transposed
-from .plane_rv32 import Rv32
-from .plane_thumb import Armv6m, Armv7m
+from . import elements, pairs, plane, sum_kernels
+from .plane_cores import Armv6m, Armv7m, Rv32
 from .sum_kernels import SPLIT, SumsCore
 
 
@@ -64,16 +63,16 @@ ROWS = (
         for together in isa.blocks
     ),
     Row(DEPTHWISE, frozenset(), of_sums(sum_kernels.depthwise), crops=True),
-    *(Row("conv2d", core, partial(gathered.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
+    *(Row("conv2d", core, partial(sum_kernels.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
     *(
-        Row("transpose_conv2d", core, partial(gathered.convolution, CHANNELS[core], costs))
+        Row("transpose_conv2d", core, partial(sum_kernels.gathered_convolution, CHANNELS[core], costs))
         for core, (_, costs) in BLOCKS.items()
     ),
-    *(Row("batch_matmul", core, partial(gathered.product, costs)) for core, (_, costs) in BLOCKS.items()),
+    *(Row("batch_matmul", core, partial(sum_kernels.product, costs)) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, SATURATED) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, IN_HALVES),
-    Row("transpose", frozenset(), transposed.along_cycles),
-    Row("transpose", frozenset(), transposed.in_blocks),
-    *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (tables.rescaled, tables.own)),
-    *(Row("softmax", frozenset(), make) for make in (tables.own, tables.exponentials)),
+    Row("transpose", frozenset(), elements.along_cycles),
+    Row("transpose", frozenset(), elements.in_blocks),
+    *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (elements.rescaled, elements.own)),
+    *(Row("softmax", frozenset(), make) for make in (elements.own, elements.exponentials)),
 )

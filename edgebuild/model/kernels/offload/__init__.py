@@ -16,12 +16,11 @@ import numpy as np
 from ....base.levels import LETTERS, Engine
 from ...ir import Graph, Op
 from ...ops import SPECS
-from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.base import PER_CALL, Constant, Form, Kernel, Sums
 from ...ops.elementwise import linear_add
 from ...ops.reductions import linear_sum
 from ...ops.spatial import bounds
 from ..row import KernelLayer
-from ..unstated import PER_CALL
 
 CALL = "offload/call.c.j2"
 HALF = 2**30  # a mantissa of 1/2: the factor is a power of two

@@ -17,9 +17,8 @@ from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, sums_shape, words
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
-from .dot import factors_into, result
+from .dot import Product, ends, factors_into, raw_ends, result
 from .encoding import all_encoded, hardware_loop, printed
-from .ends import Product, ends, raw_ends
 
 ROOM = 4096  # bytes of planes, beyond which rows come in bands
 FRAME = 96

@@ -12,7 +12,7 @@ from typing import Any
 from ...ir import ITEM_BYTES
 from ...ops import elementwise, fixedpoint, spatial
 from ...ops.base import Kernel, scale_of
-from ..blocks import transposed
+from ..blocks import elements
 from ..micro import Function, Part
 from ..row import KernelLayer
 from .encoding import all_encoded, hardware_loop, printed
@@ -45,7 +45,7 @@ def total(encoding: str, layer: KernelLayer) -> Kernel | None:
 
 def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
     """Three planes of bytes, say of an image, become pixels: four at a time."""
-    sizes, (x,) = transposed.matrix(layer), layer.graph.operands(layer.op)
+    sizes, (x,) = elements.matrix(layer), layer.graph.operands(layer.op)
     if layer.form.over or sizes is None or sizes[0] != 3 or sizes[1] < 4 or ITEM_BYTES[x.dtype] != 1:
         return None
     four, rest = divmod(sizes[1], 4)

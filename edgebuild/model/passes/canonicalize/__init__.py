@@ -13,13 +13,13 @@ from ... import ops
 from ...ir import Graph, verify
 from ...ops.base import check_limits
 from ..rewrite import drop_dead, rewrite
-from . import fuse, qdq, transposes
+from . import fuse, qdq
 
 STAGES = (
-    ("transposes", transposes.RULES),
-    ("fold", (*transposes.RULES, *fuse.RULES)),
-    ("quantise", (*qdq.RULES, *transposes.RULES, *fuse.RULES)),
-    ("surface", (*qdq.SURFACE, *transposes.RULES, *fuse.RULES)),
+    ("transposes", fuse.TRANSPOSES),
+    ("fold", (*fuse.TRANSPOSES, *fuse.RULES)),
+    ("quantise", (*qdq.RULES, *fuse.TRANSPOSES, *fuse.RULES)),
+    ("surface", (*qdq.SURFACE, *fuse.TRANSPOSES, *fuse.RULES)),
     ("float", (*qdq.REMAINS, *fuse.RULES)),
 )
 

@@ -15,9 +15,8 @@ from ... import ops
 from ...ir import ITEM_BYTES, Graph, Op
 from ...ir.axes import Dim, Grouped, Nest, Same, Window, separable
 from ...kernels import kernel_of, offload
-from ...kernels.unstated import PER_CALL
 from ...ops import SPECS
-from ...ops.base import Form
+from ...ops.base import PER_CALL, Form
 from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Channel, Compute, Hardware, Operand, TiledLayer, compute_cycles
 from ..printed import Region

@@ -25,8 +25,7 @@ from ... import ops
 from ...ir import Graph, Op
 from ...ir.axes import Same, Window, separable
 from ...kernels import kernel_of
-from ...kernels.unstated import PER_ROW_CALL
-from ...ops.base import Constant, Form, Kernel
+from ...ops.base import PER_ROW_CALL, Constant, Form, Kernel
 from ..cuts import Cutter
 from ..hierarchy.nest import Channel, copy_cycles
 from ..printed import RunCycles, Share, Stream, StreamedRun
