@@ -201,8 +201,28 @@ def run_cluster(args: argparse.Namespace) -> int:
     return 0
 
 
+def write_graph(args: argparse.Namespace) -> None:
+    """Write the graph after a stage: as ONNX to look at, or as a text that is read as a model."""
+    from edgebuild.model.compile import drawn_graph, graph_after
+    from edgebuild.model.formats.text import data_file
+    from edgebuild.model.formats.text.graph_text import written
+
+    request = model_request_of(args, "model")
+    if args.output.suffix.lower() == ".onnx":
+        check_replaced([args.output], [args.model])
+        write_atomic(args.output, drawn_graph(request, args.after))
+        return
+    if args.after == "plan":
+        args.wrong_usage("--output: a plan has no text to read back; name a stage with --after, or write F.onnx")
+    files = args.output, data_file(args.output)
+    check_replaced(files, [args.model])
+    text, data = written(graph_after(request, args.after))
+    write_atomic(files[1], data)
+    write_atomic(files[0], text.encode())
+
+
 def inspect(args: argparse.Namespace) -> int:
-    from edgebuild.model.compile import graph_after, inspect, inspect_plan, inspect_stages
+    from edgebuild.model.compile import inspect, inspect_plan, inspect_stages
 
     if args.json and (args.sweep or args.stages or args.output or args.after != "plan"):
         args.wrong_usage("--json has the figures of a plan; leave out --sweep, --stages, --after and --output")
@@ -215,16 +235,7 @@ def inspect(args: argparse.Namespace) -> int:
         print(inspect_stages(model_request_of(args, "model")), end="")
         return 0
     if args.output is not None:
-        from edgebuild.model.formats.text import data_file
-        from edgebuild.model.formats.text.graph_text import written
-
-        if args.after == "plan":
-            args.wrong_usage("--output: a plan has no text to read back; name a stage with --after")
-        files = args.output, data_file(args.output)
-        check_replaced(files, [args.model])
-        text, data = written(graph_after(model_request_of(args, "model"), args.after))
-        write_atomic(files[1], data)
-        write_atomic(files[0], text.encode())
+        write_graph(args)
         return 0
     if args.after != "plan":
         print(inspect(model_request_of(args, "model"), args.after), end="")

@@ -163,6 +163,18 @@ def inspect(request: ModelRequest, after: str) -> str:
     return dump(graph_after(request, after))
 
 
+def drawn_graph(request: ModelRequest, after: str) -> bytes:
+    """The graph after a stage, or as it is planned, as an ONNX file to look at; see `views.onnx_view`."""
+    from .emit.program import program
+    from .emit.report import report
+    from .views.onnx_view import onnx_file
+
+    if after != "plan":
+        return onnx_file(graph_after(request, after))
+    decided = plan_model(request, load_target(request.target))
+    return onnx_file(decided.graph, json.loads(report(decided, program(decided).weights, "")))
+
+
 def inspect_stages(request: ModelRequest) -> str:
     """The model as it is read, and then the lines that each stage takes away (-) and adds (+)."""
     before, lines = list[str](), list[str]()

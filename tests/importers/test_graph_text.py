@@ -1,12 +1,17 @@
-"""The text form of a graph: what is written is read back, and what anybody wrote gives a diagnostic."""
+"""The text form of a graph: what is written is read back, and what anybody wrote gives a diagnostic.
+
+And its ONNX form, which viewers open: judged by the checker of ONNX.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
@@ -18,6 +23,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.formats.text import data_file
 from edgebuild.model.formats.text.graph_text import read_text, written
 from edgebuild.model.ir import Graph
+from edgebuild.model.views.onnx_view import onnx_file
 from tests.graphs import KINDS, thrown, tiny_tflite
 
 
@@ -112,6 +118,39 @@ def test_missing_and_short_constants(model: Path, tmp_path: Path) -> None:
 def test_a_plan_has_no_text(model: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["inspect", str(model), "-o", str(tmp_path / "g.txt")])
+
+
+def test_each_kind_is_valid_onnx() -> None:
+    """Viewers see the ops as they are, with the bytes of constants and the quantisation."""
+    for kind in KINDS:
+        for graph in thrown(kind, 4):
+            drawn = onnx.load_from_string(onnx_file(graph))
+            onnx.checker.check_model(drawn)
+            assert [(n.op_type, n.domain, *n.output) for n in drawn.graph.node] == [
+                (op.kind, "edgebuild", *op.outputs) for op in graph.ops]  # fmt: skip
+            stored = {t.name: onnx.numpy_helper.to_array(t) for t in drawn.graph.initializer}
+            scales = {n.tensor_name: stored[n.quant_parameter_tensor_names[0].value]
+                      for n in drawn.graph.quantization_annotation}  # fmt: skip
+            for t in (t for op in graph.ops for t in graph.operands(op)):
+                assert t.data is None or np.array_equal(stored[t.name], t.data, equal_nan=t.dtype == "float32"), kind
+                assert t.quant is None or np.array_equal(scales[t.name], np.float32(t.quant.scale)), kind
+
+
+def test_a_plan_as_onnx_says_steps_and_places(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "g.onnx"
+    words = [str(model), "--target", "mps2-an386", "--tile", "rolling"]
+    assert main(["inspect", *words, "-o", str(file)]) == 0
+    assert main(["inspect", *words, "--json", str(tmp_path / "r.json")]) == 0
+    report, drawn = json.loads((tmp_path / "r.json").read_text()), onnx.load(file)
+    onnx.checker.check_model(drawn)
+    assert {p.key: p.value for p in drawn.metadata_props}["arena_bytes"] == str(report["ram"]["arena_bytes"])
+    places = {b["name"]: str(b["offset"]) for b in report["layout"]["buffers"]}
+    rows = {row["name"]: row for row in report["layers"]}
+    assert rows.keys() <= {node.name for node in drawn.graph.node}
+    for node in drawn.graph.node:
+        told, row = {p.key: p.value for p in node.metadata_props}, rows.get(node.name, {})
+        assert all(told[key] == str(row[key]) for key in row if key in ("step", "kernel", "macs"))
+        assert told.get("arena_offset") == places.get(node.output[0])
 
 
 @pytest.mark.filterwarnings("ignore:invalid")  # of Python, for text that is nearly a number
