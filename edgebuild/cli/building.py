@@ -63,9 +63,10 @@ def clock(args: argparse.Namespace) -> int:
 
 
 def ops(args: argparse.Namespace) -> int:
-    from edgebuild.model.supported import supported
+    from edgebuild.model.supported import as_json, supported
 
-    print(supported([args.format] if args.format else []))
+    names = [args.format] if args.format else []
+    show(args, f"{supported(names)}\n", as_json(names))
     return 0
 
 

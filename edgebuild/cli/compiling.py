@@ -162,23 +162,25 @@ def diff(args: argparse.Namespace) -> int:
 
 def explain(args: argparse.Namespace) -> int:
     if kind := error_kinds().get(args.model.name):
-        print(f"{args.model.name}: {kind['title']}\n\n{fill(kind['page'], 100)}")
+        show(args, f"{args.model.name}: {kind['title']}\n\n{fill(kind['page'], 100)}\n", kind)
         return 0
-    from edgebuild.model.explain import kernel_words
+    from edgebuild.model.explain import kernel_rows, kernel_words
 
     if not args.kernels:
         args.wrong_usage("say what to explain of the model: --kernels")
     args.target = args.target or "host"
-    print(kernel_words(model_request_of(args, "model")), end="")
+    rows = kernel_rows(model_request_of(args, "model"))
+    show(args, kernel_words(rows, args.model.name, args.target), rows)
     return 0
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    from edgebuild.model.sweep import sizes_of, sweep, sweep_words
+    from edgebuild.model.sweep import as_json, sizes_of, sweep, sweep_words
 
     target = load_target(args.target)
     sizes = sizes_of(args.sweep, target)
-    print(sweep_words(sizes, sweep(model_request_of(args, "model"), target, sizes)), end="")
+    times = sweep(model_request_of(args, "model"), target, sizes)
+    show(args, sweep_words(sizes, times), as_json(sizes, times))
     return 0
 
 
@@ -224,8 +226,8 @@ def write_graph(args: argparse.Namespace) -> None:
 def inspect(args: argparse.Namespace) -> int:
     from edgebuild.model.compile import inspect, inspect_plan, inspect_stages
 
-    if args.json and (args.sweep or args.stages or args.output or args.after != "plan"):
-        args.wrong_usage("--json has the figures of a plan; leave out --sweep, --stages, --after and --output")
+    if args.json and (args.stages or args.output or args.after != "plan"):
+        args.wrong_usage("--json has the figures of a plan; leave out --stages, --after and --output")
     if args.cluster is not None and args.device is None:
         return run_cluster(args)
     args.target = args.target or "host"

@@ -54,19 +54,22 @@ def tune(args: argparse.Namespace) -> int:
 
 
 def calibrate(args: argparse.Namespace) -> int:
-    from edgebuild.model.verify.calibrate import fitted, profile
+    from edgebuild.model.verify.calibrate import fitted, profile, profile_words
 
     request = model_request_of(args, "model")
     if args.supply_ms < 0 or (args.supply_log and not args.fit):
         raise fail("--supply-ms is 0 or more, and --supply-log goes with --fit")
+    check_written(args, (), [args.model, args.fit, args.supply_log])
     if args.fit:
-        print(fitted(request, args.fit, args.supply_log, args.output), end="")
+        show(args, *fitted(request, args.fit, args.supply_log, args.output))
     else:
-        print(profile(request, args.output, args.pin, args.supply_ms), end="")
+        figures = profile(request, args.output, args.pin, args.supply_ms)
+        show(args, profile_words(figures), figures)
     return 0
 
 
 def simulate(args: argparse.Namespace) -> int:
+    import os
     import subprocess
     import sys
     import tempfile
@@ -76,12 +79,23 @@ def simulate(args: argparse.Namespace) -> int:
 
     if not args.program.is_file():
         raise fail("no such program", file=str(args.program))
+    check_written(args, (), [args.program])
     with tempfile.TemporaryDirectory(prefix="edgebuild-simulate-") as name:
-        simulator = xpulp_simulator(Path(name))
+        simulator, counts = xpulp_simulator(Path(name)), Path(name) / "counts"
         sys.stdout.flush()
         with together() as start:
-            program = start([simulator, args.encoding, args.program, str(args.cores)], stdin=subprocess.DEVNULL)
-            return int(program.wait())
+            own = sys.stderr if args.json == "-" else None  # where the program's lines go
+            words = [simulator, args.encoding, args.program, str(args.cores)]
+            environment = {**os.environ, "XPULP_COUNTS": str(counts)}
+            status = int(start(words, stdin=subprocess.DEVNULL, stdout=own, env=environment).wait())
+        lines = counts.read_text().splitlines() if counts.exists() else []
+    cores = [dict(zip(("instructions", "cycles"), [int(word) for word in line.split()], strict=True)) for line in lines]
+    if args.json:
+        show(args, "", {"status": status, "cores": cores})
+    elif cores:
+        text = f"{sum(c['instructions'] for c in cores):,} instructions, {max(c['cycles'] for c in cores):,} cycles"
+        print(f"[edgebuild] {args.program.name}: {text}", file=sys.stderr)
+    return status
 
 
 def reproduce(args: argparse.Namespace) -> int:

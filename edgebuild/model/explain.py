@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -139,51 +139,80 @@ def _parents(file: Path) -> dict[ast.AST, ast.AST]:
 WIDTH = 34  # columns of a variant's name
 
 
-def kernel_words(request: ModelRequest) -> str:
-    """Of each op of the plan: its kernel and why, the costs of the others, and what excludes the rest.
+def kernel_rows(request: ModelRequest) -> list[dict[str, Any]]:
+    """Of each op of the plan: `variants`, the chosen one first and why, with their costs; and what excludes the rest.
 
-    Instructions and cycles are estimates of one call; bytes of code are estimates, too.
+    `instructions` and `cycles` are estimates of one call, None where there is none; `code_bytes` is one, too.
     """
     plan = plan_model(request, load_target(request.target))
-    lines = [f"{plan.graph.file} on {plan.target.name}: estimates of one call"]
-    for number, section in enumerate(plan.steps):
-        calls = f", {section.calls} calls" if section.rolled is not None else ""
-        for op, form in zip(section.ops, section.forms, strict=True):
-            lines += [f"step {number}: {op.kind} '{comment(op.name)}'{calls}", *_of_op(plan, op, form)]
+    return [
+        {
+            "step": number,
+            "kind": op.kind,
+            "name": op.name,
+            "calls": section.calls if section.rolled is not None else 1,
+            **_of_op(plan, op, form),
+        }
+        for number, section in enumerate(plan.steps)
+        for op, form in zip(section.ops, section.forms, strict=True)
+    ]
+
+
+def kernel_words(rows: Sequence[Mapping[str, Any]], model: str, target: str) -> str:
+    """Put into lines what `kernel_rows` has."""
+    lines = [f"{comment(model)} on {target}: estimates of one call"]
+    for row in rows:
+        calls = f", {row['calls']} calls" if row["calls"] > 1 else ""
+        lines.append(f"step {row['step']}: {row['kind']} '{comment(row['name'])}'{calls}")
+        chosen, *others = row["variants"]
+        lines += [f"  {_line(chosen, chosen)}", f"    taken: {row['taken']}"]
+        lines += [f"  {_line(other, chosen)}" for other in others]
+        for refused in row["excluded"]:
+            times = f"{refused['variants']} variants, " if refused["variants"] > 1 else ""
+            lines.append(f"    not {times}{refused['place']}{': ' if refused['place'] else ''}{refused['reason']}")
+        if count := row["for_other_cores"]:
+            lines.append(f"    not {count} variant{'s' * (count > 1)} for other cores: {', '.join(row['they_need'])}")
     return "\n".join(lines) + "\n"
 
 
-def _of_op(plan: Plan, op: Op, form: Form) -> Iterator[str]:
+def _of_op(plan: Plan, op: Op, form: Form) -> dict[str, Any]:
     graph, kernel = plan.graph, kernel_of(op, plan.graph, form)
     fastest = kernel_of(op, graph, Form(form.core, form.wish, rings=form.rings, separate=form.separate, rows=form.rows))
-    yield f"  {_line(kernel, kernel, graph, form)}"
-    yield f"    taken: {_why(kernel, fastest, op, graph, form)}"
-    names = {kernel.variant}
-    for other in (kernel, *kernel.others, fastest, *fastest.others):
-        if other.variant not in names:
-            names.add(other.variant)
-            yield f"  {_line(other, kernel, graph, form)}"
+    variants = dict[str, Kernel]()
+    for one in (kernel, *kernel.others, fastest, *fastest.others):
+        variants.setdefault(one.variant, one)
     excluded = refusals(op, graph, form)
     counted = Counter((r.reason, r.place) for r in excluded if not r.lacks)
-    for (reason, place), count in counted.items():
-        times = f"{count} variants, " if count > 1 else ""
-        yield f"    not {times}{place}{': ' if place else ''}{reason}"
-    if foreign := [r for r in excluded if r.lacks]:
-        words = sorted({word for r in foreign for word in r.lacks})
-        yield f"    not {len(foreign)} variant{'s' * (len(foreign) > 1)} for other cores: {', '.join(words)}"
+    foreign = [r for r in excluded if r.lacks]
+    return {
+        "taken": _why(kernel, fastest, op, graph, form),
+        "variants": [_costs(k, graph, form) for k in variants.values()],
+        "excluded": [{"reason": r, "place": place, "variants": n} for (r, place), n in counted.items()],
+        "for_other_cores": len(foreign),
+        "they_need": sorted({word for r in foreign for word in r.lacks}),
+    }
 
 
-def _line(kernel: Kernel, chosen: Kernel, graph: Graph, form: Form) -> str:
+def _costs(kernel: Kernel, graph: Graph, form: Form) -> dict[str, Any]:
+    return {
+        "variant": kernel.variant,
+        "instructions": kernel.estimate or None,
+        "cycles": kernel.cost if kernel.estimate else None,
+        "scratch_bytes": kernel.scratch,
+        "constants_bytes": sum(c.data.nbytes for c in kernel.constants),
+        "code_bytes": code_bytes([kernel], graph.arithmetic, form),
+    }
+
+
+def _line(of: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
     """Costs of one variant, and how many more cycles it takes than the chosen one."""
-    constants = sum(c.data.nbytes for c in kernel.constants)
-    code = code_bytes([kernel], graph.arithmetic, form)
-    if not kernel.estimate:
-        costs = "no estimate"
-    else:
-        costs = f"{kernel.estimate:,.0f} instructions, {kernel.cost:,.0f} cycles"
-        if chosen.cost and kernel is not chosen:
-            costs += f" ({kernel.cost / chosen.cost - 1:+.1%})"
-    return f"{kernel.variant:{WIDTH}} {costs}; scratch {kernel.scratch} B, constants {constants} B, code {code} B"
+    costs = "no estimate"
+    if of["instructions"]:
+        costs = f"{of['instructions']:,.0f} instructions, {of['cycles']:,.0f} cycles"
+        if chosen["cycles"] and of is not chosen:
+            costs += f" ({of['cycles'] / chosen['cycles'] - 1:+.1%})"
+    sizes = f"scratch {of['scratch_bytes']} B, constants {of['constants_bytes']} B, code {of['code_bytes']} B"
+    return f"{of['variant']:{WIDTH}} {costs}; {sizes}"
 
 
 def _why(kernel: Kernel, fastest: Kernel, op: Op, graph: Graph, form: Form) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .formats import exported
+from .formats.format import Operators
 from .ops import SPECS
 from .ops.base import Spec
 
@@ -23,13 +25,34 @@ def limits_of(spec: Spec) -> list[str]:
     return [" ".join((limit.__doc__ or "").split()) for limit in spec.limits]
 
 
-def _lines(name: str) -> Iterator[str]:
+def as_json(names: Sequence[str] = ()) -> dict[str, Any]:
+    """By format: each kind of operator with its names in the file and its limits; by domain what is read as others."""
+    return {
+        name: {
+            "operators": [{"kind": spec.kind, "names": own, "limits": limits_of(spec)} for own, spec in _listed(name)],
+            "read_as_others": {domain: list(others) for domain, others in _operators(name).others.items()},
+        }
+        for name in names or sorted(exported(), reverse=True)
+    }
+
+
+def _operators(name: str) -> Operators:
     list_operators = exported()[name].operators
     assert list_operators is not None
-    operators = list_operators()
-    yield f"{operators.title}:"
+    return list_operators()
+
+
+def _listed(name: str) -> list[tuple[list[str], Spec]]:
+    """Of each kind its names in the file, in their order."""
+    operators = _operators(name)
     listed = [(names, spec) for kind, spec in SPECS.items() if (names := operators.names(kind))]
-    for names, spec in sorted(listed, key=lambda row: row[0][0]):
+    return sorted(listed, key=lambda row: row[0][0])
+
+
+def _lines(name: str) -> Iterator[str]:
+    operators = _operators(name)
+    yield f"{operators.title}:"
+    for names, spec in _listed(name):
         yield f"  {', '.join(names)}"
         yield from (f"    - {limit}" for limit in limits_of(spec))
     for domain, others in operators.others.items():

@@ -112,3 +112,10 @@ def sweep_words(sizes: Mapping[str, Sequence[int]], times: Mapping[tuple[int, ..
         cycles = f"{times[key]:16,.0f}" if key in times else f"{'does not fit':>16}"
         lines.append(" ".join(f"{size:>10,}" for size in key) + " " + cycles)
     return "\n".join(lines) + "\n"
+
+
+def as_json(
+    sizes: Mapping[str, Sequence[int]], times: Mapping[tuple[int, ...], float]
+) -> list[dict[str, dict[str, int] | float | None]]:
+    """An object for each combination: bytes by memory, and modelled cycles, None where the network does not fit."""
+    return [{"bytes": dict(zip(sizes, key, strict=True)), "cycles": times.get(key)} for key in product(*sizes.values())]

@@ -17,7 +17,7 @@ from edgebuild.model.clocked import power_model, works
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.energy.fit import read_calibration, read_measurements
 from edgebuild.model.energy.layer_cost import require_timing
-from edgebuild.model.verify.calibrate import fitted, profile
+from edgebuild.model.verify.calibrate import fitted, profile, profile_words
 from tests.conftest import ROOT
 from tests.graphs.tflite_models import File
 from tests.graphs.tiny import Tiny, X
@@ -32,6 +32,8 @@ MARK = pytest.mark.needs("arm-none-eabi-gcc")
 def test_in_a_simulator_it_says_that_nothing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", str(DIGITS), "--target", "mps2-an500", "-o", str(tmp_path)]) == 0
     out = capsys.readouterr().out
+    assert main(["calibrate", str(DIGITS), "--target", "mps2-an500", "-o", str(tmp_path), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["ran_on"] == "mps2-an500"
     assert "ran on mps2-an500" in out and "DWT CYCCNT stands still" in out and "nothing was measured" in out
     assert main(["calibrate", str(DIGITS), "--target", "mps2-an500", "-o", str(tmp_path), "--fit", "x"]) == 1
     assert "no clock tree" in capsys.readouterr().err
@@ -45,7 +47,7 @@ def test_from_the_chip_to_the_objective(tmp_path: Path) -> None:
     from tests.clocks.chip import Chip
 
     said = profile(F767, tmp_path, "PB7", 0)
-    assert "16 clocks" in said and "run it on the chip" in said
+    assert "16 clocks" in profile_words(said) and "run it on the chip" in profile_words(said)
     model = power_model(load_target("stm32f767"), F767)
     chip = Chip(load_target("stm32f767"), model.plan, tmp_path / "profile.elf", 1.5)
     chip.run()
@@ -63,8 +65,9 @@ def test_from_the_chip_to_the_objective(tmp_path: Path) -> None:
         "in each step of two inferences, and in the empty one"
     )
 
-    text = fitted(F767, tmp_path / "profile.csv", None, tmp_path)
+    text, figures = fitted(F767, tmp_path / "profile.csv", None, tmp_path)
     assert "cycles per instruction" in text and "written: " in text
+    assert f"{figures['timing']['error']['rms_percent']:.1f}% rms" in text and figures["run"] is None
     found = read_calibration(tmp_path / "calibration.yaml", model.plan.tree)
     assert found.timing and found.timing.error.rms_percent < 60 and found.run is None
 

@@ -82,6 +82,11 @@ FIGURES = [
     ("fit {model} --targets host,mps2-an386", "rows"),
     ("report {model} --target host", 0),
     ("inspect {model}", "schedule"),
+    ("inspect {model} --target gap8 --sweep L1=16K:32K", 0),
+    ("explain {model} --kernels", 0),
+    ("explain E0201", "title"),
+    ("ops", "onnx"),
+    ("ops tflite", "tflite"),
     ("driver {folder}/d.bf.c --name d --target host -o {folder}/d", "layout"),
     ("diff {model} {model} --target host", "figures"),
 ]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +17,7 @@ import yaml
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import load_target
+from edgebuild.cli import main
 from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
@@ -184,6 +189,22 @@ def test_an_encoding_that_the_core_lacks(tmp_path: Path) -> None:
     """The simulator ends at the first instruction of the other encoding, and says where."""
     with pytest.raises(EdgebuildError, match="an instruction that the core lacks"):
         instructions.run(load_target("cv32e40p"), "gap8")
+
+
+@pytest.mark.needs(*NEEDS)
+def test_counts_of_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the kept firmware, whose single inference is a part of what the program executes."""
+    digits = str(ROOT / "sample_projects/digits/digits.onnx")
+    assert main(["verify", digits, "--target", "cv32e40p", "--keep", str(tmp_path), "--json", "-"]) == 0
+    inference = json.loads(capsys.readouterr().out)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    words = ["edgebuild", "simulate", "corev", "harness.elf", "--json"]
+    for where in ("-", "counts.json"):
+        done = subprocess.run([*words, where], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    (core,) = json.loads((tmp_path / "counts.json").read_text())["cores"]
+    assert inference["instructions"] < core["instructions"] < core["cycles"] < 20 * inference["cycles"]
+    done = subprocess.run(words[:-1], cwd=tmp_path, env=environment, capture_output=True, check=True, text=True)
+    assert f"harness.elf: {core['instructions']:,} instructions, {core['cycles']:,} cycles\n" in done.stderr
 
 
 def test_one_encoding(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_comput
 CALIBRATION = "calibration.yaml"
 
 
-def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int) -> str:
-    """Build the profiling firmware into the folder `output`; where the target has a simulator, run it. What happened.
+def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int) -> dict[str, Any]:
+    """Build the profiling firmware into the folder `output`; where the target has a simulator, run it.
+
+    `program`, its count of `steps`, `clocks` by name, what it `ran_on` (None: a chip has to), and what it `said`.
 
     `pin`: such as PB0, to be high while a step runs; with `supply_ms`, while the model runs for so long in each
     configuration. Raises EdgebuildError for a target without bare firmware.
@@ -56,14 +58,25 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     with (output / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write('#include "profile_model.h"\n')
     elf = _build(target, output, report, bool(files))
-    lines = [f"{elf}: {len(report['schedule']['steps'])} steps" + (f", {len(clocks.configs)} clocks" if clocks else "")]
+    figures = {"program": str(elf), "steps": len(report["schedule"]["steps"])}
+    figures["clocks"] = [c.name for c in clocks.configs] if clocks else []
     if target.runner is None:
-        lines.append("run it on the chip under a debugger with semihosting on: it writes profile.csv, for --fit")
-        return "\n".join(lines) + "\n"
+        return {**figures, "ran_on": None, "said": []}
     run_program(elf, target)
     rows = (output / "profile.csv").read_text().splitlines()
     said = [line.removeprefix("# ") for line in rows if line.startswith("#")]
-    return "\n".join([*lines, f"ran on {target.name}", *said]) + "\n"
+    return {**figures, "ran_on": target.name, "said": said}
+
+
+def profile_words(figures: dict[str, Any]) -> str:
+    """Put into lines what `profile` did."""
+    clocks = f", {len(figures['clocks'])} clocks" if figures["clocks"] else ""
+    lines = [f"{figures['program']}: {figures['steps']} steps{clocks}"]
+    if figures["ran_on"] is None:
+        lines.append("run it on the chip under a debugger with semihosting on: it writes profile.csv, for --fit")
+    else:
+        lines += [f"ran on {figures['ran_on']}", *figures["said"]]
+    return "\n".join(lines) + "\n"
 
 
 def _marked(request: ModelRequest, target: Target) -> Plan:
@@ -123,11 +136,12 @@ def _pin(clocks: ClockPlan | None, pin: str) -> list[str]:
     ]
 
 
-def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: Path) -> str:
+def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: Path) -> tuple[str, dict[str, Any]]:
     """Fit the cost model to measurements of this model on its target; write calibration.yaml into the folder `output`.
 
-    `request` is that of the profiled firmware, `log` a record of the supply's current. What was fitted. Raises
-    EdgebuildError for wrong measurements, and for a target that knows neither currents nor the timing of its code.
+    `request` is that of the profiled firmware, `log` a record of the supply's current. Gives what was fitted, in
+    words and as figures. Raises EdgebuildError for wrong measurements, and for a target that knows neither currents nor
+    the timing of its code.
     """
     target = load_target(request.target)
     model = power_model(target, replace(request, calibration=None))
@@ -138,4 +152,5 @@ def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: 
     step_works = works(decided, require_timing(model))
     calibration = fit(measured, step_works, model, str(measurements))
     publish((Artifact(CALIBRATION, calibration_text(calibration).encode()),), output, owned=False)
-    return calibration_words(calibration, model, step_works, measured) + f"written: {output / CALIBRATION}\n"
+    words = calibration_words(calibration, model, step_works, measured) + f"written: {output / CALIBRATION}\n"
+    return words, {**asdict(calibration), "file": str(output / CALIBRATION)}
