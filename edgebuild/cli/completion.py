@@ -1,4 +1,4 @@
-"""`edgebuild completion`: scripts for shells that complete commands, options and values.
+"""Commands for shells and terminals: completion of commands, options and values, and the manual page.
 
 The scripts ask this command for the words that fit, so they need not be written anew when options change.
 """
@@ -6,10 +6,12 @@ The scripts ask this command for the words that fit, so they need not be written
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
+from edgebuild import __version__
 from edgebuild.base.target import target_names
-from edgebuild.cli.parsing import COMMANDS, command_parser
+from edgebuild.cli.parsing import COMMANDS, command_parser, examples
 
 ASK = "edgebuild completion words"
 BASH = f"""\
@@ -51,3 +53,36 @@ def _words(line: list[str]) -> Iterable[str]:
         places = [action for action in actions if not action.option_strings]
         return (word for action in places for word in action.choices or ())
     return target_names() if before.dest in TARGETS else before.choices or ()
+
+
+def man(args: argparse.Namespace) -> int:
+    print("\n".join(_page()))
+    return 0
+
+
+STATUS = ("0 done, 1 the input is wrong or a limit is exceeded, 2 wrong usage, 3 a tool is missing. `edgebuild explain "
+          "CODE` has more on an error than its message.")  # fmt: skip
+
+
+def _page() -> Iterator[str]:
+    """The manual page, section 1, in the macros of man(7)."""
+    yield f'.TH EDGEBUILD 1 "" "edgebuild {__version__}"'
+    yield from (".SH NAME", r"edgebuild \- neural networks and register drivers as build inputs of firmware")
+    yield from (".SH SYNOPSIS", r"\fBedgebuild\fR \fICOMMAND\fR [\fIARGUMENT\fR ...]", ".SH COMMANDS")
+    shown = examples()
+    for command, about in COMMANDS.items():
+        yield from (f".SS {_roff(command)}", _roff(f"{about[0].upper()}{about[1:]}."))
+        parser = command_parser(command)
+        for action in parser._actions[1:]:  # all but --help
+            text = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
+            head = parser._get_formatter()._format_action_invocation(action)
+            yield from (".TP", rf"\fB{_roff(head)}\fR", _roff(text))
+        yield from (".PP", "Examples:", ".PP", ".nf", *map(_roff, shown[command].rstrip().split("\n")), ".fi")
+    yield from (".SH EXIT STATUS", _roff(STATUS))
+
+
+def _roff(text: str) -> str:
+    """A line of text that roff reads as nothing else."""
+    for plain, escaped in (("\\", r"\e"), ("-", r"\-"), ("'", r"\(aq"), ("`", r"\(ga")):
+        text = text.replace(plain, escaped)
+    return re.sub(r"^(?=\.)", r"\\&", text)

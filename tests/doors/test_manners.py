@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.cli import main
-from edgebuild.cli.parsing import COMMANDS, command_line, examples
+from edgebuild.cli.parsing import COMMANDS, command_line, command_parser, examples
 from tests.graphs.tiny import tiny_tflite
 
 EXAMPLES = examples()
@@ -20,11 +21,11 @@ EXAMPLES = examples()
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_are_read_as_they_stand(command: str) -> None:
-    """Each line up to where its remark or a pipe begins; only the command itself is not run."""
+    """Each line up to where its remark, a pipe or a file begins; only the command itself is not run."""
     lines = [line.strip() for line in EXAMPLES[command].splitlines() if line.startswith("  ")]
     assert lines
     for line in lines:
-        words = shlex.split(line.split("   ")[0].split(" | ")[0].replace("$(edgebuild", "; edgebuild").rstrip(")"))
+        words = shlex.split(re.split("   | [|>] ", line)[0].replace("$(edgebuild", "; edgebuild").rstrip(")"))
         words = words[words.index("edgebuild") + 1 :]
         assert words[0] == command
         assert command_line(command).parse_args(words).command == command
@@ -140,6 +141,20 @@ def test_a_dry_run_lists_the_products_and_writes_none(tmp_path: Path, capsys: py
 def test_words_that_complete_a_line(line: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "words", *line.split(" ")]) == 0
     assert capsys.readouterr().out.split() == words
+
+
+@pytest.mark.needs("groff")
+def test_the_manual_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command and option is there, as it is typed; groff finds nothing to warn of."""
+    assert main(["man"]) == 0
+    (tmp_path / "edgebuild.1").write_text(capsys.readouterr().out)
+    words = ["groff", "-man", "-ww", "-Tascii", "-P-cbou", "edgebuild.1"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    for command in COMMANDS:
+        flags = [flag for action in command_parser(command)._actions[1:] for flag in action.option_strings]
+        assert f"   {command}\n" in done.stdout and all(flag in done.stdout for flag in flags), command
+    assert "--fail-if 'arena>+2%'" in done.stdout and "`edgebuild ops`" in done.stdout
 
 
 @pytest.mark.needs("bash")

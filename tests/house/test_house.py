@@ -142,7 +142,7 @@ def test_samples_are_short() -> None:
 
 
 TOP = """.ci .gitattributes .gitignore CHANGELOG.md CMakeLists.txt CONTRIBUTING.md LICENSE README.md SConstruct
-SECURITY.md docs edgebuild hal pyproject.toml sample_projects sconsw site_scons tests"""
+SECURITY.md docs edgebuild hal mkdocs.yml pyproject.toml sample_projects sconsw site_scons tests"""
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
