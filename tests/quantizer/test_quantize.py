@@ -161,6 +161,20 @@ def test_corrected_biases_take_off_the_mean_error() -> None:
     assert np.abs((run(better, rows)[0] - run(simple, rows)[0]).mean((0, 1))).max() < step
 
 
+@pytest.mark.parametrize("activation", ["Relu", "Clip"])
+@pytest.mark.parametrize("wide", [(), ("conv0", "conv1", "conv2", "dense")])
+def test_corrected_biases_lessen_the_noise(wide: tuple[str, ...], activation: str) -> None:
+    """Also of layers in int16, whose results before the activation have the range of those behind it."""
+    rows = [{"image": x[None]} for x in np.random.default_rng(3).normal(0, 1, (64, 3, 8, 8)).astype(np.float32)]
+    for seed in range(3):
+        simple = folded(network(seed, 0.0, activation), rows[0])
+        model = quantised(simple, ranges(simple, rows, "minmax"), wide, "int16" if wide else "none")
+        better = corrected(model, simple, rows)
+        assert better is not None
+        right, before, after = (run(m, rows)[0] for m in (simple, model, better))
+        assert signal_to_noise(right, after) > signal_to_noise(right, before)
+
+
 @pytest.mark.parametrize("wide", ["int16", "float"])
 def test_layers_become_wide_where_int8_loses_too_much(tmp_path: Path, wide: str) -> None:
     model, data, labels = files(tmp_path, network(2, 3.0, "Clip"))
@@ -191,7 +205,11 @@ def test_the_command_and_the_firmware_agree(tmp_path: Path, capsys: pytest.Captu
     assert samples["reference_accuracy"] == 1 and abs(samples["accuracy"] - float(np.mean(theirs == right))) <= 1 / 60
     assert np.sum(samples["confusion"]) == 60 and np.trace(samples["confusion"]) == round(60 * samples["accuracy"])
     assert samples["same_class"] == samples["accuracy"] and samples["snr_db"] > 15
-    assert 1 <= len(samples["worst_layers"]) <= 5
+    assert 1 <= len(samples["worst_layers"]) <= 5 and min(w["snr_db"] for w in samples["worst_layers"]) > 15
+    assert main(["verify", str(out), "--target", "host", "--scales", "power-of-two", *judged]) == 0
+    others = json.loads(capsys.readouterr().out)
+    assert others["snr_db"] <= samples["snr_db"] and others["loss"]["snr_db"] > others["snr_db"]
+    assert "worst_layers" not in others, "those of the file's scales say nothing of others"
 
 
 MISTAKES = {

@@ -12,9 +12,10 @@ import onnx
 from ...base.artifacts import Artifact
 from ...base.errors import fail, visible
 from ...base.target import Target
+from ..passes.powers import FORMAT
 from ..verify import outputs_on_target, real_values, report_of
 from ..verify.accuracy import accuracy, classes
-from .corrections import BACK
+from .corrections import BACK, clipped
 from .samples import Array, Port, Row, float_model, folded, ports, read_rows, run, signal_to_noise
 
 WORST = 5  # layers that are named
@@ -35,7 +36,7 @@ def against_float(
 
     Returns `samples`, and what there is of: `accuracy`, `confusion` (rows: right classes, columns: the firmware's);
     with a `reference` network in ONNX `snr_db`, and with labels `reference_accuracy` and `same_class` (a share);
-    for an ONNX `model` `worst_layers`, too, by their signal to quantisation noise on the build machine.
+    for an ONNX `model` with its own scales `worst_layers`, too, by their signal to noise on the build machine.
     Raises EdgebuildError for samples, labels or networks that do not fit each other.
     """
     report = report_of(artifacts)
@@ -59,7 +60,7 @@ def against_float(
         result |= {"reference_accuracy": float(np.mean(chosen == right)), "same_class": same}
     noise = [signal_to_noise(_like(a, b), b) for a, b in zip(theirs, values, strict=True)]
     result["snr_db"] = round(min(noise), 2)
-    if model.suffix == ".onnx":
+    if model.suffix == ".onnx" and report["model"]["format"] != FORMAT:
         result["worst_layers"] = _worst(model, simple, rows[:NOISE_SAMPLES])
     return result
 
@@ -99,7 +100,8 @@ def _worst(model: Path, real: onnx.ModelProto, rows: Sequence[Row]) -> list[dict
     """The tensors of the float network that the quantised one, run with its own scales, makes with the most noise."""
     quantised = onnx.load(model)
     computed = {name for node in quantised.graph.node for name in node.output}
-    names = [name for node in real.graph.node for name in node.output if name + BACK in computed]
+    inner = clipped(real.graph)
+    names = [n for node in real.graph.node for n in node.output if n + BACK in computed and n not in inner]
     if not names:
         return []
     right, value = run(real, rows, names), run(quantised, rows, [name + BACK for name in names])

@@ -104,13 +104,24 @@ def _is_layer(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 
 AXES = {"Conv": 1, "Gemm": 1}  # of a result's channels
+ACTIVATIONS = ("Relu", "Clip")  # which are part of the layer before them
 LIMIT = 2**31 - 1
 BACK = "_DequantizeLinear_Output"  # how onnxruntime's quantiser names a tensor that went through integers
 
 
+def clipped(graph: onnx.GraphProto) -> dict[str, str]:
+    """The activation's result by the tensor that it alone reads, which onnxruntime gives the activation's range."""
+    reads = Counter(name for node in graph.node for name in node.input)
+    reads.update(value.name for value in graph.output)
+    return {n.input[0]: n.output[0] for n in graph.node if n.op_type in ACTIVATIONS and reads[n.input[0]] == 1}
+
+
 @dataclass(frozen=True)
 class Bias:
-    """A layer's result in the float network and in the other one, and the constants that are its bias."""
+    """A layer's result in the float network and in the other one, and the constants that are its bias.
+
+    Where an activation of its own reads the result, it is that of the activation: see `clipped`.
+    """
 
     right: str
     rounded: str
@@ -142,6 +153,7 @@ def _biases(graph: onnx.GraphProto) -> Iterator[Bias]:
     makers = {name: node for node in graph.node for name in node.output}
     readers = {name: node for node in graph.node for name in node.input}
     constants = {t.name: t for t in graph.initializer}
+    behind = clipped(graph)
     for node in graph.node:
         if node.op_type not in AXES or len(node.input) < 3:
             continue
@@ -153,4 +165,5 @@ def _biases(graph: onnx.GraphProto) -> Iterator[Bias]:
             stored = readers.get(result)  # on its way through an int8 scale, which is its activation, too
             back = readers.get(stored.output[0]) if stored is not None and stored.op_type == "QuantizeLinear" else None
             rounded = back.output[0] if back is not None and back.op_type == "DequantizeLinear" else result
+            rounded = behind.get(rounded, rounded)
             yield Bias(rounded.removesuffix(BACK), rounded, AXES[node.op_type], maker.input[0], maker.input[1])

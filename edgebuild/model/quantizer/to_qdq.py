@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 
+from .corrections import ACTIVATIONS
 from .samples import Array, Row
 
 Ranges = dict[str, tuple[float, float]]  # by name of a tensor
@@ -92,7 +93,6 @@ def _least_error(counts: Array, edges: Array, low: float, high: float) -> tuple[
 
 Wide = Literal["int16", "float", "none"]
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-ACTIVATIONS = ("Relu", "Clip")  # which are part of the layer before them
 INT16_OPSET = 21  # from which QuantizeLinear makes int16
 
 
