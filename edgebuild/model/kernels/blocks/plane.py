@@ -14,7 +14,7 @@ rows under the window alone. Where the result has several channels for each of t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -92,6 +92,10 @@ class Plane:
         """A loop goes through the rows of the window."""
         return self.turn < self.lines.taps
 
+    def moves(self, row: int) -> bool:
+        """Another row of the window is read after it."""
+        return self.looped or row + 1 < self.turn
+
     @property
     def window(self) -> Plane:
         """The common part of layers whose functions differ in nothing but loaded numbers."""
@@ -161,6 +165,7 @@ class Core(ABC):
     few: Callable[[int], list[Part]]  # so many elements from the source to the plane; both places move on
     begin: Callable[[], list[str]]  # the weights and the end of the next channel
     starts: Callable[[int], list[str]]  # sums begin, before a loop
+    row: Callable[[int, int], list[str]]  # products, for some outputs, of the row so far behind where registers point
     results: Callable[[int], list[Part]]  # sums become results; the place in the result moves on
     out_on: Callable[[str], list[str]]  # the place in the result moves on by a number of the layer
 
@@ -178,10 +183,6 @@ class Core(ABC):
 
     def put(self, register: str, name: str) -> list[str]:
         return self.emit("put", register, self.at[name])
-
-    @abstractmethod
-    def row(self, count: int, row: int) -> list[str]:
-        """Products of a row of the window, `row` rows behind where registers point."""
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
@@ -269,6 +270,13 @@ class Core(ABC):
     def next_row(self) -> list[str]:
         """The place in the plane moves on to the next row of the window; none where offsets say it."""
         return []
+
+    def written_rows(self, count: int) -> Sequence[str]:
+        """Products of the rows of the window that are written out, for `count` outputs."""
+        code = list[str]()
+        for row in range(self.p.turn):
+            code += [*self.row(count, row), *(self.next_row() if self.p.moves(row) else [])]
+        return code
 
     def bump(self, name: str, number: int) -> list[str]:
         return [*self.get(self.spare, name), *self.add(self.spare, self.spare, number), *self.put(self.spare, name)]
@@ -369,9 +377,7 @@ def _block(c: Core, count: int) -> list[Part]:
         code += c.starts(count)
         c.begun |= set(range(count))
     code += c.steps()
-    rows = list[str]()
-    for row in range(p.turn):
-        rows += [*c.row(count, row), *(c.next_row() if p.looped or row + 1 < p.turn else [])]
+    rows = c.written_rows(count)
     printed = 0 if c.loads else c.numbers["row"]
     if p.looped:
         turn = ["7:", *rows, *c.add(c.x, c.x, p.turn * printed), *c.add(c.w, c.w, p.turn * c.row_bytes)]

@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from ...ops.base import Sums
+from ..in_order import Instruction, in_order
 from ..micro import Loop, Part, moved, pushed
 from .plane import Core, Ends, Plane, numbers, table
-from .two_in_one import SAVED, rv_frame, rv_result, v6_frame, v6_result, v7_result
+from .two_in_one import SAVED, rv_bounded, rv_frame, rv_rescaled, v6_frame, v6_result, v7_result
 from .two_in_one import Ends as Rounding
 
 # Planes in Thumb: what instruction sets of Arm have in common, and those of Armv7-M and Armv6-M without extensions.
@@ -375,9 +376,10 @@ MOST_HELD = 9  # weights
 
 
 class Rv32(Core):
-    """a3 to a7 are multiplier, rounding, shift and bounds, t6 the start value, s1 the place of the result.
+    """a3 to a5 are multiplier, rounding and shift, t6 the start value, s1 the place of the result.
 
-    s10 is the distance to the next row under a window, s11 that to the next result.
+    a6 and a7 are bounds where there are results, else temporaries. s10 is the distance to the next row under a window,
+    s11 that to the next result.
     """
 
     loads = True
@@ -414,12 +416,9 @@ class Rv32(Core):
         self.frame = -(-4 * (len(SAVED) + len(names)) // 16) * 16
         self.at = {n: 4 * (len(SAVED) + i) for i, n in enumerate(names)}
         self.at |= {n: self.frame + 4 * i for i, n in enumerate(arguments[8:])}
-        clamped = self.p.finish.endswith("_clamped")
-        bounds = [line for r, n, value in (("a6", "low", -128), ("a7", "high", 127))
-                  for line in (self.get(r, n) if clamped else [f"li {r}, {value}"])]  # fmt: skip
         return [
             *rv_frame(self.frame)[0], *(f"sw a{i}, {self.at[n]}(sp)" for i, n in enumerate(arguments[:8])),
-            *bounds, *self.get("t4", "numbers"), f"addi t0, sp, {4 * len(SAVED)}", f"addi t1, t0, {4 * len(loaded)}",
+            *self.get("t4", "numbers"), f"addi t0, sp, {4 * len(SAVED)}", f"addi t1, t0, {4 * len(loaded)}",
             Loop(len(loaded) // 2, ("0:", "lw t2, 0(t4)", "lw t3, 4(t4)", "sw t2, 0(t0)", "sw t3, 4(t0)",
                  "addi t4, t4, 8", "addi t0, t0, 8", "bne t0, t1, 0b")),
             *self.get("s10", "row"), *self.get("s11", "step_y"),
@@ -469,32 +468,41 @@ class Rv32(Core):
     def starts(self, count: int) -> list[str]:
         return [f"mv {r}, t6" for r in self.sums[:count]]
 
-    def row(self, count: int, row: int) -> list[str]:
-        code, run, size = list[str](), self.p.run, len(self.weights)
+    def written_rows(self, count: int) -> Sequence[str]:
+        code = list[Instruction]()
+        for row in range(self.p.turn):
+            code += [*self._row(count, row), *([("add", "a0", "a0", "s10")] if self.p.moves(row) else [])]
+        free = [r for r in self.sums[count:] if r != self.past or not self.p.looped]
+        return in_order(tuple(code), ("t0", "t1", "a6", "a7", *free))
+
+    def _row(self, count: int, row: int) -> list[Instruction]:
+        code, run, size = list[Instruction](), self.p.run, len(self.weights)
         at = row * run.taps
         for begin in range(0, run.taps, size):
             taps = range(begin, min(run.taps, begin + size))
             held = {t: self.weights[at + t if self.stays else t - begin] for t in taps}
-            code += [] if self.stays else [f"lb {w}, {at + t}(a1)" for t, w in held.items()]
+            code += [] if self.stays else [("lb", w, at + t, "a1") for t, w in held.items()]
             pairs = [(o, t, o * run.stride + t * run.dilation) for o in range(count) for t in taps]
             for column in sorted({c for _, _, c in pairs}):
-                code.append(f"lb t0, {column}(a0)")
+                x = f"%x{row}_{begin}_{column}"
+                code.append(("lb", x, column, "a0"))
                 for o, t, c in pairs:
                     if c == column:
-                        begun = self.sums[o] if o in self.begun else "t6"
-                        code += [f"mul t1, t0, {held[t]}", f"add {self.sums[o]}, {begun}, t1"]
+                        total, product = self.sums[o], f"%p{row}_{o}_{t}"
+                        code.append(("mul", product, x, held[t]))
+                        code.append(("add", total, total if o in self.begun else "t6", product))
                         self.begun.add(o)
         return code
 
-    def next_row(self) -> list[str]:
-        return ["add a0, a0, s10"]
-
     def results(self, count: int) -> list[Part]:
-        code = list[Part]()
-        for v in self.sums[:count]:
-            code += rv_result(v, self.p.finish.startswith("away"), ("a3", "a4", "a5"), ("a6", "a7"))
-            code += [f"sb {v}, 0(s1)", "add s1, s1, s11"]
-        return code
+        clamped = self.p.finish.endswith("_clamped")
+        code: list[Part] = [
+            line for r, n, value in (("a6", "low", -128), ("a7", "high", 127))
+            for line in (self.get(r, n) if clamped else [f"li {r}, {value}"])]  # fmt: skip
+        values, away = self.sums[:count], self.p.finish.startswith("away")
+        straight = tuple(i for v in values for i in rv_rescaled(v, away, ("a3", "a4", "a5")))
+        code += in_order(straight, ("t0", "t1"))
+        return [*code, *rv_bounded({v: (f"sb {v}, 0(s1)", "add s1, s1, s11") for v in values}, ("a6", "a7"))]
 
     def out_on(self, name: str) -> list[str]:
         return self.move("s1", name)

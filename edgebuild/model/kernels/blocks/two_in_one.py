@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
+from ..in_order import Instruction, in_order
 from ..micro import Cases, Function, Loop, Part, asm, length, moved, pushed
 
 Lines = tuple[str, ...]
@@ -77,9 +78,10 @@ def _cases(dispatch: Lines, table: Lines, hops: int, loops: Mapping[object, Line
 
 
 # RV32IM: t0 to t5 a group's sums, s0 to s5 T, s6 to s11 S1, t6 0x8000 where pixels are packed. Where channels are:
-# t0 to t3 a group's sums, s0 to s3 T, s4 to s7 S1, s8 0x00FF00FF, s9 starts left, s10 the table of entries.
+# t0 to t3 a group's sums, s0 to s3 T, s4 to s7 S1, s8 0x00FF00FF, s9 starts left, s10 the table of entries, s11 and t4
+# the start of a group.
 SAVED = ("ra", *(f"s{n}" for n in range(12)))
-FRAME = 80
+FRAME = 96
 
 
 def rv_frame(size: int, saved: Sequence[str] = SAVED) -> tuple[list[Part], list[Part]]:
@@ -91,27 +93,32 @@ def rv_frame(size: int, saved: Sequence[str] = SAVED) -> tuple[list[Part], list[
 
 
 RV_AT = {"x": 52, "rescale": 56, "y": 60, "runs": 64, "step": 68, "starts": 68, "blocks": 72, "offset": 76}
+RUNS_LEFT = 80
 
 
-def rv_result(v: str, away: bool, numbers: Lines = ("a0", "ra", "a2"), bounds: Lines = ("a5", "a6")) -> list[Part]:
-    """Register v times the multiplier, plus the rounding, shifted, within bounds; t1 is lost."""
+def rv_rescaled(v: str, away: bool, numbers: Lines) -> list[Instruction]:
+    """Register v times the multiplier, plus the rounding, shifted; with a temporary."""
     multiplier, rounding, shift = numbers
-    signed = asm(f"""
-        addi {v}, {v}, 1
-        srai {v}, {v}, 1
-        srai t1, {v}, 31
-        add {v}, {v}, t1
-        """)
-    code: list[Part] = [f"slli {v}, {v}, 2", f"mulh {v}, {v}, {multiplier}", *(signed if away else ())]
-    code += [f"add {v}, {v}, {rounding}", f"sra {v}, {v}, {shift}"]
-    for branch, bound in zip(("bge", "ble"), bounds, strict=True):
-        code += [f"{branch} {v}, {bound}, 4f", Loop(OUTSIDE, (f"mv {v}, {bound}",)), "4:"]
-    return code
+    sign = f"%sign_{v}"
+    code: list[Instruction] = [("slli", v, v, 2), ("mulh", v, v, multiplier)]
+    code += [("addi", v, v, 1), ("srai", v, v, 1), ("srai", sign, v, 31), ("add", v, v, sign)] if away else []
+    return [*code, ("add", v, v, rounding), ("sra", v, v, shift)]
 
 
-def _rv_rescale(channel: int) -> list[Part]:
-    names = ("multiplier", "rounding", "shift")
-    return [f"lw {r}, {16 * channel + 4 * i + 4}(a7) /* {names[i]} */" for i, r in enumerate(("a0", "ra", "a2"))]
+def rv_bounded(stores: Mapping[str, Lines], bounds: Lines) -> list[Part]:
+    """Registers within bounds, each with the lines that store it. Branches go to what is rare: taken ones cost most."""
+    code, outside = list[Part](), list[Part]()
+    for n, (v, lines) in enumerate(stores.items()):
+        code += [f"blt {v}, {bounds[0]}, {40 + n}f", f"bgt {v}, {bounds[1]}, {50 + n}f", f"{60 + n}:", *lines]
+        for label, bound in zip((40 + n, 50 + n), bounds, strict=True):
+            outside.append(Loop(OUTSIDE / 2, (f"{label}:", f"mv {v}, {bound}", f"j {60 + n}b")))
+    return [*code, "j 39f", *outside, "39:"]
+
+
+def _rv_numbers(channel: int) -> tuple[list[Instruction], Lines]:
+    """Loads of a channel's multiplier, rounding and shift to temporaries; a7: the place of those of the block."""
+    names = tuple(f"%{n}_{channel}" for n in ("multiplier", "rounding", "shift"))
+    return [("lw", n, 16 * channel + 4 * i + 4, "a7") for i, n in enumerate(names)], names
 
 
 def rv32(m: TwoInOne, ends: Ends) -> list[Part]:
@@ -146,15 +153,17 @@ def _rv_pixels(m: TwoInOne, ends: Ends) -> list[Part]:
         t, s = channel * p, 6 + channel * p
         code += [f"lw s{s}, {16 * channel}(a2)", f"slli s{t}, s{s}, 16", f"add s{t}, s{t}, s{s}", f"add s{t}, s{t}, a6"]
         code += [line for i in range(1, p) for line in (f"mv s{t + i}, s{t}", f"mv s{s + i}, s{s}")]
-    code += [f"lw a0, {RV_AT['x']}(sp)", f"lw ra, {RV_AT['runs']}(sp)"]
-    dispatch = asm("""
+    code += [f"lw a0, {RV_AT['x']}(sp)", f"lw a3, {RV_AT['runs']}(sp)", f"sw a3, {RUNS_LEFT}(sp)"]
+    dispatch = asm(f"""
         2:
-        lbu a2, 0(ra)
-        lbu a7, 1(ra)
+        lw a3, {RUNS_LEFT}(sp)
         la a6, 3f
+        lbu a2, 0(a3)
+        lbu a7, 1(a3)
+        addi a3, a3, 3
         slli a2, a2, 2
         add a2, a2, a6
-        addi ra, ra, 3
+        sw a3, {RUNS_LEFT}(sp)
         jr a2
         """)
     jumps = (f"j 1{n}f" for n in range(1, len(m.loops) + 1))
@@ -166,24 +175,31 @@ def _rv_pixels(m: TwoInOne, ends: Ends) -> list[Part]:
     return code
 
 
-def _rv_turn(m: TwoInOne, groups: tuple[int, ...]) -> list[str]:
+POOL = ("a2", "a3", "a4", "a5", "a6", "ra")  # temporaries of packed pixels: operands and products
+
+
+def _rv_turn(m: TwoInOne, groups: tuple[int, ...]) -> Lines:
     """One turn of a loop: groups of taps one after the other."""
-    p, code, tap = m.across, list[str](), 0
+    p, code, tap = m.across, list[Instruction](), 0
     for number, size in enumerate(groups):
         for at in range(size):
-            code += [f"lw a{2 + pair}, {4 * (p * tap + pair)}(a0)" for pair in range(p)]
+            code += [("lw", f"%x{tap}_{pair}", 4 * (p * tap + pair), "a0") for pair in range(p)]
             for channel in range(m.channels):
-                code.append(f"lb a5, {m.channels * tap + channel}(a1)")
+                code.append(("lb", f"%w{tap}_{channel}", m.channels * tap + channel, "a1"))
                 for pair in range(p):
-                    total = f"t{p * channel + pair}"
-                    code += [f"mul {'a6' if at else total}, a{2 + pair}, a5",
-                             f"add {total}, {total}, {'a6' if at else 't6'}"]  # fmt: skip
+                    total, product = f"t{p * channel + pair}", f"%p{tap}_{channel}_{pair}"
+                    code += [("mul", product if at else total, f"%x{tap}_{pair}", f"%w{tap}_{channel}"),
+                             ("add", total, total, product if at else "t6")]  # fmt: skip
             tap += 1
         if number == len(groups) - 1:
-            code += [f"addi a0, a0, {4 * p * tap}", f"addi a1, a1, {m.channels * tap}", "addi a7, a7, -1"]
-        for n in range(6):
-            code += [f"add s{n}, s{n}, t{n}", f"srai t{n}, t{n}, 16", f"add s{6 + n}, s{6 + n}, t{n}"]
-    return code
+            code += [
+                ("addi", "a0", "a0", 4 * p * tap),
+                ("addi", "a1", "a1", m.channels * tap),
+                ("addi", "a7", "a7", -1),
+            ]
+        for s, upper, t in ((f"s{n}", f"s{6 + n}", f"t{n}") for n in range(6)):
+            code += [("add", s, s, t), ("srai", t, t, 16), ("add", upper, upper, t)]
+    return in_order(tuple(code), POOL)
 
 
 def _rv_ends(m: TwoInOne, ends: Ends) -> list[Part]:
@@ -191,30 +207,35 @@ def _rv_ends(m: TwoInOne, ends: Ends) -> list[Part]:
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a4", RV_AT["step"]), ("a5", FRAME), ("a6", FRAME + 4))
     code += [f"lw {r}, {at}(sp)" for r, at in places]
     for channel in range(m.channels):
-        code += [*_rv_rescale(channel), f"addi t0, a3, {channel}"]
-        for pair in range(p):
-            t, s = f"s{p * channel + pair}", f"s{6 + p * channel + pair}"
-            code += [f"slli t1, {s}, 16", f"sub {t}, {t}, t1 /* S0 */"]
-            for v in (t, s):
-                code += [*rv_result(v, ends.away), f"sb {v}, 0(t0)", "add t0, t0, a4"]
+        straight, numbers = _rv_numbers(channel)
+        straight.append(("addi", "t0", "a3", channel))
+        pairs = [(f"s{p * channel + pair}", f"s{6 + p * channel + pair}") for pair in range(p)]
+        for low, high in pairs:
+            straight += [("slli", f"%high_{low}", high, 16), ("sub", low, low, f"%high_{low}")]
+        values = [v for pair in pairs for v in pair]
+        straight += [line for v in values for line in rv_rescaled(v, ends.away, numbers)]
+        code += in_order(tuple(straight), ("a0", "a2", "ra", "t1", "t2", "t3", "t4", "t5"))
+        code += rv_bounded({v: (f"sb {v}, 0(t0)", "add t0, t0, a4") for v in values}, ("a5", "a6"))
     return code
 
 
 MOST = 24  # taps of a group where loops are entered anywhere
 
 
-def _rv_tap(number: int, first: bool) -> list[str]:
+def _rv_tap(number: int, first: bool) -> Lines:
     """A tap, counted from the end of its group: `first` starts the sums.
 
     a0 is behind the group in x, a1 MOST taps before that in w, so that offsets are positive, for which there are short
     instructions.
     """
-    code = [f"lb a2, {-number}(a0)", f"lw a3, {8 * (MOST - number)}(a1)", f"lw a5, {8 * (MOST - number) + 4}(a1)"]
-    for word, even, odd in (("a3", "t0", "t1"), ("a5", "t2", "t3")):
-        code += [f"mul {even if first else 'a4'}, {word}, a2", f"add {even}, {even}, {'s11' if first else 'a4'}"]
-        code += [f"srli {word}, {word}, 8", f"and {word}, {word}, s8"]
-        code += [f"mul {odd if first else word}, {word}, a2", f"add {odd}, {odd}, {'t4' if first else word}"]
-    return code
+    code: list[Instruction] = [("lb", "%x", -number, "a0")]
+    code += [("lw", f"%w{n}", 8 * (MOST - number) + 4 * n, "a1") for n in (0, 1)]
+    for n, even, odd in ((0, "t0", "t1"), (1, "t2", "t3")):
+        code += [("srli", f"%upper{n}", f"%w{n}", 8), ("and", f"%odd{n}", f"%upper{n}", "s8")]
+        for total, weights, start in ((even, f"%w{n}", "s11"), (odd, f"%odd{n}", "t4")):
+            product = total if first else f"%p_{total}"
+            code += [("mul", product, weights, "%x"), ("add", total, total, start if first else product)]
+    return in_order(tuple(code), ("a2", "a3", "a4", "a5", *(() if first else ("s11", "t4"))))
 
 
 def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
@@ -264,11 +285,15 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
     run = Cases("runs", (*head, *dispatch, *begin, *taps, *end, "j 2b"), length(head), turns, 1 + length(dispatch))
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a5", FRAME), ("a6", FRAME + 4))
     code += [run, "20:", *(f"lw {r}, {at}(sp)" for r, at in places)]
+    straight, stores = list[Instruction](), dict[str, Lines]()
     for pair, channel in enumerate(lows):
-        code += [f"slli t1, s{4 + pair}, 16", f"sub s{pair}, s{pair}, t1 /* sum of the lower half */"]
+        straight += [("slli", f"%high{pair}", f"s{4 + pair}", 16), ("sub", f"s{pair}", f"s{pair}", f"%high{pair}")]
         for v, c in ((f"s{pair}", channel), (f"s{4 + pair}", channel + 2)):
-            code += [*_rv_rescale(c), *rv_result(v, ends.away), f"sb {v}, {c}(a3)"]
-    return code
+            loads, numbers = _rv_numbers(c)
+            straight += [*loads, *rv_rescaled(v, ends.away, numbers)]
+            stores[v] = (f"sb {v}, {c}(a3)",)
+    pool = ("a0", "a2", "a4", "ra", *(f"t{n}" for n in range(7)))
+    return [*code, *in_order(tuple(straight), pool), *rv_bounded(stores, ("a5", "a6"))]
 
 
 def _rv_entries() -> Lines:
