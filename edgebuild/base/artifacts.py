@@ -109,6 +109,8 @@ def own_folder(folder: Path) -> None:
             raise fail("it holds files that edgebuild did not write", file=str(folder), hints=hints)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / KEPT).write_bytes(b"Files here are of edgebuild, and are replaced by its next run.\n")
+    except FileExistsError as error:
+        raise fail("cannot write it: it is not a folder", file=str(folder)) from error
     except OSError as error:
         raise from_os(error, "cannot write it", str(folder)) from error
 

@@ -76,17 +76,19 @@ def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str]
     """Refusal by the operating system, as a diagnostic. `text`: what was to be done, such as "cannot write it"."""
     named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
     reason = error.strerror or str(error) or type(error).__name__
-    hints = hints or (_near_files(named) if isinstance(error, FileNotFoundError) else ())
+    hints = hints or (_near_files(named) if isinstance(error, FileNotFoundError | NotADirectoryError) else ())
     return fail(f"{text}: {reason}" if text else reason, file=named, hints=hints)
 
 
 def _near_files(path: str) -> list[str]:
-    """A hint for a file that is not there: the one of nearly the same name beside it, or the folder that is missing."""
+    """A hint for a file that is not there: one of nearly the same name beside it, or what is no folder or missing."""
     folder, name = os.path.split(path)
     try:
         there = os.listdir(folder or os.curdir)
     except OSError:
-        return [f"there is no folder '{folder}'"]
+        while (parent := os.path.dirname(folder)) and not os.path.isdir(parent):
+            folder = parent
+        return [f"'{folder}' is no folder" if os.path.lexists(folder) else f"there is no folder '{folder}'"]
     stem = os.path.splitext(name)[0]
     near = did_you_mean(name, (other for other in there if os.path.splitext(other)[0] == stem), 0)
     near = near or did_you_mean(name, there, 0.75)

@@ -246,6 +246,12 @@ def _states(files: tuple[str, ...]) -> tuple[object, ...]:
     return tuple(s and (s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
 
 
+def _begun(word: str, names: list[str]) -> str:
+    """A few of the targets whose names begin with a word, as the rest of a sentence."""
+    begun = [name for name in names if word and name.startswith(word.casefold())]
+    return f", among them {', '.join(begun[:8])}{' and others' if len(begun) > 8 else ''}" if begun else ""
+
+
 def _load(name_or_path: str) -> Target:
     is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path)
@@ -256,7 +262,10 @@ def _load(name_or_path: str) -> Target:
         names = target_names()
         raise fail(
             f"unknown target '{name_or_path}'{did_you_mean(name_or_path, names)}",
-            hints=[f"`edgebuild targets` lists {len(names)} of them", "or the path of a target's .yaml file"],
+            hints=[
+                f"`edgebuild targets` lists {len(names)} of them{_begun(name_or_path, names)}",
+                "or the path of a target's .yaml file",
+            ],
         )
     if PARTS in entries(stated[1]):
         parts = "parts: " + ", ".join(parts_of(stated[1]))

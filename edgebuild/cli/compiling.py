@@ -6,6 +6,7 @@ Of each command there is `NAME(args)`, which returns the exit status; `commands.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from textwrap import fill
 
@@ -164,6 +165,8 @@ def explain(args: argparse.Namespace) -> int:
     if kind := error_kinds().get(args.model.name):
         show(args, f"{args.model.name}: {kind['title']}\n\n{fill(kind['page'], 100)}\n", kind)
         return 0
+    if re.fullmatch(r"E\d*", args.model.name):
+        raise fail(f"no error has the code {args.model.name}", hints=[f"codes: {', '.join(error_kinds())}"])
     from edgebuild.model.explain import kernel_rows, kernel_words
 
     if not args.kernels:

@@ -15,6 +15,10 @@ from edgebuild.base import request
 from edgebuild.base.errors import did_you_mean
 from edgebuild.base.options import add_options, options_of
 
+# Words that other tools have for what our commands do.
+OTHERS = {"analyze": "inspect", "benchmark": "verify", "build": "model", "codegen": "model", "compile": "model",
+          "convert": "model", "estimate": "fit", "generate": "model", "info": "inspect", "new": "init",
+          "profile": "verify", "test": "verify", "validate": "verify"}  # fmt: skip
 REQUIRED = "the following arguments are required: "  # as argparse begins
 TYPES: Mapping[str, Callable[[str], Any]] = {"path": Path, "int": int, "float": float, "": str}
 TABLE: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "commands.toml").read_text(encoding="utf-8"))
@@ -70,6 +74,10 @@ class Parser(argparse.ArgumentParser):
             if action is not None and action.nargs == "?" and after not in (action.choices or [after]):
                 words[i] = f"{word}={action.const}"
         self.words = tuple(words)
+        flag = words[0].partition("=")[0] if words and self._subparsers is not None else ""
+        if flag.startswith("-") and flag not in self._option_string_actions:
+            near = did_you_mean(flag, self._option_string_actions) or "; options stand behind the command"
+            self.error(f"unknown option '{flag}'{near}")
         result, rest = super().parse_known_args(words, namespace)
         if rest and self._subparsers is None:
             self.error(f"unexpected argument '{rest[0]}'")
@@ -104,10 +112,14 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = list(map(str, action.choices))
-        what = "there is no command" if isinstance(action, argparse._SubParsersAction) else "unknown value"
-        near = did_you_mean(str(value), choices)
-        text = f"{what} '{value}'{near or '; one of: ' + ', '.join(choices)}"
-        raise argparse.ArgumentError(None if what.startswith("there") else action, text)
+        near = did_you_mean(str(value), choices) or f"; one of: {', '.join(choices)}"
+        if not isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(action, f"unknown value '{value}'{near}")
+        if value in OTHERS:
+            near = f"; did you mean '{OTHERS[value]}'?"
+        elif "." in value:
+            near = f"; it stands before a file: `edgebuild model {value} --target NAME`"
+        raise argparse.ArgumentError(None, f"there is no command '{value}'{near}")
 
 
 def command_parser(command: str) -> argparse.ArgumentParser:
