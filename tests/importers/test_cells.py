@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Array
@@ -103,6 +104,33 @@ def test_a_cell_in_the_body_of_a_condition(tmp_path: Path) -> None:
 def test_clipped_gates(kind: str, direction: str, tmp_path: Path) -> None:
     """The sums of gates are clipped, the memory is not."""
     check(recurrent(kind, direction, None, False, clip=0.4), tmp_path)
+
+
+BENT = [
+    ("LSTM", ["HardSigmoid", "Relu", "Tanh"], {"activation_alpha": [0.3], "activation_beta": [0.4]}),
+    ("LSTM", ["HardSigmoid", "LeakyRelu", "Elu"], {"activation_alpha": [0.3, 0.2, 0.7], "activation_beta": [0.4]}),
+    ("LSTM", ["HardSigmoid", "LeakyRelu", "HardSigmoid"], {}),
+    ("GRU", ["HardSigmoid", "Softsign"], {"activation_alpha": [0.15], "activation_beta": [0.6]}),
+    ("RNN", ["ThresholdedRelu"], {"activation_alpha": [0.5]}),
+]
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize(("kind", "names", "values"), BENT)
+def test_activations_with_parameters(
+    kind: str, names: list[str], values: dict[str, list[float]], direction: str, tmp_path: Path
+) -> None:
+    """Values go to the activations that take one, in their order; of two directions, those of the second follow."""
+    ways = 1 + (direction == "bidirectional")
+    both = {key: [v + 0.05 * way for way in range(ways) for v in own] for key, own in values.items()}
+    check(recurrent(kind, direction, None, False, activations=names * ways, **both), tmp_path)
+
+
+@pytest.mark.parametrize(("names", "text"), [(["Affine"], "activation Affine"), (["Tanh"] * 3, "3 activations for 1")])
+def test_activations_that_are_refused(names: list[str], text: str, tmp_path: Path) -> None:
+    onnx.save(recurrent("RNN", "forward", None, False, activations=names), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=text):
+        read_model(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(

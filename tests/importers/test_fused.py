@@ -17,7 +17,11 @@ from edgebuild.model.ir import Array
 from tests.importers.test_onnx import onnxruntime_outputs
 
 Case = tuple[str, tuple[int, ...], list[Any], dict[str, Any]]
-OF_THE_STANDARD = ("SimplifiedLayerNormalization", "LayerNormalization")  # as onnxruntime registers them
+OF_THE_STANDARD = (
+    "SimplifiedLayerNormalization",
+    "LayerNormalization",
+    "GroupNormalization",
+)  # as onnxruntime registers them
 RNG = np.random.default_rng(4)
 
 
@@ -117,6 +121,15 @@ def check(made: onnx.ModelProto, folder: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_equals_onnxruntime(name: str, opset: int, tmp_path: Path) -> None:
     check(model(CASES[name], opset), tmp_path)
+
+
+@pytest.mark.parametrize("opset", [18, 20])
+def test_groups_with_a_factor_for_each(opset: int, tmp_path: Path) -> None:
+    """The deprecated GroupNormalization; that of opset 21 has one for each channel."""
+    case: Case = ("GroupNormalization", (2, 6, 3, 2), [numbers(3), numbers(3)], {"num_groups": 3, "epsilon": 1e-3})
+    check(model(case, opset), tmp_path)
+    with pytest.raises(EdgebuildError, match="operand 'c0' has 3 numbers for 6 channels"):
+        check(model(case, 21), tmp_path)
 
 
 def test_the_sum_is_a_result_too(tmp_path: Path) -> None:

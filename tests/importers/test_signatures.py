@@ -23,8 +23,11 @@ Change = Callable[[onnx.ModelProto], Any]
 
 
 def schema_of(name: str) -> Any:
-    """onnxruntime's first version of a norm is an operator of its own that it counts to the standard."""
-    own = ((MICROSOFT, name, 1), ("", name, 1))
+    """onnxruntime's first version of a norm is an operator of its own that it counts to the standard.
+
+    So does the standard's of groups, which is deprecated.
+    """
+    own = ((MICROSOFT, name, 1), ("", name, 1), ("", name, 18))
     known = {(s.domain, s.name, s.since_version): s for s in state.get_all_operator_schema()}
     return next(known[key] for key in own if key in known)
 

@@ -582,8 +582,14 @@ def group_normalised(node: Any, groups: int, parameters: Sequence[str], epsilon:
         raise node.error(f"{groups} groups of {channels} channels", "groups must divide the channels")
     parts = node.reshaped(x.name, (batch, groups, x.elements // batch // groups))
     result = node.reshaped(normalised(node, parts, (2,), epsilon)[0], x.shape)
-    shape = (1, channels, *(1 for _ in size))
-    scaled(node, result, *(node.reshaped(name, shape) if name else "" for name in parameters))
+    scaled(node, result, *(by_channel(node, name, channels, len(size)) for name in parameters))
+
+
+def by_channel(node: Any, name: str, channels: int, others: int) -> str:
+    """A vector with a number for each channel, for operands with `others` dimensions behind those; "" for none."""
+    if name and (count := node.builder.tensors[name].elements) != channels:
+        raise node.error(f"operand '{name}' has {count} numbers for {channels} channels", "it must have one for each")
+    return node.reshaped(name, (1, channels, *(1 for _ in range(others)))) if name else ""
 
 
 def batch_normalised(node: Any, positions: Sequence[int], epsilon: float) -> None:

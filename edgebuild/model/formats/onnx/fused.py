@@ -34,12 +34,16 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, DYNAMIC: 4}
 LSTM_FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
 DEFAULTS = {"LSTM": LSTM_FUNCTIONS, "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",), DYNAMIC: LSTM_FUNCTIONS}
 TWO_STATES = ("LSTM", DYNAMIC)
-BENT = {"HardSigmoid": {"alpha": 0.2, "beta": 0.5}}  # activations with parameters, and their defaults
+# Activations with parameters, and their defaults. A node has the values in the order of those that take one.
+BENT = {"HardSigmoid": {"alpha": 0.2, "beta": 0.5}, "LeakyRelu": {"alpha": 0.01}, "Elu": {"alpha": 1.0},
+        "ThresholdedRelu": {"alpha": 1.0}}  # fmt: skip
 PLAIN = ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")  # activations without parameters
 LONGEST = 256  # steps
 WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # whether a direction is backwards
 
 
+# An activation: an operator and its attributes.
+Function = tuple[str, Mapping[str, float]]
 # From the products of a step's input and the states to the new states.
 Step = Callable[[str, list[str]], list[str]]
 
@@ -72,18 +76,30 @@ class Cell(Parts):
         t = self.node.constant(position, "parameter")
         return t.array if t.quant is None else real_values(t)
 
-    def gate(self, name: str, x: str) -> str:
+    def gate(self, function: Function, x: str) -> str:
         """The activation of a sum, which is clipped where the node says so."""
         if clip := self.node.attr("clip", 0):
             x = self.op("Clip", x, *(self.constant(np.array(v, np.float32)) for v in (-clip, clip)))
-        return self.activation(name, x)
+        return self.activation(function, x)
 
-    def activation(self, name: str, x: str) -> str:
-        if name in BENT and not {"activation_alpha", "activation_beta"} & self.node.attributes.keys():
-            return self.op(name, x, **BENT[name])
-        if name not in PLAIN:
-            raise self.node.error(f"activation {name}", f"supported: {', '.join(PLAIN)}, HardSigmoid with its defaults")
-        return self.op(name, x)
+    def activation(self, function: Function, x: str) -> str:
+        return self.op(function[0], x, **function[1])
+
+    def functions(self, ways: int) -> list[list[Function]]:
+        """The activations of each direction. Raises EdgebuildError for one that is not among those of here."""
+        names = [a.decode() for a in self.node.attr("activations", [])] or [*DEFAULTS[self.node.origin] * ways]
+        values = {key: [*self.node.attr(f"activation_{key}", [])] for key in ("alpha", "beta")}
+        functions = list[Function]()
+        for name in names:
+            if name not in PLAIN and name not in BENT:
+                raise self.node.error(f"activation {name}", f"supported: {', '.join((*PLAIN, *BENT))}")
+            own = BENT.get(name, {})
+            functions.append((name, {key: values[key].pop(0) if values[key] else own[key] for key in own}))
+        count = len(DEFAULTS[self.node.origin])
+        if len(functions) != count * ways:
+            text = f"{len(functions)} activations for {ways} direction{'s' * (ways > 1)}"
+            raise self.node.error(text, f"it takes {count} of each")
+        return [functions[at * count : (at + 1) * count] for at in range(ways)]
 
     def product(self, position: int, way: int) -> Callable[[str], str]:
         """Products with the weights of this operand, in one direction."""
@@ -107,7 +123,7 @@ class Cell(Parts):
         return times
 
 
-def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
+def _lstm(cell: Cell, hidden: int, functions: Sequence[Function]) -> Step:
     f, g, h = functions
     d = cell.at
     b, peepholes = cell.floats(3), cell.floats(7)
@@ -133,7 +149,7 @@ def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     return step
 
 
-def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
+def _gru(cell: Cell, hidden: int, functions: Sequence[Function]) -> Step:
     f, g = functions
     r, b = cell.floats(2), cell.floats(3)
     assert r is not None
@@ -159,7 +175,7 @@ def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     return step
 
 
-def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
+def _rnn(cell: Cell, hidden: int, functions: Sequence[Function]) -> Step:
     d, b = cell.at, cell.floats(3)
     bias = np.zeros((d + 1, 2 * hidden), np.float32) if b is None else b
     recurrent, start = cell.product(2, d), cell.constant(bias[d][:hidden] + bias[d][hidden:])
@@ -183,14 +199,11 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
     whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape)
     if whole.shape[0] > LONGEST:
         raise node.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
-    names = [a.decode() for a in node.attr("activations", [])]
-    count, ways = len(DEFAULTS[node.origin]), WAYS[node.attr("direction", "forward")]
+    ways = WAYS[node.attr("direction", "forward")]
     _check_shapes(whole, len(ways))
+    functions = whole.functions(len(ways))
     x = whole.op("Transpose", node.inputs[0], perm=[1, 0, 2]) if batches_first else node.inputs[0]
-    outputs = [
-        _direction(whole, x, at, backwards, names[at * count : (at + 1) * count] or DEFAULTS[node.origin])
-        for at, backwards in enumerate(ways)
-    ]
+    outputs = [_direction(whole, x, at, backwards, functions[at]) for at, backwards in enumerate(ways)]
     for position, name in enumerate(node.outputs):
         if name:
             parts, axis = [o[position] for o in outputs], 1 if position == 0 else 0
@@ -218,7 +231,7 @@ def _check_shapes(cell: Cell, ways: int) -> None:
             raise cell.node.error(text, f"it must have the shape {shape}")
 
 
-def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence[str]) -> list[str]:
+def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence[Function]) -> list[str]:
     """Y (steps, 1, batch, hidden) and the last states (1, batch, hidden) of one direction."""
     cell.at = at
     r, kind = cell.stored(2), cell.node.origin
@@ -378,6 +391,13 @@ BODIES = {
         other = DequantizeLinear(b, b_scale, b_zero)
         chosen = Where(c, one, other)
         y = QuantizeLinear(chosen, scale, zero)
+    """,
+    "GroupNormalization": """x scale offset -> y
+        split := [0, {num_groups:1}, -1]
+        parts = Reshape(x, split)
+        normal = InstanceNormalization<epsilon = {epsilon:1e-5}>(parts, scale, offset)
+        shape = Shape(x)
+        y = Reshape(normal, shape)
     """,
     "SkipSimplifiedLayerNormalization": """a skip scale bias -> y _ _ x
         bias? skipped = Add(a, skip)

@@ -184,6 +184,7 @@ TABLE = {
     "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
     "LayerNormalization": ("gT gV gV?", "gV rU? rU?", "axis:i epsilon:f stash_type:i"),
     "SimplifiedLayerNormalization": ("gT gV", "gV rU?", "axis:i epsilon:f stash_type:i"),
+    "GroupNormalization": ("gT gV gV", "gT", "epsilon:f num_groups:i!"),
     "SkipSimplifiedLayerNormalization": ("lT lT lT lT?", "lT fU? fU? lT?", "epsilon:f"),
     "EmbedLayerNormalization": ("iM iM? hT hT hT? hT hT iM? iM?", "hT iM? hT?", "epsilon:f mask_index_type:i"),
     "MatMulNBits": ("lT yB lT zQ? iI? lT?", "lT", "K:i! N:i! bits:i block_size:i! accuracy_level:i weight_prepacked:i"),
@@ -372,8 +373,10 @@ def _inferred(node: onnx.NodeProto, types: Mapping[str, int], version: int) -> l
 
 UNLISTED = 4  # format of files whose constants are not among the inputs
 NORMALISES = 17  # opset that first has LayerNormalization
-# Operators that onnxruntime knows in the standard's domain; opset from which the standard does.
-UNKNOWN_BEFORE = {"LayerNormalization": NORMALISES, "SimplifiedLayerNormalization": 1 << 31}
+# Operators that onnxruntime knows in the standard's domain, and the opsets in which the standard does not. Those of
+# GroupNormalization are deprecated: there scale and offset are numbers of a group, later of a channel.
+ONNXRUNTIMES = {"LayerNormalization": range(NORMALISES), "SimplifiedLayerNormalization": range(1 << 31),
+                "GroupNormalization": range(18, 21)}  # fmt: skip
 NOBODYS = "edgebuild.unknown"  # domain that the checker gets for operators that the standard has not
 CUT = "the file is truncated or damaged; fetch or export it again"
 FORBIDDEN = "the file is whole, but breaks the ONNX standard: onnx.checker.check_model refuses it, too; export it again"
@@ -413,7 +416,7 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
     model.ir_version = UNLISTED if model.ir_version == UNLISTED - 1 else model.ir_version
     opset = opset_of(model)
     nodes = [node for part in graphs(model.graph) for node in part.node]
-    strange = [n for n in nodes if n.domain in OWN_DOMAINS and opset < UNKNOWN_BEFORE.get(n.op_type, 0)]
+    strange = [n for n in nodes if n.domain in OWN_DOMAINS and opset in ONNXRUNTIMES.get(n.op_type, ())]
     for node in strange:
         node.domain = MICROSOFT
     if strange and not any(o.domain == MICROSOFT for o in model.opset_import):

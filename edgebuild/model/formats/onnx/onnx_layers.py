@@ -310,9 +310,9 @@ def read_softmax(node: Any) -> None:
 def read_instance_normalization(node: Any) -> None:
     """Each channel of each sample."""
     x = node.tensor(0)
-    shape = (1, x.shape[1], *(1 for _ in x.shape[2:]))
     result, *_ = compose.normalised(node, x.name, tuple(range(2, len(x.shape))), node.attr("epsilon", 1e-5))
-    compose.scaled(node, result, *(node.reshaped(node.inputs[i], shape) for i in (1, 2)))
+    channels, others = x.shape[1], len(x.shape) - 2
+    compose.scaled(node, result, *(compose.by_channel(node, node.inputs[i], channels, others) for i in (1, 2)))
 
 
 def read_layer_normalization(node: Any) -> None:
