@@ -87,7 +87,9 @@ def test_two_models_of_one_name_in_one_program_are_an_error(between: str, tmp_pa
         text += "target_link_libraries(a PRIVATE one two)\n"
     parts = {f"lib_{n}": FIRST_SCORE.replace("NAME", f"score_{n}") for n in ("one", "two")}
     output = configure(write(tmp_path, CMakeLists=text, **ONE_NAME, **parts), status=1)
-    assert "program 'a' links more than one library with the functions of 'net': one, two" in output
+    line = text[: text.index("add_executable")].count("\n") + 1
+    said = "program 'a' links more than one library with the functions of 'net': one, two"
+    assert f"CMakeLists.txt:{line}: error: {said}" in output
 
 
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles", "Ninja Multi-Config"])

@@ -68,6 +68,7 @@ add_clock_config(clk TARGET stm32f767 HSE 8Q)"""
         ("add_model(digits MODEL digits.onnx CALIBRATION none.yaml)", 5, "CALIBRATION: no such file: "),
         ("edgebuild_add_bf_driver(led SOURCES none.bf.c)", 5, "no such file: "),
         ("add_model(digits MODEL digits.onnx RAMM 3)", 5, "unknown argument 'RAMM'"),
+        ("add_executable(a a.c)\nedgebuild_firmware(a)", 6, "no bare target"),
         ("add_model(a MODEL digits.onnx)\nadd_model(A MODEL digits.onnx)", 6, "the name is taken in this directory"),
     ],
 )
@@ -112,7 +113,9 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
 def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) -> None:
     shutil.copy(DIGITS / "digits.onnx", tmp_path)
     (tmp_path / "SConstruct").write_text(f"{SCONS}{call}\n")
-    assert f"{tmp_path / 'SConstruct'}:4: {said}" in scons(tmp_path, status=2)
+    output = scons(tmp_path, status=2)
+    assert f"{tmp_path / 'SConstruct'}:4: {said}" in output
+    assert str(ROOT / "edgebuild") not in output  # no line of the tool itself: editors would open it
 
 
 @pytest.mark.one_in(2)

@@ -147,9 +147,11 @@ function(edgebuild_add_clock_config target)
 endfunction()
 
 function(edgebuild_firmware executable)
+  set(target "${executable}") # for errors
+  set(call edgebuild_firmware)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LINKER_SCRIPT" "")
   if(NOT EDGEBUILD_LINKER_SCRIPT)
-    message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
+    _edgebuild_fail("edgebuild_firmware(${executable}): no bare target; configure with "
       "-DCMAKE_TOOLCHAIN_FILE=<edgebuild cmake-dir>/toolchain-arm-none-eabi.cmake -DEDGEBUILD_TARGET=<name>")
   endif()
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild")
@@ -166,7 +168,7 @@ function(edgebuild_firmware executable)
   if(arg_LINKER_SCRIPT) # in the place of the one that ships
     cmake_path(ABSOLUTE_PATH arg_LINKER_SCRIPT BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
     if(NOT EXISTS "${arg_LINKER_SCRIPT}")
-      message(FATAL_ERROR "edgebuild_firmware(${executable}): LINKER_SCRIPT: no such file: ${arg_LINKER_SCRIPT}")
+      _edgebuild_fail("edgebuild_firmware(${executable}): LINKER_SCRIPT: no such file: ${arg_LINKER_SCRIPT}")
     endif()
     list(TRANSFORM EDGEBUILD_LDFLAGS REPLACE "^-T.*$" "-T${arg_LINKER_SCRIPT}")
     set(EDGEBUILD_LINKER_SCRIPT "${arg_LINKER_SCRIPT}")
@@ -311,7 +313,11 @@ function(_edgebuild_check_programs name folder)
       list(LENGTH found count)
       if(count GREATER 1)
         list(JOIN found ", " found)
-        message(FATAL_ERROR "program '${program}' links more than one library with the functions of '${name}': ${found}; "
+        get_target_property(folder "${program}" SOURCE_DIR)
+        set(CMAKE_CURRENT_LIST_FILE "${folder}/CMakeLists.txt")
+        set(target "${program}")
+        set(call "add_(executable|library)")
+        _edgebuild_fail("program '${program}' links more than one library with the functions of '${name}': ${found}; "
           "give one of them another NAME")
       endif()
     endif()

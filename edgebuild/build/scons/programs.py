@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from SCons.Action import Action
-from SCons.Errors import UserError
+from SCons.Errors import StopError
 
 from edgebuild.base.artifacts import write_atomic
 from edgebuild.base.errors import EdgebuildError, did_you_mean
@@ -23,12 +23,12 @@ from edgebuild.build.check import spelled
 HERE = os.path.dirname(__file__)
 
 
-def wrong(text: str) -> UserError:
-    """With the line of the SConscript; SCons would point at the innermost line, which is in this package."""
+def wrong(text: str) -> StopError:
+    """With the line of the SConscript. After a UserError SCons prints the innermost line, which is in this package."""
     for frame in reversed(traceback.extract_stack()):
         if not frame.filename.startswith(HERE) and f"{os.sep}SCons{os.sep}" not in frame.filename:
-            return UserError(f"{frame.filename}:{frame.lineno}: {text}")
-    return UserError(text)
+            return StopError(f"{frame.filename}:{frame.lineno}: {text}")
+    return StopError(text)
 
 
 def write_value(target: list[Any], source: list[Any], env: Any) -> None:
