@@ -1,7 +1,7 @@
 """A cache that machines share: blobs by their digest, and what is made of a key, as bazel-remote and others serve them.
 
 $EDGEBUILD_REMOTE_CACHE is its URL. Under `http://` and `https://` blobs are read by GET and written by PUT; any other
-URL is opened by fsspec, which is an optional extra (`pip install edgebuild[remote]`). Below the URL lie
+URL is opened by fsspec, which is an optional extra (`pip install fsspec`). Below the URL lie
 `cas/<sha256>`, a blob, and `ac/<key>`, an ActionResult of the Remote Execution API v2, which lists files by digest.
 Nothing is written unless $EDGEBUILD_REMOTE_CACHE_WRITE is 1. What is read is data, and `cache` checks it as it checks
 its own entries. A cache that fails is not asked again in this process, and the user gets one warning.
@@ -153,7 +153,7 @@ class _Files:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
-            raise RuntimeError("fsspec is not installed; pip install edgebuild[remote]") from None
+            raise RuntimeError("fsspec is not installed; pip install fsspec") from None
         fs, root = url_to_fs(self.url)
         return fs, root.rstrip("/")
 

@@ -41,6 +41,7 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip archive can have
 class Form:
     """A way to lay out a library. `archive`: the zip file that holds all others, if there is one.
 
+    `cores`: how the instruction sets of its chips begin; empty: any.
     `shared`: by path the files that forms have in common, by their names in `shared.j2`.
     """
 
@@ -48,6 +49,7 @@ class Form:
     sources: str
     headers: str
     archive: str = ""
+    cores: str = ""
     shared: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -72,6 +74,7 @@ class Library:
         self._check()
         stated, *pieces = re.split(r"^%% (.+)\n", (FORMS / f"{self.form}.j2").read_text(), flags=re.MULTILINE)[2:]
         form, name = Form(**yaml.safe_load(stated)), self.result.request.name
+        self._check_core(form)
 
         def placed(path: str) -> str:
             return path.replace("NAME", name).replace("VERSION", self.version).replace("VENDOR", self.vendor)
@@ -98,6 +101,13 @@ class Library:
         if unused_weights(self.result.request).endswith(".c"):
             hints = ["leave it out: an export has its weights in C"]
             raise fail("option 'weights': builds of others do not see a change of what .incbin reads", hints=hints)
+
+    def _check_core(self, form: Form) -> None:
+        """Refuse C for a core of another architecture than the form's chips have; plain C of the host is for all."""
+        target = load_target(self.result.request.target)
+        if form.cores and target.core.isa != "native" and not target.core.isa.startswith(form.cores):
+            other = f"{self.form} has no chip with a core of {target.name} ({target.core.isa})"
+            raise fail(f"option 'target': {other}", hints=["name the chip of the project; `edgebuild fit` lists chips"])
 
     def _view(self, sources: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
         from edgebuild.build.sample import sample  # late: numpy

@@ -20,7 +20,7 @@ def _solver() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
+        raise MissingTool(Diagnostic(f"{error}", hints=("pip install z3-solver",))) from error
 
 
 def prove(args: argparse.Namespace) -> int:

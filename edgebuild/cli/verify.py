@@ -263,7 +263,8 @@ def _of_samples(s: dict[str, Any]) -> list[str]:
 
 
 def _verdict(r: dict[str, Any], all_results: bool) -> str:
-    shown = ", ".join(r["compared"][:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
+    compared = [name.split(";")[0] for name in r["compared"]]
+    shown = ", ".join(compared[:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
     lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
     lines += _difference(r["first_difference"]) if r.get("first_difference") else []

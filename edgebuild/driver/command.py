@@ -67,7 +67,7 @@ def _proved(driver: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict
     try:
         from edgebuild.driver.prove import verdicts  # late: the solver is an extra
     except ModuleNotFoundError as error:
-        raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
+        raise MissingTool(Diagnostic(f"{error}", hints=("pip install z3-solver",))) from error
     from edgebuild.driver.pipeline import triple_of
 
     proofs = verdicts.prove(driver, triple_of(driver.request.target), artifacts)

@@ -258,19 +258,31 @@ def is_elf(file: Path) -> bool:
 def test_sources_are_those_of_the_model_command(tmp_path: Path) -> None:
     """Byte for byte, in every form; and no file depends on where or when the export was made."""
     source = model(tmp_path / "tiny.tflite")
-    options = ["--name", MODEL, "--target", ARM]
-    assert main(["model", str(source), *options, "--weights", "c", "-q", "-o", str(tmp_path / "c")]) == 0
-    written = {f.name: f.read_bytes() for f in (tmp_path / "c").iterdir() if f.suffix in (".c", ".h")}
     for form in forms():
+        target = TARGETS.get(form, ARM)
+        options, made = ["--name", MODEL, "--target", target], tmp_path / target
+        assert main(["model", str(source), *options, "--weights", "c", "-q", "-o", str(made)]) == 0
+        written = {f.name: f.read_bytes() for f in made.iterdir() if f.suffix in (".c", ".h")}
         assert main(["export", str(source), "--as", form, *options, "-q", "-o", str(tmp_path / form)]) == 0
         tree = contents(tmp_path / form)
         assert {path.name: data for path, data in tree.items() if path.name in written} == written
         assert not any(str(tmp_path).encode() in data for data in tree.values())
         (readme,) = (data.decode() for path, data in tree.items() if path.suffix == ".md")
-        assert f"edgebuild export tiny.tflite --as {form} --name kws --target {ARM} -o DIR" in readme
+        assert f"edgebuild export tiny.tflite --as {form} --name kws --target {target} -o DIR" in readme
     elsewhere = tmp_path / "elsewhere" / "b"
+    options = ["--name", MODEL, "--target", ARM]
     assert main(["export", str(source), "--as", "cmsis-pack", *options, "-q", "-o", str(elsewhere)]) == 0
     assert contents(elsewhere) == contents(tmp_path / "cmsis-pack")
+
+
+@pytest.mark.parametrize(("form", "target"), [("esp-idf", ARM), ("cubemx", RISCV), ("cmsis-pack", RISCV)])
+def test_a_core_that_no_chip_of_the_form_has(
+    form: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = model(tmp_path / "tiny.tflite")
+    assert main(["export", str(source), "--as", form, "--target", target, "-o", str(tmp_path / "e")]) == 1
+    assert f"option 'target': {form} has no chip with a core of {target}" in capsys.readouterr().err
+    assert not (tmp_path / "e").exists()
 
 
 @pytest.mark.parametrize("options", [{"arena": "caller"}, {"stream_input": "rows"}, {"stream_output": "rows"}], ids=str)

@@ -22,7 +22,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
 from edgebuild.model.formats.text import data_file
 from edgebuild.model.formats.text.graph_text import read_text, written
-from edgebuild.model.ir import Graph
+from edgebuild.model.ir import Graph, short_names
 from edgebuild.model.views.onnx_view import onnx_file
 from tests.graphs import KINDS, thrown, tiny_tflite
 
@@ -118,6 +118,13 @@ def test_missing_and_short_constants(model: Path, tmp_path: Path) -> None:
 def test_a_plan_has_no_text(model: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["inspect", str(model), "-o", str(tmp_path / "g.txt")])
+
+
+def test_joined_names_are_short_where_they_stay_different() -> None:
+    """TFLite's converter joins the names of all operators that became one; `--outputs` takes them whole."""
+    assert short_names(["x", "a/Relu;b/c;d/e1", "a/Relu;b/c;d/e"]) == {
+        "x": "x", "a/Relu;b/c;d/e1": "a/Relu;..e1", "a/Relu;b/c;d/e": "a/Relu;..e"}  # fmt: skip
+    assert short_names(["a;b;c", "a;d;c"]) == {"a;b;c": "a;b;c", "a;d;c": "a;d;c"}
 
 
 def test_each_kind_is_valid_onnx() -> None:

@@ -12,6 +12,8 @@ A pass takes a `Graph` and returns a new one; `verify` holds between any two pas
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -310,12 +312,23 @@ def verify(graph: Graph, result_of: Callable[[Op, Graph], tuple[int, ...]]) -> N
             raise ValueError(f"output {name} is never written")
 
 
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """By name what people read: of names that TFLite joins of many with `;`, the first and the end of the last.
+
+    Names whose short ones would be the same stay whole.
+    """
+    short = {n: re.sub(r";.*?([^;/]*)$", r";..\1", n, flags=re.DOTALL) for n in names}
+    count = Counter(short.values())
+    return {n: s if count[s] == 1 else n for n, s in short.items()}
+
+
 def dump(graph: Graph) -> str:
     """The graph as text, one op a line; equal graphs give equal text."""
+    short = short_names(graph.tensors)
 
     def show(name: str) -> str:
         t = graph.tensors[name]
-        return f"{name}:{'x'.join(map(str, t.shape))}:{t.dtype}{'=const' if t.constant else ''}"
+        return f"{short[name]}:{'x'.join(map(str, t.shape))}:{t.dtype}{'=const' if t.constant else ''}"
 
     lines = [f"graph {graph.file} ({graph.arithmetic} arithmetic)", f"  inputs  {', '.join(map(show, graph.inputs))}"]
     for i, op in enumerate(graph.ops):

@@ -28,7 +28,7 @@ from ..verify.vectors import read_inputs
 
 Array = NDArray[Any]
 Row = dict[str, Array]  # one sample: the value of each input
-INSTALL = "pip install 'edgebuild[verify]'"
+INSTALL = "pip install onnxruntime"
 EXPORTS = {
     ".pt2": ["it may hold pickled objects, which torch runs as it loads them; if you trust it, this makes one:",
              "program = torch.export.load('net.pt2')",

@@ -106,9 +106,9 @@ def fit(value: Array, shape: Sequence[int]) -> Array | None:
 
 def _needs(module: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise MissingTool(
-            Diagnostic(f"Python package '{module}' is not installed", hints=("pip install edgebuild[verify]",))
-        )
+        packages = {"tflite_micro": "--pre tflite-micro"}  # it has development releases only
+        hint = f"pip install {packages.get(module, module)}"
+        raise MissingTool(Diagnostic(f"Python package '{module}' is not installed", hints=(hint,)))
 
 
 # ---- TFLite
