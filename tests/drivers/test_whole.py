@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from edgebuild.driver.registers.regmap import read_rdl
 from edgebuild.driver.registers.svd import read_svd
 from tests.drivers.cases import svd
 from tests.drivers.machine import Bench, build
+from tests.drivers.test_proof import verdicts
 
 OWN = """enum Mode { IDLE, RX, TX = 3 };
 bfGroup Ctrl { bit en; uint3 reset(5) mode; bit w1c irq; bit s[2]; uint2 bf_enum(Mode) way; };
@@ -194,6 +196,7 @@ bfGroup Mixed { bit en; bit wo go; };
 bfGroup U { bfGroup Key KEY; bfGroup Mixed MIX; };
 make_device(U, u, 0x40000000);
 """
+BACK = "writes back 'MIX_go', which cannot be read"
 READS = {
     "bfGroup Key k = u->KEY; u->KEY = k;": "'KEY_a' cannot be read",
     "bfGroup Key k; k = u->KEY;": "'KEY_a' cannot be read",
@@ -201,9 +204,30 @@ READS = {
     "bfGroup Mixed m = u->MIX; x = m.en;": "",
     "bfGroup Mixed m = u->MIX; x = m.go;": "'MIX_go' cannot be read",
     "bfGroup Mixed m = u->MIX, n = m; n.go++; u->MIX = n;": "'MIX_go' cannot be read",
-    "bfGroup Mixed m = u->MIX; m.en = 1; u->MIX = m;": "writes back 'MIX_go', which cannot be read",
+    "bfGroup Mixed m = u->MIX; m.en = 1; u->MIX = m;": BACK,
     "bfGroup Mixed m = u->MIX; m.go = 1; m.go |= x; u->MIX = m;": "",
     "bfGroup Mixed m = u->MIX; if (m.en) { m = (bfGroup Mixed){0}; u->MIX = m; }": "",
+    "bfGroup Mixed m = u->MIX; if (x) m.go = 1; u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX; if (x) m.go = 1; else m.go = 0; u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; if (x) return; m.go = 1; u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; if (x) goto end; m.go = 1; end: u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX; again: m.go = 1; if (x--) goto again; u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; while (x--) m.go = 1; u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX; do m.go = 1; while (x--); u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; for (m.go = 1; x--; ) { u->MIX = m; m = u->MIX; }": BACK,
+    "bfGroup Mixed m = u->MIX; switch (x) { case 1: m.en = 1; default: m.go = 1; } u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; switch (x) { case 1: m.go = 1; } u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX; switch (x) { case 1: m.go = 1; case 2: u->MIX = m; }": BACK,
+    "bfGroup Mixed m = u->MIX; x ? (m.go = 1, 1) : 0; u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX; x ? (m.go = 1, 1) : (m.go = 0, 1); u->MIX = m;": "",
+    "bfGroup Mixed m = u->MIX; (void)(x && (m.go = 1, 1)); u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX, n; if (x) m.go = 1; n = m; u->MIX = n;": BACK,
+    "bfGroup Mixed m = u->MIX, n = m; n.go = 1; if (x) m = n; else m = n; u->MIX = m;": "",
+    "bfGroup Mixed m = { .en = 1 }; if (x) m = u->MIX; u->MIX = m;": BACK,
+    "bfGroup Mixed m; m.en = 1; u->MIX = m; m = u->MIX;": BACK,
+    "bfGroup Mixed m = u->MIX; m.go = 1; m = u->MIX; u->MIX = m;": BACK,
+    "bfGroup Mixed m = u->MIX; if (x) m.go = 1; if (m.go) u->MIX.en = 1;": "'MIX_go' cannot be read",
+    "u->MIX = u->MIX;": BACK,
     "(void)u->KEY;": "'KEY_a' cannot be read",
     "x = bf_raw(u->KEY) & 1;": "'KEY_a' cannot be read",
     "bf_raw(u->KEY) = 1; x = bf_raw(u->MIX);": "",
@@ -219,6 +243,65 @@ def test_what_cannot_be_read_is_not_loaded(body: str, tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError) if READS[body] else nullcontext() as caught:
         compile_driver(DriverRequest((tmp_path / "case.bf.c",), "case", "pulpino", layout))
     assert not caught or READS[body] in str(caught.value)
+
+
+# Where the description has a harmless value for such a field, a loaded variable has it, whatever the bus read.
+HARMLESS = """
+void stored(void) { bfGroup Mixed m = u->MIX; m.en = 1; u->MIX = m; }
+void on_a_way(int x) { bfGroup Mixed m = u->MIX; if (x) m.go = 1; u->MIX = m; }
+void direct(void) { u->MIX = u->MIX; }
+int number(void) { return bf_raw(u->MIX); }
+"""
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_loaded_variable_has_harmless_values(back: int, tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(svd("KEY@0: a:0:1:w b:1:4:w\nMIX@4: en:0:1 go:1:1:w"))
+    (tmp_path / "chip.overlay.yaml").write_text(
+        f'fields:\n  C.MIX.go: {{back: "{back}"}}\n  C.MIX.en: {{plain: true}}\n'
+    )
+    layout = f"fixed:{tmp_path / 'chip.svd'}"
+    b = build(tmp_path, WRITE_ONLY + HARMLESS, layout=layout)
+    for call in (("stored",), ("on_a_way", 0), ("on_a_way", 1), ("direct",)):
+        b.model.values.update(en=0, go=1 - back)  # a read finds the other value
+        b.call(*call)
+        assert b.model.trace[-1].value >> 1 == (1 if call[1:] == (1,) else back), call
+    (tmp_path / "case.bf.c").write_text(WRITE_ONLY + HARMLESS)
+    artifacts, driver = compile_driver(DriverRequest((tmp_path / "case.bf.c",), "case", "pulpino", layout))
+    assert [v.what for v in verdicts((driver, artifacts))] == ["proved"] * 4
+    as_read = [replace(a, data=re.sub(rb"return \(r & \w+\) \| \w+;", b"return r;", a.data)) for a in artifacts]
+    assert [v.what for v in verdicts((driver, as_read))] == [*["refuted"] * 3, "proved"]
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        (
+            "z:1:1:w",
+            "writes back 'z', which cannot be read; if that is not so, the overlay says 'C.MIX.z: {back: \"0\"}'",
+        ),
+        ("z:1:1:modify", "writes back 'z', and no value is harmless there"),
+        ("z:1:1:oneToClear", ""),
+        ("z:1:1", ""),
+    ],
+)
+def test_a_store_of_a_variable_looks_at_what_only_the_silicon_has(field: str, error: str, tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(svd(f"MIX@4: en:0:1 {field}"))
+    source = (
+        "bfGroup Mixed { bit en; };\nbfGroup U { bfGroup Mixed MIX; };\nmake_device(U, u, 0x40000000);\nvoid t(int x) "
+    )
+    for body, wrong in (
+        ("{ bfGroup Mixed m = u->MIX; m.en = 1; u->MIX = m; }", error),
+        ("{ bfGroup Mixed m = { .en = 1 }; if (x) m = u->MIX; u->MIX = m; }", error),
+        ("{ bfGroup Mixed m = { .en = 1 }; m.en ^= x; u->MIX = m; }", ""),
+    ):
+        (tmp_path / "case.bf.c").write_text(source + body)
+        with pytest.raises(EdgebuildError) if wrong else nullcontext() as caught:
+            compile_driver(
+                DriverRequest((tmp_path / "case.bf.c",), "case", "pulpino", f"fixed:{tmp_path / 'chip.svd'}")
+            )
+        assert not caught or wrong in str(caught.value)
 
 
 @pytest.mark.parametrize(

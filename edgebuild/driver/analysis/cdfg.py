@@ -116,6 +116,7 @@ class Site:
     key: str = ""  # the variable's name, which no other has
     source: str = ""  # in a copy, that of the other one
     field: Chain | None = None  # of a variable that is read or changed
+    node: Node | None = None  # where a variable gets its value, or is used
     is_number: bool = False  # whether a whole register is read or written as a number
 
 

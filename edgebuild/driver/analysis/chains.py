@@ -403,8 +403,8 @@ class WholeRegisters:
         return variable if variable and variable.key in self.graph.chains.locals else None
 
     def _about(self, site: Site, at: Expression | Declared, variable: ir.Variable) -> None:
-        """Note that a site is about a variable."""
-        site.key, site.variable = variable.key, variable.name
+        """Note that a site is about a variable, and that this happens here."""
+        site.key, site.variable, site.node = variable.key, variable.name, self.graph.join()
         self.uses.append((site, at))
 
     def _load(self, value: Expression, operator: str, at: Expression | Declared) -> Site:
@@ -480,9 +480,9 @@ class WholeRegisters:
         site.field = chain
         variable = self._variable(chain.root.bare)
         assert variable
-        self._about(site, c, variable)
         if right is not None:
             self.evaluate(right)
+        self._about(site, c, variable)
 
     def find_homes(self) -> None:
         """Find the home of each variable, and what of it is meant."""

@@ -189,6 +189,17 @@ class Hal:
         return self._add(name, "void", group, register, [f"{wide_type(window.bits)} r"], body, const="")
 
     @once
+    def harmless(self, group: str, register: Register) -> str:
+        """`HAL_HARMLESS_Group_register(r)`: a loaded value, with that which does nothing where nothing can be read."""
+        blind = [s for s in register.slots if s.field and "r" not in s.access and s.back in ("0", "1")]
+        if not blind:
+            return ""
+        ones = number(sum(s.cover for s in blind if s.back == "1"), register.bits)
+        mask = number(((1 << register.bits) - 1) & ~sum(s.cover for s in blind), register.bits)
+        wide, name = wide_type(register.bits), named("HAL_HARMLESS", group, register.name)
+        return self._define(name, wide, [f"{wide} r"], [f"    return (r & {mask}) | {ones};"])
+
+    @once
     def changed(self, group: str, register: Register, leaf: str, element: int) -> str:
         """`HAL_WITH_Group_leaf(r, value)`: the register's value with another value of the field."""
         slot, wide = register.slot(leaf), wide_type(register.bits)

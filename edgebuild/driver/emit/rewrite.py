@@ -247,7 +247,9 @@ class _Rewriter:
         region, ref, register = self.parts[a].region, self.merged.ref(a), self.merged.register(a)
         address, window = self._address(a), self.merged.window(region)
         if site.form == "load":
-            return self._begun(site, self._load(region, address))
+            value = self._load(region, address)
+            rest = "" if site.is_number else self.hal.harmless(ref.group, register)
+            return self._begun(site, f"{rest}({value})" if rest else value)
         if site.form == "group":
             before, values = self._values(site)
             leaves = self.merged.named(site)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from edgebuild.base.errors import Diagnostic
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site, contexts, guarded, preempts
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node, Site, contexts, guarded, preempts
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import Register, Slot, Window
@@ -103,21 +103,74 @@ def _loaded(register: Register, leaves: tuple[str, ...], is_number: bool) -> str
 
 
 def _unreadable(f: Function, merged: Merged) -> Iterator[Diagnostic]:
-    """An error where a variable holds a loaded register, and a field that cannot be read is used as it was loaded.
+    """An error where a variable holds a loaded register, and what cannot be read is used as it was loaded.
 
-    A store of the variable is legal if the description has a harmless value for that field. Then the store writes
-    what was loaded there, not that value: a description that says so vouches for the loads of its silicon.
+    A load gives a field the harmless value that the description has for it, so its variable may be stored.
     """
-    assigned = {s.read for s in f.sites if s.form == "set" and s.operator == "="}
-    assigned |= {a for s in f.sites if s.form == "make" and s.of for a, _ in s.of.parts}
-    for site in (s for s in f.sites if s.of and s.of.form == "load" and s.form in ("get", "set", "store")):
-        assert site.of
-        parts = [a for a, _ in site.of.parts] if site.form == "store" else [site.read] if site.read else []
-        slots = (merged.register(a).slot(merged.ref(a).leaf) for a in parts if a not in assigned)
-        harmless = "01" if site.form == "store" else ""
-        if wrong := next((s for s in slots if "r" not in s.access and s.back not in [*harmless]), None):
-            text = f"the store writes back '{wrong.name}', which cannot be read: assign it first"
-            yield site.left.where.says(text if site.form == "store" else f"'{wrong.name}' cannot be read")
+    at_sites = _as_loaded(f)
+    for site in (s for s in f.sites if s.of and s.form in ("get", "set", "store") and s.operator != "="):
+        loaded = at_sites.get(site, frozenset())
+        slots = {a: merged.register(a).slot(merged.ref(a).leaf) for a in loaded if a}
+        if site.form != "store":
+            if (a := site.read) in slots and "r" not in slots[a].access:
+                yield site.left.where.says(f"'{slots[a].name}' cannot be read")
+            continue
+        harmless = () if merged.translated(site) else ("0", "1")
+        blind = [s for s in slots.values() if "r" not in s.access and s.back not in harmless]
+        text = _assign(min(blind, key=lambda s: s.lsb)) if blind else ""
+        if None in loaded and not merged.translated(site):
+            text = text or _kept(merged.register(site.parts[0][0]))
+        if text:
+            yield site.left.where.says(text)
+
+
+def _assign(slot: Slot) -> str:
+    return f"the store writes back '{slot.name}', which cannot be read: assign it first"
+
+
+def _kept(register: Register) -> str:
+    """An error where a store of a loaded register writes back fields of the silicon alone that have no such value."""
+    own = [s for s in register.slots if not s.field and "w" in s.access]
+    wrong = next((s for s in own if s.back == "never" or (s.back == "keep" and "r" not in s.access)), None)
+    why = "and no value is harmless there" if wrong and wrong.back == "never" else "which cannot be read"
+    return f"the store writes back '{wrong.name}', {why}" + _overlay(wrong, 'back: "0"') if wrong else ""
+
+
+def _as_loaded(f: Function) -> Mapping[Site, frozenset[Access | None]]:
+    """What the variable of each site may hold as it was loaded, on any way there: fields, and None for all others.
+
+    A declaration without a value counts as a load. Code that no way leads to has no entry.
+    """
+    sites = {s.node: s for s in f.sites if s.node}
+    before: dict[Node, frozenset[tuple[str, Access | None]]] = {f.entry: frozenset()}
+    todo = [f.entry]
+    while todo:
+        node = todo.pop()
+        after = _after(sites[node], before[node]) if node in sites else before[node]
+        for following in node.succ:
+            joined = after | before.get(following, frozenset())
+            if before.get(following) != joined:
+                before[following] = joined
+                todo.append(following)
+    held = {s: frozenset(a for key, a in before[n] if key == s.key) for n, s in sites.items() if n in before}
+    moved = (s for s in f.sites if s.form == "store" and s.of and not s.key)  # from one register to another
+    return held | {s: _parts(s) for s in moved}
+
+
+def _parts(site: Site) -> frozenset[Access | None]:
+    return frozenset((None, *(a for a, _ in site.of.parts))) if site.of else frozenset()
+
+
+def _after(site: Site, before: frozenset[tuple[str, Access | None]]) -> frozenset[tuple[str, Access | None]]:
+    """(variable, what of it is as it was loaded) after a site."""
+    if site.form == "set":
+        return before - {(site.key, site.read)} if site.operator == "=" else before
+    if site.form in ("get", "store"):
+        return before
+    others = frozenset(x for x in before if x[0] != site.key)
+    if site.form == "copy":
+        return others | {(site.key, a) for key, a in before if key == site.source}
+    return others if site.form == "make" else others | {(site.key, a) for a in _parts(site)}
 
 
 def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Window) -> tuple[str, str]:

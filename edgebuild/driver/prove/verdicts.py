@@ -364,7 +364,7 @@ class SourceSide(Side):
             word, origin = self._word_in(c.variable.key), self.home(c.variable)
         elif self.chains.read(c) is not None:
             origin = self._register("r", c)
-            word = self.loaded(c)
+            word = _without_blind(self.loaded(c), origin[1])
         else:
             return self._literal(c, home[1])
         if (origin[0], origin[1].name) == (home[0], home[1].name):
@@ -457,6 +457,16 @@ def _with(word: Any, low: int, value: Any) -> Any:
     """A word with another value at a place."""
     width = value.size()
     return word & ~(((1 << width) - 1) << low) | z3.ZeroExt(WORD - width, value) << low
+
+
+def _without_blind(word: Int, register: Register) -> Int:
+    """A loaded word with a value that does nothing for fields that cannot be read, where there is one."""
+    value = word.bits
+    for s in register.slots:
+        if s.field and "r" not in s.access and s.back in ("0", "1"):
+            for i in range(s.count):
+                value = _with(value, s.lsb + i * s.stride, z3.BitVecVal(neutral_of(s) or 0, s.width))
+    return Int(z3.simplify(value), False)
 
 
 def _at_rest(register: Register) -> Any:
