@@ -48,7 +48,7 @@ def opened(path: Path, make: bool = False) -> Iterator[int]:
 
 @contextmanager
 def inside(folder: int, name: str, make: bool = False) -> Iterator[int]:
-    """The same of a folder in an opened one, where a link is refused."""
+    """Open a folder in an opened one and yield its descriptor; a link is refused."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=folder)

@@ -50,7 +50,7 @@ class Result:
 
     @property
     def code_bytes(self) -> int:
-        """As estimated: there was no compiler."""
+        """Bytes of code, estimated: there was no compiler."""
         return self.report["rom"]["estimated_code_bytes"]
 
     def write(self, folder: str | PathLike[str] = ".") -> list[Path]:

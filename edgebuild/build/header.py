@@ -78,7 +78,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _target_file(name: str) -> str:
-    """Of a target by name. Its content says nothing of the interface."""
+    """The file of a target by name. Its content says nothing of the interface."""
     beside = os.path.join(os.path.dirname(PACKAGE), "hal", "targets")
     folder = beside if os.path.isdir(beside) else os.path.join(PACKAGE, "hal", "targets")
     return os.path.join(folder, f"{name}.yaml") if name.replace("-", "").replace("_", "").isalnum() else ""

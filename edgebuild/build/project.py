@@ -45,7 +45,7 @@ class Project:
 
     @property
     def path(self) -> str:
-        """Of the program, from the project's folder."""
+        """Path of the program from the project's folder."""
         return f"build/{self.program}"
 
     @property
@@ -180,7 +180,7 @@ env.EdgeBuildReport(app)  # FLASH_BUDGET, RAM_BUDGET and STACK_BUDGET fail the b
 
 
 def _matchers(p: Project) -> list[dict[str, Any]]:
-    """Of compilers, and of edgebuild, whose errors may have no column or no line."""
+    """Problem matchers of compilers, and of edgebuild, whose errors may have no column or no line."""
     base = "${workspaceFolder}/build" if p.tool == "cmake" else "${workspaceFolder}"
     places = {"file": 1, "line": 2, "column": 3, "severity": 4, "message": 5}
     rows = ("gcc", GCC), ("edgebuild", OURS)

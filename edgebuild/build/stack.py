@@ -297,7 +297,7 @@ class Code:
         return Function(f.name, frame, calls, tuple(r for r in f.reasons if r not in unsure))
 
     def bound(self, start: int, left_out: Collection[int] = (), above: tuple[int, ...] = ()) -> Bound:
-        """Of the chains of calls that begin here. Functions `left_out` need nothing."""
+        """The bound of the chains of calls that begin at `start`. Functions `left_out` need nothing."""
         if start in above:
             names = ", ".join(f"'{self.names.get(a, hex(a))}'" for a in above[above.index(start) :])
             return Bound(0, (f"{names} may call itself" if "," not in names else f"{names} may call each other",))
@@ -565,5 +565,5 @@ def _number(text: str) -> int | None:
 
 
 def _signed(value: int) -> int:
-    """As the two's complement of 32 bits."""
+    """The value of 32 bits as two's complement."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -123,7 +123,7 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
 
 
 def error_kinds() -> dict[str, dict[str, str]]:
-    """By its code each kind of error: `pattern`, `title` and `page`."""
+    """Each kind of error by its code: `pattern`, `title` and `page`."""
     import yaml
 
     return yaml.safe_load((Path(__file__).parent / "errors.yaml").read_text(encoding="utf-8"))

@@ -205,7 +205,7 @@ def table(plan: ClockPlan, placement: str | None = None) -> str:
 
 
 def figures(plan: ClockPlan, placement: str | None = None) -> list[dict[str, Any]]:
-    """Of each configuration: Hz, the PLL's dividers if it runs, wait states, and the modelled power in mW."""
+    """Figures of each configuration: Hz, dividers of the PLL if it runs, wait states, and the modelled power in mW."""
     power = plan.tree.power
     model = PowerModel(plan, placement or next(iter(power.run_ma))) if power else None
     return [

@@ -23,7 +23,7 @@ class Arithmetic(StrEnum):
 
     @property
     def wide_bits(self) -> int:
-        """Of a multiplier of 64-bit sums: MultiplyByQuantizedMultiplier of an int64 has 15, a float32 23."""
+        """Bits of a multiplier of 64-bit sums: 15 in MultiplyByQuantizedMultiplier of an int64, 23 in a float32."""
         return 15 if self.fixed_point else 23
 
     @property

@@ -94,7 +94,7 @@ class Choices:
         return layers_of([[w.in_one_phase] for w in fastest], self.model)
 
     def within(self, room: int) -> Choices:
-        """Only with buffers of so many bytes at most."""
+        """The choices whose buffers take at most `room` bytes."""
         return replace(self, forms=tuple(tuple(w for w in e if not w.g or w.buffer_bytes <= room) for e in self.forms))
 
 
@@ -170,7 +170,7 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
 
 
 def _as_chosen(planned: Plan, chosen: Decoupled) -> Iterator[bool]:
-    """Of each op to be decoupled whether its kernel is, or gave way to one with a smaller buffer."""
+    """Whether each op to be decoupled has its kernel, or gave way to one with a smaller buffer."""
     for section in planned.steps:
         for op, form in zip(section.ops, section.forms, strict=True):
             if op.outputs[0] in chosen:

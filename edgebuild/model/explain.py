@@ -140,7 +140,7 @@ WIDTH = 34  # columns of a variant's name
 
 
 def kernel_rows(request: ModelRequest) -> list[dict[str, Any]]:
-    """Of each op of the plan: `variants`, the chosen one first and why, with their costs; and what excludes the rest.
+    """Kernels of each op of the plan: `variants`, the chosen one first and why, with costs; and what excludes the rest.
 
     `instructions` and `cycles` are estimates of one call, None where there is none; `code_bytes` is one, too.
     """

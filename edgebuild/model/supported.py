@@ -43,7 +43,7 @@ def _operators(name: str) -> Operators:
 
 
 def _listed(name: str) -> list[tuple[list[str], Spec]]:
-    """Of each kind its names in the file, in their order."""
+    """Names of each kind in the file, in their order."""
     operators = _operators(name)
     listed = [(names, spec) for kind, spec in SPECS.items() if (names := operators.names(kind))]
     return sorted(listed, key=lambda row: row[0][0])

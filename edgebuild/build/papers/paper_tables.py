@@ -116,12 +116,12 @@ class Net:
         return self._op("max_pool2d", [x], shape, self._quant(x), **attrs)
 
     def mean(self, x: str) -> str:
-        """Of each channel."""
+        """Append the mean of each channel and return its name."""
         shape = self.tensors[x].shape
         return self._op("mean", [x], (1, shape[-1]), self._quant(x), axes=tuple(range(1, len(shape) - 1)))
 
     def dense(self, x: str, features: int, relu: bool = False) -> str:
-        """Of all elements of `x`."""
+        """Append a dense layer over all elements of `x` and return its name."""
         if len(self.tensors[x].shape) > 2:
             x = self.flat(x)
         shape = (features, self.tensors[x].shape[1])
@@ -152,7 +152,7 @@ class Net:
         return self._op("concat", parts, (*shape[:-1], last), SIGNED, axis=len(shape) - 1)
 
     def graph(self, output: str = "") -> Graph:
-        """With this output; without, those results that no op reads."""
+        """The graph with this output; without one, with all results that no op reads."""
         read = {name for op in self.ops for name in op.inputs}
         outputs = tuple(op.outputs[0] for op in self.ops if op.outputs[0] not in read)
         graph = Graph(self.name, tuple(self.ops), self.tensors, ("input",), (output,) if output else outputs)
@@ -533,7 +533,7 @@ def _pair(row: Mapping[str, Any], key: str, column: Mapping[str, Any]) -> str:
 
 
 def _short(value: float | None) -> str:
-    """With three digits; `-` for none."""
+    """A number with three digits; `-` for none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

@@ -83,7 +83,7 @@ class Hal:
     requests: dict[tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]], None] = field(default_factory=dict)
 
     def mocked(self, prefix: str) -> Hal:
-        """The same functions, whose accesses go to a mock."""
+        """Functions of the layer whose accesses go to a mock."""
         other = Hal(self.layout, prefix)
         for name, arguments, named in self.requests:
             getattr(other, name)(*arguments, **dict(named))

@@ -89,7 +89,7 @@ def singles(problem: Problem) -> Bins:
 
 
 def packed(problem: Problem) -> Bins:
-    """In the order of declaration, each register filled as far as it goes."""
+    """Registers in the order of declaration, each filled as far as it goes."""
     bins: list[tuple[Leaf, ...]] = []
     for leaf in problem.leaves:
         if bins and sum(x.width for x in bins[-1]) + leaf.width <= problem.bus.width:

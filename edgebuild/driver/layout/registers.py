@@ -122,7 +122,7 @@ class GroupLayout:
         return self._places[leaf]
 
     def offset_of(self, field: FieldId) -> int | None:
-        """In bytes: of the field's register, of an array that of its first element. None: it lies elsewhere."""
+        """Offset in bytes of the field's register, or of an array's first element. None: it lies elsewhere."""
         for r in self.registers:
             for s in r.slots:
                 if s.field == field and set(s.name.removeprefix(field[1]).split("_")) <= {"", "0"}:

@@ -167,7 +167,7 @@ class SourceSide(Side):
         return super().address(c)
 
     def offset(self, c: ir.OffsetOf) -> int | None:
-        """Of a field, that of its register."""
+        """Offset in bytes of a field's register."""
         member = c.members[0]
         if member.owner not in self.run.dialect.groups:
             return super().offset(c)

@@ -50,7 +50,7 @@ class _Reader:
 
     @cached_property
     def enumerations(self) -> dict[str, list[tuple[tuple[str, ...], Element]]]:
-        """By name those that have one, with the names of what is around them: others may be derived from them."""
+        """Elements that have an enumeration by name, with the names of what is around them, for derivedFrom."""
         by_name: dict[str, list[tuple[tuple[str, ...], Element]]] = {}
 
         def look(at: Element, path: tuple[str, ...]) -> None:

@@ -371,7 +371,7 @@ def preorder(cursor: Cursor) -> Iterator[Cursor]:
 
 
 def offset(location: SourceLocation) -> int:
-    """In bytes; `location.offset` finds line and column, too, which takes the library most of the time."""
+    """Offset in bytes; `location.offset` computes line and column too, which takes the library most of the time."""
     in_bytes = ctypes.c_uint()
     cindex.conf.lib.clang_getInstantiationLocation(location, None, None, None, ctypes.byref(in_bytes))
     return in_bytes.value

@@ -80,7 +80,7 @@ class CType(Value):
 
     @property
     def plain_text(self) -> str:
-        """Without typedefs, without namespaces, and without the places of structs that have no name."""
+        """Text of the type without typedefs, namespaces, and the places of structs that have no name."""
         return re.sub(r"\b\w+::", "", re.sub(r"\((unnamed|anonymous)[^)]*\)", r"(\1)", self.text))
 
     @cached_property
@@ -276,7 +276,7 @@ class Node(Value):
 
     @property
     def bare(self) -> Node:
-        """Of an expression, the one inside of parentheses and implicit conversions."""
+        """The expression inside of parentheses and implicit conversions."""
         return self
 
     @property

@@ -447,7 +447,7 @@ class LineMark:
 
     @property
     def bare(self) -> str:
-        """The same bytes wherever the file lies: a macro for its name (`file_names`), which a build may define."""
+        """The mark with a macro for the file's name (`file_names`): the same bytes wherever the file lies."""
         return f"#line {self.number} {file_macro(self.file)}"
 
 

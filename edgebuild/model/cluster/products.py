@@ -178,7 +178,7 @@ class ClusterRequest:
     outputs: tuple[str, ...] = ()
 
     def one_device(self, name: str, target: str) -> ModelRequest:
-        """The same model on one device."""
+        """The request of the model on one device."""
         return ModelRequest(self.source, name, target, shape=self.shape, bind=self.bind, outputs=self.outputs)
 
 

@@ -117,7 +117,7 @@ def level1_place(plan: Plan, moved: MappedOp, at: int) -> tuple[str, int]:
 
 
 def tile_places(plan: Plan, moved: MappedOp) -> tuple[Named, ...]:
-    """Of each place of a call where its buffers begin, behind them where the scratch does."""
+    """Where the buffers of each place of a call begin, and behind them where its scratch does."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
     stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
     offsets = []
@@ -189,7 +189,7 @@ def constants_at(plan: Plan, step: int, at: int) -> str:
 
 
 def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
-    """By step the first byte of the constants that are fetched for it."""
+    """The first byte of the constants that are fetched for each step."""
     every = ((step, block_of(plan, step, moved, weights)) for step, moved in plan.moves.items())
     return {step: named for step, named in every if named is not None}
 
@@ -218,7 +218,7 @@ def fetched(plan: Plan, step: int, moved: Moves) -> tuple[Constant, ...]:
 
 
 def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
-    """By step where its constants lie on their way in the second level, in which memory, and their bytes there."""
+    """Where each step's constants lie on their way in the second level: address, memory, and bytes."""
     by_step = dict[int, tuple[Named, str, int]]()
     for first, s in starts(plan):
         stage, op = plan.moves[s.step].stage, plan.steps[s.step].ops[0]

@@ -87,7 +87,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
 
 
 def _states(plan: Plan) -> list[dict[str, Any]]:
-    """Of every tensor that lasts: its array, where it lies during an inference, and its first values."""
+    """Every tensor that lasts: its array, where it lies during an inference, and its first values."""
     graph, rows = plan.graph, []
     for i, state in enumerate(graph.states):
         read, written = graph.tensors[graph.inputs[state.read]], graph.tensors[graph.outputs[state.write]]

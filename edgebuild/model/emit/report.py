@@ -515,7 +515,7 @@ def totals(rows: list[dict[str, Any]], plan: Plan, weights: Weights) -> dict[str
 
 
 def _constant_bytes(plan: Plan) -> Counter[str]:
-    """By result of each op: bytes of the constants that no op before it has."""
+    """Bytes of the constants that an op is the first to use, by its result."""
     sizes, packed = Counter[str](), set[tuple[str, bytes]]()
     for op, constant in _constants(plan):
         key = str(constant.data.dtype), constant.data.tobytes()

@@ -38,7 +38,7 @@ class Weights:
 
     @property
     def linked_bytes(self) -> int:
-        """Of the file in the program: none without constants, for nothing refers to it."""
+        """Bytes of the file in the program: none without constants, for nothing refers to it."""
         return len(self.blob) if self.offsets else 0
 
     @property
@@ -100,7 +100,7 @@ def sections(plan: Plan) -> list[tuple[str, str, int, str]]:
 
 
 def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
-    """The same of arenas of these sizes by memory, the first of which has the plain name."""
+    """Sections of arenas of these sizes by memory, the first of which has the plain name."""
     first = f".bss.edgebuild.{name}.arena"
     symbols = zip(heights.items(), arena_symbols(name, heights), strict=True)
     return [(m, symbol, size, f"{first}.{m.lower()}" if i else first) for i, ((m, size), symbol) in enumerate(symbols)]
@@ -124,7 +124,7 @@ def assembly(plan: Plan, weights: Weights) -> str:
 
 
 def portable(plan: Plan, weights: Weights) -> str:
-    """The same in C, for compilers without `.incbin`; string literals compile ten times faster than lists."""
+    """Weights and arenas in C, for compilers without `.incbin`; strings compile ten times faster than lists."""
     used = not uses_assembly(plan)
     rows = [weights.blob[i : i + 32] for i in range(0, len(weights.blob), 32)] if used and weights.offsets else []
     lines = ["".join(map(OCTAL.__getitem__, row)) for row in rows]

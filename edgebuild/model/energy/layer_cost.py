@@ -58,7 +58,7 @@ class Work:
 
     @property
     def in_one_phase(self) -> Work:
-        """The same instructions and lines, with nothing between gathering and computing."""
+        """The work with its instructions and lines in one phase: nothing between gathering and computing."""
         return replace(self, execute=self.execute + self.access, access=None, rounds=0) if self.access else self
 
 
@@ -144,7 +144,7 @@ class KernelUse:
 
     @property
     def instructions(self) -> float:
-        """Of all calls; where the kernel has no estimate, by its iterations."""
+        """Instructions of all calls; where the kernel has no estimate, by its iterations."""
         estimated = self.kernel.estimate * self.calls
         return estimated or float(self.iterations * PER_TURN + self.calls * PER_CALL)
 

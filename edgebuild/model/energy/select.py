@@ -330,14 +330,14 @@ class _Front:
         )
 
     def within(self, price: float, value: float, time: float) -> _Front:
-        """Those that can still beat the best plan known, and keep to the budget."""
+        """The plans that can still beat the best one, and keep to the budget."""
         return self.keep((self.energy + price * self.time <= value) & (self.time <= time))
 
     def keep(self, rows: NDArray[np.bool_] | Ints) -> _Front:
         return _Front(self.time[rows], self.energy[rows], self.config[rows], self.label[rows], self.point[rows])
 
     def undominated(self, merge: float) -> _Front:
-        """By rising time, those that save energy over all before; of each step of `merge` only the first."""
+        """Plans by rising time that save energy over all before; of each step of `merge` only the first."""
         if len(self.time) < 2:
             return self
         rows = np.argsort(self.time, kind="stable")

@@ -304,7 +304,7 @@ class Fit:
     orders: Orders = field(default_factory=dict)
 
     def row(self, target: Target) -> FitRow:
-        """Of one target. Raises EdgebuildError for what is wrong with the model or the request, whatever the target."""
+        """The row of one target. Raises EdgebuildError for what is wrong with model or request, whatever the target."""
         sizes = self._sizes(target)
         if isinstance(sizes, int):
             return FitRow(target, short_of={"ram_bytes": sizes, **self._flash_short(target)})
@@ -338,7 +338,7 @@ class Fit:
         return _flash_missing(target, ample.code, ample.weights)
 
     def _sizes(self, target: Target) -> _Sizes | int:
-        """Of the plan for a target; bytes of RAM that are missing if there is none."""
+        """Sizes of the plan for a target; bytes of RAM that are missing if there is none."""
         ample, memories = self._ample(target), arena_memories(self.graph, target, self.request)
         first = memories[0].capacity or AMPLE
         if max(ample.plan.untiled_bytes, ample.plan.arena_bytes) <= first and _peaks(ample.plan) <= first:
@@ -356,7 +356,7 @@ class Fit:
         return max(1, least - max(m.capacity or 0 for m in memories)) if isinstance(sizes, EdgebuildError) else sizes
 
     def _ample(self, target: Target) -> _Sizes:
-        """Of the plan for the target's core with memory for everything."""
+        """Sizes of the plan for the target's core with memory for everything."""
         if target.words not in self.plans:
             self.plans[target.words] = _measured(self._plan(_unlimited(target), self.request))
         sizes = self.plans[target.words]
@@ -416,7 +416,7 @@ def _energy(target: Target, request: ModelRequest, time_us: float | None) -> flo
 
 
 def best_first(rows: Iterable[FitRow]) -> list[FitRow]:
-    """Those that fit, the chip of least memory first and the faster of equals; then the others, the nearest first.
+    """Rows that fit, the chip of least memory first and the faster of equals; then the others, the nearest first.
 
     A byte of RAM counts as four of flash, which is about their price on a chip.
     """

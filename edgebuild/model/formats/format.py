@@ -110,7 +110,7 @@ def file_kind(path: Path, data: bytes) -> tuple[str, str] | None:
 
 
 def folder_kind(path: Path) -> tuple[str, str] | None:
-    """The same of a folder."""
+    """Format and version of a folder, or None."""
     return SAVED if os.path.exists(path / "saved_model.pb") else None
 
 

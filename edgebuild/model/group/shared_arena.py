@@ -207,7 +207,7 @@ def _buffers(group: GroupRequest, moments: Moments, shared: tuple[str, ...]) -> 
 
 
 def _as_buffer(number: int, block: _Block, unit: int) -> Buffer:
-    """In the terms of the layout, which wants phases without gaps: nothing is live in some of them.
+    """The block as a buffer of a layout, which wants phases without gaps: nothing is live in some of them.
 
     What is live ends on a multiple of `unit`.
     """

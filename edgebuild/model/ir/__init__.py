@@ -180,7 +180,7 @@ class Graph:
 
     @property
     def first_states(self) -> dict[str, Array]:
-        """By name of the input that is a state: what it is at first."""
+        """First values of each input that is a state."""
         states = dict[str, Array]()
         for state in self.states:
             t = self.tensors[self.inputs[state.read]]

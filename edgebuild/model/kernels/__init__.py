@@ -162,7 +162,7 @@ def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
 
 
 def by_cost(kernels: list[Kernel], form: Form) -> list[Kernel]:
-    """Those within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
+    """Kernels within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
     within = [k for k in kernels if form.scratch_limit is None or k.scratch <= form.scratch_limit]
     return sorted(within or kernels, key=lambda k: k.cost if within else k.scratch)
 

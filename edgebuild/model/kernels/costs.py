@@ -40,7 +40,7 @@ def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) ->
 
 
 def code_bytes(kernels: Iterable[Kernel], arithmetic: Arithmetic, form: Form) -> int:
-    """Of the C functions of kernels and of all that they call, each once; see SHARED_FROM."""
+    """Bytes of the C functions of kernels and of all that they call, each once; see SHARED_FROM."""
     core, shared_from = form.core, SHARED_FROM[form.wish.optimize]
     texts, names = dict[str, str](), set[str]()
     for kernel in kernels:
@@ -53,7 +53,7 @@ def code_bytes(kernels: Iterable[Kernel], arithmetic: Arithmetic, form: Form) ->
 
 @cache
 def source_bytes(file: Path, core: frozenset[str]) -> int:
-    """Of the code of a file of C."""
+    """Bytes of code of a file of C."""
     return round(_size(file.read_text(encoding="utf-8"), core))
 
 

@@ -55,7 +55,7 @@ def joined(op: Op, graph: Graph) -> tuple[Op, Graph]:
 
 
 def _repeated(quant: Quant | None, count: int) -> Quant | None:
-    """Of so many times the channels."""
+    """The quantisation of `count` times the channels."""
     if quant is None or quant.per_tensor:
         return quant
     return replace(quant, scale=quant.scale * count, zero_point=quant.zero_point * count)
@@ -85,7 +85,7 @@ def groups(op: Op, k: int) -> list[slice]:
 
 
 def group(s: Sums, own: slice | Array) -> Sums:
-    """Some of the channels."""
+    """The sums of some of the channels."""
     weights, added = s.weights[own], None if s.added is None else s.added[own]
     return replace(
         s, out=(*s.out[:2], len(weights)), weights=weights, start=s.start[own], mantissa=s.mantissa[own],
@@ -94,7 +94,7 @@ def group(s: Sums, own: slice | Array) -> Sums:
 
 
 def int8_sums(op: Op, graph: Graph, listed: Sequence[Sequence[Tap]]) -> list[Sums]:
-    """Those of each phase; none unless it is one image and all int8, and no sum can leave int32."""
+    """Sums of each phase; none unless it is one image and all int8, and no sum can leave int32."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
         return []

@@ -220,7 +220,7 @@ class Sums:
 
     @property
     def padded_rows(self) -> bool:
-        """Some window lies over rows of padding."""
+        """Whether some window lies over rows of padding."""
         reach = (self.window[0] - 1) * self.dilation[0]
         return self.pad[0] > 0 or (self.out[0] - 1) * self.stride[0] - self.pad[0] + reach >= self.size[0]
 
@@ -448,7 +448,7 @@ def steps(shape: Sequence[int]) -> list[int]:
 
 
 def broadcast_steps(shape: Sequence[int], rank: int) -> list[int]:
-    """The same for a tensor that is broadcast to `rank` dimensions: 0 where it repeats."""
+    """Steps of a tensor that is broadcast to `rank` dimensions: 0 where it repeats."""
     own = [step if n > 1 else 0 for n, step in zip(shape, steps(shape), strict=True)]
     return [0] * (rank - len(shape)) + own
 
@@ -468,12 +468,12 @@ def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, .
 
 
 def turning(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
-    """The same, and none at all where there is one element."""
+    """Loops as of `collapsed` that turn more than once."""
     return tuple(loop for loop in collapsed(extents, *operands) if loop[0] > 1)
 
 
 def parts(count: int, is_float: bool) -> int:
-    """Of how many values the parts of a sum of `count` are; 0: it has none."""
+    """Values of each part of a sum of `count`; 0: it is summed as a whole."""
     return PART if is_float and count > PART else 0
 
 

@@ -171,7 +171,7 @@ def fitting(op: Op, graph: Graph) -> str | None:
 
 
 def _corners(op: Op, box: Array, anchor: Array) -> Array:
-    """In double precision until the corners, as TFLM computes them."""
+    """Corners of boxes, in double precision until they are computed, as in TFLM."""
     (y, x, h, w), (ay, ax, ah, aw) = box[:4].astype(np.float64), anchor.astype(np.float64)
     ys, xs, hs, ws = (op.attrs[name] for name in SCALES)
     centre = np.array([y / ys * ah + ay, x / xs * aw + ax]).astype(np.float32)

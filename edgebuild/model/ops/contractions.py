@@ -50,7 +50,7 @@ OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator of a trans
 
 
 def layer_nest(op: Op, graph: Graph) -> Nest:
-    """Of a depthwise convolution with m = 1 the channel axis is carried from input to output; else m share one."""
+    """Index relation. A depthwise convolution with m = 1 carries the channel axis to its output; else m share one."""
     x, w = graph.operands(op)[:2]
     bias = [same("k")] * (len(op.inputs) - 2)
     if op.kind == "dense":

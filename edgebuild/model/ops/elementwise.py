@@ -23,7 +23,7 @@ def out_shape(*operands: Tensor) -> tuple[int, ...]:
 
 
 def nest(op: Op, graph: Graph) -> Nest:
-    """Of any number of operands, each repeated along the axes that it lacks or has one element of."""
+    """Index relation of any number of operands, each repeated along axes that it lacks or has one element of."""
     operands = graph.operands(op)
     extents = numbered(out_shape(*operands))
 
@@ -242,7 +242,7 @@ def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
-    """Of quantised values also a change of quantisation, which has no bounds but those of the type."""
+    """Clamp; quantised values may change their quantisation too, with no bounds but those of the type."""
     t, y = graph.operands(op)[0], graph.result(op)
     if is_float(y):
         return clip_float(x, op.attrs["clamp"])

@@ -34,7 +34,7 @@ class Multiplier:
     shift: int
 
     def named(self, prefix: str) -> dict[str, int]:
-        """As parameters of a kernel."""
+        """The multiplier as parameters of a kernel."""
         return {f"{prefix}_mul": self.mantissa, f"{prefix}_shift": self.shift}
 
     def times(self, x: Array | np.int64, arithmetic: Arithmetic) -> Array:

@@ -192,7 +192,7 @@ CURVES = {"sigmoid": (fixedpoint.sigmoid, (0,)), "tanh": (fixedpoint.sigmoid16_t
 
 
 def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
-    """Of absolute values; None if the scale stays."""
+    """Factor of absolute values; None if the scale stays."""
     if scale_of(x) == scale_of(y):
         return None
     return quantize_multiplier(scale_of(x) / scale_of(y))
@@ -224,7 +224,7 @@ ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
 
 
 def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
-    """As TFLM's elementwise.cc; it refuses values below 0, for which anything will do."""
+    """Table of reciprocal roots as in TFLM's elementwise.cc, which refuses values below 0: any result will do there."""
     real = 1 / float(np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y)))
     m, steps = quantize_multiplier(real), []
     for value in np.maximum(INT8 - zero_of(x), 0):
@@ -323,7 +323,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 
 
 def _goes_through_reals(op: Op, graph: Graph) -> bool:
-    """In ONNX, all but tables of int8 and what selects among values of one scale."""
+    """Whether ONNX computes in reals: all but tables of int8 and what selects among values of one scale."""
     values, y = graph.operands(op), graph.result(op)
     if not through_reals(op, graph) or (len(values) == 1 and y.dtype == "int8"):
         return False
@@ -374,7 +374,7 @@ def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
-    """Of one operand, the extremes of its function between two values; of what selects, the results for both ends.
+    """Extremes of a function of one operand between two values; those that select have the results of both ends.
 
     A difference falls where its second operand rises.
     """

@@ -110,7 +110,7 @@ def _pool2d_linear(op: Op, graph: Graph) -> fixedpoint.Scaled | None:
 
 
 def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled | None:
-    """The same of the plain sum of the elements, whose product with the factor does not leave 32 bits.
+    """Rescaling of a plain sum of the elements whose product with the factor does not leave 32 bits.
 
     `to_even`: halves go to even.
     """

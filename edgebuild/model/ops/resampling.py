@@ -77,7 +77,7 @@ Table = tuple[tuple[int, int, int], ...]
 
 
 def table(n: int, m: int, corners: bool, half: bool) -> Table:
-    """Of n elements for m places: neighbours, and the weight of the later one."""
+    """Neighbours and the weight of the later one, for n elements that become m."""
     step = (ONE * (n - 1) + (m - 1) // 2) // (m - 1) if corners and m > 1 else (ONE * n + m // 2) // m
     rows = []
     for i in range(m):
@@ -176,7 +176,7 @@ def grid_sample_reference(op: Op, graph: Graph, x: Array, grid: Array) -> Array:
 
 
 def _weights(ratio: Array, taps: int) -> list[Array]:
-    """Of the neighbours of a place, `ratio` behind the one before it."""
+    """Weights of the neighbours of a place that lies `ratio` behind the first."""
     t = ratio[..., None]
     if taps == 2:
         return [1 - t, t]

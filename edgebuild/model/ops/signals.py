@@ -28,7 +28,7 @@ LONGEST = 1 << 14
 
 @dataclass(frozen=True)
 class Plan:
-    """Of a complex transform: radices from the outer stage to the inner one, and where elements go."""
+    """Plan of a complex transform: radices from the outer stage to the inner one, and where elements go."""
 
     radices: tuple[int, ...]
     order: Array  # element of the input for each place

@@ -103,7 +103,7 @@ def window_shape(op: Op, graph: Graph, window: Sequence[int], form: Form) -> dic
 
 
 def letters(*sizes: Sequence[int]) -> dict[str, Any]:
-    """Those of input, output, window, stride, padding and dilation."""
+    """Letters of templates for sizes of input, output, window, stride, padding and dilation."""
     names = ("H", "W", "C", "OH", "OW", "K", "FH", "FW", "SY", "SX", "PY", "PX", "DY", "DX")
     return dict(zip(names, chain.from_iterable(sizes), strict=True))
 
@@ -167,14 +167,14 @@ def shifted(op: Op) -> bool:
 
 
 def added(op: Op, graph: Graph) -> tuple[Array, Array]:
-    """By channel, the factor of sums and what is added to the product, of a `shifted` op. In int64."""
+    """Factor of sums and what is added to the product, by channel, of a `shifted` op. In int64."""
     x, w, _, more = graph.operands(op)
     scales = np.broadcast_to(scale_of(x) * np.array(quant_of(w).scale), more.shape)
     return np.rint(scales * 2.0 ** op.attrs["bits"]).astype(np.int64), more.array.astype(np.int64)
 
 
 def rounding(op: Op, graph: Graph) -> Array | None:
-    """The same with the half, of a product with the mantissa of `multipliers`, which is the factor; else None."""
+    """The term of `added` with the half, if the mantissa of `multipliers` is the factor of the product; else None."""
     if not shifted(op):
         return None
     bits, right = op.attrs["bits"], 31 - multipliers(op, graph)[1].astype(np.int64)
@@ -182,7 +182,7 @@ def rounding(op: Op, graph: Graph) -> Array | None:
 
 
 def alike(op: Op, graph: Graph) -> bool:
-    """The same, however sums become results."""
+    """Whether operands and result are all int8 or all float32, of one image and without groups."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     alike = x.dtype == w.dtype == y.dtype and x.dtype in ("int8", "float32")
     return alike and (len(x.shape) == 2 or x.shape[0] == 1) and op.attrs.get("groups", 1) == 1
@@ -411,7 +411,7 @@ Reference = Callable[..., Array]
 
 
 def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op, graph: True) -> Transfer:
-    """Of an op whose result never falls where an operand rises. `steady`: its arithmetic stays in int32."""
+    """Intervals of an op whose result never falls where an operand rises. `steady`: its arithmetic stays in int32."""
 
     def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
         low, high = zip(*operands, strict=True)
@@ -421,7 +421,7 @@ def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op
 
 
 def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op, graph: True) -> Transfer:
-    """Of an op that rises or falls in each operand while the others stay: its extremes are at ends of intervals."""
+    """Intervals of an op that rises or falls in each operand while the others stay: extremes are at their ends."""
 
     def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
         if not steady(op, graph):
@@ -433,7 +433,7 @@ def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda o
 
 
 def sums_interval(total: Total) -> Transfer:
-    """Of a requantised sum of products: negative weights take the other end of the input's interval.
+    """Intervals of a requantised sum of products: negative weights take the other end of the input's interval.
 
     With the interval's ends at m - d and m + d, the sums lie between m w - d |w| and m w + d |w|: two sums of products
     in place of four. `total` takes 2 m and 2 d, whose zero points it takes away.

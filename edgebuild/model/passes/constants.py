@@ -43,7 +43,7 @@ class Ties:
             self._parent[self._root(i)] = self._root(j)
 
     def tie_repeated(self, a: str, b: str) -> None:
-        """The same elements in the same order, last dimensions of two sizes: the smaller repeats in the larger."""
+        """Tie equal elements in the same order, last dimensions of two sizes: the smaller repeats in the larger."""
         few, many = sorted((self.sizes[a], self.sizes[b]))
         if many % few:
             self.pin(a)

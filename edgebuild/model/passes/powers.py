@@ -75,7 +75,7 @@ def _passes(op: Op, graph: Graph) -> bool:
 
 
 def _groups(graph: Graph) -> dict[str, str]:
-    """Of each tensor the one that stands for all that share its scale."""
+    """For each tensor the one that stands for all that share its scale."""
     leader = {name: name for name in graph.tensors}
 
     def find(name: str) -> str:

@@ -281,7 +281,7 @@ class _Choice:
 
     @property
     def smallest_cuts(self) -> list[_Cut]:
-        """Those of least memory. Only `--objective ram` asks for the least where little more is noticeably faster."""
+        """Cuts of least memory. Only `--objective ram` takes the least where little more is noticeably faster."""
         cuts = self.planner.cutter.cuts
         least = [cuts.within(0)] if self.planner.request.objective == "ram" else []
         return [*self.alone, *map(self.cut, (cuts.tight(), *least))]
@@ -313,7 +313,7 @@ class _Choice:
         return [*self.alone, self.alone_within, *no_slower, *plans]
 
     def smallest_plans(self) -> list[Plan | None]:
-        """Those of least memory of each kind."""
+        """The plan of least memory of each kind."""
         plans = [self.best(self.smallest_cuts, SMALLEST)]
         plans += [plan for name, methods in METHODS.items() for plan in self.parts(methods, f"--tile {name}")]
         plans = [*self.improved(self.best(filter(None, plans), SMALLEST), SMALLEST, thorough=True)]
@@ -332,7 +332,7 @@ class _Choice:
 
     @cached_property
     def knee_plans(self) -> list[Plan]:
-        """Those of `--tile auto`."""
+        """The plans of `--tile auto`."""
         cuts = [*self.cuts, self.cut(self.planner.cutter.cuts.knee(self.knee_goal.cost))]
         return self.improved(self.best(cuts, self.knee_goal), self.knee_goal, thorough=False)
 

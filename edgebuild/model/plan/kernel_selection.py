@@ -161,7 +161,7 @@ def _alike(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]
 
 
 def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
-    """The same, and those that are made where size counts."""
+    """Other kernels of the op, also those that are made where size counts."""
     yield from _alike(graph, op, formed)
     small = replace(formed.form, wish=replace(formed.form.wish, optimize="size"), variant="")
     first = kernel_of(op, graph, small)
@@ -169,7 +169,7 @@ def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKerne
 
 
 def _serving(formed: FormedKernel, form: Form, others: Iterable[Kernel]) -> Iterator[FormedKernel]:
-    """Those of other kernels of a form that can be in the place of a kernel."""
+    """Kernels of a form that can take the place of a kernel."""
     kernel = formed.kernel
     for other in others:
         same = (other.placed, other.counted) == (kernel.placed, kernel.counted)

@@ -134,7 +134,7 @@ class Rolled:
 
     @cached_property
     def joined(self) -> Rolled:
-        """The same with all rows of a ring in one place."""
+        """The run with all rows of a ring in one place."""
         return replace(self, rings={n: rows + (n in self.separate) for n, rows in self.rings.items()}, separate=())
 
 
@@ -174,7 +174,7 @@ class RollingGraph:
 
     @cached_property
     def views(self) -> dict[str, tuple[str, int]]:
-        """Of every activation the storage whose bytes it is, and how many of them are before it."""
+        """The storage that holds each activation, and how many of its bytes are before it."""
         views = {t.name: (t.name, 0) for t in self.graph.tensors.values() if not t.constant}
         for op in self.graph.ops:
             if (spec := ops.SPECS[op.kind]).view:
@@ -363,7 +363,7 @@ class Trace:
 
     @cached_property
     def _until(self) -> dict[str, dict[int, int]]:
-        """Of every inner storage, for every row the last event that reads it."""
+        """The last event that reads each row of each inner storage."""
         until: dict[str, dict[int, int]] = {name: {} for name in self.rings}
         for at, event in enumerate(self.events):
             for name, first, past in event.reads:
@@ -373,7 +373,7 @@ class Trace:
 
     @cached_property
     def _newest(self) -> dict[str, Span]:
-        """Of every ring whose newest row may be separate: numbers of the ops called while it is; fewer than all."""
+        """Ops called while a ring's newest row is in use, by ring whose newest row may be separate; fewer than all."""
         newest = dict[str, Span]()
         for name, rows in self.rings.items():
             inner = self.index[name] < len(self.run) and self.rolling.by_row(name)
@@ -387,7 +387,7 @@ class Trace:
 
     @cached_property
     def _spans(self) -> dict[str, Span]:
-        """Of every inner storage, and the sums of every reduction: numbers of the ops called while it is in use."""
+        """Numbers of the ops called while an inner storage, or the sums of a reduction, is in use."""
         numbers, spans = self._numbers, dict[str, Span]()
         most = min(numbers), max(numbers)
         for name in self.rings:

@@ -289,7 +289,7 @@ class Planner:
         return self.cutter.single_cuts.knee(more * cost(steps))
 
     def plan(self, steps: tuple[Section, ...]) -> Plan:
-        """Of a cut of the order of ops into sections."""
+        """Plan a cut of the order of ops into sections."""
         return self._plan(*self.scheduled, steps)
 
     def sliced(self, plan: Plan, limit: float) -> Plan:
@@ -469,7 +469,7 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
 
 
 def state_bytes(graph: Graph) -> int:
-    """Of what lasts from one inference to the next."""
+    """Bytes of what lasts from one inference to the next."""
     return sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states)
 
 
@@ -606,7 +606,7 @@ class Alternatives:
 
     @cached_property
     def peaks(self) -> dict[str, int]:
-        """By option that is possible, the bytes that would be live."""
+        """Bytes that would be live, by option that is possible."""
         rolled = max(self.cutter.profile(self.cutter.cuts.tight()), default=sum(self.cutter.sizes.values()))
         streamed = self._streamed()
         more = {} if streamed is None else {f"--stream-input rows{self.beside}": streamed}

@@ -104,7 +104,7 @@ def instructions(sections: Sequence[Section]) -> float:
 
 
 def cost(sections: Sequence[Section]) -> float:
-    """Of all sections: what plans are chosen by."""
+    """Cost of all sections, by which plans are chosen."""
     return sum(s.cost for s in sections)
 
 
@@ -122,7 +122,7 @@ def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
 
 
 def distance(op: Op, graph: Graph, in_place: str) -> int | None:
-    """By how many bytes the first operand must start above the result of a kernel that works in place as it states.
+    """Bytes by which the first operand must start above the result of a kernel that works in place as stated.
 
     None: it cannot lie over it, because it has other bytes.
     """
@@ -188,14 +188,14 @@ class Choices:
         return [self.in_run(op, section.rolled) for op in section.ops]
 
     def whole(self, op: Op, in_place: bool = False) -> tuple[Choice, ...]:
-        """Those of an op that runs whole. `in_place`: that work in place, all in the same way; there may be none."""
+        """Kernels of an op that runs whole. `in_place`: those that work in place, all alike; there may be none."""
         return self._once(
             (op.outputs[0], in_place),
             lambda: self._fastest_first(op, replace(whole_form(op, self.form, self.decoupled), over=in_place)),
         )
 
     def in_run(self, op: Op, rolled: Rolled) -> tuple[Choice, ...]:
-        """Those of an op of a rolled run. They are the same where newest rows are separate, and find them there."""
+        """Kernels of an op of a rolled run. They are the same if newest rows are separate, and read them there."""
         rings = rings_of(self.rolling, rolled, op)
         separate = tuple(root in rolled.separate for root, _ in self.rolling.operands[op.outputs[0]])
         if not any(separate):
@@ -209,7 +209,7 @@ class Choices:
         )
 
     def by_rows(self, op: Op, rings: tuple[int, ...]) -> tuple[Choice, ...]:
-        """Those of an op whose operands are rings of so many rows; 0: there whole."""
+        """Kernels of an op whose operands are rings of so many rows; 0: there whole."""
         rows = self.rolling.operands[op.outputs[0]][0][1]
         return self._once(
             (op.outputs[0], rings), lambda: self._fastest_first(op, replace(self.form, rings=rings, rows=rows))
@@ -236,7 +236,7 @@ class Choices:
         return tuple(choices)
 
     def least_costs(self, trace: Trace) -> list[float]:
-        """By number of an op, what it and those behind it cost by rows at least, whichever ops before it run whole."""
+        """Least cost by rows of an op and those behind it, by its number, whichever ops before it run whole."""
         each = [n * self._least_cost(trace, op) for n, op in zip(trace.counts, trace.run, strict=False)]
         return list(accumulate(reversed(each)))[::-1]
 
@@ -317,7 +317,7 @@ def best_overlap(
 
 
 def _limits(trace: Trace, rolled: Rolled, consumed: Consumed) -> dict[str, int]:
-    """Of rings, newest rows and sums of a run: where they must end at the latest, in bytes from the operand's start.
+    """Where rings, newest rows and sums of a run must end at the latest, in bytes from the operand's start.
 
     Each row of a ring must end below what is read by the first call that writes there, or later.
     """

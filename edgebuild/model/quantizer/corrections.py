@@ -37,7 +37,7 @@ class Pair:
 
 
 def equalised(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The same function with other weights; None where no two layers follow each other."""
+    """The network with equalised weights, which computes the same; None where no two layers follow each other."""
     pairs = list(_pairs(model.graph))
     if not pairs:
         return None

@@ -180,7 +180,7 @@ def signal_to_noise(right: Array, value: Array) -> float:
 
 
 def quality(model: onnx.ModelProto, rows: Sequence[Row], right: Sequence[Array], labels: Array | None) -> Quality:
-    """Of a network on `rows`, of which the float network makes `right` (per output). Classes are the first output's."""
+    """Quality on `rows`, against the float network's `right` (per output). Classes are the first output's."""
     outputs = run(model, rows)
     sqnr = min(signal_to_noise(a, b) for a, b in zip(right, outputs, strict=True))
     return Quality(None if labels is None else float(np.mean(classes(outputs[0]) == labels)), sqnr)

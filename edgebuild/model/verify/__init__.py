@@ -353,7 +353,7 @@ def _real(names: Sequence[str], report: dict[str, Any]) -> bool:
 
 
 def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any], reading: Reading) -> dict[str, float]:
-    """By name of a tensor of real numbers: how far rounding alone may move it."""
+    """How far rounding alone may move each tensor of real numbers."""
 
     def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
         oracle = reference(model, near, report, reading, rng)

@@ -188,7 +188,7 @@ class CycleTable:
 
     @property
     def caches(self) -> Caches:
-        """None: the table knows memory without wait states."""
+        """Caches of the core; None: the table states memory without wait states."""
         return NO_CACHES
 
     def misses(self, step: Step) -> int:
@@ -244,7 +244,7 @@ def _words(operands: str) -> int:
 
 
 def _wide(core: CycleTable, code: Sequence[Instruction]) -> int:
-    """In order, up to `width` a cycle: each unit once a cycle, operands ready; vector units are taken for longer."""
+    """Cycles of a core that issues in order, up to `width` a cycle: each unit once a cycle, operands ready."""
     ready: dict[str, int] = {}
     free: dict[str, int] = {}
     now, issued = 0, 0

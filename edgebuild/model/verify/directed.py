@@ -104,7 +104,7 @@ class Windows:
 
     @staticmethod
     def of(op: Op, graph: Graph) -> Windows | None:
-        """None where the weights are computed, a result is real, or no whole window fits on the operand."""
+        """Windows of an op; None if weights are computed, a result is real, or no whole window fits on the operand."""
         (x, w), y = graph.operands(op)[:2], graph.result(op)
         if w.data is None or y.quant is None or x.quant is None:
             return None

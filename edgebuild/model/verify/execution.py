@@ -172,7 +172,7 @@ def model_of(target: Target) -> CoreModel:
 
 
 def cycles(elf: Path, target: Target, flash: Flash | None = None) -> tuple[int, int, str]:
-    """Of the model's function in this program, which runs it once: cycles, those of them for flash, and by what.
+    """Cycles of the model's function in this program, those of them for flash, and the name of their model.
 
     Raises EdgebuildError for a core without a table, MissingTool without the simulator.
     """
@@ -183,14 +183,14 @@ def cycles(elf: Path, target: Target, flash: Flash | None = None) -> tuple[int, 
 
 
 def cycles_by_step(elf: Path, target: Target, flash: Flash | None = None) -> list[int]:
-    """The same from each call of `eb_layer` in the program of harness/layers.c on, those for flash included."""
+    """Cycles from each call of `eb_layer` in the program of harness/layers.c on, those for flash included."""
     core = model_of(target)
     run = execute(elf, target, _caches(core, target, flash), by_step=True)
     return [_cost(core, run, step) + _waited(step, flash) for step in run.steps[1:]]
 
 
 def _caches(core: CoreModel, target: Target, flash: Flash | None) -> Caches:
-    """Those of the core, or the lines that are kept of flash."""
+    """Caches of the core, or the lines that are kept of flash."""
     if flash is None:
         return core.caches
     places = [m for m in target.memories if {"code", "weights"} & set(m.roles)]

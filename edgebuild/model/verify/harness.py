@@ -234,7 +234,7 @@ class Arena:
 
 
 def arenas(target: Target, report: dict[str, Any]) -> list[Arena]:
-    """In the target's order. The first memory in use has the plain name, the others their memory's behind it."""
+    """Arenas in the target's order. The first in use has the plain name, others have their memory's behind it."""
     sizes: dict[str, int] = report["ram"]["by_memory"]
     used = [m.name for m in target.memories if sizes.get(m.name)]
     return [Arena(m, f"{NAME}_arena{f'_{m.lower()}' if i else ''}", sizes[m]) for i, m in enumerate(used)]
@@ -266,7 +266,7 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
 
 
 def _number(artifacts: Sequence[Artifact]) -> int:
-    """By which a board's program says of which model it is."""
+    """The number by which a board's program says which model it has."""
     return zlib.crc32(b"".join(a.data for a in artifacts))
 
 
@@ -283,7 +283,7 @@ def _units(target: Target, report: dict[str, Any], artifacts: Sequence[Artifact]
 
 
 def dma_units(target: Target) -> list[tuple[int, int, int]]:
-    """Of each DMA unit a mask of the memories that it joins, by their numbers, its alignment and its largest copy."""
+    """Each DMA unit's mask of the memories that it joins, by their numbers, its alignment and its largest copy."""
     number = {m.name: i for i, m in enumerate(target.memories)}
     return [(sum(1 << number[name] for name in dict.fromkeys(d.between)), d.align, d.largest) for d in target.dma]
 

@@ -218,7 +218,7 @@ def _has_narrow_biases(graph: Any, codes: list[int]) -> bool:
 
 
 def _tflite_input_types(model: Path) -> list[str]:
-    """Of every input of the file: its type, as far as it differs from that of a firmware's input; else ''."""
+    """The type of every input of the file where it differs from that of the firmware's input; else ''."""
     import tflite
 
     names = {tflite.TensorType.FLOAT32: "float32", tflite.TensorType.UINT8: "uint8"}

@@ -96,7 +96,7 @@ class Plot:
 
     @cached_property
     def parts(self) -> dict[int, list[tuple[str, Place, Where]]]:
-        """By step that makes it: part of a tensor that is computed in parts, where it lies, and which part it is.
+        """Parts of tensors that each step makes: name, place, and which part it is.
 
         Parts with rows in common say nowhere which rows they have. They are left out, and so are rings of rows.
         """
@@ -122,7 +122,7 @@ class Plot:
 
     @cached_property
     def rows(self) -> list[list[Row | None]]:
-        """By step: rows that its calls make, if it goes row by row through several ops; None: no whole row.
+        """Rows that the calls of each step make, if it rolls several ops; None: no whole row.
 
         None of runs in the first memory level, which have no fences between their calls: they are seen as a whole.
         """

@@ -42,7 +42,7 @@ class Frame:
 
     @property
     def key(self) -> tuple[int, int, str, int]:
-        """The same in every inference."""
+        """What the frame has in common with that of every other inference."""
         return self.sender, self.receiver, self.kind, self.message
 
 
@@ -367,7 +367,7 @@ def simulated_times(
 
 
 def unsent_times(built: BuiltCluster) -> dict[str, float | bool | None]:
-    """The same keys where nothing is sent: there is no message between which to count, so nothing is simulated."""
+    """Keys of the simulation where nothing is sent: no message to count between, so nothing is simulated."""
     predicted = built.report["time_us"]
     planned = {"one_device": predicted["one_device"], "predicted": predicted["cluster"]}
     return {**planned, "simulated": None, "error": None, "faster": False}
@@ -484,7 +484,7 @@ class Faults:
 
 
 def foreign(data: bytes) -> bytes:
-    """The same frame as firmware of another plan sends it."""
+    """The frame as firmware of another plan sends it."""
     head, payload = bytearray(data[: HEAD - TAIL]), data[HEAD:-TAIL]
     head[4] ^= 0xFF
     checked_head = bytes(head) + _crc(bytes(head))

@@ -50,7 +50,7 @@ def moves(
     vectors: list[list[Array]],
     run: Callable[[list[list[Array]], Rng | None], Sequence[Mapping[str, Array]]],
 ) -> dict[str, float]:
-    """By name of a tensor of real numbers: how far it may move where operands move by one step, MARGIN included.
+    """How far each tensor of reals may move if operands move by one step, MARGIN included.
 
     A sum whose terms cancel is small, and its rounding is not: RELATIVE does not tell that. A computed sum of products
     is the exact one of operands that moved a little (Higham, Accuracy and Stability, 3.1); so constants move, too.

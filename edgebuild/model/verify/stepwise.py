@@ -341,7 +341,7 @@ def _is_sum_of_one(op: Op, graph: Graph) -> bool:
 def _directed_sums(
     plot: Plot, step: int, op: Op, numbers: Sequence[int], seen: Sequence[Seen]
 ) -> Iterator[tuple[int, str, str, Array, Array]]:
-    """The same of sums of products, of all rounds at once."""
+    """Judge sums of products, of all rounds at once."""
     graph, name = plot.graph, op.outputs[0]
     (x,) = (t.name for t in graph.operands(op) if not t.constant)
     values = [{**seen[number].after[step], **seen[number].before[step]} for number in numbers]
@@ -402,7 +402,7 @@ def _changed(seen: Seen, name: str, original: Array) -> Iterator[tuple[str, str,
 
 
 def _reshaped(graph: Graph, observed: Mapping[str, Array]) -> dict[str, Array]:
-    """With the values of operands whose elements were observed in another shape."""
+    """Observed values with operands in the shape of the graph."""
     values = dict(observed)
     for op in reversed(graph.ops):
         if op.kind == "reshape" and op.outputs[0] in values:

@@ -20,7 +20,7 @@ def _read(path: Path, wanted: Wanted) -> Graph:
 
 
 def _operators() -> Operators:
-    """With what is read as other operators, by domain. Some of onnxruntime's names are the standard's, too."""
+    """Operators by domain, with those that are read as others. Some of onnxruntime's names are the standard's too."""
     import onnx
 
     from .control_flow import CONTROL

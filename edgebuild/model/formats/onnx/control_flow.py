@@ -64,7 +64,7 @@ def _own(graph: onnx.GraphProto) -> set[str]:
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """In nodes and what their bodies read. A body may hide a name from around it by one of its own."""
+    """Rename tensors in nodes and in what their bodies read. A body's own name hides one from around it."""
     for node in graph.node:
         for ports in (node.input, node.output):
             ports[:] = [names.get(name, name) for name in ports]

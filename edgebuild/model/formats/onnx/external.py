@@ -68,7 +68,7 @@ def load_external(model: Any, source: Path, file: str) -> None:
 
 
 def _bits(kind: int) -> int:
-    """Of an element of this type; 0 for text and for what is no type."""
+    """Bits of an element of this type; 0 for text and for what is no type."""
     import onnx
 
     try:

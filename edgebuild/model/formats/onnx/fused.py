@@ -260,7 +260,7 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
 
 
 def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
-    """By step, whether the sequences of a batch still last; the steps at which all surely do are left out."""
+    """Whether the sequences of a batch still last, by step; steps at which all surely do are left out."""
     name = cell.node.inputs[4] if len(cell.node.inputs) > 4 else ""
     if not name:
         return {}

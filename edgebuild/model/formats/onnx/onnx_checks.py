@@ -535,7 +535,7 @@ def unknown(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
 
 
 def _forget_shapes(model: onnx.ModelProto) -> None:
-    """Of results, of constants, and sizes of inputs that are 0, which some exporters write for open ones."""
+    """Remove shapes of results and constants, and sizes 0 of inputs, which some exporters write for open ones."""
     for dim in (d for v in model.graph.input if v.type.HasField("tensor_type") for d in v.type.tensor_type.shape.dim):
         if dim.HasField("dim_value") and not dim.dim_value:
             dim.ClearField("dim_value")

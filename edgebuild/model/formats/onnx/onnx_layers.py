@@ -185,7 +185,7 @@ def _einsum_terms(node: Any) -> tuple[list[str], str]:
 
 
 def _einsum_sum(node: Any, name: str, letters: str, wanted: set[str]) -> tuple[str, str]:
-    """Without the dimensions that nothing else has; letters and name."""
+    """Sum an operand over the dimensions that nothing else has. Returns its new name and letters."""
     axes = tuple(d for d, letter in enumerate(letters) if letter not in wanted)
     if not axes:
         return letters, name
@@ -438,7 +438,7 @@ def read_bit_shift(node: Any) -> None:
 
 
 def read_cast_like(node: Any) -> None:
-    """In the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
+    """Cast to the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
     x, like = node.tensor(0), node.tensor(1)
     to = "float32" if like.quant is not None else like.dtype
     if x.data is not None and x.quant is None:

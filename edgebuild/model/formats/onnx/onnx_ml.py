@@ -260,7 +260,7 @@ MOST_DEGREE = 8
 
 
 def _operands(node: Any, count: int, weights: Array) -> list[str]:
-    """Of the dense layer that weighs the kernel function of every sample and every support vector.
+    """Operands of the dense layer that weighs the kernel function of each sample and each support vector.
 
     Of a linear machine all vectors are one: a sum of products has no need of them, and is rounded less.
     """
@@ -325,7 +325,7 @@ def svm_regressor(node: Any) -> None:
 
 
 def svm_classifier(node: Any) -> None:
-    """Of each pair of classes one gets a vote; the first of those with most is the label.
+    """Vote for one of each pair of classes; the first of those with most votes is the label.
 
     Scores are those of the pairs, of two classes -s and s; or shares, if the file has probabilities.
     """

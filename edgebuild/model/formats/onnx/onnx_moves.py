@@ -146,7 +146,7 @@ def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -
 
 
 def _element_places(node: Any) -> Array | str:
-    """Of elements that have the place of their index along all axes but one."""
+    """Places of elements whose index is their place along all axes but one."""
     shape, index = node.tensor(0).shape, node.tensor(1)
     axis = compose.axis_of(node, node.attr("axis", 0), len(shape))
     if len(index.shape) != len(shape) or any(
@@ -269,7 +269,7 @@ MOST_PLACES = 1 << 24  # of a dimension: integers that float32 has all
 
 
 def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
-    """Of every dimension the new size and the scale."""
+    """The new size and the scale of every dimension."""
     rank = len(x.shape)
     axes = [compose.axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
     scales, sizes = _given(node, 2, "scales"), _given(node, 3, "sizes")

@@ -268,7 +268,7 @@ def _turns(node: OnnxNode, first: float, end: float, step: float) -> int:
 
 
 def _letters(equation: str, operands: Sequence[Array]) -> tuple[int, ...]:
-    """Of an Einsum: the sizes of all its letters, which are as many terms as it sums up at most."""
+    """Sizes of all letters of an Einsum. Their product limits how many terms it sums up."""
     sizes = dict[str, int]()
     for letters, x in zip(equation.split("->")[0].replace(" ", "").split(","), operands, strict=False):
         sizes |= dict(zip(letters, x.shape, strict=False)) if "." not in letters else {letters: x.size}

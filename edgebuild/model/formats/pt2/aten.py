@@ -187,7 +187,7 @@ def total(node: AtenNode) -> None:
 
 
 def function(node: AtenNode) -> None:
-    """Those that ONNX has no name for."""
+    """Read an elementwise function that ONNX has no name for."""
     name = node.origin.removeprefix("aten.")
     if name == "ne":
         node.in_one_type(node.result_type())

@@ -424,7 +424,7 @@ class TfliteNode(Node):
         return b"" if isinstance(data, int) else data.tobytes()
 
     def shared_name(self) -> str:
-        """Of a VAR_HANDLE: the variable's name."""
+        """Name of the variable of a VAR_HANDLE."""
         return _shared_name(self._table)
 
     def after(self, state: Tensor) -> Tensor:
@@ -435,7 +435,7 @@ class TfliteNode(Node):
         return written
 
     def open_shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Of a view of the first operand that the file leaves open: `sizes`, where one size may be -1 for the rest."""
+        """Shape of a view that the file leaves open: `sizes`, of which one may be -1 for the rest of operand 0."""
         if self.written[0].name not in self.unsized:
             return self.written[0].shape
         rest = prod(n for n in sizes if n != -1)
@@ -576,7 +576,7 @@ class _Inner:
 
 
 def _numbers(options: Any) -> tuple[str, ...]:
-    """Those methods of a class of the schema that tell one of its fields."""
+    """Methods of a class of the schema that return one of its fields."""
     methods = {name: m for name, m in vars(options).items() if isinstance(m, FunctionType) and name != "Init"}
     return tuple(name for name, m in methods.items() if not name.startswith("_") and m.__code__.co_argcount == 1)
 

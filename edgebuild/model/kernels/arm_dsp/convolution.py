@@ -143,7 +143,7 @@ def suited(stem: str, s: Sums, form: Form) -> Micro:
 
 
 def instructions(name: str, s: Sums, gathered: Gathered) -> float:
-    """Of all channels of as many pixels as the micro-kernel takes, with its calls."""
+    """Instructions of all channels of as many pixels as the micro-kernel takes, with its calls."""
     m, f, k = MICROS[name], micro(name, factors(s).finish), s.out[2]
     turns = {"groups": gathered.groups / gathered.runs, "runs": gathered.runs}
     if s.finish == "sums":
@@ -187,7 +187,7 @@ def widened_once(s: Sums, form: Form) -> Gathered | None:
 
 
 def widened_once_of_eights(s: Sums, form: Form) -> Gathered | None:
-    """The same where channels are eights."""
+    """Operands as of `widened_once`, for channels in eights."""
     return widened_once(s, form) if s.out[2] % 8 == 0 and DUAL_ISSUE not in form.core else None
 
 
@@ -228,7 +228,7 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
 
 
 def widened_pairs_alone(s: Sums, form: Form) -> Gathered | None:
-    """The same where a last pixel is computed twice: no other micro-kernel reads the weights."""
+    """Pairs whose last pixel is computed twice: no other micro-kernel reads the weights."""
     gathered = widened_pairs(s, form)
     return gathered and replace(gathered, left=0, alone="", in_place=PIXELS if gathered.shape["pointwise"] else "")
 
@@ -412,7 +412,7 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) ->
 
 
 def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
-    """Of int16."""
+    """Sums of a phase of int16."""
     own, first, ends = phases.groups(op, len(weights)), wide.start(op, graph), wide.rescaling(op, graph)
     flat, (end, scalars) = weights.reshape(len(weights), 1, -1), wide.ends(op, graph)
     packed = [wide.stream(flat[part], first[part], ends[part], 2) for part in own]
@@ -423,7 +423,7 @@ def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
 
 
 def _phase(op: Op, s: Sums, ends: Factors, run: int, paired: bool) -> PhaseSums | None:
-    """Of int8."""
+    """Sums of a phase of int8; None where a channel's stream does not exist."""
     own, count = phases.groups(op, len(s.weights)), s.weights.shape[1]
     rows = 1 if s.weights.shape[3] % 4 else count
     blocks = _twos if paired else _blocks
@@ -436,7 +436,7 @@ def _phase(op: Op, s: Sums, ends: Factors, run: int, paired: bool) -> PhaseSums 
 
 
 def _twos(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
-    """As `_blocks`, of channels in twos, and a last one by itself."""
+    """Streams as of `_blocks`, for channels in twos and a last one by itself."""
     k = len(s.weights)
     weights, full = s.weights.reshape(k, rows, -1), k // 2 * 2
     parts = [wide.stream(weights[own], s.start[own], ends[own], count, range(4)).ravel()

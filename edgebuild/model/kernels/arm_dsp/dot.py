@@ -237,7 +237,7 @@ FUNCTIONS = {f"{m.name}_{end}": partial(function, m, end) for m in MICROS.values
 
 @cache
 def micro(name: str, finish: str) -> Function:
-    """By name, for estimates."""
+    """A micro-kernel by name, for estimates."""
     return FUNCTIONS[f"{name}_{finish}"]()
 
 
@@ -457,7 +457,7 @@ def _widened(d: Dot) -> list[str]:
 
 
 def _separate(d: Dot) -> list[str]:
-    """Of words of two sums each, the upper one: what the low bytes do not explain, over 256. Or sums of nibbles."""
+    """Take the upper sum out of words of two: what the low bytes do not explain, over 256. Or sums of nibbles."""
     if not d.m.packs:
         return []
     if d.m.packs == "nibbles":

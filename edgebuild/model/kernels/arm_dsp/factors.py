@@ -44,12 +44,12 @@ class Factors:
 
 @kept
 def factors(s: Sums) -> Factors:
-    """In one word for each channel if there is one for every channel."""
+    """Factors in one word for each channel, if there is such a word for every channel."""
     return factors_within(s, s.bound)
 
 
 def factors_within(s: Sums, most: Array) -> Factors:
-    """The same where sums are at most so large, by channel."""
+    """Factors as of `factors`, for sums that are at most so large, by channel."""
     if s.finish == "sums":
         return Factors(np.zeros((s.out[2], 0), np.int64), s.finish)
     bounds = (s.low - s.y_zero, s.high - s.y_zero)

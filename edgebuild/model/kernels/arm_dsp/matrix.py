@@ -191,12 +191,12 @@ def wide(layer: KernelLayer) -> Kernel | None:
 
 
 def _kind(c: int) -> str:
-    """Of the functions for rows of c bytes: how they go through groups of four."""
+    """The function for rows of c bytes, named by how it goes through groups of four."""
     return "_ragged" if c % 4 else "" if c < 12 else "_odd" if c // 4 % 2 else "_even"
 
 
 def _finish(arithmetic: Arithmetic, m: Multiplier, c: int) -> str:
-    """As `Sums.finish`, for c terms below 2^16 each."""
+    """How sums of c terms below 2^16 end, as `Sums.finish` says it."""
     if not 1 <= -m.shift <= 31:
         return ""
     if arithmetic.fixed_point:

@@ -257,7 +257,7 @@ class Window:
 
     @property
     def words(self) -> int:
-        """Of the weights of a channel."""
+        """Words of a channel's weights."""
         return self.rows * (self.run // 2) + (-(-self.rows // 2) if self.run % 2 else 0)
 
     def packed(self, weights: Array) -> Array:

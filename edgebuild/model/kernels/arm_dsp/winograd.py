@@ -78,7 +78,7 @@ def _step(begins: bool = False) -> list[str]:
 
 
 def _dual_step(begins: bool = False, last: bool = False) -> list[str]:
-    """The same for a core that issues two instructions and waits two cycles for a load (hal/cycles/cortex-m7.yaml).
+    """A step for a core that issues two instructions and waits two cycles for a load (hal/cycles/cortex-m7.yaml).
 
     The words of the first products are there, in r2, r3, r12 and lr, and those of the next step's come in between.
     `last`: r0 is compared with the end before lr gets its word.
@@ -253,7 +253,7 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
 
 
 def _instructions(s: Sums, tiles: int, groups: int) -> float:
-    """Of a call: the tiles of a last pass are all computed, some of them more than once."""
+    """Instructions of a call: all tiles of a last pass are computed, some more than once."""
     c, k, at_once = s.size[2], s.out[2], TILES * groups
     computed = -(-tiles // at_once) * at_once
     result = 79 + 4 * s.finish.startswith("signed") + 26 * s.finish.endswith("_clamped")

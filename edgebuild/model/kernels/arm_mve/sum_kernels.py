@@ -532,7 +532,7 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
 
 
 def depthwise_row(s: Sums, form: Form) -> Kernel | None:
-    """The same for a row by itself, all of whose channels one loop makes: no more than it gathers is done anew."""
+    """The depthwise kernel of a single row: one loop makes all channels, and gathers each column once."""
     kernel = depthwise(s, form) if form.rolled else None
     if kernel is None or not kernel.shape["fours"] or kernel.shape["used"] == 0:
         return None
@@ -601,7 +601,7 @@ def _fours(s: Sums, by_rows: bool = False) -> Array:
 
 
 def gathered_convolution(layer: KernelLayer) -> Kernel | None:
-    """Only what other kernels do not serve: groups, and columns that are not neighbours."""
+    """Convolutions that other kernels do not serve: groups, and columns that are not neighbours."""
     op, w = layer.op, layer.graph.operands(layer.op)[1]
     neighbours = op.attrs["dilation"][1] == 1 or w.shape[2] == 1
     return None if op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)

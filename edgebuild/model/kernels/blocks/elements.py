@@ -29,7 +29,7 @@ def matrix(layer: KernelLayer) -> tuple[int, int] | None:
 
 
 def along_cycles(layer: KernelLayer) -> Kernel | None:
-    """Without divisions on cores where they are calls of the compiler's library."""
+    """Transpose in place without divisions, on cores where these are calls of the compiler's library."""
     if not layer.form.over:
         return None
     return moves.over_itself(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)

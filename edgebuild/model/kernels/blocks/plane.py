@@ -186,7 +186,7 @@ class Core(ABC):
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
-        """None where sums have no end in few instructions."""
+        """Ends of sums; None where they take more than a few instructions."""
         return rounded(s)
 
     @classmethod
@@ -230,12 +230,12 @@ class Core(ABC):
 
     @property
     def bytes(self) -> int:
-        """Of the scratch. Vectors and words may be read over the end of the plane."""
+        """Bytes of the scratch. Vectors and words may be read over the end of the plane."""
         return -(-(self.lead + self.p.lines.reach * self.line + 16) // 16) * 16
 
     @property
     def row_bytes(self) -> int:
-        """Of the stream, for a row of weights."""
+        """Bytes of the stream for a row of weights."""
         return self.p.run.taps
 
     def copied(self, used: int) -> int:
@@ -282,7 +282,7 @@ class Core(ABC):
         return [*self.get(self.spare, name), *self.add(self.spare, self.spare, number), *self.put(self.spare, name)]
 
     def counter(self, name: str) -> list[str]:
-        """As many turns as a number of the layer says are left."""
+        """Load a counter with the turns that a number of the layer says are left."""
         return [*self.number(self.spare, name), *self.put(self.spare, f"{name} left")]
 
     def down(self, name: str, label: str) -> list[str]:
@@ -316,7 +316,7 @@ def numbers(c: Core) -> dict[str, int]:
 
 
 def turns(c: Core) -> dict[str, float]:
-    """Of the loops of a layer."""
+    """Turns of the loops of a layer, by name."""
     p = c.p
     return {
         "bytes": c.bytes // 16, "filled": p.lines.used, "channels": p.channels, "times": p.times,
@@ -448,7 +448,7 @@ class Printed:
 
     @property
     def arguments(self) -> str:
-        """Of its call, behind the list of rows or the image."""
+        """C arguments of its call, behind the list of rows or the image."""
         given = {"taps": "w", "plane": "scratch", "pad": "(int32_t)(((uint32_t)x_zero & 0xFFU) * 0x01010101U)"}
         given |= {"zero": "y_zero"}
         return ", ".join(given.get(n, n) for n in arguments(self.core, self.plane)[1:])

@@ -89,7 +89,7 @@ class Thumb(Core):
         return [f"{sign} {to}, {of}, #{size}"] if size else [f"mov {to}, {of}"] if to != of else []
 
     def rest(self, to: str, of: str, number: int) -> int:
-        """Of a number that a place is to move, what it has not."""
+        """Bytes that a place still has to move, of `number` in all."""
         if to == of and to in self.ahead:
             number, self.ahead[to] = number - self.ahead[to], 0
         return number

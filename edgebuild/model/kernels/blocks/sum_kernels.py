@@ -64,7 +64,7 @@ def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
 
 
 def roundings(s: Sums, how: str) -> tuple[Array, Array] | None:
-    """By channel, the rounding and the shift of `finish`; None where no few instructions make the result."""
+    """Rounding and shift of `finish` by channel; None where no few instructions make the result."""
     shift = s.right + (how != "signed")
     small = (s.bound < 2**29).all() and s.right.max() < 30 and (np.abs(s.y_zero) * 2.0**shift < 2.0**30).all()
     return ((how == "relu") + 2 ** (shift - 1) + s.y_zero * 2**shift, shift) if small and how != "sums" else None
@@ -77,7 +77,7 @@ def packed(weights: Array, block: int) -> Array:
 
 
 def of_nibbles(weights: Array, block: int) -> Array | None:
-    """The same of four bits, the first of two in the lower half of a byte; None: there are none, or an odd number."""
+    """Weights of four bits, the first of two in the lower half of a byte; None: there are none, or an odd number."""
     if weights.min() < -8 or weights.max() > 7 or (block % 2 and weights.shape[1] % 2):
         return None
     pairs = packed(weights, block).reshape(-1, 2)

@@ -683,7 +683,7 @@ def ends_of(stem: str, away: bool, bounded: bool) -> Ends:
 
 
 def name(stem: str, ends: Ends) -> str:
-    """Of the function."""
+    """Name of the function with these ends."""
     clamped = ends.clamped and stem.split("_")[2] in SATURATE
     return f"{stem}_{'away' if ends.away else 'up'}{'_clamped' if clamped else ''}"
 
@@ -698,5 +698,5 @@ FUNCTIONS = {
 
 @cache
 def micro(called: str) -> Function:
-    """By name, for estimates."""
+    """A micro-kernel by name, for estimates."""
     return FUNCTIONS[called]()

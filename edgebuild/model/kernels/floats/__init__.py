@@ -172,7 +172,7 @@ def _around(s: Mapping[str, Any], runs: int) -> float:
 
 
 def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
-    """With instructions of the layer, or of its mean row, and pace. Those of the micro-kernel are counted."""
+    """The kernel with its estimate and pace, of the layer or of its mean row. Micro-kernels are counted."""
     bounds = bool(np.isfinite(k.scalars["low"])), bool(np.isfinite(k.scalars["high"]))
     each = {1: 0.0, 4: 0.0}
     for (pixels, runs, taps), count in _calls(s).items():

@@ -192,7 +192,7 @@ SCALARS = ("r0", "r1", "r2", "r3", "r9", "r10", "r11", "r12")  # values of pixel
 
 
 class Vectors(Block):
-    """The same with MVE: four channels are lanes. q0 to q3: sums, q4 to q7: weights of taps.
+    """Sums with MVE: four channels are lanes. q0 to q3: sums, q4 to q7: weights of taps.
 
     Values of pixels take most registers of the core, so what these hold between runs is on the stack meanwhile.
     """

@@ -67,7 +67,7 @@ class Product:
 
     @property
     def words(self) -> int:
-        """Of a channel's factors."""
+        """Words of a channel's factors."""
         return (3 if self.way == "high" else 4) + self.away
 
     @property
@@ -99,13 +99,13 @@ class Ends:
 
 @kept
 def ends(s: Sums) -> Ends | None:
-    """By the product of fewest cycles that is exact in all channels; None where none is."""
+    """Ends by the product of fewest cycles that is exact in all channels; None where none is."""
     return _ends(s, np.zeros_like(s.start))
 
 
 @kept
 def raw_ends(s: Sums) -> Ends | None:
-    """The same of sums without their start values, which are part of the rounding."""
+    """Ends of sums without their start values, which are part of the rounding."""
     return None if s.finish.startswith("signed") else _ends(s, s.start)
 
 
@@ -117,7 +117,7 @@ def _ends(s: Sums, left_out: Array) -> Ends | None:
 
 
 def _reach(s: Sums, left_out: Array) -> Array:
-    """By channel, the bound of sums without what is left out of them."""
+    """Bound of each channel's sums, without what is left out of them."""
     return np.asarray(np.maximum(s.bound - np.abs(left_out), 1))
 
 
@@ -140,7 +140,7 @@ def _factors(p: Product, y_zero: int, low: int, high: int, arithmetic: Arithmeti
 
 
 def _products(away: bool, bits: int) -> Iterator[Product]:
-    """Those that may do, the quickest first."""
+    """Products that may be exact, the quickest first."""
     free = WORD - bits
     if free >= 1:
         yield Product("two", free, 0, away)
@@ -169,7 +169,7 @@ def _begins(s: Sums, results: Array, real: Array, half: Array | float) -> tuple[
 
 
 def _reference_results(s: Sums, x: Array) -> Array:
-    """Of the reference."""
+    """Results of the reference for sums `x`, channels x sums."""
     added = None if s.added is None else s.added[:, None]
     scaled = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], s.arithmetic, added)
     return np.asarray(np.clip(scaled + s.y_zero, s.low, s.high))
@@ -304,7 +304,7 @@ def _sum(d: Dot, pixel: int, channel: int) -> str:
 
 
 def products(d: Dot, name: str = "cv.sdotsp.b") -> list[str]:
-    """Of a word of taps."""
+    """Instructions of the products of a word of taps."""
     if d.pixels == 1:
         code = [f"cv.lw a6, (a0), {d.step}"]
         code += [f"cv.lw {WEIGHTS[c]}, (a1), 4" for c in range(min(2, d.channels))]
@@ -349,7 +349,7 @@ def _turns(number: int, register: str, named: str, body: list[Part]) -> list[Par
 
 
 def _results(d: Dot) -> list[str]:
-    """Of all sums, channel by channel."""
+    """Instructions that make results of all sums, channel by channel."""
     code = list[str]()
     for c in range(d.channels):
         code += factors_into(d.product)
@@ -421,7 +421,7 @@ BRANCH = 2
 
 
 def cycles(d: Dot, words: float, rows: float, blocks: float) -> float:
-    """Of a call, on CV32E40P: instructions, `mulh` and branches (hal/cycles/cv32e40p.yaml)."""
+    """Cycles of a call on CV32E40P: instructions, `mulh` and branches (hal/cycles/cv32e40p.yaml)."""
     f = function(d)
     code = f.executed(words=words - d.first, rows=rows, blocks=blocks)
     high = d.pixels * d.channels * WAITS["mulh"] if d.product.way == "high" else 0
@@ -480,7 +480,7 @@ def operands(s: Sums, form: Form) -> Iterator[Operand]:
 
 
 def stream(s: Sums, e: Ends, channels: int, count: int, started: bool) -> Array:
-    """By blocks of channels: start values where sums have them, words of weights, factors. The last repeats some."""
+    """The stream by blocks of channels: start values if sums have them, weights, factors. The last repeats some."""
     k = s.out[2]
     order = [*range(k // channels * channels), *(range(k - channels, k) if k % channels else ())]
     taps = s.weights.reshape(k, count, -1)[order]

@@ -21,7 +21,7 @@ PER_CALL, PER_ELEMENT, CLAMPED = 30, 7, 1  # cycles
 
 
 def total(encoding: str, layer: KernelLayer) -> Kernel | None:
-    """Without broadcasting, where a form gives the reference's result for every pair of values."""
+    """A sum without broadcasting, where a form gives the reference's result for every pair of values."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (a, b), y = graph.operands(op), graph.result(op)
     if (a.dtype, b.dtype, y.dtype) != ("int8",) * 3 or not k.shape["flat"]:

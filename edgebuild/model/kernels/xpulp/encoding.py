@@ -181,7 +181,7 @@ def printed(name: str, parameters: Iterable[str], remark: str, parts: tuple[Part
 
 
 def all_encoded(parts: Iterable[Part], encoding: str) -> tuple[Part, ...]:
-    """The same of trees of instructions."""
+    """Trees of instructions in an encoding."""
     return tuple(_part(part, encoding) for part in parts)
 
 

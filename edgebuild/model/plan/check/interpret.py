@@ -106,7 +106,7 @@ def _compare(where: str, value: Array, want: Array) -> None:
 
 
 def _rows_read(callee: Callee, stated: Op, graph: Graph, row: int) -> dict[int, tuple[int, int]]:
-    """Of every operand the rows that the kernel reads for a row of the result; none: it may read all."""
+    """Rows of every operand that the kernel reads for a row of the result; none: it may read all."""
     if not all(_rowwise(callee, i) for i in callee.operands):
         return {}
     nest = ops.nest(stated, graph)

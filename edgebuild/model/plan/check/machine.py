@@ -324,7 +324,7 @@ class Relations:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """By tensor the number that tags its bytes."""
+        """The number that tags each tensor's bytes."""
         return {name: number for number, name in enumerate(self.graph.tensors)}
 
     @cached_property

@@ -240,7 +240,7 @@ class Cost:
 
 
 def transfers(tensor: Sizes, have: Split, want: Split, cluster: Cluster, partial: int = 4) -> tuple[Transfer, ...]:
-    """In order of sender and receiver. Partial sums (Z) go to the owners of what becomes of them."""
+    """Transfers in order of sender and receiver. Partial sums (Z) go to the owners of what becomes of them."""
     if have in (want, ALL):
         return ()
     if have.letter != "Z":
@@ -327,7 +327,7 @@ def _missing(
 
 
 def routed(transfers: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
-    """The same where the hub of a star forwards what is not for it, hop by hop."""
+    """Transfers hop by hop, where the hub of a star forwards what is not for it."""
     hub = cluster.source
     for t in transfers:
         for receiver in t.receivers if cluster.medium.kind == "star" else ():
@@ -453,7 +453,7 @@ class TensorForms:
 
     @cached_property
     def channel_forms(self) -> list[tuple[Split, ...]]:
-        """Of each tensor: channels by shares, and those of which a reader that joins tensors makes such."""
+        """Splits of each tensor by channels: by shares, and as a reader that joins tensors needs them."""
         splits = []
         for tensor, readers in enumerate(self.readers):
             forms = [self.channels(tensor)] if self.divisible(tensor) else []
@@ -487,7 +487,7 @@ class TensorForms:
 
     @cached_property
     def row_forms(self) -> list[tuple[Split, ...]]:
-        """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
+        """Splits of each tensor by rows: equal ones, and what up to `recompute` layers behind it need for theirs."""
         splits: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
         for tensor in reversed(range(len(self.network.tensors))):
             enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)

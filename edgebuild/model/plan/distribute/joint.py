@@ -256,7 +256,7 @@ def _extended(
 
 
 def _ahead(to_go: Floats, step: _Step) -> Floats:
-    """The same for all nodes behind a layer; from one that no arc leaves, the end is not reached."""
+    """Costs to go of all nodes behind a layer; infinite where no arc leaves, for the end is not reached."""
     ahead = np.full(step.nodes_behind, INFINITY)
     ahead[: len(to_go)] = to_go[: step.nodes_behind]
     return ahead
@@ -458,7 +458,7 @@ class Search(TensorForms):
 
     @cached_property
     def options(self) -> tuple[tuple[Option, ...], ...]:
-        """By layer: method, forms of the inputs, form that the layer makes, and forms in which that may be kept."""
+        """Options of each layer: method, forms of its inputs, the form it makes, and forms in which it may be kept."""
         allowed = self.methods or (METHODS,) * len(self.network.layers)
         pairs = zip(self.network.layers, allowed, strict=True)
         return tuple(tuple(o for o in self._options(layer) if o[0] in forms) for layer, forms in pairs)
@@ -506,7 +506,7 @@ class Search(TensorForms):
 
     @cached_property
     def short(self) -> list[bool]:
-        """Of each layer: its result together with the operands and the result of the reader may not fit a device."""
+        """Whether each layer's result may not fit a device together with the operands and the result of its reader."""
         tensors, room = self.network.tensors, min(self.limits.ram, default=float("inf"))
         missing = []
         for layer in self.network.layers:
@@ -572,11 +572,11 @@ class Search(TensorForms):
         return self.solve(below)[0]
 
     def solve(self, below: float = INFINITY) -> tuple[ClusterPlan | None, float]:
-        """The same, and a bound: no plan costs less, or at most `below`."""
+        """The best plan as of `run`, and a bound: no plan costs less, or at most `below`."""
         return self.solved(self.graph(below), below)
 
     def solved(self, layers: Sequence[Sequence[Arc]], below: float = INFINITY) -> tuple[ClusterPlan | None, float]:
-        """The same of a graph, which does not depend on flash."""
+        """Best plan and bound of a graph of options, which does not depend on flash."""
         path, bound = shortest(layers, self.constraints(), below)
         return (self._plan(path) if path is not None else None), bound
 

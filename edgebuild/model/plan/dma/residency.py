@@ -248,7 +248,7 @@ class Residency:
         return self.runs[key]
 
     def names(self, at: int, held: frozenset[str]) -> frozenset[str]:
-        """Those of an op's operands and results that lie in what is held."""
+        """Names of an op's operands and results that lie in held storages."""
         op, storage = self.cutter.order[at], self.cutter.rolling.storage
         return frozenset(n for n in (*op.inputs, *op.outputs) if storage.get(n) in held)
 

@@ -53,7 +53,7 @@ class Batches:
         return self.order.count(number)
 
     def of(self, every: Sequence[str], inputs: Sequence[str]) -> Batches:
-        """The same with some of the storages that are inputs (`every`) there whole: nothing else changes by that."""
+        """The batches with some of the storages that are inputs (`every`) there whole: nothing else changes by that."""
         ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(inputs)}
         number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
         order = tuple(number[n] for n in self.order if n in number)
@@ -210,7 +210,7 @@ class PlannedRun(StreamedRun):
         return list(zip(self.blocks, self.block_at, strict=True))
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> PlannedRun:
-        """The same with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
+        """The run with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
         first = base if constants is None else constants
         base = base if constants is None else base - self.constant_bytes
         return replace(

@@ -185,12 +185,12 @@ class MappedOp(TiledOp):
         return 0 if self.regions else self.level1_bytes
 
     def without_constants(self, graph: Graph, room: int) -> MappedOp:
-        """The same with its constants there already. Raises NoMapping where it does not fit any more."""
+        """The op with its constants there already. Raises NoMapping where it does not fit any more."""
         operands = tuple(replace(o, held=o.held or o.packed) for o in self.layer.operands)
         return fitting_tiles(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
-        """The same with its buffers from `base` on, constants that come early and held tensors where they lie.
+        """The op with its buffers from `base` on, constants that come early and held tensors where they lie.
 
         What lies in the scratchpads of an engine has its place already.
         """
@@ -204,7 +204,7 @@ class MappedOp(TiledOp):
         return [(block, constants) for block in self.blocks] if constants is not None else []
 
     def shifted(self, by: Sequence[int]) -> MappedOp:
-        """The same with the buffers of every operand so many bytes higher."""
+        """The op with the buffers of every operand so many bytes higher."""
         packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
         width = max(len(c.at) for t in self.turns for c in t.calls)
         owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))

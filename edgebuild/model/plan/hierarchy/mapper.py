@@ -41,7 +41,7 @@ def candidates(extent: int, unit: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Copies:
-    """Of an operand that is moved inside of the loops over some axes: cycles and number of copies, bytes of a buffer.
+    """Copies of an operand inside of the loops over some axes: cycles, number, and bytes of a buffer.
 
     `allowed`: alignment and size suit the channel, and a call finds its part of the buffer contiguous.
     """
@@ -107,7 +107,7 @@ class Costs:
         return [(*key, n) for key, n in kinds.items()]
 
     def copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
-        """Of an operand that is moved inside of the loops over the axes `outer`."""
+        """Copies of an operand that is moved inside of the loops over the axes `outer`."""
         key = (id(operand), outer)  # of which the layer has one each, though two may be parts of one tensor
         if key not in self._copies_by_loops:
             self._copies_by_loops[key] = self._copies(operand, outer)
@@ -404,7 +404,7 @@ def _buffers(layer: TiledLayer, nesting: Nesting) -> Iterator[tuple[int, ...]]:
 
 
 def _mapping(layer: TiledLayer, tile: Mapping[str, int], nesting: Nesting, buffers: tuple[int, ...]) -> Mapped:
-    """Without the loops that are gone through once."""
+    """The mapping without the loops that run once."""
     order = tuple(a for a in nesting.order if tile[a] < layer.nest.extents[a])
     moves = []
     for operand, depth, number in zip(layer.operands, nesting.depths, buffers, strict=True):

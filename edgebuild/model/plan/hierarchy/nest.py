@@ -62,7 +62,7 @@ class Operand:
 
     @cached_property
     def cuts(self) -> tuple[tuple[str, Dim | None, int], ...]:
-        """Of each dimension its axis, how that indexes it (None: one to one), and its size."""
+        """Each dimension's axis, how that indexes it (None: one to one), and its size."""
         rows = zip(self.dims, self.sizes, strict=True) if self.dims else ((Same(""), size) for size in self.sizes)
         return tuple((d.axis or "", None if isinstance(d, Same) else d, size) for d, size in rows)
 
@@ -116,7 +116,7 @@ class TiledLayer:
         return {}
 
     def along(self, *axes: str) -> TiledLayer:
-        """The same, cut along these axes alone; cores share its tiles along all."""
+        """The layer cut along these axes alone; cores share its tiles along all."""
         if axes not in self._along:
             self._along[axes] = replace(self, axes=axes, shares=self.core_axes)
         return self._along[axes]

@@ -33,7 +33,7 @@ from edgebuild.model.plan.memory.problem import Buffer, aligned
 
 @dataclass(frozen=True)
 class Extent:
-    """In sections [first, end) a buffer takes `size` bytes from `offset` on, counted from its own start."""
+    """Bytes of a buffer in sections [first, end): `size` from `offset` on, counted from its own start."""
 
     first: int
     end: int
@@ -72,7 +72,7 @@ class Sections:
         return next(e.size for e in self.extents[i] if e.first <= section < e.end)
 
     def blocked(self, i: int, j: int, at: int) -> list[tuple[int, int]]:
-        """With buffer j at offset `at`: the open intervals in which buffer i cannot start."""
+        """Open intervals in which buffer i cannot start if buffer j is at offset `at`."""
         if not self.buffers[i].phases and not self.buffers[j].phases:
             return [(at - self.buffers[i].size, at + self.buffers[j].size)]
         return [
@@ -700,7 +700,7 @@ class _Walk:
         return self.all.tighten(state)
 
     def _blamed(self, failed: _Ints) -> _Bools:
-        """Those placed in a failed section, right under its waiting buffers, or to blame that one is not lower."""
+        """Placed buffers in a failed section, right under its waiting ones, or to blame that one is not lower."""
         state, blamed = self.state, np.zeros(len(self.rank), np.bool_)
         blamed[failed] = True
         waiting = failed[state.waits[failed]]

@@ -170,7 +170,7 @@ class Flow:
         return sum(1 << t for t in bits(self.all & ~done) if not self.preds[t] & ~done)
 
     def reversed(self) -> Flow:
-        """The same graph with time running backward."""
+        """The graph with time running backward."""
         stores = tuple(Store(s.name, s.size, s.last, s.first, s.kept, s.initial) for s in self.stores)
         pairs = tuple(tuple(Pair(p.read, p.written, p.saved, p.waiting, p.done) for p in ps) for ps in self.pairs)
         return Flow(self.succs, self.preds, stores, pairs)

@@ -263,7 +263,7 @@ class StreamedRun:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Of the first part of a row: all have its constants."""
+        """Kernels of the first part of a row: all parts have its constants."""
         return tuple(parts[0].kernel for parts in self.parts)
 
     @property

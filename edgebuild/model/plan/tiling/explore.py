@@ -79,12 +79,12 @@ class Evaluated:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Of each result, where in the order it is made."""
+        """Position in the order at which each result is made."""
         return {op.outputs[0]: i for i, op in enumerate(self.order)}
 
     @cached_property
     def alive(self) -> list[int]:
-        """By position, bytes of what is there before and is still wanted."""
+        """Bytes of results made before each position that are read at or after it."""
         changes = [0] * (len(self.order) + 2)
         for name, (first, last) in self.life.items():
             changes[first + 1] += self.sizes[name]
