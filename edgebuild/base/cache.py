@@ -105,11 +105,11 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
                 return _given(request, data)
             earlier = len(progress.warnings())
             artifacts = compile_model(request)
-            said = Artifact(WARNINGS, _written(request, progress.warnings()[earlier:]))
+            warned = Artifact(WARNINGS, _written(request, progress.warnings()[earlier:]))
             # No file was changed meanwhile, nor changed back; and the user has not ended the search.
             if states(files) == before and key(request, files) == name and not progress.stopped():
-                _write(top, name, (*artifacts, said))
-                _shared(name, (*artifacts, said))
+                _write(top, name, (*artifacts, warned))
+                _shared(name, (*artifacts, warned))
             return artifacts
 
 

@@ -164,10 +164,10 @@ class ModelRequest:
         }
         given = {f.name for f in fields(self) if getattr(self, f.name) != f.default}
         return tuple(
-            f"option '{name}' changes nothing without {way}"
-            for way, (there, names) in needs.items()
+            f"option '{name}' changes nothing without {condition}"
+            for condition, (holds, names) in needs.items()
             for name in names
-            if name in given and not there
+            if name in given and not holds
         )
 
     @property

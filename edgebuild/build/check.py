@@ -42,10 +42,11 @@ def check_core(target: Target, flags: str) -> None:
     """Raise EdgebuildError where the compiler makes code for another core than the target's, as far as flags say so."""
     here, theirs = _arch(flags), _arch(" ".join(target.toolchain.cflags))
     for option in ("mcpu", "march"):
-        mine, wanted = here.get(option, ""), theirs.get(option, "")
-        if mine and wanted and not _runs(option, mine, wanted):
+        compiled_for, wanted = here.get(option, ""), theirs.get(option, "")
+        if compiled_for and wanted and not _runs(option, compiled_for, wanted):
             hints = [f"choose a target with that core, or compile with -{option}={wanted}"]
-            text = f"target {target.name} is for -{option}={wanted}, and the flags of the compiler say -{option}={mine}"
+            flag = f"-{option}={compiled_for}"
+            text = f"target {target.name} is for -{option}={wanted}, and the flags of the compiler say {flag}"
             raise fail(text, hints=hints)
 
 
@@ -54,11 +55,11 @@ def _arch(flags: str) -> dict[str, str]:
     return {match[1]: match[2] for match in re.finditer(r"(?:^|\s)-(mcpu|march)=([\w.+-]+)", flags)}
 
 
-def _runs(option: str, mine: str, wanted: str) -> bool:
+def _runs(option: str, core: str, target_core: str) -> bool:
     """Whether a core runs what was made for another: of RISC-V one that has all of its extensions of one letter."""
-    if option == "mcpu" or not (mine.startswith("rv") and wanted.startswith("rv")):
-        return mine.partition("+")[0] == wanted.partition("+")[0]
-    words = [re.match(r"rv(32|64)([a-wy]*)", arch.replace("g", "imafd")) for arch in (mine, wanted)]
+    if option == "mcpu" or not (core.startswith("rv") and target_core.startswith("rv")):
+        return core.partition("+")[0] == target_core.partition("+")[0]
+    words = [re.match(r"rv(32|64)([a-wy]*)", arch.replace("g", "imafd")) for arch in (core, target_core)]
     (bits, letters), (bits_wanted, letters_wanted) = (w.groups() if w else ("", "") for w in words)
     return bits == bits_wanted and set(letters_wanted) <= set(letters)
 

@@ -89,7 +89,9 @@ class _Document:
         rows = [self._file(f"{reference}-{i}", p, f"./{request.name}/{p.name}") for i, p in enumerate(products, 1)]
         digests = sorted(row["checksums"][0]["checksumValue"] for row in rows)
         licences = sorted({licence for row in rows for licence in row["licenseInfoInFiles"]})
-        kind = next(kind for kind, its in KINDS.items() if isinstance(request, its)).replace("clock", "clocks")
+        kind = next(kind for kind, request_type in KINDS.items() if isinstance(request, request_type)).replace(
+            "clock", "clocks"
+        )
         self.package(
             reference,
             request.name,

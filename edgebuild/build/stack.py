@@ -289,11 +289,11 @@ class Code:
         flow.run()
         f = Function(self.names.get(start, f"{start:#x}"), flow.frame, tuple(sorted(flow.calls)), tuple(flow.reasons))
         unsure = tuple(r for r in f.reasons if r.endswith(UNSURE))
-        said = self._usage().get(re.sub(r"\..*", "", f.name)) if unsure else None
-        if said is None:
+        usage = self._usage().get(re.sub(r"\..*", "", f.name)) if unsure else None
+        if usage is None:
             return f
-        calls = tuple((said, callee) for _, callee in f.calls)  # with the return address, which is the caller's here
-        frame = said - self.machine.return_bytes
+        calls = tuple((usage, callee) for _, callee in f.calls)  # with the return address, which is the caller's here
+        frame = usage - self.machine.return_bytes
         return Function(f.name, frame, calls, tuple(r for r in f.reasons if r not in unsure))
 
     def bound(self, start: int, left_out: Collection[int] = (), above: tuple[int, ...] = ()) -> Bound:

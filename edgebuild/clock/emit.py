@@ -31,8 +31,8 @@ def target_tree(target: Target) -> ClockTree:
         shipped = clock_names()
         text = f"unknown clock tree '{target.clocks}'{did_you_mean(target.clocks, shipped)}"
         for file in target.files:
-            if (node := compose(Path(file))) is not None and (said := entries(node).get("clocks")) is not None:
-                raise wrong(said, text, "known: " + ", ".join(shipped))
+            if (node := compose(Path(file))) is not None and (stated := entries(node).get("clocks")) is not None:
+                raise wrong(stated, text, "known: " + ", ".join(shipped))
     return load_clock_tree(target.clocks)
 
 

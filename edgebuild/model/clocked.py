@@ -190,7 +190,7 @@ def _largest(options: Choices, ways: Ways) -> int:
 
 def _decoupled(whole: Plan, ways: Ways) -> Decoupled:
     """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
-    return {name: way for name, way in zip(_results(whole), ways, strict=True) if way[0]}
+    return {name: form for name, form in zip(_results(whole), ways, strict=True) if form[0]}
 
 
 # ---- what steps cost

@@ -273,12 +273,13 @@ def _fdt(cases: list[str]) -> Iterator[Figures]:
     for case in cases:
         graph, host = canonicalize(paper_network(case)), load_target("host")
         request = ModelRequest(Path(case), case, host.name)
-        ways = {"off": 0.0, "ffmt": 50.0, "fdt": 0.0, "rolling": 0.0}  # and what may be computed again, %
+        tilings = {"off": 0.0, "ffmt": 50.0, "fdt": 0.0, "rolling": 0.0}  # and what may be computed again, %
         plans = {
-            way: plan(graph, host, replace(request, tile=way, max_mac_overhead=more)) for way, more in ways.items()
+            tiling: plan(graph, host, replace(request, tile=tiling, max_mac_overhead=more))
+            for tiling, more in tilings.items()
         }
         whole, macs = plans["off"].arena_bytes, _macs(graph)
-        saved = {way: 100 * (1 - plans[way].arena_bytes / whole) for way in ways if way != "off"}
+        saved = {tiling: 100 * (1 - plans[tiling].arena_bytes / whole) for tiling in tilings if tiling != "off"}
         yield {"untiled": whole / 1e3, **saved, "ffmt_macs": 100 * plans["ffmt"].extra_macs / macs}
 
 

@@ -347,8 +347,8 @@ def _products(
     by_name = {node.name: node for node in (*rest, *ahead)}
     products = [by_name[f] for f in outputs]
     # What the request says, in words that --debug=explain prints. Of one product, which is enough for all.
-    said = json.loads(text)
-    words = [f"target {said['target']}", *(f"{o.upper()}={value}" for o, value in said["options"].items())]
+    stated = json.loads(text)
+    words = [f"target {stated['target']}", *(f"{o.upper()}={value}" for o, value in stated["options"].items())]
     version = [env.Value(word) for word in (*words, f"edgebuild {_code_version()[:16]}")]
     env.Depends([products[0], *ahead], version)
     if _is_of_killed_run(env, request, text):
@@ -523,9 +523,9 @@ def _write_request(target: list[Node], source: list[Node], env: Environment) -> 
     write_atomic(file, env["EDGEBUILD_TEXT"].encode())
 
 
-def _run(said: str, *options: str) -> Any:
+def _run(message: str, *options: str) -> Any:
     """The action that runs the request."""
-    command = Action([["$EDGEBUILD", "run", *options, "$EDGEBUILD_REQUEST"]], said)
+    command = Action([["$EDGEBUILD", "run", *options, "$EDGEBUILD_REQUEST"]], message)
     return Action([Action(_write_request, None), command])
 
 

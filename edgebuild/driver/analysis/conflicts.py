@@ -193,9 +193,9 @@ class Graph:
         open_: list[list[Access]] = []
         near: dict[Hashable, list[list[Access]]] = {}  # the regions of each home, and the nodes of each region
         nodes: dict[Access, int] = {}
-        mine = [a for a in self.function.accesses if a.kind == kind]
-        wholes = dict.fromkeys(a.site for a in mine if a.whole)
-        for access in (a for a in mine if not a.whole):
+        accesses = [a for a in self.function.accesses if a.kind == kind]
+        wholes = dict.fromkeys(a.site for a in accesses if a.whole)
+        for access in (a for a in accesses if not a.whole):
             ref, bit = self.refs[access], self.ways.set_of([access.node])
             regions = near.setdefault((home(access), ref.group, ref.index_dims), [])
             reasons: dict[str, None] = {}
@@ -368,11 +368,11 @@ class Graph:
             return why
         name = w.field[1]
         for n in [*([node.access] if node.access else []), *self.loads.get(node, ())]:
-            mine = joined and n is node.access
-            if not mine and (self.in_order(n, w) or (n.whole and not self.other_device(n, w))):
+            is_joined = joined and n is node.access
+            if not is_joined and (self.in_order(n, w) or (n.whole and not self.other_device(n, w))):
                 return f"'{n.field[1]}' is {'read' if n.kind == 'r' else 'written'} in between"
             same_place = None not in n.key and (self.refs[n].leaf, n.key) == (self.refs[w].leaf, w.key)
-            if self.may_alias(n, w) and not (mine and same_place):
+            if self.may_alias(n, w) and not (is_joined and same_place):
                 return f"'{name}' is {'read' if n.kind == 'r' else 'written'} in between"
             if self.effects(n) and not self.other_device(n, w):
                 return f"the access of '{n.field[1]}' has a side effect and must find '{name}' written"

@@ -138,9 +138,9 @@ def _glued(shapes: Shapes, cdfg: Cdfg) -> Shapes:
     sets: dict[str, list[frozenset[str]]] = {}
     for site in (s for f in cdfg.functions.values() for s in f.sites if s.form in ("group", "load", "store")):
         refs = [resolve(a, shapes) for a, _ in site.parts]
-        mine = sets.setdefault(refs[0].group, [])
-        whole = frozenset(r.leaf for r in refs).union(*(s for s in mine if s & {r.leaf for r in refs}))
-        sets[refs[0].group] = [*(s for s in mine if not s & whole), whole]
+        glued = sets.setdefault(refs[0].group, [])
+        whole = frozenset(r.leaf for r in refs).union(*(s for s in glued if s & {r.leaf for r in refs}))
+        sets[refs[0].group] = [*(s for s in glued if not s & whole), whole]
     groups = {n: replace(shape, glued=tuple(sets.get(n, ()))) for n, shape in shapes.groups.items()}
     return replace(shapes, groups=groups)
 

@@ -212,7 +212,7 @@ def _fields(block: Block) -> Iterator[dict[str, Any]]:
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source, driver.dialect, driver.cdfg, driver.merged, hal)
-    said, map_ = report.as_dict(name, driver), register_map(name, driver)
+    facts, map_ = report.as_dict(name, driver), register_map(name, driver)
     head = clang.types_in(body, driver.source.unit.own_types) + file_names(driver.source.lines)
     text = f'{LICENCE}#include "{name}_hal.h"\n{head}{body}'
     files = {
@@ -222,8 +222,8 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
         **{f"_{kind}.h": model(kind, map_, driver, hal) for kind in ("systemc", "mock", "tlm")},
         ".svd": write_svd(map_, COMMENT),
         ".rdl": write_rdl(map_, COMMENT),
-        "_report.json": report.as_json(said),
-        "_report.txt": report.as_text(said, driver),
+        "_report.json": report.as_json(facts),
+        "_report.txt": report.as_text(facts, driver),
     }
     return tuple(Artifact(name + suffix, text.encode()) for suffix, text in files.items())
 

@@ -85,10 +85,10 @@ class _Costs:
         return problem.count * register_bits([problem.leaves[i] for i in column], problem.bus) // 8
 
     def of(self, column: Column) -> int:
-        total, mine = self.bytes(column), set(column)
+        total, in_column = self.bytes(column), set(column)
         for kind, members, times in self.uses:
-            if not mine.isdisjoint(members):
-                shared = kind == "w" and not mine.issubset(members)
+            if not in_column.isdisjoint(members):
+                shared = kind == "w" and not in_column.issubset(members)
                 total += self.access * times * (1 + shared) + self.modify * shared
         return total
 

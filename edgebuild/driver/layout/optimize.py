@@ -117,10 +117,10 @@ def problems(
         written: set[str] = set()
         used: set[str] = set()
         for kind, names in uses:
-            mine = names & {leaf.name for leaf in leaves}
-            used |= mine
-            written |= mine if kind == "w" else set()
-            together.update(mine if len(mine) > 1 else ())
+            touched = names & {leaf.name for leaf in leaves}
+            used |= touched
+            written |= touched if kind == "w" else set()
+            together.update(touched if len(touched) > 1 else ())
         alone = [
             leaf
             for leaf in leaves
@@ -146,11 +146,11 @@ def _problem(leaves: Sequence[Leaf], uses: Uses, bus: Bus) -> Problem:
 
 def _restricted(uses: Uses, names: set[str]) -> Uses:
     """The parts of regions that are about some leaves."""
-    mine: Uses = Counter()
+    restricted: Uses = Counter()
     for (kind, used), times in uses.items():
         if used & names:
-            mine[(kind, used & names)] += times
-    return mine
+            restricted[(kind, used & names)] += times
+    return restricted
 
 
 def _effects(leaf: Leaf, dialect: Dialect) -> bool:
@@ -242,8 +242,8 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
     fresh = {name: _fresh(path, shape, laid_out.get(name, set())) for name, shape in shapes.groups.items()}
     for name, shape in fresh.items():
         _same_way(path, shape, shapes.groups[name], laid_out.get(name, set()), old.get(name))
-    mine = {name: {x.name for x in shape.leaves} for name, shape in fresh.items()}
-    rest = {name: _restricted(group, mine[name]) for name, group in uses.items()}
+    new_leaves = {name: {x.name for x in shape.leaves} for name, shape in fresh.items()}
+    rest = {name: _restricted(group, new_leaves[name]) for name, group in uses.items()}
     new = optimize(dialect, Shapes(fresh, shapes.arrays), rest, bus, by)
     groups: dict[str, GroupLayout] = {}
     for name, shape in shapes.groups.items():  # inner groups come first

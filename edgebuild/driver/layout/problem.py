@@ -39,9 +39,9 @@ class Problem:
         total = 0
         for (kind, names), times in self.uses.items():
             for b in bins:
-                mine = {leaf.name for leaf in b} & names
-                if mine:
-                    total += times * cost(kind, register(b, self.bus), mine, self.bus)
+                touched = {leaf.name for leaf in b} & names
+                if touched:
+                    total += times * cost(kind, register(b, self.bus), touched, self.bus)
         return total
 
     def rank(self, bins: Bins) -> tuple[int, int]:

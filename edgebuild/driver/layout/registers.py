@@ -182,10 +182,10 @@ def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
     others = [s for s in register.slots if s.name not in leaves and not s.cover & mask]
     ones = _either(s.cover for s in others if s.back == "1")
     zeros = _either(s.cover for s in others if s.back == "0")
-    mine = mask & ~_either(s.cover for s in arrays if s.back not in "01")
+    stored = mask & ~_either(s.cover for s in arrays if s.back not in "01")
     offset, bits = words(register, mask, bus)
     span = _span(offset, bits)
-    keep = span & ~mine & ~ones & ~zeros
+    keep = span & ~stored & ~ones & ~zeros
     return Window(offset, bits, True, (ones & span) >> (8 * offset), keep >> (8 * offset))
 
 
@@ -238,9 +238,9 @@ def cost(kind: str, register: Register, leaves: Iterable[str], bus: Bus) -> int:
     return max(1, window.bits // bus.width) * (2 if window.read else 1)
 
 
-def unlike(mine: list[Register], its: list[Register]) -> Iterator[str]:
+def unlike(first: list[Register], second: list[Register]) -> Iterator[str]:
     """The first fields of two layouts that differ, where both are at the same bits."""
-    for a, b in zip(mine, its, strict=False):
+    for a, b in zip(first, second, strict=False):
         for s, t in zip(a.slots, b.slots, strict=False):
             if s != t and (a.offset, s.mask) == (b.offset, t.mask):
                 yield f"what is known of '{s.key}' and of '{t.key}' differs; an overlay may speak of one alone"

@@ -54,8 +54,8 @@ def _check_region(facts: Facts, cdfg: Cdfg, f: Function, region: Region, loads: 
     last = region.accesses[-1]
     for early in region.accesses[:-1]:
         assert not facts.of(early).wse and not facts.of(last).wse, "side effect merged"
-        way = _on_the_way(early.node, last.node)
-        for node in way:
+        passed = _on_the_way(early.node, last.node)
+        for node in passed:
             _assert_harmless(facts, cdfg, node, early, members, loads.get(node, []))
         assert f.exit not in _reached(early.node, stop=last.node), "a merged write is lost on some path"
         assert last.node not in _reached(f.entry, stop=early.node), "a merged write is made up on some path"
@@ -73,13 +73,13 @@ def _check_ordered(facts: Facts, merged: Merged, region: Region) -> None:
 
 def _check_visible(seen: set[Access], region: Region) -> None:
     """No access that an interrupt may see changes its order with another one."""
-    mine = {a.node: a for a in region.accesses if a in seen}
+    visible = {a.node: a for a in region.accesses if a in seen}
     last = region.place.node
-    for a in mine.values():
-        way = _on_the_way(last, a.node) if region.kind == "r" else _on_the_way(a.node, last)
-        for node in way:
+    for a in visible.values():
+        passed = _on_the_way(last, a.node) if region.kind == "r" else _on_the_way(a.node, last)
+        for node in passed:
             crossed = node.access
-            assert not (crossed and crossed in seen and node not in mine), "an interrupt may see another order"
+            assert not (crossed and crossed in seen and node not in visible), "an interrupt may see another order"
 
 
 def _runs(cdfg: Cdfg) -> dict[str, set[str]]:
@@ -249,7 +249,7 @@ def _check_group(group: GroupLayout, layout: Layout) -> None:
 
 def _other_element(a: Access, b: Access) -> bool:
     """Two subscripts of one array of fields that are constants and differ."""
-    mine, its = ([s.constant for s in x.chain.steps if not s.member] for x in (a, b))
+    first, second = ([s.constant for s in x.chain.steps if not s.member] for x in (a, b))
     depth = len(getattr(a.chain.end, "dims", ()))
-    last = zip(mine[::-1][:depth], its[::-1][:depth], strict=True)
+    last = zip(first[::-1][:depth], second[::-1][:depth], strict=True)
     return any(None not in (x, y) and x != y for x, y in last)

@@ -115,18 +115,18 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
     kept = list(conflicts.unmerged)
     regions: dict[str, tuple[Region, ...]] = {}
     for name in conflicts.regions:
-        mine: list[Region] = []
+        merged_regions: list[Region] = []
         for region in conflicts.regions[name]:
             if region.place.whole:
                 _check_whole(merged, region)
-                mine.append(region)
+                merged_regions.append(region)
                 continue
             singles = [Region((a,)) for a in region.accesses]
             race = region.kind == "w" and merged.window(region).read and not any(merged.window(s).read for s in singles)
             if race:
                 kept.append(Unmerged(region.place.where, "one store for both would have to read first"))
-            mine += singles if race else [region]
-        regions[name] = tuple(mine)
+            merged_regions += singles if race else [region]
+        regions[name] = tuple(merged_regions)
     merged = Merged(Conflicts(conflicts.refs, regions, tuple(kept)), layout)
     return replace(merged, reused=_reused(cdfg, merged))
 

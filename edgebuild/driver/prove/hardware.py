@@ -593,7 +593,7 @@ class Hardware:
             what = f"{size} bytes at offset {at.constant:#x} of {at.group}, {near or 'where no register is'}"
             raise Different(f"the generated code accesses {what}")
         meant = [_said_by(view, at.group, r) for r, *_ in candidates]
-        return [x for x, said in zip(candidates, meant, strict=True) if said == max(meant)]
+        return [x for x, match in zip(candidates, meant, strict=True) if match == max(meant)]
 
     def _allowed(self, r: Register, first: int, size: int) -> bool:
         """Whether the bus takes an access of so many bytes of a register; of silicon all of it, without `bytes`."""

@@ -331,5 +331,5 @@ def _lambda(c: Expression) -> ir.Lambda | None:
 def _outside(body: ir.Node, span: ir.Span) -> dict[str, ir.Variable]:
     """Local variables of the function around a lambda that its body uses."""
     names = (x.variable for x in body.all() if isinstance(x, ir.Name))
-    mine = (d for d in names if d and not span[0] <= d.offset < span[1])
-    return {d.key: d for d in mine if d.is_parameter or d.function}
+    outside = (d for d in names if d and not span[0] <= d.offset < span[1])
+    return {d.key: d for d in outside if d.is_parameter or d.function}

@@ -56,9 +56,9 @@ def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, 
     verdicts = Prover(first, second).all([n for n in names if n in first.functions and n in second.functions])
     rows = {v.function: words.comparison(v, first.functions[v.function]) for v in verdicts}
     for n in rows:
-        mine, its = ([p.type.size for p in s.functions[n].parameters] for s in (first, second))
-        if mine != its:
-            rows[n] = Comparison(n, "different", f"its parameters have {mine} bytes, and {its}")
+        first_sizes, second_sizes = ([p.type.size for p in s.functions[n].parameters] for s in (first, second))
+        if first_sizes != second_sizes:
+            rows[n] = Comparison(n, "different", f"its parameters have {first_sizes} bytes, and {second_sizes}")
     for n in (n for n in names if n not in rows):
         side = words.old if n in first.functions else words.new
         rows[n] = Comparison(n, "different", f"only {side} has this function")

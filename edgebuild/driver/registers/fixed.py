@@ -183,17 +183,17 @@ class _Fixer:
     # ---- layouts
 
     def group(self, shape: Shape) -> GroupLayout:
-        ways = list(self.instances(shape.group))
-        if not ways:
+        instances = list(self.instances(shape.group))
+        if not instances:
             raise self._wrong_group(shape.group, f"no device has a group '{shape.group}'")
-        layouts = {way: self._instance(shape, *way) for way in ways}
-        first = layouts[ways[0]]
-        for way, other in layouts.items():
+        layouts = {instance: self._instance(shape, *instance) for instance in instances}
+        first = layouts[instances[0]]
+        for instance, other in layouts.items():
             if [(r.offset, _counting(r)) for r in other] != [(r.offset, _counting(r)) for r in first]:
-                mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
+                differs, from_ = (".".join(w) or d.name for d, w in (instance, instances[0]))
                 hints = (f"a pointer to '{shape.group}' needs one layout for all", *unlike(other, first))
-                raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", *hints)
-        subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
+                raise self._wrong_group(shape.group, f"'{differs}' is laid out unlike '{from_}'", *hints)
+        subs = tuple(self._sub(part.name, part.group, part.dims, instances) for part in shape.parts)
         size = self._size(shape, first, subs)
         self.groups[shape.group] = GroupLayout(shape.group, size, tuple(first), subs)
         return self.groups[shape.group]
@@ -247,7 +247,7 @@ class _Fixer:
             text = f"register '{name}' is used as a number and by fields"
             raise self._wrong_field(leaf, text, "  make its fields a group, and its number bf_raw(device->GROUP)")
         elements = {s.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
-        mine = spots[0].field.name
+        first_field = spots[0].field.name
         slots = [
             replace(
                 self._agreed(s, leaf),
@@ -256,7 +256,7 @@ class _Fixer:
                 stride=packed,
                 count=len(spots) if packed else 1,
             )
-            if s.name == mine and not s.field
+            if s.name == first_field and not s.field
             else s
             for s in register.slots
             if s.field or s.name not in elements
@@ -267,26 +267,26 @@ class _Fixer:
 
     def _agreed(self, slot: Slot, leaf: Leaf) -> Slot:
         """Facts of the file about a field, with those of the source; the source may know more, and nothing else."""
-        said = leaf.info
-        if said is None:
+        info = leaf.info
+        if info is None:
             return slot
-        access = "".join(c for c in slot.access if c in said.access)
-        wrong = "" if access else f"access {said.access} in the source, and {slot.access}"
-        for mine, its, what in (
-            (said.modified, slot.modified, "a write"),
-            (said.action, slot.action, "a read"),
+        access = "".join(c for c in slot.access if c in info.access)
+        wrong = "" if access else f"access {info.access} in the source, and {slot.access}"
+        for stated, of_file, what in (
+            (info.modified, slot.modified, "a write"),
+            (info.action, slot.action, "a read"),
         ):
-            if mine and its and mine != its:
-                wrong = f"{what} is {mine} in the source, and {its}"
+            if stated and of_file and stated != of_file:
+                wrong = f"{what} is {stated} in the source, and {of_file}"
         if wrong:
             raise self._wrong_field(leaf, f"'{leaf.name}': {wrong} in {self.path.name}")
         return replace(
             slot,
             access=access,
-            modified=said.modified or slot.modified,
-            action=said.action or slot.action,
-            back=said.back if said.modified else "0" if (access, slot.back) == ("r", "keep") else slot.back,
-            sensitive=slot.sensitive or bool(said.action),
+            modified=info.modified or slot.modified,
+            action=info.action or slot.action,
+            back=info.back if info.modified else "0" if (access, slot.back) == ("r", "keep") else slot.back,
+            sensitive=slot.sensitive or bool(info.action),
         )
 
     def _slot(self, info: FieldInfo, register: RegisterInfo, block: Block) -> Slot:

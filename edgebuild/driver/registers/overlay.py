@@ -64,12 +64,12 @@ class Words:
 
     def over(self, below: Words) -> Words:
         """These words, and those below that they leave open."""
-        mine = {k: v for k, v in vars(self).items() if v is not None}
+        own_words = {k: v for k, v in vars(self).items() if v is not None}
         if self.stored:
             below = replace(below, write=None, read=None, back=None, volatile=None, rse=None, wse=None)
         if self.write or self.back:
             below = replace(below, write=None, back=None, plain=None, memory=None)
-        return replace(below, **mine)
+        return replace(below, **own_words)
 
 
 ACTING = tuple(word for word, neutral in NEUTRAL.items() if neutral in ("0", "1"))
@@ -223,7 +223,7 @@ def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path)
             text = f"'{pattern}': what is stored as it is written (plain, memory) has no 'write'"
         if text:
             lines = read_text(file).splitlines()
-            line = next((i for i, said in enumerate(lines, 1) if pattern in said), 0)
+            line = next((i for i, text_line in enumerate(lines, 1) if pattern in text_line), 0)
             raise fail(text, file=str(file), line=line)
 
 
@@ -314,40 +314,40 @@ def assumed(register: RegisterInfo, info: FieldInfo, stated: bool) -> tuple[str,
 
     `stated`: whether the file states effects of other fields.
     """
-    said, name = " ".join(info.description.lower().split()), info.name.upper()
+    description, name = " ".join(info.description.lower().split()), info.name.upper()
     if "r" in info.access and not info.read_action:
-        if len(register.fields) > 1 and STATED_READ.search(said):
+        if len(register.fields) > 1 and STATED_READ.search(description):
             return "read", "its description says that a read clears it"
         if not stated and len(register.fields) > 1 and info.width > 3 and DATA.fullmatch(register.name.upper()):
             return "read", "a read of data may take it out"
     if "w" not in info.access or info.modified:
         return "", ""
     for words, write in STATED:
-        if re.search(words, said):
+        if re.search(words, description):
             return write, "its description says so"
-    if CHANGING.search(said) and info.access == "rw":
+    if CHANGING.search(description) and info.access == "rw":
         return "changes", "its description says that hardware clears it"
-    return ("", "") if stated else _by_name(register, info, said, name)
+    return ("", "") if stated else _by_name(register, info, description, name)
 
 
-def _by_name(register: RegisterInfo, info: FieldInfo, said: str, name: str) -> tuple[str, str]:
+def _by_name(register: RegisterInfo, info: FieldInfo, description: str, name: str) -> tuple[str, str]:
     """The assumption about a field whose description does not say what a write does."""
     text = register.description.lower()
     if info.access == "w":
         no_value = register.reset >> info.lsb & ((1 << info.width) - 1)
-        acts = ACTS.search(said) or ACTS_NAME.fullmatch(register.name.upper())
+        acts = ACTS.search(description) or ACTS_NAME.fullmatch(register.name.upper())
         return (
             ("oneToSet", "it can only be written, and a 1 acts")
             if acts and info.width == 1 and not no_value
             else ("", "")
         )
-    if re.match(r"clears? .*(?:flag|pending|status|error)", said) and info.width == 1:
+    if re.match(r"clears? .*(?:flag|pending|status|error)", description) and info.width == 1:
         return "oneToClear", "its description begins with 'clear'"
-    if SETTING_TEXT.search(said) or SETTING_NAME.search(name):
+    if SETTING_TEXT.search(description) or SETTING_NAME.search(name):
         return "", ""
-    if TOGGLE.match(name) or (re.search(r"\btoggles?\b", said) and info.width == 1):
+    if TOGGLE.match(name) or (re.search(r"\btoggles?\b", description) and info.width == 1):
         return "modify", "a write may toggle it"
     status = STATUS.fullmatch(register.name.upper()) or STATUS_TEXT.search(text)
-    if (status and not CONTROL_TEXT.search(text)) or FLAG.search(said) or FLAG_NAME.search(name):
+    if (status and not CONTROL_TEXT.search(text)) or FLAG.search(description) or FLAG_NAME.search(name):
         return "modify", "it looks like a flag, and nothing says how it is cleared"
     return "", ""

@@ -123,12 +123,12 @@ class _Reader:
             fields = (FieldInfo(name, 0, bits, access, *self.effects(r, r, access)),)
         reset = self.as_number(r, "resetValue", properties["resetValue"]) & ((1 << bits) - 1)
         alternate = r.value("alternateRegister") is not None or r.value("alternateGroup") is not None
-        said = r.value("description") or ""
-        return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate, description=said)
+        description = r.value("description") or ""
+        return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate, description=description)
 
-    def size(self, r: Element, name: str, offset: int, said: str) -> int:
+    def size(self, r: Element, name: str, offset: int, stated: str) -> int:
         """Bits of the access that a register takes; vendors write 12 or 24 of registers in 16 or 32."""
-        bits = self.as_number(r, "size", said)
+        bits = self.as_number(r, "size", stated)
         access = next((n for n in SIZES if bits <= n), 0)
         if not 0 < bits <= SIZES[-1]:
             raise self.wrong(r, f"register '{name}' has {bits} bits; 1 to {SIZES[-1]} can be accessed")
@@ -160,8 +160,10 @@ class _Reader:
                     description=element.value("description") or "",
                 )
                 if (new.modified and "w" not in word) or (new.read_action and "r" not in word):
-                    said = f"modifiedWriteValues {new.modified}" if "w" not in word else f"readAction {new.read_action}"
-                    text = f"field '{name}' of register '{register}' is {WORD[word]}, and has {said}"
+                    effect = (
+                        f"modifiedWriteValues {new.modified}" if "w" not in word else f"readAction {new.read_action}"
+                    )
+                    text = f"field '{name}' of register '{register}' is {WORD[word]}, and has {effect}"
                     self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
                 if new.lsb + width > bits:
                     text = f"field '{name}' ends at bit {new.lsb + width - 1}, and register '{register}' has {bits}"
@@ -370,11 +372,11 @@ def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
     out = list(registers)
     for (_, before, behind), by_number in series.items():
         numbers = sorted(by_number)
-        mine = [registers[by_number[n]] for n in numbers]
-        steps = {b.offset - a.offset for a, b in pairwise(mine)}
-        places = {(f.lsb, f.width) for r in mine for f in r.fields}  # an element may lack some that others have
+        elements = [registers[by_number[n]] for n in numbers]
+        steps = {b.offset - a.offset for a, b in pairwise(elements)}
+        places = {(f.lsb, f.width) for r in elements for f in r.fields}  # an element may lack some that others have
         disjoint = all(a + w <= b for (a, w), (b, _) in pairwise(sorted(places)))
-        alike = len({r.bits for r in mine}) == 1 and disjoint and len({not r.fields for r in mine}) == 1
+        alike = len({r.bits for r in elements}) == 1 and disjoint and len({not r.fields for r in elements}) == 1
         first = numbers[0]
         counted = numbers == list(range(first, first + len(numbers))) and (first == 1 or (first == 0 and behind))
         if counted and len(steps) == 1 and alike:

@@ -474,6 +474,6 @@ def standard_headers(triple: str) -> tuple[str, ...]:
     if compiler is None:
         return ()
     command = [compiler, "-x", "c++", "-E", "-v", os.devnull]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stderr
-    places = (line.strip() for line in said.splitlines() if line.startswith(" /"))
+    printed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stderr
+    places = (line.strip() for line in printed.splitlines() if line.startswith(" /"))
     return tuple(word for p in places if "c++" in Path(p).parts for word in ("-isystem", os.path.normpath(p)))

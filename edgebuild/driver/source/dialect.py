@@ -308,14 +308,14 @@ class _Attributes:
         for attribute in clang.children(at):
             if attribute.kind == CursorKind.ANNOTATE_ATTR and attribute.spelling.startswith("edgebuild:"):
                 _, word, argument = attribute.spelling.split(":", 2)
-                member = self.said(member, word, argument, attribute)
+                member = self.with_attribute(member, word, argument, attribute)
         if isinstance(member, Field) and member.modified and "w" not in member.access:
             raise self.error(at, member.name, f"'{member.name}' cannot be written, and says what a write does")
         if isinstance(member, Field) and member.action and "r" not in member.access:
             raise self.error(at, member.name, f"'{member.name}' cannot be read, and says what a read does")
         return member
 
-    def said(self, member: Field | Child, word: str, argument: str, at: Cursor) -> Field | Child:
+    def with_attribute(self, member: Field | Child, word: str, argument: str, at: Cursor) -> Field | Child:
         """The member with what one attribute says."""
         if word == "stride":
             if not member.dims:

@@ -162,8 +162,8 @@ class Program:
 
     def _function(self, c: Cursor) -> ir.Function:
         form, default = FORMS[c.kind], bool(c.is_default_method())
-        said = (x.spelling for x in clang.children(c) if x.kind == K.ANNOTATE_ATTR)
-        interrupts = (s.rpartition(":")[2] for s in said if s.startswith("edgebuild:interrupt:"))
+        attributes = (x.spelling for x in clang.children(c) if x.kind == K.ANNOTATE_ATTR)
+        interrupts = (s.rpartition(":")[2] for s in attributes if s.startswith("edgebuild:interrupt:"))
         declared = form == "constructor" and any(m == c for m in clang.children(c.semantic_parent))
         return ir.Function(
             self,

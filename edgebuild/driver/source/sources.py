@@ -304,10 +304,10 @@ def whole(f: Cursor, text: bytes) -> Printed:
 
 def statements(f: Cursor, g: Cursor, unit: clang.Unit, printed: clang.Unit, dialect: Dialect) -> list[Printed]:
     """The pieces of the function `f` that are printed as in `g`, the same function without macros."""
-    mine, other = _body(f), _body(g)
-    if mine is None or other is None or in_macro(mine.extent.start):
+    body, other = _body(f), _body(g)
+    if body is None or other is None or in_macro(body.extent.start):
         return [whole(f, unit.text)]
-    return [_piece(x, y, unit, printed) for x, y in _smallest(mine, other, unit.text, dialect)]
+    return [_piece(x, y, unit, printed) for x, y in _smallest(body, other, unit.text, dialect)]
 
 
 def _piece(x: Cursor, y: Cursor, unit: clang.Unit, printed: clang.Unit) -> Printed:
@@ -331,14 +331,14 @@ def _body(f: Cursor) -> Cursor | None:
 
 def _smallest(x: Cursor, y: Cursor, text: bytes, dialect: Dialect) -> Iterator[tuple[Cursor, Cursor]]:
     """Pairs of statements, or of conditions, that can be replaced alone; `x` has what has to be."""
-    mine, others = clang.children(x), clang.children(y)
-    hiding = [i for i, c in enumerate(mine) if _hides(c, text, dialect)]
-    same = [c.kind for c in mine] == [c.kind for c in others]
-    if x.kind not in BLOCKS or not same or not hiding or not all(_alone(x, mine, i, text) for i in hiding):
+    parts, others = clang.children(x), clang.children(y)
+    hiding = [i for i, c in enumerate(parts) if _hides(c, text, dialect)]
+    same = [c.kind for c in parts] == [c.kind for c in others]
+    if x.kind not in BLOCKS or not same or not hiding or not all(_alone(x, parts, i, text) for i in hiding):
         yield x, y
         return
     for i in hiding:
-        yield from _smallest(mine[i], others[i], text, dialect)
+        yield from _smallest(parts[i], others[i], text, dialect)
 
 
 def _alone(x: Cursor, parts: list[Cursor], i: int, text: bytes) -> bool:
@@ -759,6 +759,6 @@ def check_macros(texts: Sequence[tuple[Path, str]], given: Collection[str]) -> N
 
 def _changed(path: Path, text: str, at: int, name: str, other: Path) -> Exception:
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-    said = f"'{name}' is a macro of {other.name}, which stands in front of this source in the same unit"
+    message = f"'{name}' is a macro of {other.name}, which stands in front of this source in the same unit"
     hints = (*caret(text.split("\n")[line - 1], column, len(name)), "  use another name, or make two drivers")
-    return fail(said, file=str(path), line=line, column=column, hints=hints)
+    return fail(message, file=str(path), line=line, column=column, hints=hints)

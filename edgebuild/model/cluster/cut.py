@@ -304,9 +304,9 @@ class _Cut:
         if m.transfer.passes_to is not None:
             self.passing[receiver, m.transfer.passes_to] = Piece(got, ranges)
             return
-        device, mine = self.devices[receiver], joined[receiver]
-        sent = device.new(replace(device.tensors[mine], name=f"{model.name} to {m.number}"))
-        joined[receiver] = device.op("join_sums", (mine, got), sent)
+        device, sums_here = self.devices[receiver], joined[receiver]
+        sent = device.new(replace(device.tensors[sums_here], name=f"{model.name} to {m.number}"))
+        joined[receiver] = device.op("join_sums", (sums_here, got), sent)
 
     def finish(self, device: _Device, op: Op, name: str, ranges: Ranges) -> str:
         y, clamp = self.graph.result(op), op.attrs["clamp"]

@@ -86,8 +86,8 @@ def _check_world(
 def _spans(report: Row, name: str, part: str, rows: Mapping[tuple[str, str], Row]) -> Iterator[tuple[str, int, int]]:
     """Memory, first byte and end of all that a model holds in a part of its work."""
     if part == "run" or report["stream_rows"]:
-        mine = [row for (model, _), row in rows.items() if model == name]
-        yield from ((row["memory"], row["offset"], row["offset"] + row["bytes"]) for row in mine)
+        placed = [row for (model, _), row in rows.items() if model == name]
+        yield from ((row["memory"], row["offset"], row["offset"] + row["bytes"]) for row in placed)
         return
     ports = {port["name"] for port in report[f"{part}s"]}
     for b in report["layout"]["buffers"]:

@@ -37,10 +37,10 @@ def group_files(group: GroupRequest, artifacts: Mapping[str, Sequence[Artifact]]
     data |= {group.name + suffix: text.encode() for suffix, text in texts.items()}
     order = [m.name for m in target.memories]
     for name in reports:
-        mine = sorted((a for a in own["arenas"] if a["model"] == name), key=lambda a: order.index(a["home"]))
-        macros = arena_symbols(name, [a["home"] for a in mine])
-        places = [(macro, symbols[a["memory"]], a["offset"]) for macro, a in zip(macros, mine, strict=True)]
-        shown = [(symbol, size) for memory, symbol, size, _ in sections if memory in {a["memory"] for a in mine}]
+        of_model = sorted((a for a in own["arenas"] if a["model"] == name), key=lambda a: order.index(a["home"]))
+        macros = arena_symbols(name, [a["home"] for a in of_model])
+        places = [(macro, symbols[a["memory"]], a["offset"]) for macro, a in zip(macros, of_model, strict=True)]
+        shown = [(symbol, size) for memory, symbol, size, _ in sections if memory in {a["memory"] for a in of_model}]
         text = render("headers.h:place", name=name, group=group.name, arenas=shown, places=places)
         data[name + PLACE] = text.encode()
     return tuple(Artifact(name, data[name]) for name in group.outputs)

@@ -39,10 +39,10 @@ def powers_of_two(graph: Graph) -> Graph:
         if _scaled(t) and groups[name] not in fixed:
             members.setdefault(groups[name], []).append(t)
     padded = {groups[op.inputs[0]] for op in graph.ops if op.kind in SUMS and any(op.attrs.get("pad", ()))}
-    for group, mine in members.items():
-        zero = -128 if group not in padded and all(_zero(t) == -128 for t in mine) else 0
-        quant = Quant((2.0 ** max(_exponent(t, zero) for t in mine),), (zero,))
-        tensors |= {t.name: replace(t, quant=quant) for t in mine}
+    for group, tied in members.items():
+        zero = -128 if group not in padded and all(_zero(t) == -128 for t in tied) else 0
+        quant = Quant((2.0 ** max(_exponent(t, zero) for t in tied),), (zero,))
+        tensors |= {t.name: replace(t, quant=quant) for t in tied}
     running = list[Op]()
     for op in graph.ops:
         constants = _constants(op, graph, tensors) if _has_constants(op, graph) else []

@@ -129,12 +129,12 @@ def _read_as(
     port: Surface, readers: dict[str, list[_Node]], constants: dict[str, _Message], ends: set[str]
 ) -> Surface | None:
     """An input as the graph has it: quantised if its one reader does nothing else."""
-    mine = readers.get(port.name, [])
-    if not mine or not any(n.kind == "QuantizeLinear" for n in mine):
-        return port if mine else None
-    if len(mine) > 1 or port.dtype != "float32" or not ends.isdisjoint(mine[0].outputs):
+    nodes = readers.get(port.name, [])
+    if not nodes or not any(n.kind == "QuantizeLinear" for n in nodes):
+        return port if nodes else None
+    if len(nodes) > 1 or port.dtype != "float32" or not ends.isdisjoint(nodes[0].outputs):
         return None
-    return _quantised(port, mine[0], constants)
+    return _quantised(port, nodes[0], constants)
 
 
 def _written_as(

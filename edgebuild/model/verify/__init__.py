@@ -112,8 +112,8 @@ def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
     if rows is None:
         return {}
     names = dict.fromkeys(row["engine"] for row in rows if not row["why"])
-    mine = {name: [row for row in rows if row["engine"] == name] for name in names}
-    engines = [{"name": n, "layers": len(each), "macs": sum(r["macs"] for r in each)} for n, each in mine.items()]
+    of_engine = {name: [row for row in rows if row["engine"] == name] for name in names}
+    engines = [{"name": n, "layers": len(each), "macs": sum(r["macs"] for r in each)} for n, each in of_engine.items()]
     return {"engines": engines, "core": [{"node": r["node"], "why": r["why"]} for r in rows if r["why"]]}
 
 
@@ -305,9 +305,9 @@ def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) 
     for w in wrong:
         differs[w.tensor], differences[w.tensor] = None, max(differences.get(w.tensor, 0.0), w.difference)
     for row, seen in zip(outcome.outputs, recording.seen, strict=False):
-        for name, mine in zip(recording.plot.graph.ports_out, row, strict=True):
+        for name, computed in zip(recording.plot.graph.ports_out, row, strict=True):
             again = seen.read(name)
-            far = 0.0 if again is None else distance(mine, again.reshape(mine.shape))
+            far = 0.0 if again is None else distance(computed, again.reshape(computed.shape))
             differences[name] = max(differences.get(name, 0.0), far)
             differs |= {name: None} if far else {}
     numbered = [{"op": w.op, "index": list(w.index), "tensor": w.tensor, "value": w.value, "right": w.right}
@@ -379,9 +379,9 @@ def _compare(
     differs = []
     for name, pairs in _pairs(outcome, expected, report, recording).items():
         difference, is_equal = 0.0, True
-        for mine, theirs in pairs:
-            deviation = distance(mine, theirs)
-            allowed = limit(theirs, moved.get(name, 0.0)) if mine.dtype.kind == "f" else expected.slack
+        for measured, oracle in pairs:
+            deviation = distance(measured, oracle)
+            allowed = limit(oracle, moved.get(name, 0.0)) if measured.dtype.kind == "f" else expected.slack
             is_equal = is_equal and deviation <= allowed  # false for NaN
             difference = max(difference, deviation)
         differences[name] = _number(difference)
@@ -404,13 +404,16 @@ def _pairs(
     pairs: dict[str, list[tuple[Array, Array]]] = {}
     for o, port in enumerate(report["outputs"]):
         pairs[port["name"]] = [
-            (mine[o], _fitted(theirs[o], port)) for mine, theirs in zip(outcome.outputs, expected.outputs, strict=True)
+            (measured[o], _fitted(theirs[o], port))
+            for measured, theirs in zip(outcome.outputs, expected.outputs, strict=True)
         ]
     exact = expected.judge == "TFLite Micro"  # LiteRT rounds some integers to a neighbouring step
     for name in expected.tensors[0] if recording.seen and exact else ():
         values = [(seen.read(name), row[name]) for seen, row in zip(recording.seen, expected.tensors, strict=False)]
-        both = [(mine, fit(theirs, mine.shape)) for mine, theirs in values if mine is not None]
-        same = [(mine, theirs) for mine, theirs in both if theirs is not None and theirs.dtype == mine.dtype]
+        both = [(measured, fit(theirs, measured.shape)) for measured, theirs in values if measured is not None]
+        same = [
+            (measured, theirs) for measured, theirs in both if theirs is not None and theirs.dtype == measured.dtype
+        ]
         if name not in pairs and len(same) == len(expected.tensors):
             pairs[name] = same
     for buffer in _standing(report):
@@ -423,8 +426,8 @@ def _pairs(
         if buffer["bytes"] != count * dtype.itemsize:
             continue  # rows on demand: not the whole tensor
         dumps = [arenas[buffer["memory"]] for arenas in outcome.arenas]
-        mine = [np.frombuffer(dump, dtype, count, at).reshape(buffer["shape"]) for dump in dumps]
-        pairs[buffer["name"]] = list(zip(mine, theirs, strict=True))
+        measured = [np.frombuffer(dump, dtype, count, at).reshape(buffer["shape"]) for dump in dumps]
+        pairs[buffer["name"]] = list(zip(measured, theirs, strict=True))
     return pairs
 
 

@@ -112,7 +112,7 @@ def accuracy(outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
         raise fail(f"{len(labels)} labels for {len(outputs)} vectors", file=str(file),
                    hints=["one whole number for each"])  # fmt: skip
     check_classes(labels, outputs, file)
-    mine = classes(outputs)
-    confusion = np.zeros((int(max(labels.max(), mine.max())) + 1,) * 2, int)
-    np.add.at(confusion, (labels, mine), 1)
-    return {"samples": len(outputs), "accuracy": float(np.mean(mine == labels)), "confusion": confusion.tolist()}
+    predicted = classes(outputs)
+    confusion = np.zeros((int(max(labels.max(), predicted.max())) + 1,) * 2, int)
+    np.add.at(confusion, (labels, predicted), 1)
+    return {"samples": len(outputs), "accuracy": float(np.mean(predicted == labels)), "confusion": confusion.tolist()}

@@ -265,9 +265,11 @@ def _numbered(outputs: Sequence[Array]) -> dict[str, Array]:
     return {str(o): value for o, value in enumerate(outputs)}
 
 
-def _same(mine: Sequence[Array], theirs: Sequence[Array], moved: Mapping[str, float] = MappingProxyType({})) -> bool:
+def _same(
+    measured: Sequence[Array], oracle: Sequence[Array], moved: Mapping[str, float] = MappingProxyType({})
+) -> bool:
     """Integers are equal; floats were added in another order. `moved`: see `rounding.moves`, by number of output."""
-    pairs = enumerate(zip(mine, theirs, strict=True))
+    pairs = enumerate(zip(measured, oracle, strict=True))
     return all(distance(a, b) <= limit(b, moved.get(str(o), 0.0)) for o, (a, b) in pairs)
 
 
@@ -276,7 +278,9 @@ def _judged(
 ) -> dict[str, Any]:
     """The result of an undisturbed run."""
     pairs = [
-        (a, b) for mine, theirs in zip(clean.outputs, expected, strict=False) for a, b in zip(mine, theirs, strict=True)
+        (a, b)
+        for measured, oracle in zip(clean.outputs, expected, strict=False)
+        for a, b in zip(measured, oracle, strict=True)
     ]
     complete = clean.finished and clean.codes == [0] * len(expected)
     planned = built.report["wire"]["frame_bytes"] if len(built.parts) > 1 else 0

@@ -116,9 +116,9 @@ def sources(target: Target, report: dict[str, Any]) -> tuple[Path, ...]:
     """
     dma = [hal_dir() / "src/dma_model.c"] if "hierarchy" in report and target.firmware is None else []
     used = {row["engine"] for row in report.get("engines", ())}
-    mine = [e for e in target.engines if e.name in used]
-    ports = [Path(e.port) for e in mine if e.port and target.firmware is None and Path(e.port).is_absolute()]
-    modelled = [_model_of(e) for e in mine if not (e.port and (target.firmware or Path(e.port) in ports))]
+    present = [e for e in target.engines if e.name in used]
+    ports = [Path(e.port) for e in present if e.port and target.firmware is None and Path(e.port).is_absolute()]
+    modelled = [_model_of(e) for e in present if not (e.port and (target.firmware or Path(e.port) in ports))]
     return (*map(Path, MODEL_SOURCES), *dma, *ports, *modelled)
 
 
@@ -214,8 +214,8 @@ def too_large(error: EdgebuildError, target: str) -> TooLarge | None:
 
     The model itself has been held against the target's memories before.
     """
-    said = "\n".join(error.diagnostics[0].hints)
-    over = re.search(r"region [`'](\w+)' overflowed by (\d+) bytes", said)
+    advice = "\n".join(error.diagnostics[0].hints)
+    over = re.search(r"region [`'](\w+)' overflowed by (\d+) bytes", advice)
     if over is None:
         return None
     hints = ["it holds more than the model: a streamed input whole, its own code and buffers",

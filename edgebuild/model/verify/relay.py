@@ -141,11 +141,11 @@ class Relay:
         with self.lock:
             for pipe in self.pipes[device]:
                 _drain(pipe)
-            for way, stream in self.streams.items():
-                if way[1] == device:
+            for link, stream in self.streams.items():
+                if link[1] == device:
                     stream.clear()
-            for way, rest in self.unfinished.items():
-                if way[0] == device:
+            for link, rest in self.unfinished.items():
+                if link[0] == device:
                     rest.clear()
             self.waiting.pop(device, None)
             self.expired.discard(device)
@@ -265,13 +265,13 @@ class Relay:
                     self._deliver((sender, receiver), delivery)
             self.lock.notify_all()
 
-    def _deliver(self, way: tuple[int, int], delivery: Delivery) -> None:
-        if way not in self.streams:
+    def _deliver(self, link: tuple[int, int], delivery: Delivery) -> None:
+        if link not in self.streams:
             return
         if delivery.delay:
-            heapq.heappush(self.late, (self.now + delivery.delay, len(self.late), way, delivery.data))
+            heapq.heappush(self.late, (self.now + delivery.delay, len(self.late), link, delivery.data))
         else:
-            self.streams[way] += delivery.data
+            self.streams[link] += delivery.data
 
     def _receive(self, device: int, sender: int, size: int, timeout: int) -> tuple[int, bytes]:
         with self.lock:
@@ -297,9 +297,9 @@ class Relay:
                 return
             deadline, first = min((self.waiting[k][2], k) for k in alive)
             if self.late and self.late[0][0] <= deadline:
-                arrival, _, way, data = heapq.heappop(self.late)
+                arrival, _, link, data = heapq.heappop(self.late)
                 self.now = max(self.now, arrival)
-                self.streams[way] += data
+                self.streams[link] += data
             else:
                 self.now = max(self.now, deadline)
                 self.expired.add(first)

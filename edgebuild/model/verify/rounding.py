@@ -25,10 +25,10 @@ MARGIN = 8  # sums of n terms are rounded n times, the operands were moved once
 
 def distance(a: Array, b: Array) -> float:
     """The largest difference of two elements. Equal infinities are none, two NaN are none, one NaN is infinite."""
-    mine, theirs = a.astype(np.float64), b.astype(np.float64)
-    same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
-        differences = np.where(same, 0.0, np.abs(mine - theirs))
+        differences = np.where(same, 0.0, np.abs(x - y))
     return float(np.max(np.nan_to_num(differences, nan=np.inf, posinf=np.inf), initial=0.0))
 
 
@@ -60,8 +60,8 @@ def moves(
     most = {name: 0.0 for name, value in base[0].items() if value.dtype.kind == "f"}
     for up in NUDGES:
         near = run([[nudged(x, rng, up) for x in row] for row in vectors], rng)
-        for mine, theirs in zip(near, base, strict=True):
-            most = {name: max(m, distance(mine[name], theirs[name])) for name, m in most.items()}
+        for shifted, original in zip(near, base, strict=True):
+            most = {name: max(m, distance(shifted[name], original[name])) for name, m in most.items()}
     return {name: MARGIN * m if np.isfinite(m) else 0.0 for name, m in most.items()}
 
 

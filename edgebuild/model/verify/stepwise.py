@@ -182,7 +182,7 @@ class Walk:
     def __init__(self, graph: Graph, inputs: Mapping[str, Array]) -> None:
         self.graph = graph
         self.values = {t.name: t.data for t in graph.tensors.values() if t.data is not None} | dict(inputs)
-        self.ways = {share: dict(self.values) for share in (0.0, -LAST_BITS, LAST_BITS)}
+        self.by_rounding = {share: dict(self.values) for share in (0.0, -LAST_BITS, LAST_BITS)}
         self.open_: dict[str, Interval] = {}
         self.seen = set[str]()
 
@@ -190,8 +190,8 @@ class Walk:
         """Ops from here on take this value of a tensor, right or wrong."""
         self.open_.pop(name, None)
         self.seen.add(name)
-        for way in self.ways.values():
-            way[name] = value
+        for values in self.by_rounding.values():
+            values[name] = value
 
     def step(self, op: Op, observed: Array | None) -> Array:
         """The right result that is nearest to the one observed; without, the op's own. Ops behind it take that."""
@@ -201,18 +201,20 @@ class Walk:
         if observed is not None:
             observed = observed.reshape(y.shape) if observed.size == own.size else None
         if tells_places(op) and observed is not None:
-            operand = self.open_.get(op.inputs[0]) or _around([way[op.inputs[0]] for way in self.ways.values()])
+            operand = self.open_.get(op.inputs[0]) or _around(
+                [values[op.inputs[0]] for values in self.by_rounding.values()]
+            )
             self.know(name, possible_places(op, graph, operand, own, observed))
-            return self.ways[0.0][name]
-        ends = _around([*results, *_ends(op, graph, self.ways[0.0], self.open_)])
+            return self.by_rounding[0.0][name]
+        ends = _around([*results, *_ends(op, graph, self.by_rounding[0.0], self.open_)])
         if is_exact(op, graph) and all(map(self._is_sure, graph.operands(op))):
-            ends = _within(ends, exact(op, graph, [self.ways[0.0][n] for n in op.inputs]))
+            ends = _within(ends, exact(op, graph, [self.by_rounding[0.0][n] for n in op.inputs]))
         if observed is None:
-            for way, value in zip(self.ways.values(), results, strict=True):
-                way[name] = np.clip(value, *ends)
+            for values, value in zip(self.by_rounding.values(), results, strict=True):
+                values[name] = np.clip(value, *ends)
             if not np.array_equal(*ends, equal_nan=y.dtype == "float32"):
                 self.open_[name] = ends
-            return self.ways[0.0][name]
+            return self.by_rounding[0.0][name]
         right = np.clip(observed, *ends).astype(own.dtype)
         if own.dtype.kind == "f" and distance(observed, right) <= self._rounding(op, own, observed, right):
             right = observed
@@ -226,17 +228,17 @@ class Walk:
 
     def _results(self, op: Op) -> list[Array]:
         """The op's result in each way."""
-        first, *others = self.ways.values()
+        first, *others = self.by_rounding.values()
         own = _rounded(op, self.graph, first, 0.0)
-        if not _rounds_reals(op, self.graph) and all(way[n] is first[n] for way in others for n in op.inputs):
+        if not _rounds_reals(op, self.graph) and all(values[n] is first[n] for values in others for n in op.inputs):
             return [own, own, own]
-        return [own, *(_rounded(op, self.graph, way, share) for share, way in [*self.ways.items()][1:])]
+        return [own, *(_rounded(op, self.graph, values, share) for share, values in [*self.by_rounding.items()][1:])]
 
     def _rounding(self, op: Op, own: Array, observed: Array, right: Array) -> float:
         """The difference of real results that is rounding: a share of the largest, else what the op's operands tell."""
         if distance(observed, right) <= limit(own):
             return limit(own)
-        operands = [self.ways[0.0][n] for n in op.inputs]
+        operands = [self.by_rounding[0.0][n] for n in op.inputs]
 
         def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
             values = near[0] if rng else operands
@@ -325,7 +327,7 @@ def _directed(
         walk, results = Walk(graph, {}), seen[number].after[step]
         for name, value in seen[number].before[step].items():
             walk.know(name, value)
-        for op in (op for op in step_ops if all(n in walk.ways[0.0] for n in op.inputs)):
+        for op in (op for op in step_ops if all(n in walk.by_rounding[0.0] for n in op.inputs)):
             name = op.outputs[0]
             right = walk.step(op, results.get(name))
             if name in results:
@@ -385,7 +387,7 @@ def _judged(plot: Plot, round_: Round, seen: Seen) -> Iterator[tuple[str, str, A
         observed = seen.after[step].get(name) if step is not None else None
         if observed is None:
             observed = seen.read(name)
-        if any(n not in walk.ways[0.0] for n in op.inputs):
+        if any(n not in walk.by_rounding[0.0] for n in op.inputs):
             continue
         right = walk.step(op, observed)
         if observed is not None:

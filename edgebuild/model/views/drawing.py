@@ -162,9 +162,9 @@ def memory_picture(report: Report, scale: int | None = None) -> Drawing:
     for lane in lanes:
         used = report["ram"]["by_memory"].get(lane, 0)
         full = max(scale or used, 1)
-        mine = [b for b in own if b["memory"] == lane and b in shown]
+        in_lane = [b for b in own if b["memory"] == lane and b in shown]
         shapes += _lane(lane, used, full, top)
-        shapes += _boxes(mine, edges, across, LANE / full, top + LANE, own)
+        shapes += _boxes(in_lane, edges, across, LANE / full, top + LANE, own)
         top += LANE + GAP
     shapes += _step_axis(edges, across, top - GAP)
     caption = f"{report['model']['file']}: arena {report['ram']['arena_bytes']:,} B, {len(edges) - 1} steps"
@@ -195,10 +195,10 @@ def _lane(name: str, used: int, full: int, top: float) -> Iterator[Shape]:
 
 
 def _boxes(
-    mine: Sequence[Report], edges: Sequence[int], across: float, up: float, ground: float, own: Sequence[Report]
+    buffers: Sequence[Report], edges: Sequence[int], across: float, up: float, ground: float, own: Sequence[Report]
 ) -> Iterator[Shape]:
     places = {b["name"]: _span(b, edges) for b in own}
-    for b in mine:
+    for b in buffers:
         first, past = places[b["name"]]
         name = f"{own.index(b)} {brief(b['name'])}"
         what = f"{name}, {b['rows']} rows" if "rows" in b else name
@@ -207,7 +207,7 @@ def _boxes(
         x, y = LEFT + first * across, ground - (b["offset"] + b["bytes"]) * up
         yield from box(x, y, (past - first) * across, b["bytes"] * up, colour(own.index(b)), title, what)
     by_name = {b["name"]: b for b in own}
-    for b in mine:
+    for b in buffers:
         operand = by_name.get(b.get("overlaps", ""))
         if operand is not None and operand["memory"] == b["memory"]:
             yield from _overlap(b, operand, places, across, up, ground)

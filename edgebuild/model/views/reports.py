@@ -152,9 +152,9 @@ class Limit:
 
     def broken(self, old: Mapping[str, float], new: Mapping[str, float]) -> bool:
         """Raises EdgebuildError where a report does not have the figure."""
-        for which, mine in (("old", old), ("new", new)):
-            if self.figure not in mine:
-                hints = ["it has: " + ", ".join(mine)]
+        for which, figures_of in (("old", old), ("new", new)):
+            if self.figure not in figures_of:
+                hints = ["it has: " + ", ".join(figures_of)]
                 raise fail(f"option 'fail-if': the {which} report has no '{self.figure}'", hints=hints)
         value = new[self.figure]
         if self.sign:
@@ -214,19 +214,21 @@ def _change(before: Mapping[str, float], after: Mapping[str, float], name: str) 
 
 def _ops(old: Report, new: Report) -> dict[str, Any]:
     """Ops that only one of them has, and those whose work, constants or kernel differ."""
-    mine, theirs = ({row["name"]: row for row in report["layers"]} for report in (new, old))
+    new_rows, old_rows = ({row["name"]: row for row in report["layers"]} for report in (new, old))
     keys = ("kind", "kernel", "calls", "macs", "weights_bytes", "estimated_instructions")
     changed = []
-    for name in mine.keys() & theirs.keys():
+    for name in new_rows.keys() & old_rows.keys():
         differing = {
-            k: [theirs[name].get(k), mine[name].get(k)] for k in keys if theirs[name].get(k) != mine[name].get(k)
+            k: [old_rows[name].get(k), new_rows[name].get(k)]
+            for k in keys
+            if old_rows[name].get(k) != new_rows[name].get(k)
         }
         if differing:
             changed.append({"name": name, **differing})
     return {
-        "added": [name for name in mine if name not in theirs],
-        "removed": [name for name in theirs if name not in mine],
-        "changed": sorted(changed, key=lambda row: list(mine).index(row["name"])),
+        "added": [name for name in new_rows if name not in old_rows],
+        "removed": [name for name in old_rows if name not in new_rows],
+        "changed": sorted(changed, key=lambda row: list(new_rows).index(row["name"])),
     }
 
 

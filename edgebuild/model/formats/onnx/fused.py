@@ -101,18 +101,18 @@ class Cell(Parts):
             raise self.node.error(text, f"it takes {count} of each")
         return [functions[at * count : (at + 1) * count] for at in range(ways)]
 
-    def product(self, position: int, way: int) -> Callable[[str], str]:
+    def product(self, position: int, direction: int) -> Callable[[str], str]:
         """Products with the weights of this operand, in one direction."""
         w = self.stored(position)
         assert w is not None
         if self.node.origin != DYNAMIC:
-            weights = self.constant(w[way].astype(np.float32).T)
+            weights = self.constant(w[direction].astype(np.float32).T)
             return lambda x: self.op("MatMul", x, weights)
         scale, zero = self.stored(6 + 2 * position), self.stored(7 + 2 * position)
         assert scale is not None and zero is not None
-        zeros = zero[way] if zero.ndim else zero
-        weights, points = self.constant(w[way]), self.constant(zeros.astype(w.dtype))
-        factors = self.constant((scale[way] if scale.ndim else scale).astype(np.float32))
+        zeros = zero[direction] if zero.ndim else zero
+        weights, points = self.constant(w[direction]), self.constant(zeros.astype(w.dtype))
+        factors = self.constant((scale[direction] if scale.ndim else scale).astype(np.float32))
 
         def times(x: str) -> str:
             names = [f"{self.prefix}{len(self.nodes)}{part}" for part in ("", "scale", "zero")]
@@ -215,15 +215,20 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
     return whole.nodes
 
 
-def _check_shapes(cell: Cell, ways: int) -> None:
+def _check_shapes(cell: Cell, directions: int) -> None:
     """Raise EdgebuildError where a parameter has another shape than the operator's documentation gives it."""
     hidden, kind = cell.node.attr("hidden_size", 0), cell.node.origin
     if hidden < 1:
         raise cell.node.error(f"hidden_size {hidden or 'is missing'}", "give the number of elements of a state")
     rows, features = GATES[kind] * hidden, cell.shape[2]
-    wanted = {1: (ways, rows, features), 2: (ways, rows, hidden), 3: (ways, 2 * rows), 7: (ways, 3 * hidden)}
+    wanted = {
+        1: (directions, rows, features),
+        2: (directions, rows, hidden),
+        3: (directions, 2 * rows),
+        7: (directions, 3 * hidden),
+    }
     if kind == DYNAMIC:
-        wanted |= {1: (ways, features, rows), 2: (ways, hidden, rows)}
+        wanted |= {1: (directions, features, rows), 2: (directions, hidden, rows)}
     for position, shape in wanted.items():
         data = cell.stored(position)
         if data is not None and data.shape != shape:

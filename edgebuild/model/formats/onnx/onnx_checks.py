@@ -484,8 +484,8 @@ def _sort(graph: onnx.GraphProto, file: str) -> None:
         try:
             order = list(TopologicalSorter(before).static_order())
         except CycleError as circle:
-            ways = [nodes[at].name or nodes[at].output[0] for at in circle.args[1]]
-            text = f"its result is needed to compute it: {' <- '.join(reversed(ways))}"
+            names = [nodes[at].name or nodes[at].output[0] for at in circle.args[1]]
+            text = f"its result is needed to compute it: {' <- '.join(reversed(names))}"
             raise EdgebuildError(_of(nodes[circle.args[1][-1]], text, file)) from None
         del graph.node[:]
         graph.node.extend(nodes[at] for at in order)

@@ -35,9 +35,9 @@ def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list
 
 def _dims(node: Any, window: Sequence[int]) -> int:
     """Of the node's window, which weights have, too, where there are any."""
-    said = tuple(node.attr("kernel_shape", window))
-    if said != tuple(window):
-        raise node.error(f"kernel_shape {list(said)} for weights of {list(window)}", "give both the same size")
+    stated = tuple(node.attr("kernel_shape", window))
+    if stated != tuple(window):
+        raise node.error(f"kernel_shape {list(stated)} for weights of {list(window)}", "give both the same size")
     if len(window) not in (1, 2):
         raise node.error(f"{len(window)}-D window", "1-D and 2-D windows are supported")
     return len(window)

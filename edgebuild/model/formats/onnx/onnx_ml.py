@@ -100,21 +100,21 @@ class _Tables:
         """A node that says entries first to past of target and weight."""
         self.of["feature"][at], self.of["yes"][at], self.of["no"][at] = -1, first, past
 
-    def branch(self, at: int, feature: int, mode: str, ways: tuple[int, int], tracks: bool) -> None:
-        """`ways`: where to go if the comparison is true, and if not. `tracks`: true for what is not a number."""
+    def branch(self, at: int, feature: int, mode: str, targets: tuple[int, int], tracks: bool) -> None:
+        """`targets`: where to go if the comparison is true, and if not. `tracks`: true for what is not a number."""
         if mode in EQUAL:
-            return self._equal(at, feature, ways[::-1] if EQUAL[mode] else ways, tracks and not EQUAL[mode])
+            return self._equal(at, feature, targets[::-1] if EQUAL[mode] else targets, tracks and not EQUAL[mode])
         swapped, before = MODES[mode]
-        self.of["yes"][at], self.of["no"][at] = ways[::-1] if swapped else ways
+        self.of["yes"][at], self.of["no"][at] = targets[::-1] if swapped else targets
         self.of["feature"][at], self.of["missing"][at] = feature, tracks != swapped
         self.threshold[at] = _not_above(self.bounds[at], before)
 
-    def _equal(self, at: int, feature: int, ways: tuple[int, int], tracks: bool) -> None:
+    def _equal(self, at: int, feature: int, targets: tuple[int, int], tracks: bool) -> None:
         """Equal is not above the bound, and then above the number before. What is not a number is above both."""
         second, self.next = self.next, self.next + 1
         self.bounds[second] = self.bounds[at]
-        self.branch(at, feature, "BRANCH_LEQ", (second, ways[1]), tracks)
-        self.branch(second, feature, "BRANCH_LT", ways[::-1], False)
+        self.branch(at, feature, "BRANCH_LEQ", (second, targets[1]), tracks)
+        self.branch(second, feature, "BRANCH_LT", targets[::-1], False)
 
     def forest(self, node: Any, roots: Any, target: Array, weight: Array) -> Forest:
         x, most = node.tensor(0), self.of["feature"].max(initial=0)
@@ -166,8 +166,10 @@ def ensemble(node: Any) -> None:
     equal = sum(ENSEMBLE_MODES[mode] in EQUAL for mode in modes)
     tables = _Tables(np.concatenate([bounds, np.zeros(len(weight))]).astype(np.float64), equal)
     for at, mode in enumerate(modes):
-        ways = [int(ids[f"nodes_{way}nodeids"][at] + count * ids[f"nodes_{way}leafs"][at]) for way in ("true", "false")]
-        branch = ids["nodes_featureids"][at], ENSEMBLE_MODES[mode], (ways[0], ways[1])
+        targets = [
+            int(ids[f"nodes_{side}nodeids"][at] + count * ids[f"nodes_{side}leafs"][at]) for side in ("true", "false")
+        ]
+        branch = ids["nodes_featureids"][at], ENSEMBLE_MODES[mode], (targets[0], targets[1])
         tables.branch(at, *branch, bool(tracks.size and tracks[at]))
     for leaf in range(len(weight)):
         tables.leaf(count + leaf, leaf, leaf + 1)

@@ -143,15 +143,15 @@ FUNCTIONS = {
 PAIRED = (0, 2, 1, 3)  # of four weights, so that those of neighbours are both in even bytes or both in odd ones
 
 
-def stream(weights: Array, first: Array, factors: Array, ways: int, order: Sequence[int] = PAIRED) -> Array:
-    """For each `ways` channels their start values, words of four weights in this order, and the rescaling.
+def stream(weights: Array, first: Array, factors: Array, block: int, order: Sequence[int] = PAIRED) -> Array:
+    """For each `block` channels their start values, words of four weights in this order, and the rescaling.
 
     `weights`: K x rows x taps; the taps of each row are padded to a multiple of four.
     """
     k = len(weights)
-    missing = -k % ways
+    missing = -k % block
     w = np.pad(weights.astype(np.int64), ((0, missing), (0, 0), (0, -weights.shape[2] % 4))) & 0xFF
-    four = w.reshape(-1, ways, w.shape[1] * w.shape[2] // 4, 4).transpose(0, 2, 1, 3)
+    four = w.reshape(-1, block, w.shape[1] * w.shape[2] // 4, 4).transpose(0, 2, 1, 3)
     packed = np.bitwise_or.reduce([four[..., tap] << 8 * byte for byte, tap in enumerate(order)])
     blocks = len(packed)
     parts = [np.pad(first, (0, missing)).reshape(blocks, -1), packed.reshape(blocks, -1)]

@@ -467,8 +467,8 @@ def depthwise(core: type[Core], together: tuple[int, ...], s: Sums, form: Form) 
     if ends is None:
         return None
     uprights = (False,) if form.rolled else (False, True)
-    ways = [(up, n) for up in uprights for n in together if n == 1 or not form.small]
-    planes = [(p, up) for up, n in ways if (p := _plane(core, s, form, up, n, ends.name)) is not None]
+    blocks = [(up, n) for up in uprights for n in together if n == 1 or not form.small]
+    planes = [(p, up) for up, n in blocks if (p := _plane(core, s, form, up, n, ends.name)) is not None]
     rows = s.window[0] - _missing(s)
     costs = [(_executed(core, p, rows), p, upright) for p, upright in planes]
     if not costs:

@@ -499,8 +499,8 @@ def convolution(encoding: str, block: tuple[int, int], s: Sums, form: Form) -> K
     if e is None or line < wanted or (wanted == 1 and line > 1) or (k < block[1] and block != _smallest(wanted)):
         return None
     pixels, channels = wanted, min(block[1], k)
-    ways = [_kernel(encoding, pixels, channels, s, e, form, o) for o in operands(s, form)]
-    return min((m for m in ways if m is not None), key=lambda m: m.estimate, default=None)
+    candidates = [_kernel(encoding, pixels, channels, s, e, form, o) for o in operands(s, form)]
+    return min((m for m in candidates if m is not None), key=lambda m: m.estimate, default=None)
 
 
 def _smallest(pixels: int) -> tuple[int, int]:

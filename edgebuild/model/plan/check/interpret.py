@@ -130,8 +130,8 @@ def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> Op:
         numbers = {"stride": (s["SY"], s["SX"]), "dilation": (s["DY"], s["DX"])}
         numbers |= {"pad": (s["PY"], s["PX"], *tuple(op.attrs.get("pad", ()))[2:])}
         stated |= {name: value for name, value in numbers.items() if name in op.attrs}
-        mine = {name: s[name] for name in SIZES if name in s}
-        if (wrong := {n: v for n, v in mine.items() if v != _sizes(op, graph).get(n, v)}) != {}:
+        stated_sizes = {name: s[name] for name in SIZES if name in s}
+        if (wrong := {n: v for n, v in stated_sizes.items() if v != _sizes(op, graph).get(n, v)}) != {}:
             raise BrokenPlan(f"the kernel of {op.name} is made for {wrong}")
     return replace(op, kind=kind, attrs={**stated, **attrs})
 

@@ -166,11 +166,11 @@ class Machine:
         """Raise BrokenPlan if a call writes outside of a memory, what others touch, or what is under way."""
         if part.at.size and not 0 <= part.ends[0] <= part.ends[1] < self.sizes[part.memory]:
             raise BrokenPlan(f"{call.name} writes outside of {part.memory}")
-        for other, its in touched:
-            if part.meets(its) and not (
-                other is call and its.operand >= 0 and call.spares(its.operand, part.at, its.at)
+        for other, held in touched:
+            if part.meets(held) and not (
+                other is call and held.operand >= 0 and call.spares(held.operand, part.at, held.at)
             ):
-                raise BrokenPlan(f"{call.name} writes {part.what} over {its.what} that it reads or works on")
+                raise BrokenPlan(f"{call.name} writes {part.what} over {held.what} that it reads or works on")
         if any(part.meets(m.source) or part.meets(m.target) for m, _, _ in self.pending):
             raise BrokenPlan(f"{call.name} writes bytes that are being copied")
 
@@ -216,9 +216,9 @@ class Machine:
             raise BrokenPlan(f"{text}, as {unit.name} asks for")
 
     def wait(self, channel: int) -> None:
-        mine = [each for each in self.pending if each[0].channel == channel]
+        awaited = [each for each in self.pending if each[0].channel == channel]
         self.pending[:] = [each for each in self.pending if each[0].channel != channel]
-        for move, owners, values in mine:
+        for move, owners, values in awaited:
             source, target = move.source, move.target
             if source.memory != STORE and not np.array_equal(self.there[source.memory][source.at], owners):
                 raise BrokenPlan(f"{move.name}: {source.what} is written while it is copied")

@@ -398,19 +398,19 @@ def _part(t: Tensor, ranges: Ranges) -> Tensor:
     """A tensor's elements within these ranges, with their scales."""
     cut, quant = tuple(slice(*r) for r in ranges), t.quant
     if quant is not None and quant.axis is not None and len(quant.scale) > 1:
-        mine = cut[quant.axis]
-        quant = Quant(quant.scale[mine], quant.zero_point[mine], quant.axis)
+        channels = cut[quant.axis]
+        quant = Quant(quant.scale[channels], quant.zero_point[channels], quant.axis)
     shape = tuple(past - first for first, past in ranges)
     return replace(t, shape=shape, quant=quant, data=None if t.data is None else t.data[cut])
 
 
 def same_function(one: Kernel, other: Kernel) -> bool:
     """Whether a call of one kernel does what a call of the other does, with the constants of the other."""
-    mine, its = (
+    first, second = (
         (k.template, dict(k.shape), list(k.scalars.items()), [str(c.data.dtype) for c in k.constants])
         for k in (one, other)
     )
-    return mine == its
+    return first == second
 
 
 def kernel_of_columns(op: Op, graph: Graph, form: Form, low: int, high: int, begin: int) -> Kernel:

@@ -589,8 +589,8 @@ class ClusterPoint:
     time_us: float
 
     def dominates(self, other: ClusterPoint) -> bool:
-        mine, theirs = ((p.weights, p.arena, p.traffic, p.time_us) for p in (self, other))
-        return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+        costs, other_costs = ((p.weights, p.arena, p.traffic, p.time_us) for p in (self, other))
+        return costs != other_costs and all(a <= b for a, b in zip(costs, other_costs, strict=True))
 
 
 def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:

@@ -294,9 +294,9 @@ def with_transfers(
     def wait(fetch: Fetch) -> None:
         """Once for all copies of a channel."""
         channel, before = fetch.start.copy.channel, between[fetch.until]
-        mine = (t for t in reversed(before) if (isinstance(t, printed.Wait) and t.channel == channel)
+        of_channel = (t for t in reversed(before) if (isinstance(t, printed.Wait) and t.channel == channel)
                 or (isinstance(t, printed.Start) and t.copy.channel == channel))  # fmt: skip
-        if not isinstance(next(mine, None), printed.Wait):
+        if not isinstance(next(of_channel, None), printed.Wait):
             before.append(printed.Wait(channel))
 
     for fetch in (f for f in staged if f.first < f.until):

@@ -61,11 +61,11 @@ def layout(
         first = BufferMemory(first.name, capacity if first.capacity is None else min(capacity, first.capacity))
     waiting, stacks, spilled = list(problem.buffers), dict[str, _Stack](), False
     for memory in (first, *others):
-        mine = [b for b in waiting if not b.memories or memory.name in b.memories]
+        allowed = [b for b in waiting if not b.memories or memory.name in b.memories]
         later = frozenset(m.name for m in problem.memories if m.name not in stacks and m.name != memory.name)
         enough = memory is first and capacity is not None
-        stacks[memory.name], moved = _fill(memory, mine, later, problem, budget, enough)
-        placed = {b.name for b in mine} - {b.name for b in moved}
+        stacks[memory.name], moved = _fill(memory, allowed, later, problem, budget, enough)
+        placed = {b.name for b in allowed} - {b.name for b in moved}
         waiting = [b for b in waiting if b.name not in placed]
         spilled = spilled or bool(moved)
     places = {name: Place(memory, at) for memory, s in stacks.items() for name, at in s.offsets.items()}
