@@ -227,6 +227,13 @@ def rate(node: Node) -> float:
     return _bounded(node, float(node.value))
 
 
+def picojoules(node: Node) -> float:
+    """Energy: a number from 0 upwards, such as 0.05."""
+    if not isinstance(node.value, str) or not re.fullmatch(r"[0-9]*\.?[0-9]+", node.value):
+        raise wrong(node, f"expected picojoules, a number from 0 upwards{_seen(node)}")
+    return _bounded(node, float(node.value))
+
+
 def read_text(node: Node) -> str:
     """Text, and no number or list."""
     return str(_read(str, node))
@@ -252,6 +259,7 @@ def one_of(accepted: tuple[str, ...]) -> Callable[[Node], str]:
 Size = Annotated[int, size]
 Count = Annotated[int, count]
 Rate = Annotated[float, rate]
+Picojoules = Annotated[float, picojoules]
 
 
 def _seen(node: Node) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .facts import Count, Size, count, entries, keys_of, one_of, read_text, wrong
+from .facts import Count, Picojoules, Size, count, entries, keys_of, one_of, read_text, wrong
 from .formula import Formula, parse_formula
 from .text import WORD
 
@@ -23,6 +23,45 @@ ROUNDING = ("down", "even")  # of a shift: cuts bits off, or rounds halves to ev
 PADDING = ("value", "zero")  # that a window reads outside of the input: the job's number, or 0
 ACCESS = ("cpu", "dma")
 CACHE_LINE = 32  # bytes: Cortex-M7 (Arm DDI 0489, chapter 5)
+
+
+def _source(node: Node) -> str:
+    if not (text := read_text(node)).strip():
+        raise wrong(node, "no `source`", "the document, and the place there, that states these energies")
+    return text
+
+
+Source = Annotated[str, _source]
+
+
+@dataclass(frozen=True)
+class MemoryEnergy:
+    """Energy of a byte that is read, and of one that is written."""
+
+    read_pj: Picojoules
+    write_pj: Picojoules
+    source: Source
+
+
+@dataclass(frozen=True)
+class CopyEnergy:
+    """Energy of a byte on its way through a DMA unit, without that of the two memories."""
+
+    byte_pj: Picojoules
+    source: Source
+
+
+@dataclass(frozen=True)
+class ComputeEnergy:
+    """Energy of a multiply-accumulate, with all that it reads of the first level; and what comes with time.
+
+    Of a core or an engine: a cycle in which it computes, and one in which it waits, are each so much more.
+    """
+
+    source: Source
+    mac_pj: Picojoules = 0
+    busy_pj: Picojoules = 0
+    idle_pj: Picojoules = 0
 
 
 @dataclass(frozen=True)
@@ -44,6 +83,7 @@ class Dma:
     largest: Size = 0
     overlap: bool = True
     port: str = "src/dma_copy.c"  # below the hal folder: eb_dma.h for this unit
+    energy: CopyEnergy | None = None
 
     def __post_init__(self) -> None:
         if self.align & (self.align - 1):
@@ -108,6 +148,7 @@ class Engine:
     padding: Annotated[str, one_of(PADDING)] = "value"
     memories: tuple[str, ...] = ()
     port: Annotated[str, _port] = ""
+    energy: ComputeEnergy | None = None
 
     def __post_init__(self) -> None:
         if not WORD.issuperset(self.name):

@@ -33,7 +33,7 @@ from edgebuild.base.facts import (
     wrong,
 )
 from edgebuild.base.installation import hal_dir as hal_dir
-from edgebuild.base.levels import ACCESS, Dma, Engine
+from edgebuild.base.levels import ACCESS, ComputeEnergy, Dma, Engine, MemoryEnergy
 from edgebuild.base.text import visible
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Core:
     isa: str
     features: tuple[Annotated[str, one_of(FEATURES)], ...] = ()
     cycles: str = ""  # the table of hal/cycles; empty: that of the compiler's -mcpu
+    energy: ComputeEnergy | None = None  # of one core
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Memory:
     latency: Size = 0  # cycles
     access: Annotated[str, one_of(ACCESS)] = "cpu"
     cached: bool = False
+    energy: MemoryEnergy | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):

@@ -20,8 +20,8 @@ def map(args: argparse.Namespace) -> int:
 
     target = load_target(args.target)
     check_written(args, (), [args.source, *target.files])
-    mapping = map_layers(args.source, target, args.search, args.limit)
-    show(args, as_text(mapping), as_json(mapping, target, args.search))
+    mapping = map_layers(args.source, target, args.search, args.limit, args.objective)
+    show(args, as_text(mapping), as_json(mapping, target, args.search, args.objective))
     return 0
 
 

@@ -19,11 +19,13 @@ from .ir import Graph, Op
 from .kernels import layer_of as kernel_layer
 from .kernels.offload import called, in_one_line, refusal
 from .plan.dma.levels import (
+    check_energies,
     check_levels,
     core_hardware,
     engine_hardware,
     engine_layer,
     layer_of_op,
+    power_of,
     regions_of,
     rooms,
 )
@@ -48,6 +50,7 @@ class LayerMapping:
     layer: TiledLayer | None = None
     engine: str = ""
     why: str = ""
+    picojoules: float | None = None  # None: the target states no energies, or the method makes no mapping
 
 
 def search_method(text: str) -> tuple[str, int]:
@@ -74,11 +77,18 @@ def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
     return left
 
 
-def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[LayerMapping]:
+def map_layers(
+    source: Path, target: Target, method: str, limits: str | None, objective: str = "latency"
+) -> list[LayerMapping]:
     """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong."""
-    search = search_method(method)
+    search, least = search_method(method), objective == "energy"
+    if least:
+        check_energies(target, target.engines)
+        if search[0] != "exact":
+            hints = ["leave --search out; without --objective the energy of its mappings is printed"]
+            raise fail(f"--objective energy: --search {method} is a rule that knows no energies", hints=hints)
     if source.suffix not in (".yaml", ".yml"):
-        return _of_model(source, target, search, limits)
+        return _of_model(source, target, search, limits, least)
     check_levels(target)
     if not source.is_file():
         raise fail("no such file", file=str(source))
@@ -86,28 +96,31 @@ def map_layers(source: Path, target: Target, method: str, limits: str | None) ->
     hardware = engine_hardware(target, engine) if engine else core_hardware(target)
     room = limited(rooms(target, engine), limits)
     rows = [layer_of(row, hardware) for row in read_layers(source)]
+    rows = [replace(r, power=power_of(target, engine, r.nest.mac_count, least)) for r in rows]
     return [_searched(layer, room, search, False, source) for layer in rows]
 
 
-def _of_model(source: Path, target: Target, search: tuple[str, int], limits: str | None) -> list[LayerMapping]:
+def _of_model(
+    source: Path, target: Target, search: tuple[str, int], limits: str | None, least: bool
+) -> list[LayerMapping]:
     """The ops of a model that compute something."""
     if not target.engines:
         check_levels(target)
     graph = prepare(source)
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     if target.engines:
-        return _on_engines(graph, running, target, search, limits)
+        return _on_engines(graph, running, target, search, limits, least)
     near, home = target.levels[:2]
     room, store = limited(rooms(target, None), limits), target.memory("weights")
-    layers = (layer_of_op(op, graph, target, form_of(target), (near, home, store)) for op in running)
+    layers = (layer_of_op(op, graph, target, form_of(target), (near, home, store), least=least) for op in running)
     return [_searched(layer, room, search, True, source) for layer in layers]
 
 
 def _on_engines(
-    graph: Graph, running: Sequence[Op], target: Target, search: tuple[str, int], limits: str | None
+    graph: Graph, running: Sequence[Op], target: Target, search: tuple[str, int], limits: str | None, least: bool
 ) -> list[LayerMapping]:
     """Every op on the engine that takes least, or why none computes it. Raises EdgebuildError if none computes any."""
-    rows = [_on_engine(op, graph, target, search, limits) for op in running]
+    rows = [_on_engine(op, graph, target, search, limits, least) for op in running]
     if not any(row.engine for row in rows):
         reasons = dict.fromkeys(f"{row.name}: {row.why}" for row in rows)
         names = " or ".join(e.name for e in target.engines)
@@ -115,25 +128,30 @@ def _on_engines(
     return rows
 
 
-def _on_engine(op: Op, graph: Graph, target: Target, search: tuple[str, int], limits: str | None) -> LayerMapping:
+def _on_engine(
+    op: Op, graph: Graph, target: Target, search: tuple[str, int], limits: str | None, least: bool
+) -> LayerMapping:
     offers, reasons = list[LayerMapping](), list[tuple[Engine, str]]()
     for engine in target.engines:
         if why := refusal(op, graph, engine):
             reasons.append((engine, why))
         elif engine.called:
             (mine,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
-            offers.append(LayerMapping(op.name, cycles=mine.estimate, engine=engine.name))
+            power, cycles = power_of(target, engine, ops.nest(op, graph).mac_count), mine.estimate
+            picojoules = power.picojoules(cycles, cycles, 0.0) if power else None
+            offers.append(LayerMapping(op.name, cycles=cycles, engine=engine.name, picojoules=picojoules))
         elif engine.memories:
             check_levels(target)
             room = limited({r.memory: r.bytes for r in regions_of(engine)}, limits)
             spaces = target.levels[1], target.memory("weights")
-            layer = engine_layer(op, graph, target, engine, replace(form_of(target), engine=engine), spaces)
+            form = replace(form_of(target), engine=engine)
+            layer = engine_layer(op, graph, target, engine, form, spaces, least=least)
             mapped = _searched(layer, room, search, False, Path(graph.file))
             offers.append(replace(mapped, engine=engine.name))
         else:
             reasons.append((engine, f"the target names no memories of {engine.name}"))
     if offers:
-        return min(offers, key=lambda row: row.cycles)
+        return min(offers, key=lambda row: row.picojoules or 0.0 if least else row.cycles)
     return LayerMapping(op.name, why=in_one_line(reasons))
 
 
@@ -152,7 +170,8 @@ def _searched(
             cycles = counted.total
     except NoMapping as reason:
         raise too_small(reason, room, source) from None
-    return LayerMapping(layer.name, mapped, counted, cycles, (time.process_time() - began) * 1e3, layer)
+    cpu_ms, picojoules = (time.process_time() - began) * 1e3, counted.picojoules if counted else None
+    return LayerMapping(layer.name, mapped, counted, cycles, cpu_ms, layer, picojoules=picojoules)
 
 
 def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> EdgebuildError:
@@ -167,6 +186,7 @@ def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> Edgeb
 def row(mapping: LayerMapping) -> dict[str, Any]:
     """A layer of the JSON."""
     row: dict[str, Any] = {"name": mapping.name} | ({"engine": mapping.engine} if mapping.engine else {})
+    row |= {"energy_uj": mapping.picojoules / 1e6} if mapping.picojoules is not None else {}
     if mapping.mapped is None or mapping.cost is None:
         return {**row, "total_cycles": mapping.cycles, "cpu_ms": round(mapping.cpu_ms, 3)}
     moved = mapping.cost.operands
@@ -189,28 +209,35 @@ def row(mapping: LayerMapping) -> dict[str, Any]:
     }
 
 
-def as_json(mappings: list[LayerMapping], target: Target, method: str) -> str:
-    data = {"target": target.name, "search": method, "modelled": True}
+def as_json(mappings: list[LayerMapping], target: Target, method: str, objective: str) -> str:
+    data = {"target": target.name, "search": method, "objective": objective, "modelled": True}
     layers = [row(f) for f in mappings if not f.why]
     refused = [{"name": f.name, "why": f.why} for f in mappings if f.why]
     return json.dumps({**data, "layers": layers, **({"refused": refused} if refused else {})}, indent=1) + "\n"
 
 
 def as_text(mappings: list[LayerMapping]) -> str:
-    """A line for each layer; cycles are modelled."""
-    lines = [f"{'layer':24} {'compute':>12} {'total':>12}  tile; operand@depth, *: two buffers (cycles are modelled)"]
+    """A line for each layer; cycles are modelled, and so is energy, where the target states some."""
+    energies = [f.picojoules for f in mappings if f.picojoules is not None]
+
+    def spent(picojoules: float | None) -> str:
+        return f" {'' if picojoules is None else f'{picojoules / 1e6:,.3f}':>9}" if energies else ""
+
+    columns = f"{'layer':24} {'compute':>12} {'total':>12}" + (f" {'uJ':>9}" if energies else "")
+    lines = [f"{columns}  tile; operand@depth, *: two buffers (cycles {'and uJ ' if energies else ''}are modelled)"]
     for f in mappings:
         name, engine = f.name.split(";")[0][-24:], f"{f.engine}: " if f.engine else ""
         if f.why:
-            lines.append(f"{name:24} {'':>12} {'':>12}  core: {f.why}")
+            lines.append(f"{name:24} {'':>12} {'':>12}{spent(None)}  core: {f.why}")
         elif f.mapped is None or f.cost is None or f.layer is None:
-            lines.append(f"{name:24} {'':>12} {f.cycles:12,.0f}  {engine}".rstrip(" :"))
+            lines.append(f"{name:24} {'':>12} {f.cycles:12,.0f}{spent(f.picojoules)}  {engine}".rstrip(" :"))
         else:
             extents, tile = f.layer.nest.extents, f.mapped.tile
             loops = " > ".join(f"{a} {extents[a]}/{tile[a]}" for a in f.mapped.order) or "whole"
             moves = " ".join(
                 f"{m.operand.split(';')[0][-12:]}@{m.depth}{'*' if m.buffers == 2 else ''}" for m in f.mapped.moves
             )
-            lines.append(f"{name:24} {f.cost.compute:12,.0f} {f.cost.total:12,.0f}  {engine}{loops}; {moves}")
-    lines.append(f"{'total':24} {'':>12} {sum(f.cycles for f in mappings):12,.0f}")
+            figures = f"{f.cost.compute:12,.0f} {f.cost.total:12,.0f}{spent(f.picojoules)}"
+            lines.append(f"{name:24} {figures}  {engine}{loops}; {moves}")
+    lines.append(f"{'total':24} {'':>12} {sum(f.cycles for f in mappings):12,.0f}{spent(sum(energies))}")
     return "\n".join(lines) + "\n"

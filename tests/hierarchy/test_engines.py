@@ -259,7 +259,7 @@ def reasons(graph: Graph, file: Path) -> str:
     if isinstance(moves, ReachedOp) or moves.engine != "cpu":
         return moves.why
     spaces = p.home(step.ops[0].outputs[0]), p.target.memory("weights")
-    return best_offer(step.ops[0], p.graph, p.target, form_of(p.target, p.request), spaces, moves.cycles.total).why
+    return best_offer(step.ops[0], p.graph, p.target, form_of(p.target, p.request), spaces, moves.cycles).why
 
 
 def changed(graph: Graph, tensor: str, quant: Quant | None = None, **attrs: Any) -> Graph:

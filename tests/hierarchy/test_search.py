@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
@@ -48,8 +49,21 @@ def used(layer: TiledLayer, counted: MappingCost) -> dict[str, int]:
 HUGE = {"activations": 1 << 30, "weights": 1 << 30}
 
 
-def naive(layer: TiledLayer, room: dict[str, int]) -> float | None:
-    """Cycles of the best of all tile sizes, orders, depths and buffers, from figures counted copy by copy."""
+def together(compute: float, calls: int, moved: list[OperandCost], buffers: tuple[int, ...]) -> float:
+    """Copies by single buffers, and computing beside the copies by double ones."""
+    alone = sum(m.cycles for m, b in zip(moved, buffers, strict=True) if b == 1)
+    double = [m for m, b in zip(moved, buffers, strict=True) if b == 2]
+    if not double:
+        return alone + compute
+    ends = sum(m.cycles / m.transfers for m in double)
+    return alone + max(compute + ends, sum(m.cycles for m in double) + compute / calls)
+
+
+Judge = Callable[[float, int, list[OperandCost], tuple[int, ...]], float]
+
+
+def naive(layer: TiledLayer, room: dict[str, int], judge: Judge = together) -> float | None:
+    """The least of all tile sizes, orders, depths and buffers: cycles, from figures counted copy by copy, or others."""
     least = None
     numbers = (1, 2) if layer.operands[0].channel.overlap else (1,)
     for sizes in product(*(range(1, layer.nest.extents[a] + 1) for a in layer.axes)):
@@ -66,19 +80,9 @@ def naive(layer: TiledLayer, room: dict[str, int]) -> float | None:
                     for operand, m, b in zip(layer.operands, moved, buffers, strict=True):
                         taken[operand.space] += -(-m.tile_bytes // 4) * 4 * b
                     if all(size <= room[s] for s, size in taken.items()):
-                        total = together(chosen[0].compute, chosen[0].calls, moved, buffers)
+                        total = judge(chosen[0].compute, chosen[0].calls, moved, buffers)
                         least = total if least is None else min(least, total)
     return least
-
-
-def together(compute: float, calls: int, moved: list[OperandCost], buffers: tuple[int, ...]) -> float:
-    """Copies by single buffers, and computing beside the copies by double ones."""
-    alone = sum(m.cycles for m, b in zip(moved, buffers, strict=True) if b == 1)
-    double = [m for m, b in zip(moved, buffers, strict=True) if b == 2]
-    if not double:
-        return alone + compute
-    ends = sum(m.cycles / m.transfers for m in double)
-    return alone + max(compute + ends, sum(m.cycles for m in double) + compute / calls)
 
 
 def some_layer(seed: int) -> tuple[TiledLayer, dict[str, int]]:

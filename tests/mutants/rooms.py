@@ -76,7 +76,7 @@ ROLLED = _in("rolling", "networks", "newest", "overlaid", "in_place", "choices",
 PLANNED = (*_in("memory", "pareto", "schedule", "layout"), *_in("tiling", "baselines", "strips", "exploration",
            "parts"), *_in("emit", "golden"), *ROLLED, *_in("passes", "plans"))  # fmt: skip
 LEVELS = _in("hierarchy", "parts", "shares", "mutations", "run_mutations", "search", "units", "moved", "staging",
-             "auto", "caches", "mdma", "engines", "sweep", "bad_inputs", "targets")  # fmt: skip
+             "level_energy", "auto", "caches", "mdma", "engines", "sweep", "bad_inputs", "targets")  # fmt: skip
 CLUSTERS = _in("distribute", "paths", "cut", "wrong", "times", "plans", "report", "products", "links", "restarts",
                "relay")  # fmt: skip
 CLOCKS = _in("clocks", "clock_calibrate", "clock_picture", "clock_tree", "clock_configs", "clock_command",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +15,7 @@ from ..kernels.costs import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
 from ..ops.base import Constant
 from ..plan.choose import mac_overhead
+from ..plan.dma.levels import hop_pj, power_of
 from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
@@ -297,7 +298,7 @@ def _surface(t: Tensor, function: str) -> dict[str, Any]:
 
 def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
     """Levels, the steps that run in the first of them, and what their copies come to."""
-    layers = [_level_step(plan, i) for i in range(len(plan.steps))]
+    layers = level_steps(plan)
     near = {name for engine in plan.target.engines for name in engine.memories}
     levels = [*plan.target.levels, *(m for m in plan.target.memories if m.name in near and not m.level)]
     heights = Counter(plan.layout.heights)
@@ -319,6 +320,7 @@ def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
             "gap_percent": round(100 * (total / bound - 1), 3) if bound else 0.0,
             "optimal": total <= bound,
         },
+        **({"energy_uj": sum(row["energy_uj"] for row in layers)} if all("energy_uj" in r for r in layers) else {}),
         "moved": {key: sum(o[key] for row in moved for o in row["operands"]) for key in keys},
         "activation_bytes": sum(o["bytes"] for row in moved for o in row["operands"] if o["tensor"] != "weights"),
         "layers": layers,
@@ -328,6 +330,24 @@ def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
             if b.view_of is None
         ],
     }
+
+
+def level_steps(plan: Plan) -> list[dict[str, Any]]:
+    """The steps of a plan with `--map`; `energy_uj` where the target states energies of all that a step uses."""
+    rows = [_level_step(plan, i) for i in range(len(plan.steps))]
+    energies = [_step_uj(plan, i, row) for i, row in enumerate(rows)]
+    return [row | ({} if uj is None else {"energy_uj": uj}) for row, uj in zip(rows, energies, strict=True)]
+
+
+def _step_uj(plan: Plan, step: int, row: Mapping[str, Any]) -> float | None:
+    """Modelled energy of a step (uJ), where the target states energies."""
+    target, section = plan.target, plan.steps[step]
+    engine = next((e for e in target.engines if e.name == row["engine"]), None)
+    power = power_of(target, engine, sum(ops.nest(op, plan.graph).mac_count for op in section.ops))
+    if power is None:
+        return None
+    copied = sum(o["bytes"] * hop_pj(target, o["from"], o["to"]) for o in row["operands"])
+    return float(power.picojoules(row["compute_cycles"], row["cycles"], copied)) / 1e6
 
 
 def _level_step(plan: Plan, step: int) -> dict[str, Any]:

@@ -29,9 +29,12 @@ from ...clock.emit import target_tree
 from ..clocked import power_model
 from ..emit.code import source
 from ..emit.program import program as make_program
+from ..emit.report import level_steps
 from ..ir import Graph
 from ..kernels.costs import cycles_of
 from ..plan.choose import plan
+from ..plan.dma.assembly import check_request, mapped_plan, reached
+from ..plan.dma.levels import unstated_energies
 from ..plan.search import Orders, Plan, arena_memories
 from ..plan.section import cost
 
@@ -315,7 +318,7 @@ class Fit:
             sizes.plan.arena_bytes,
             sizes.code + sizes.weights,
             time,
-            _energy(target, self.request, time),
+            self._levels_uj(target) or _energy(target, self.request, time),
             sizes.plan.tiled,
             short,
         )
@@ -323,6 +326,19 @@ class Fit:
     def _plan(self, target: Target, request: ModelRequest) -> Plan:
         """Targets of one core share the order of ops and all cuts of it."""
         return plan(self.graph, target, request, orders=self.orders)
+
+    def _levels_uj(self, target: Target) -> float | None:
+        """Energy of an inference with `--map layer`, where the target states those of its memory levels."""
+        on_engines = [unstated_energies(target, [e]) for e in target.engines]
+        if len(target.levels) < 2 or not target.dma or any((unstated_energies(target), *on_engines)):
+            return None
+        request = replace(self.request, target=target.name, map="layer", tile="off")
+        try:
+            check_request(target, request)
+            steps = level_steps(mapped_plan(self.graph, reached(target), request))
+        except EdgebuildError:
+            return None
+        return sum(row["energy_uj"] for row in steps)
 
     def _late(self, time: float | None) -> dict[str, int | None]:
         """The time by which the strictest budget is missed."""
@@ -498,7 +514,11 @@ def as_text(rows: Sequence[FitRow], request: ModelRequest, short: bool) -> str:
     lines += [_line(row, width) for row in rows[:BEST]]
     lines += ["", *(_line(row, width) for row in rows[BEST:])] if len(rows) > BEST else []
     if not short:
-        lines += ["", f"{CYCLES}; energy: at that clock", "first: the chips of least memory that the model fits"]
+        lines += [
+            "",
+            f"{CYCLES}; energy: at that clock, or of memory levels",
+            "first: the chips of least memory that the model fits",
+        ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

@@ -457,7 +457,8 @@ def search_of(
     """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
     target, memories = planner.target, memories or far_memories(planner)
     spaces = levels.nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
-    return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
+    least = planner.request.objective == "energy"
+    return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes, least)
 
 
 def candidates(search: Residency, layers: tuple[Step, ...]) -> Iterator[SearchPath]:
@@ -498,9 +499,15 @@ def check_request(target: Target, request: ModelRequest) -> None:
     """Raise EdgebuildError for what does not go together with `--map`."""
     levels.check_levels(target)
     levels.check_engines(target)
-    other = request.tile not in (None, "off") or request.objective == "energy"
-    if other or request.arena == "caller" or request.stream_input or request.stream_output:
-        raise fail("--map goes with --tile off and --arena static, not with --stream-... or --objective energy")
+    other = request.tile not in (None, "off") or request.arena == "caller"
+    if other or request.stream_input or request.stream_output:
+        raise fail("--map goes with --tile off and --arena static, not with --stream-...")
+    if request.objective == "energy":
+        if request.map != "layer" or request.qos is not None:
+            text = "--objective energy with memory levels goes with --map layer, and not with --qos"
+            raise fail(text, hints=["clocks are not managed there: docs/memory-levels.md"])
+        levels.check_energies(target, ())
+        levels.check_energies(target, levels.engines_of(target))
     (near, home), store = levels.nearest(target), target.memory("weights")
     if (room := levels.rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
@@ -544,7 +551,7 @@ def _by_itself(search: Residency, at: int, request: ModelRequest, choose: Choose
     tiles = _by_core(search, at, request, choose)
     whole, why = layer.alone if tiles is None else levels.whole_cycles(layer), ""
     if levels.engines_of(target):
-        cpu = layer.alone if tiles is None else tiles.cycles.total
+        cpu = BareOp.of(layer).cycles if tiles is None else tiles.cycles
         spaces = search.homes_of(op).get(op.outputs[0], search.spaces[1]), search.spaces[2]
         offer = levels.best_offer(op, search.cutter.graph, target, search.cutter.form, spaces, cpu)
         tiles, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (tiles, whole, offer.why)

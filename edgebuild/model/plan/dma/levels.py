@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
-from ....base.levels import Engine
+from ....base.levels import Dma, Engine
 from ....base.target import Memory, Target
 from ... import ops
 from ...ir import ITEM_BYTES, Graph, Op
@@ -18,7 +18,7 @@ from ...kernels import kernel_of, offload
 from ...ops import SPECS
 from ...ops.base import PER_CALL, Form
 from ..hierarchy.mapper import NoMapping, best
-from ..hierarchy.nest import Channel, Compute, Hardware, Operand, TiledLayer, compute_cycles
+from ..hierarchy.nest import Channel, Compute, Hardware, MappingCost, Operand, Power, TiledLayer, compute_cycles
 from ..printed import Region
 from ..rolling import RollingGraph
 from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, busiest, tiles_of
@@ -70,7 +70,60 @@ def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None
     if dma is None:
         return None
     bandwidth = min((m.bytes_per_cycle for m in (near, far) if m.bytes_per_cycle), default=4.0)
-    return Channel(bandwidth, dma.start_cycles, dma.piece_cycles, dma.dimensions, dma.align, dma.largest, dma.overlap)
+    fetch_pj, store_pj = copy_pj(far, near, dma), copy_pj(near, far, dma)
+    return Channel(
+        bandwidth, dma.start_cycles, dma.piece_cycles, dma.dimensions, dma.align, dma.largest, dma.overlap,
+        fetch_pj, store_pj,
+    )  # fmt: skip
+
+
+# Energies, where a target states those of all memories between which it copies, of the DMA units and of what computes.
+
+
+def copy_pj(source: Memory, goal: Memory, dma: Dma) -> float:
+    """Energy of a copied byte: read, carried, written; 0 where nothing is stated."""
+    read = source.energy.read_pj if source.energy else 0.0
+    written = goal.energy.write_pj if goal.energy else 0.0
+    return read + written + (dma.energy.byte_pj if dma.energy else 0.0)
+
+
+def hop_pj(target: Target, source: str, goal: str) -> float:
+    """Energy of a byte that a DMA unit copies from one memory to another."""
+    dma = next(d for d in target.dma if source in d.between and goal in d.between)
+    return copy_pj(target.memory_named(source), target.memory_named(goal), dma)
+
+
+def unstated_energies(target: Target, engines: Sequence[Engine] = ()) -> list[str]:
+    """Names of all that miss an `energy:` before a layer on these engines has one; without engines, on the core."""
+    near = {name for e in engines for name in e.memories}
+    memories = [*target.levels, target.memory("weights"), *(m for m in target.memories if m.name in near)]
+    keys = [f"memory {m.name}" for m in dict.fromkeys(memories) if m.energy is None]
+    keys += [f"DMA unit {d.name}" for d in target.dma if d.energy is None]
+    keys += [f"engine {e.name}" for e in engines if e.energy is None]
+    return keys + (["the core"] if not engines and target.core.energy is None else [])
+
+
+def power_of(target: Target, engine: Engine | None, macs: int, least: bool = False) -> Power | None:
+    """Energy of a layer of so many multiply-accumulates on an engine or on all cores; None: not stated.
+
+    `least`: the search is to look for the least energy. What does not compute waits all the time.
+    """
+    if unstated_energies(target, [engine] if engine else []):
+        return None
+    cores, mine = target.core.energy, engine.energy if engine else target.core.energy
+    assert mine is not None
+    waiting = sum(e.energy.idle_pj for e in target.engines if e.energy and e.name != (engine.name if engine else ""))
+    if engine is not None:
+        waiting += cores.idle_pj * target.cores if cores else 0.0
+    number = 1 if engine else target.cores
+    return Power(mine.mac_pj * macs, mine.busy_pj * number + waiting, mine.idle_pj * number + waiting, least)
+
+
+def check_energies(target: Target, engines: Sequence[Engine]) -> None:
+    """Raise EdgebuildError where `--objective energy` needs energies that the target does not state."""
+    if missing := unstated_energies(target, engines):
+        text = f"--objective energy: target {target.name} states no `energy:` of {', '.join(missing)}"
+        raise fail(text, file=target.files[0], hints=["give it with its `source:`, as hal/targets/diana.yaml does"])
 
 
 def nearest(target: Target) -> tuple[Memory, Memory]:
@@ -104,15 +157,18 @@ def channel_through(target: Target, near: Memory, stage: Memory, far: Memory) ->
     rate, dimensions = min(first.bytes_per_cycle, second.bytes_per_cycle), min(first.dimensions, second.dimensions)
     align, overlap = max(first.align, second.align), first.overlap and second.overlap
     largest = min((c.largest for c in (first, second) if c.largest), default=0)
-    return Channel(rate, starts, pieces, dimensions, align, largest, overlap)
+    fetch_pj, store_pj = first.fetch_pj + second.fetch_pj, first.store_pj + second.store_pj
+    return Channel(rate, starts, pieces, dimensions, align, largest, overlap, fetch_pj, store_pj)
 
 
 def engine_hardware(target: Target, engine: Engine) -> Hardware:
     """An engine between its scratchpads and the second level."""
-    channel = channel_to(target, *nearest(target))
+    near, far = nearest(target)
+    weights = target.memory_named(engine.memories[1]) if engine.memories else near
+    channels = dict.fromkeys("IO", channel_to(target, near, far)) | {"W": channel_to(target, weights, far)}
     return Hardware(
         {"I": "activations", "O": "activations", "W": "weights"},
-        dict.fromkeys("IWO", channel),
+        channels,
         engine.cycles,
         engine.cycles_for("depthwise"),
         engine.array,
@@ -163,11 +219,13 @@ def layer_of_op(
     spaces: tuple[Memory, Memory, Memory],
     held: frozenset[str] = frozenset(),
     homes: Mapping[str, Memory] = MappingProxyType({}),
+    least: bool = False,
 ) -> TiledLayer:
     """An op that runs by itself as a nest between the first level and where its operands lie.
 
     `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
-    that are `held` lie in the first level whole; those of `homes` lie other_homes than the other activations.
+    that are `held` lie in the first level whole; those of `homes` lie other_homes than the other activations. `least`:
+    its mapping is to take the least energy.
     """
     near, home, store = spaces
     nest, y, views = ops.nest(op, graph), graph.result(op), RollingGraph(graph).views
@@ -204,6 +262,7 @@ def layer_of_op(
         True,
         alone,
         align=max(ALIGN, target.dma_align),
+        power=power_of(target, None, nest.mac_count, least),
     )
     share = busiest(layer, cores)
 
@@ -284,6 +343,7 @@ def engine_layer(
     form: Form,
     spaces: tuple[Memory, Memory],
     held: frozenset[str] = frozenset(),
+    least: bool = False,
 ) -> TiledLayer:
     """An op as a nest between an engine's scratchpads and the memories of activations and of weights (`spaces`)."""
     near, store = (target.memory_named(name) for name in engine.memories)
@@ -304,15 +364,18 @@ def engine_layer(
     rows = (axes["OY"], axes["FY"]) if "OY" in axes and "FY" in axes else None
     units = {axes[letter]: n for letter, n in engine.array.items() if letter in axes}
     compute = Compute(cycles, PER_CALL, rows)
-    return replace(layer, operands=tuple(operands), compute=compute, units=units, cores=1, estimated=False)
+    power = power_of(target, engine, layer.nest.mac_count, least)
+    return replace(layer, operands=tuple(operands), compute=compute, units=units, cores=1, estimated=False, power=power)
 
 
-def offer(op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spaces: tuple[Memory, Memory]) -> Offer:
+def offer(
+    op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spaces: tuple[Memory, Memory], least: bool
+) -> Offer:
     """The op in the tiles that take least. `form`: of kernels of the core."""
     if why := offload.refusal(op, graph, engine):
         return Offer(None, why)
     form = replace(form, engine=engine)
-    layer = engine_layer(op, graph, target, engine, form, spaces)
+    layer = engine_layer(op, graph, target, engine, form, spaces, least=least)
     tiles = _fitted(op, graph, layer, form, {r.memory: r.bytes for r in regions_of(engine)})
     if isinstance(tiles, str):
         return Offer(None, tiles)
@@ -348,18 +411,21 @@ def _fitted(op: Op, graph: Graph, layer: TiledLayer, form: Form, most: Mapping[s
     return f"no tiles fit into the scratchpads of {form.engine.name}"
 
 
-def best_offer(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory], cpu: float) -> Offer:
-    """The offer of the engine that takes least, if that is less than the `cpu` cycles of the core."""
-    offers = [offer(op, graph, target, engine, form, spaces) for engine in engines_of(target)]
+def best_offer(
+    op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory], cpu: MappingCost
+) -> Offer:
+    """The offer of the engine that takes least cycles, or energy, if that is less than on the core (`cpu`)."""
+    least = cpu.power is not None and cpu.power.least
+    offers = [offer(op, graph, target, engine, form, spaces, least) for engine in engines_of(target)]
     feasible = [o for o in offers if o.moved is not None]
     if not feasible:
         return Offer(None, offload.in_one_line(zip(engines_of(target), (o.why for o in offers), strict=True)))
-    cheapest = min(feasible, key=lambda o: o.moved.cycles.total if o.moved else 0.0)
+    cheapest = min(feasible, key=lambda o: o.moved.cycles.score if o.moved else 0.0)
     assert cheapest.moved is not None
-    total = cheapest.moved.cycles.total
-    if total >= cpu:
-        return Offer(None, f"{cheapest.moved.engine} would take {total:,.0f} cycles, the core {cpu:,.0f}")
-    why = f"{total:,.0f} cycles, {cpu:,.0f} on the core"
+    cost, unit = cheapest.moved.cycles.score, "pJ" if least else "cycles"
+    if cost >= cpu.score:
+        return Offer(None, f"{cheapest.moved.engine} would take {cost:,.0f} {unit}, the core {cpu.score:,.0f}")
+    why = f"{cost:,.0f} {unit}, {cpu.score:,.0f} on the core"
     return Offer(replace(cheapest.moved, why=why), why, cheapest.whole)
 
 

@@ -50,7 +50,7 @@ class BareOp:
 
     @staticmethod
     def of(layer: TiledLayer, whole: tuple[float, ...] = (), why: str = "") -> BareOp:
-        return BareOp(MappingCost((), 1, layer.alone, 0.0), whole=whole, why=why)
+        return BareOp(MappingCost((), 1, layer.alone, 0.0, power=layer.power), whole=whole, why=why)
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Residency:
     room: int
     far: Mapping[str, int]  # bytes for activations of each memory behind the first level
     homes: Mapping[str, Memory] = field(default_factory=dict)  # of storages that lie behind the second level
+    least: bool = False  # mappings of ops are to take the least energy, not the fewest cycles
     layers: dict[object, TiledLayer] = field(default_factory=dict)
     tiles: dict[object, list[tuple[int, MappedOp | BareOp]]] = field(default_factory=dict)
     runs: dict[object, PlannedRun | None] = field(default_factory=dict)
@@ -257,7 +258,8 @@ class Residency:
         op, graph, key = self.cutter.order[at], self.cutter.graph, (at, names := self.names(at, held))
         if key not in self.layers:
             homes = self.homes_of(op)
-            self.layers[key] = layer_of_op(op, graph, self.target, self.cutter.form, self.spaces, names, homes)
+            form = self.cutter.form
+            self.layers[key] = layer_of_op(op, graph, self.target, form, self.spaces, names, homes, self.least)
         return self.layers[key]
 
     def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | BareOp:
@@ -266,7 +268,7 @@ class Residency:
         for had, tiles in mappings:
             if had >= room >= tiles.level1_bytes:
                 return tiles
-            if room > had and tiles.cycles.total <= ALIKE * self.least(mappings, room):
+            if room > had and tiles.cycles.score <= ALIKE * self.least_of(mappings, room):
                 return tiles
         layer, cheapest = self.layer(at, held), None
         if len(layer.operands) <= MOST_OPERANDS:
@@ -281,9 +283,9 @@ class Residency:
         roots = ((name, self.cutter.rolling.storage.get(name, "")) for name in (*op.inputs, *op.outputs))
         return {name: self.homes[root] for name, root in roots if root in self.homes}
 
-    def least(self, mappings: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
-        """Cycles that an op takes at least within so much room: what it takes within more."""
-        return max((tiles.cycles.total for had, tiles in mappings if had >= room), default=0.0)
+    def least_of(self, mappings: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
+        """Cycles, or energy, that an op takes at least within so much room: what it takes within more."""
+        return max((tiles.cycles.score for had, tiles in mappings if had >= room), default=0.0)
 
 
 def _subsets(names: list[str]) -> Iterator[frozenset[str]]:

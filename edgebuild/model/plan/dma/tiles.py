@@ -288,7 +288,7 @@ def _fitting(
     allowed, tiles = room, None
     for _ in range(TRIES):
         chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed}, unit)
-        if any(promised >= ALIKE * other.figures.total or _alike(chosen, other.mapped) for other in than):
+        if any(promised >= ALIKE * other.figures.score or _alike(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
         tiles = _Tiles(op, graph, layer, chosen, form)
         if tiles.level1_bytes <= room:
@@ -307,7 +307,7 @@ def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> 
         pixels, channels = unit
         sizes = ((layer.nest.extents[a], channels if a == layer.nest.out[-1] else pixels) for a in layer.axes)
         mapped, figures = best_of(layer, room, tuple((*range(step, n, step), n) for n, step in sizes))
-    return mapped, figures.total
+    return mapped, figures.score
 
 
 def _alike(one: Mapped, other: Mapped) -> bool:
@@ -349,9 +349,9 @@ def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
                     attempt(cut, None, unit)
     if not tried:
         raise refused[0]
-    most = min([ALIKE * min(m.figures.total for m in tried), *(m.figures.total for m in tried if m.mapped is rule)])
-    alike = [m for m in tried if m.figures.total <= most]
-    return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.total)).build()
+    most = min([ALIKE * min(m.figures.score for m in tried), *(m.figures.score for m in tried if m.mapped is rule)])
+    alike = [m for m in tried if m.figures.score <= most]
+    return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.score)).build()
 
 
 def tiles_of(

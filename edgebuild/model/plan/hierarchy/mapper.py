@@ -43,12 +43,14 @@ def candidates(extent: int, unit: int) -> list[int]:
 class Copies:
     """Copies of an operand inside of the loops over some axes: cycles, number, and bytes of a buffer.
 
+    `moved`: bytes of all copies.
     `allowed`: alignment and size suit the channel, and a call finds its part of the buffer contiguous.
     """
 
     cycles: Grid
     count: Grid
     bytes: Grid
+    moved: Grid
     allowed: Grid
 
 
@@ -177,7 +179,7 @@ class Costs:
             times = times * number.reshape(shape)
         copies = self._priced(operand, lengths, times, most, called)
         if operand.held:
-            copies = replace(copies, cycles=copies.cycles * 0, bytes=copies.bytes * 0)
+            copies = replace(copies, cycles=copies.cycles * 0, bytes=copies.bytes * 0, moved=copies.moved * 0)
         return replace(copies, allowed=copies.allowed & there)
 
     def _priced(
@@ -206,10 +208,16 @@ class Costs:
             allowed = allowed & np.broadcast_to(sound, np.broadcast_shapes(sound.shape, flat * 2)).all(axis=inner)
         if self.layer.views and not operand.packed:
             allowed = allowed & _contiguous(called, most)
+
+        def over_tiles(figure: Any) -> Grid:
+            total = np.asarray(figure * times)
+            return np.asarray(np.broadcast_to(total, np.broadcast_shapes(total.shape, flat * 2)).sum(axis=inner))
+
         return Copies(
-            np.broadcast_to(each * times, np.broadcast_shapes(np.shape(each * times), flat * 2)).sum(axis=inner),
+            over_tiles(each),
             times.sum(axis=inner),
             np.broadcast_to(-(-np.asarray(tile) // ALIGN) * ALIGN, np.broadcast_shapes(np.shape(tile), flat)),
+            over_tiles(size),
             allowed,
         )
 
@@ -286,6 +294,8 @@ class Nesting:
 def best(layer: TiledLayer, room: Mapping[str, int]) -> tuple[Mapped, MappingCost]:
     """The mapping of fewest cycles within `room` (bytes by space); fewest calls, then least memory among equals.
 
+    Where the layer's `power` asks for that, of least energy, and of fewest cycles among equals.
+
     Raises NoMapping.
     """
     extents = layer.nest.extents
@@ -295,7 +305,7 @@ def best(layer: TiledLayer, room: Mapping[str, int]) -> tuple[Mapped, MappingCos
     counts = mapped.counts(layer)
     alike = tuple(tuple(t for t in range(1, extents[a] + 1) if -(-extents[a] // t) == counts[a]) for a in layer.axes)
     other, recounted = best_of(layer, room, alike)  # sizes that differ by how bytes round to cycles
-    if recounted.total < counted.total:
+    if recounted.score < counted.score:
         mapped, counted = other, recounted
     return replace(mapped, examined=mapped.examined + other.examined), counted
 
@@ -307,7 +317,7 @@ def best_of(
     costs = costs_of(layer, sizes)
     shape = tuple(len(s) for s in sizes)
     calls = np.broadcast_to(prod(costs.counts.values()) if costs.counts else np.ones(()), shape)
-    least: tuple[float, float, float] | None = None
+    least: tuple[float, float, float, float] | None = None
     mapped: Mapped | None = None
     examined, smallest = 0, dict[str, float]()
     for nesting in nestings(layer):
@@ -315,18 +325,18 @@ def best_of(
         again = [prod((costs.counts[a] for a in where[1]), start=np.ones(())) for where in nesting.where]
         for buffers in _buffers(layer, nesting):
             examined += calls.size
-            total, used, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
+            total, score, used, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
             if not fits.any():
                 _remember(smallest, used)
                 continue
-            total = np.where(fits, total, np.inf)
-            low = float(total.min())
+            score = np.where(fits, score, np.inf)
+            low = float(score.min())
             if least is not None and low > least[0]:
                 continue
-            ties = np.flatnonzero(total.ravel() == low)
+            ties = np.flatnonzero(score.ravel() == low)
             memory = np.broadcast_to(sum(used.values()), shape).ravel()
-            at = min(ties, key=lambda t: (calls.ravel()[t], memory[t], t))
-            key = (low, float(calls.ravel()[at]), float(memory[at]))
+            at = min(ties, key=lambda t: (total.ravel()[t], calls.ravel()[t], memory[t], t))
+            key = (low, float(total.ravel()[at]), float(calls.ravel()[at]), float(memory[at]))
             if least is None or key < least:
                 least = key
                 index = np.unravel_index(at, shape) if shape else ()
@@ -345,14 +355,15 @@ def _evaluate(
     buffers: tuple[int, ...],
     room: Mapping[str, int],
     shape: tuple[int, ...],
-) -> tuple[Any, dict[str, Any], Any]:
-    """Cycles, bytes by space, and whether they fit, of all tile sizes."""
-    exposed, beside, ends = 0.0, None, 0.0
+) -> tuple[Any, Any, dict[str, Any], Any]:
+    """Cycles, what the search looks for the least of, bytes by space, and whether they fit, of all tile sizes."""
+    exposed, beside, ends, copied = 0.0, None, 0.0, 0.0
     used: dict[str, Any] = dict.fromkeys(room, 0)
     fits: Any = np.ones(shape, bool)
     for operand, copy, repeated, number in zip(layer.operands, copies, again, buffers, strict=True):
         cycles = copy.cycles * repeated
         used[operand.space] = used[operand.space] + copy.bytes * number
+        copied = copied + copy.moved * repeated * operand.byte_pj
         fits = fits & copy.allowed
         if number == 2:
             count = copy.count * repeated
@@ -365,7 +376,11 @@ def _evaluate(
         fits = fits & (size <= room[space])
     calls = prod(costs.counts.values()) if costs.counts else np.ones(())
     busy = costs.compute if beside is None else np.maximum(costs.compute + ends, beside + costs.compute / calls)
-    return np.broadcast_to(exposed + busy, shape), used, fits
+    total = np.broadcast_to(exposed + busy, shape)
+    if layer.power is None or not layer.power.least:
+        return total, total, used, fits
+    energy = np.round(layer.power.picojoules(costs.compute, total, copied), 6)  # equals, in whatever order it is summed
+    return total, np.broadcast_to(energy, shape), used, fits
 
 
 def nestings(layer: TiledLayer) -> Iterator[Nesting]:

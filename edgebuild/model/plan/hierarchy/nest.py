@@ -32,6 +32,8 @@ class Channel:
     align: int = 1
     largest: int = 0  # bytes of a copy; 0: any number
     overlap: bool = True
+    fetch_pj: float = 0.0  # of a byte that comes nearer, and of one that goes back
+    store_pj: float = 0.0
 
     def cut(self, size: int) -> Iterator[tuple[int, int]]:
         """First byte and bytes of the copies that move so many bytes which lie in one piece."""
@@ -66,6 +68,11 @@ class Operand:
         rows = zip(self.dims, self.sizes, strict=True) if self.dims else ((Same(""), size) for size in self.sizes)
         return tuple((d.axis or "", None if isinstance(d, Same) else d, size) for d, size in rows)
 
+    @property
+    def byte_pj(self) -> float:
+        """Energy of a copied byte."""
+        return self.channel.store_pj if self.result else self.channel.fetch_pj
+
     @cached_property
     def axes(self) -> frozenset[str]:
         """The axes along which it can be cut."""
@@ -83,6 +90,23 @@ class Compute:
     cycles: Callable[[Mapping[str, Any]], Any]
     call: float = 0.0
     rows: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Power:
+    """Energy of a layer beside that of copies: once, for each cycle of computing, and for each other cycle.
+
+    `least`: the search looks for the least energy, not for the fewest cycles.
+    """
+
+    once_pj: float
+    busy_pj: float
+    idle_pj: float
+    least: bool = False
+
+    def picojoules(self, compute: Any, total: Any, copied: Any) -> Any:
+        """Energy of a layer (numbers or arrays). `copied`: picojoules of all copies."""
+        return self.once_pj + copied + self.busy_pj * compute + self.idle_pj * (total - compute)
 
 
 @dataclass(frozen=True)
@@ -105,6 +129,7 @@ class TiledLayer:
     alone: float = 0.0
     shares: tuple[str, ...] = ()  # axes along which cores share a tile; none: `axes`
     align: int = 8  # bytes, of buffers
+    power: Power | None = None  # None: the target states no energies
 
     @property
     def core_axes(self) -> tuple[str, ...]:
@@ -244,6 +269,7 @@ class MappingCost:
     """A mapping's figures; cycles of all parts, calls of the kernel.
 
     `exposed`: copies that the core waits for. `beside`: those by double buffers, `ends` the first and last of them.
+    `copied_pj`: energy of all copies.
     """
 
     operands: tuple[OperandCost, ...]
@@ -252,6 +278,18 @@ class MappingCost:
     exposed: float
     beside: float = 0.0
     ends: float = 0.0
+    copied_pj: float = 0.0
+    power: Power | None = None
+
+    @property
+    def picojoules(self) -> float | None:
+        """Energy, where the target states it."""
+        return None if self.power is None else float(self.power.picojoules(self.compute, self.total, self.copied_pj))
+
+    @property
+    def score(self) -> float:
+        """The cycles or the energy, of which the search looks for the least."""
+        return self.picojoules or 0.0 if self.power is not None and self.power.least else self.total
 
     @property
     def dma(self) -> float:
@@ -290,7 +328,7 @@ def compute_cycles(layer: TiledLayer, turn: Mapping[str, Range]) -> float:
 
 def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
     """Count a mapping call by call and copy by copy."""
-    costs, exposed, beside, ends = [], 0.0, 0.0, 0.0
+    costs, exposed, beside, ends, copied_pj = [], 0.0, 0.0, 0.0, 0.0
     for move, operand in zip(mapped.moves, layer.operands, strict=True):
         if operand.held:
             costs.append(OperandCost(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
@@ -306,7 +344,7 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
             sizes.append(size)
             cycles.append(copy_cycles(operand.channel, starts, size, runs))
             pieces, tile = pieces + runs, max(tile, size)
-        total = sum(cycles)
+        total, copied_pj = sum(cycles), copied_pj + sum(sizes) * operand.byte_pj
         costs.append(OperandCost(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
         if move.buffers == 2:
             beside, ends = beside + total, ends + total / len(cycles)
@@ -314,7 +352,7 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
             exposed += total
     turns = list(mapped.turns(layer))
     compute = sum(compute_cycles(layer, turn) for turn in turns) + layer.compute.call * len(turns)
-    return MappingCost(tuple(costs), len(turns), compute, exposed, beside, ends)
+    return MappingCost(tuple(costs), len(turns), compute, exposed, beside, ends, copied_pj, layer.power)
 
 
 # Layers from a YAML file: `layers: [{name, K, C, FY, FX, OY, OX, pad_y, pad_x, stride, groups}]`.
