@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from .facts import Count, Picojoules, Size, count, entries, keys_of, one_of, read_text, wrong
 from .formula import Formula, parse_formula
-from .text import WORD
+from .installation import hal_dir
+from .text import WORD, visible
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -64,6 +65,16 @@ class ComputeEnergy:
     idle_pj: Picojoules = 0
 
 
+def _port(node: Node) -> str:
+    """A file beside the target's, or one below the hal folder."""
+    text, beside = read_text(node), Path(node.start_mark.name).parent
+    if not text or (hal_dir() / text).is_file():
+        return text
+    if not (beside / text).is_file():
+        raise wrong(node, f"no such file: {visible(text)}", "a C file beside this one, or below the hal folder")
+    return str((beside / text).resolve())
+
+
 @dataclass(frozen=True)
 class Dma:
     """A DMA unit: `channels` copies at a time between any two of the memories `between`.
@@ -82,7 +93,7 @@ class Dma:
     align: Count = 1
     largest: Size = 0
     overlap: bool = True
-    port: str = "src/dma_copy.c"  # below the hal folder: eb_dma.h for this unit
+    port: Annotated[str, _port] = "src/dma_copy.c"  # beside the target's file or below the hal folder: eb_dma.h
     energy: CopyEnergy | None = None
 
     def __post_init__(self) -> None:
@@ -102,12 +113,6 @@ def _cycles(node: Node) -> Formula:
 
 def _cycles_of(node: Node) -> dict[str, Formula]:
     return {pattern: _cycles(entry) for pattern, entry in keys_of(node, PATTERNS).items()}
-
-
-def _port(node: Node) -> str:
-    """A file beside the target's, or one below the hal folder."""
-    text, beside = read_text(node), Path(node.start_mark.name).parent
-    return str((beside / text).resolve()) if text and (beside / text).is_file() else text
 
 
 def _array(node: Node) -> dict[str, int]:

@@ -20,7 +20,7 @@ def map(args: argparse.Namespace) -> int:
 
     target = load_target(args.target)
     check_written(args, (), [args.source, *target.files])
-    mapping = map_layers(args.source, target, args.search, args.limit, args.objective)
+    mapping = map_layers(args.source, target, args.search, args.limit, args.objective, args.scales or "file")
     show(args, as_text(mapping), as_json(mapping, target, args.search, args.objective))
     return 0
 

@@ -78,9 +78,12 @@ def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
 
 
 def map_layers(
-    source: Path, target: Target, method: str, limits: str | None, objective: str = "latency"
+    source: Path, target: Target, method: str, limits: str | None, objective: str = "latency", scales: str = "file"
 ) -> list[LayerMapping]:
-    """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong."""
+    """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong.
+
+    `scales`: as of a `ModelRequest`.
+    """
     search, least = search_method(method), objective == "energy"
     if least:
         check_energies(target, target.engines)
@@ -88,7 +91,9 @@ def map_layers(
             hints = ["leave --search out; without --objective the energy of its mappings is printed"]
             raise fail(f"--objective energy: --search {method} is a rule that knows no energies", hints=hints)
     if source.suffix not in (".yaml", ".yml"):
-        return _of_model(source, target, search, limits, least)
+        return _of_model(prepare(source, scales=scales), target, search, limits, least)
+    if scales != "file":
+        raise fail("option 'scales': a file of layers has no scales", file=str(source), hints=["leave it out"])
     check_levels(target)
     if not source.is_file():
         raise fail("no such file", file=str(source))
@@ -101,19 +106,18 @@ def map_layers(
 
 
 def _of_model(
-    source: Path, target: Target, search: tuple[str, int], limits: str | None, least: bool
+    graph: Graph, target: Target, search: tuple[str, int], limits: str | None, least: bool
 ) -> list[LayerMapping]:
     """The ops of a model that compute something."""
     if not target.engines:
         check_levels(target)
-    graph = prepare(source)
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     if target.engines:
         return _on_engines(graph, running, target, search, limits, least)
     near, home = target.levels[:2]
     room, store = limited(rooms(target, None), limits), target.memory("weights")
     layers = (layer_of_op(op, graph, target, form_of(target), (near, home, store), least=least) for op in running)
-    return [_searched(layer, room, search, True, source) for layer in layers]
+    return [_searched(layer, room, search, True, Path(graph.file)) for layer in layers]
 
 
 def _on_engines(

@@ -12,10 +12,12 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
+from edgebuild.cli import main
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import measure, verify
 from tests.bench_engines import CORES, prepared, target_of
 from tests.bench_rtl import FOLDER
+from tests.hierarchy.layers27 import FILE
 from tests.hierarchy.test_engines import residual_file
 
 LINES = 40  # of YAML: what a user writes in an afternoon
@@ -53,3 +55,32 @@ def test_a_sample_runs_on_its_rtl(sample: str, tmp_path: Path, monkeypatch: pyte
     run = verify(request.source, load_target(str(file)), compile_model(request))
     assert run["equal"]
     assert [(e["name"], e["layers"]) for e in run["engines"]] == [(sample, 3)]
+
+
+MINE = """inherits: host
+description: x
+engines:
+  mine: {patterns: [conv2d, dense], requantise: shift, rounding: [down, even], padding: zero, cycles: C * FY, PORT}
+"""
+
+
+def test_a_port_that_is_not_there(tmp_path: Path) -> None:
+    """It is no reason to run a model of the engine instead."""
+    (tmp_path / "mine.yaml").write_text(MINE.replace("PORT", "port: mine.c"))
+    with pytest.raises(EdgebuildError) as caught:
+        load_target(str(tmp_path / "mine.yaml"))
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.line, diagnostic.text) == (4, "no such file: mine.c")
+    (tmp_path / "mine.c").write_text("")
+    assert load_target(str(tmp_path / "mine.yaml")).engines[0].port == str(tmp_path / "mine.c")
+
+
+def test_map_with_powers_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It shows what an engine takes that shifts, as `verify` then runs it; files of layers have no scales."""
+    residual_file(tmp_path / "net.tflite")
+    (tmp_path / "mine.yaml").write_text(MINE.replace(", PORT", ""))
+    options = ["--target", str(tmp_path / "mine.yaml"), "--scales", "power-of-two"]
+    assert main(["map", str(tmp_path / "net.tflite"), *options]) == 0
+    assert len(re.findall(r"\d  mine$", capsys.readouterr().out, re.MULTILINE)) == 3
+    assert main(["map", str(FILE), *options]) == 1
+    assert "a file of layers has no scales" in capsys.readouterr().err
