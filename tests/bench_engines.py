@@ -23,7 +23,7 @@ from tests.bench import ROOT, models
 from tests.bench_rtl import CORE, Unavailable, simulator
 
 SAMPLES = hal_dir() / "accelerators"
-CORES = {"cfu": "VexRiscv_FullCfu", "systolic": CORE}  # by sample: the variant of the core
+CORES = {"cfu": "VexRiscv_FullCfu", "ne16": CORE, "systolic": CORE}  # by sample: the variant of the core
 
 
 def target_of(sample: str) -> Path:
