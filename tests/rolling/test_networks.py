@@ -210,8 +210,7 @@ def test_transposed_readers_that_need_few_rows_or_none(kinds: tuple[str, ...]) -
     for seed in range(60):
         graph = network(seed, *kinds, channels=(1, 3, 4, 5, 8, 9), together=(1, 2, 4, 5, 7))
         rolling = RollingGraph(graph)
-        ranges = rolling.needs[graph.ops[1].outputs[0]][0][2]
-        unread += all(first >= past for first, past in ranges)
+        unread += all(first >= past for (_, first, past), *_ in rolling.reads(graph.ops[1]))
         found = planned(graph, tile="rolling")
         interpret(graph, found.graph, found.steps)
         rings = [rows for step in found.steps if step.rolled for rows in step.rolled.rings.values()]

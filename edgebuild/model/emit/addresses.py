@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
     root, start = plan.rolling.views[t.name]
-    home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
-    place = plan.places[home]
+    place = plan.places[plan.homes.get(root, root)]
     text = f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {{}}){behind}"
     return Arg(text, start, plan.offset_names[root], place.offset)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,15 +69,14 @@ def program(plan: Plan) -> Program:
     uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in kernel_uses(plan, step, section)])
     weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moves else 1))
     names = _names(plan, uses)
-    functions, printed = [], set[str]()
+    functions, sharing = [], defaultdict[str, list[Use]](list)
     for use, name in zip(uses, names, strict=True):
-        if name not in printed:
-            printed.add(name)
-            sharing = [other for other, n in zip(uses, names, strict=True) if n == name]
-            text, used = _function(plan, use, name)
-            used = used.union(*map(_limits, sharing))
-            users = tuple(_user(plan, other) for other in sharing)
-            functions.append(Function(name, _prototype(plan, use, name), text, used, users))
+        sharing[name].append(use)
+    for name, sharers in sharing.items():
+        text, used = _function(plan, sharers[0], name)
+        used = used.union(*map(_limits, sharers))
+        users = tuple(_user(plan, use) for use in sharers)
+        functions.append(Function(name, _prototype(plan, sharers[0], name), text, used, users))
     steps = _steps(plan, uses, names, weights)
     constants = _named(plan, uses, weights, {arg.base for step in steps for call in step.calls for arg in call.args})
     helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
@@ -87,8 +87,10 @@ def program(plan: Plan) -> Program:
 
 def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weights) -> tuple[Step, ...]:
     steps: list[Call | Loop | Step] = []
-    for step, section in enumerate(plan.steps):
-        mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
+    of_step: list[list[tuple[Use, str]]] = [[] for _ in plan.steps]
+    for use, name in zip(uses, names, strict=True):
+        of_step[use.step].append((use, name))
+    for step, (section, mine) in enumerate(zip(plan.steps, of_step, strict=True)):
         moved = section.moves
         if isinstance(moved, StreamedRun):
             rows = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
@@ -248,7 +250,7 @@ def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, f
 
 def _user(plan: Plan, use: Use) -> str:
     """Name, shapes, step and lifetime of an op that calls a kernel."""
-    y = next(b for b in plan.buffers if b.tensor == use.op.outputs[0] and not b.scratch and not b.newest)
+    y = plan.results[use.op.outputs[0]]
     shapes = ", ".join(map(shape_text, _activations(plan, use.op))), shape_text(plan.graph.result(use.op))
     kept = f"ring of {y.rows} rows" if y.rows > 1 else "one row kept" if y.rows else f"result lives to step {y.last}"
     return f"{comment(use.op.name)}: {shapes[0]} -> {shapes[1]}, step {use.step}, {kept}"

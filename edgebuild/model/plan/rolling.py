@@ -224,18 +224,23 @@ class RollingGraph:
     @cached_property
     def operands(self) -> dict[str, list[tuple[str, int]]]:
         """For each op the storages of its activation operands, and their rows."""
-        return {y: [(root, rows_of(self.graph, root)) for _, root, _ in needs] for y, needs in self.needs.items()}
+        return {y: [(root, rows_of(self.graph, root)) for _, root in needs] for y, needs in self.needs.items()}
 
     @cached_property
-    def needs(self) -> dict[str, list[tuple[str, str, list[tuple[int, int]]]]]:
-        """For each op its activation operands: tensor, storage, and the rows that each output row needs."""
-        return {op.outputs[0]: self._needs(op) for op in self.graph.ops}
+    def needs(self) -> dict[str, list[tuple[str, str]]]:
+        """For each op its activation operands: tensor and storage."""
+        return {op.outputs[0]: [(n, self.storage[n]) for n in op.inputs if n in self.storage] for op in self.graph.ops}
+
+    def reads(self, op: Op) -> list[Reads]:
+        """For each row of an op's result the rows that it needs."""
+        y = op.outputs[0]
+        if y not in self._reads:
+            self._reads[y] = self._rows_read(op)
+        return self._reads[y]
 
     @cached_property
-    def reads(self) -> dict[str, list[Reads]]:
-        """For each op, for each row of its result the rows that it needs."""
-        rows = {y: range(rows_of(self.graph, y)) for y in self.needs}
-        return {y: [tuple((n, *of[at]) for _, n, of in needs) for at in rows[y]] for y, needs in self.needs.items()}
+    def _reads(self) -> dict[str, list[Reads]]:
+        return {}
 
     @cached_property
     def in_place_rows(self) -> dict[str, list[str]]:
@@ -249,11 +254,11 @@ class RollingGraph:
 
     def by_row(self, name: str) -> bool:
         """Whether no reader of a storage sees it in other rows, through a view."""
-        seen = [n for op in self.readers.get(name, []) for n, root, _ in self.needs[op.outputs[0]] if root == name]
+        seen = [n for op in self.readers.get(name, []) for n, root in self.needs[op.outputs[0]] if root == name]
         return all(rows_of(self.graph, n) == rows_of(self.graph, name) for n in seen)
 
-    def _needs(self, op: Op) -> list[tuple[str, str, list[tuple[int, int]]]]:
-        relation, needs = ops.nest(op, self.graph), []
+    def _rows_read(self, op: Op) -> list[Reads]:
+        relation, columns = ops.nest(op, self.graph), []
         count = rows_of(self.graph, op.outputs[0])
         for position, name in enumerate(op.inputs):
             if name not in self.storage:
@@ -263,8 +268,8 @@ class RollingGraph:
             ranges = [(0, rows_of(self.graph, name))] * count
             if isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]:
                 ranges = [input_range(relation, position, 1, r, r + 1) for r in range(count)]
-            needs.append((name, self.storage[name], [self._of_storage(name, *rows) for rows in ranges]))
-        return needs
+            columns.append([(self.storage[name], *self._of_storage(name, *rows)) for rows in ranges])
+        return list(zip(*columns, strict=True)) if columns else [()] * count
 
     def _of_storage(self, view: str, first: int, past: int) -> tuple[int, int]:
         """The rows of the storage that hold the rows [first, past) of a view of it."""
@@ -427,7 +432,7 @@ def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
     starts = []
     for number in reversed(range(len(run))):
         y = run[number].outputs[0]
-        roots = [(name, index.get(root, -1), root) for name, root, _ in rolling.needs[y]]
+        roots = [(name, index.get(root, -1), root) for name, root in rolling.needs[y]]
         # What an op reads in other rows, through a view, has to be whole.
         other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
         if rolling.modes[y] == "reduce":  # it ends the run, and begins none
@@ -470,7 +475,7 @@ def simulate(
         fed = (rolling.streamed,) if here and rolling.streamed is not None else ()
     index |= {name: len(run) + i for i, name in enumerate(fed)}
     reads = [_reads(rolling, op, set(index).difference(results)) for op in run]
-    sources = [[index.get(root) for _, root, _ in rolling.needs[op.outputs[0]]] for op in run]
+    sources = [[index.get(root) for _, root in rolling.needs[op.outputs[0]]] for op in run]
     rows_done, ring_rows = [0] * len(index), [1] * len(index)  # a row needs a place even if unread
     events: list[Event] = []
 
@@ -516,8 +521,8 @@ def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Rea
     """For each call of an op the rows that it reads. One that reduces reads rings row by row."""
     y = op.outputs[0]
     if rolling.modes[y] != "reduce":
-        return rolling.reads[y]
-    roots = [(root, root in rings, rows_of(rolling.graph, root)) for _, root, _ in rolling.needs[y]]
+        return rolling.reads(op)
+    roots = [(root, root in rings, rows_of(rolling.graph, root)) for _, root in rolling.needs[y]]
     return [
         tuple((root, row, row + 1) if ring else (root, 0, rows) for root, ring, rows in roots)
         for row in range(calls(rolling, op))
@@ -528,5 +533,5 @@ def calls(rolling: RollingGraph, op: Op) -> int:
     """How often an op is called: for each row of its result, or of the ring that it reduces."""
     if rolling.modes[op.outputs[0]] != "reduce":
         return rows_of(rolling.graph, op.outputs[0])
-    root = next(root for _, root, _ in rolling.needs[op.outputs[0]])
+    root = next(root for _, root in rolling.needs[op.outputs[0]])
     return rows_of(rolling.graph, root)

@@ -138,6 +138,16 @@ class Plan:
         return self.layout.height
 
     @cached_property
+    def homes(self) -> dict[str, str]:
+        """Storages of one row that lie where their reader's result does, and that result."""
+        return {name: home for s in self.steps if s.rolled for name, home in s.rolled.inside.items()}
+
+    @cached_property
+    def results(self) -> dict[str, Placed]:
+        """For each tensor its first place that is no scratch and no separate row."""
+        return {b.tensor: b for b in reversed(self.buffers) if not b.scratch and not b.newest}
+
+    @cached_property
     def offset_names(self) -> dict[str, str]:
         """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
         prefix, graph = self.name.upper(), self.graph

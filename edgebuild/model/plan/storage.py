@@ -108,9 +108,13 @@ def _end(at: int, size: int, line: int) -> int:
 def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int) -> Buffer:
     """One buffer from parts (first step, last step, offset, size): its extent at every step."""
     times = sorted({t for first, last, _, _ in parts for t in (first, last + 1)})
+    number = {t: i for i, t in enumerate(times)}
+    lives: list[list[tuple[int, int]]] = [[] for _ in times]
+    for first, last, at, size in parts:
+        for live in lives[number[first] : number[last + 1]]:
+            live.append((at, at + size))
     phases = []
-    for lower, upper in pairwise(times):
-        live = [(at, at + size) for first, last, at, size in parts if first <= lower <= last]
+    for (lower, upper), live in zip(pairwise(times), lives, strict=False):
         if live:
             low = min(a for a, _ in live)
             phases.append(Phase(lower, upper, low, max(b for _, b in live) - low))

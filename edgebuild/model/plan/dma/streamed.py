@@ -351,7 +351,7 @@ class Streamer:
     def _read_otherwise(self, trace: Batches, storage: str) -> bool:
         """Whether somebody reads a view whose rows are not those of the storage: it has to be there whole."""
         graph, needs = self.cutter.graph, self.cutter.rolling.needs
-        views = (name for op in trace.run for name, root, _ in needs[op.outputs[0]] if root == storage)
+        views = (name for op in trace.run for name, root in needs[op.outputs[0]] if root == storage)
         return any(rows_of(graph, name) != rows_of(graph, storage) for name in views)
 
     def _chosen(self, op: Op, seen: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:

@@ -33,14 +33,14 @@ def check_layout(problem: MemoryProblem, layout: Layout) -> None:
         _require(place.offset >= 0, "negative-offset", f"{b.name} at {place.offset}")
         _require(place.offset % b.align == 0, "misaligned", f"{b.name} at {place.offset}, alignment {b.align}")
         ends[place.memory] = max(ends[place.memory], place.offset + b.size)
+    extents = {b.name: b.extents for b in problem.buffers}
     for a, b in _together(problem.buffers):
         p, q = layout.places[a.name], layout.places[b.name]
-        for i, j in product(a.extents, b.extents) if p.memory == q.memory else ():
+        for i, j in product(extents[a.name], extents[b.name]) if p.memory == q.memory else ():
             start, other = p.offset + i.offset, q.offset + j.offset
             clear = start + i.size <= other or other + j.size <= start or not i.size or not j.size
-            together = i.lower < j.upper and j.lower < i.upper
-            text = f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
-            _require(clear or not together, "overlap", text)
+            if not clear and i.lower < j.upper and j.lower < i.upper:
+                raise CheckFailed("overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live")
     _require(dict(layout.heights) == ends, "wrong-height", f"heights {dict(layout.heights)}, buffers end at {ends}")
     for name, limit in capacity.items():
         _require(limit is None or ends[name] <= limit, "over-capacity", f"{name}: {ends[name]} B of {limit} B")
@@ -70,10 +70,13 @@ def check_schedule(graph: TaskGraph, schedule: Schedule) -> None:
     uses = {s: [step_of[task] for task in readers[s] + writers[s]] for s in graph.sizes}
     lives = {s: _lifetime(graph, s, uses[s]) for s in graph.sizes}
     saved = [0] * n
-    pairs = [(task, pair) for task in schedule.order for pair in graph.tasks[task].in_place]
+    allowed = dict[tuple[str, str], list[int]]()
+    for step, task in enumerate(schedule.order):
+        for pair in graph.tasks[task].in_place:
+            allowed.setdefault(pair, []).append(step)
     for pair in schedule.in_place:
         read, written = pair
-        at = [step_of[task] for task, other in pairs if other == pair]
+        at = allowed.get(pair, [])
         step = lives[read][1]
         good = at == [step] and lives[written][0] == step and len(writers[written]) == 1
         _require(good and written not in graph.inputs, "wrong-in-place", f"{pair}")

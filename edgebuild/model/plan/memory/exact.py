@@ -10,6 +10,7 @@ limits in deterministic time make the result a function of the input."""
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,7 +70,7 @@ class Sections:
 
     def size_in(self, i: int, section: int) -> int:
         """Bytes that a buffer takes in one of its sections."""
-        return next(e.size for e in self.extents[i] if e.first <= section < e.end)
+        return self.extents[i][bisect_right(self.extents[i], section, key=lambda e: e.first) - 1].size
 
     def blocked(self, i: int, j: int, at: int) -> list[tuple[int, int]]:
         """Open intervals in which buffer i cannot start if buffer j is at offset `at`."""

@@ -390,7 +390,7 @@ def merged(flow: Flow, tasks: Sequence[int], deep: int | None = None) -> PartOrd
     chains = [_chain(flow, o.tasks, {n for t in o.tasks for n in flow.used[t] if uses[n] == 1}) for o in orders]
     candidates = [_merge(chains)]
     if readers := reduce(or_, (s.last for s in shared if not s.kept), 0):
-        candidates += [_merge_with_last(chains, which, readers) for which in range(len(chains))]
+        candidates += [_merge_with_last(chains, which, readers) for which in range(len(chains))[: WORK // len(tasks)]]
     done = _done_before(flow, tasks)
     tried = [max(during for during, _ in profile(flow, candidate, done)) for candidate in candidates]
     return PartOrder(candidates[tried.index(min(tried))], not shared and all(o.best for o in orders))
