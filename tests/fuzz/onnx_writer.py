@@ -17,7 +17,7 @@ from edgebuild.model.ir import Array
 from tests.graphs import powers_of_two, quantised
 
 from .onnx_rows import KEEP, OPSET, ROWS, by_schema
-from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice, common_divisors, image_size
+from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice, common_divisors, group_window, image_size
 
 LARGEST = 60_000  # elements of a tensor
 
@@ -228,6 +228,20 @@ class OnnxWriter:
 
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)
+
+    def window_of_groups(self, x: Value) -> Value:
+        """Each window with all groups, pads, strides and dilations alike."""
+        c, h, w = self.image(x)
+        drawn = group_window(self.s, self.sizes.of, (h, w, c))
+        reach = [(n - 1) * m for n, m in zip(drawn.taps, drawn.dilation, strict=True)]
+        half = [n // 2 if drawn.padded else 0 for n in reach]
+        pads = [*half, *(n - m if drawn.padded else 0 for n, m in zip(reach, half, strict=True))]
+        weights = self.weights(drawn.results, c // drawn.groups, *drawn.taps, size=(2 / drawn.terms(c)) ** 0.5)
+        bias = [self.normal(drawn.results)] if self.s.between(0, 3) else []
+        return self.node(
+            "Conv", [x, weights, *bias], kernel_shape=drawn.taps, strides=drawn.stride, dilations=drawn.dilation,
+            group=drawn.groups, pads=pads,
+        )  # fmt: skip
 
     def square(self, x: Value) -> Value:
         """A window of 3x3 between channels in fours, as in most layers of ResNet: some kernels serve no other shape."""

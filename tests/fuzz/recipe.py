@@ -23,7 +23,8 @@ IMAGE = 4000  # elements
 # Layers side by side: how many, and those that kernels serve in most ways.
 BESIDE = 12
 KERNELS = (
-    *("depthwise",) * 4, *("conv",) * 3, "conv_same", "depthwise_same", "square", "expand", "dense", "pool", "mean",
+    *("depthwise",) * 4, *("conv",) * 2, *("window_of_groups",) * 3,
+    "conv_same", "depthwise_same", "square", "expand", "dense", "pool", "mean",
     "global_pool",
 )  # fmt: skip
 T = TypeVar("T")
@@ -118,6 +119,39 @@ def image_size(s: Choice, of: Callable[[str, int], int]) -> tuple[int, int, int]
     rows, columns = of("rows", s.between(1, 24)), of("columns", s.between(1, 24))
     channels = s.pick(1, 2, 3, 4, 5, 6, 8, 12, 16, 17, 20, 24, 32, 48, 64)
     return rows, columns, of("channels", min(channels, max(1, IMAGE // (rows * columns))))
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """A convolution: sizes as rows x columns; channels of the result; whether the image is padded to keep its size."""
+
+    taps: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    results: int
+    padded: bool
+
+    def terms(self, channels: int) -> int:
+        """Products of a sum."""
+        return self.taps[0] * self.taps[1] * channels // self.groups
+
+
+def group_window(
+    s: Choice, of: Callable[[str, int], int], image: tuple[int, int, int], grouped: bool = True
+) -> GroupWindow:
+    """Every property has a draw of its own, each of its values as often as the others."""
+    rows, columns, channels = image
+    taps = s.pick((1, 1), (1, s.between(2, 5)), (s.between(2, 5), 1), s.pair(2, 5))
+    taps = of("window 0", min(taps[0], rows)), of("window 1", min(taps[1], columns))
+    stride, wide, padded = s.pick((1, 1), s.pick((2, 2), (1, 2), (2, 1))), s.pick(1, 2, 3), s.pick(True, False)
+    dilated = stride == (1, 1) and (padded or all((n - 1) * wide < m for n, m in zip(taps, image[:2], strict=True)))
+    some = [n for n in range(2, channels) if channels % n == 0]
+    groups = s.pick(1, s.pick(*some), channels) if some else s.pick(1, channels)
+    groups = groups if grouped else 1
+    most = max(1, 4 * IMAGE // (rows * columns * groups))
+    results = groups * of("results of a group", min(most, s.pick(1, 2, 3, 4, 5, 8, 16)))
+    return GroupWindow(taps, stride, (wide, wide) if dilated else (1, 1), groups, results, padded)
 
 
 def choice(seed: int, arithmetic: str = "tflite", real: bool = False, integer: str = "int8") -> Choice:
@@ -261,6 +295,8 @@ def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str], b
         drawing.block()
     if Random(f"squares {form} {seed}").random() < 0.2:  # by itself, so that other networks stay what they were
         drawing.images.append(drawing.squares(drawing.value()))
+    if Random(f"groups {form} {seed}").random() < 0.2:
+        drawing.images.append(drawing.add("window_of_groups", drawing.value()))
     for _ in range(drawing.random.choice((0, 0, 0, 1, 1, 1, 2, 3))):  # a network may have several heads
         drawing.head(drawing.random.choice(drawing.images[-2:]))
     more = [layer.number for layer in drawing.layers[1:] if drawing.random.random() < 0.04]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from tests.fuzz.networks import (
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
-from tests.fuzz.recipe import BESIDE, FORMS, draw_beside
+from tests.fuzz.recipe import BESIDE, FORMS, choice, draw_beside, group_window
 from tests.fuzz.tflite_writer import TfliteWriter
 from tests.fuzz.units import Result, networks
 from tests.graphs.tflite_models import schema
@@ -148,6 +149,17 @@ def test_a_plan_of_energy_that_does_not_add_up_is_found() -> None:
     assert not list(plan_faults(plan))
     for change in ({"time_us": 6.0}, {"energy_uj": 9.0}, {"qos_us": 4.0}, {"start": "b"}):
         assert list(plan_faults({**plan, **change})), change
+
+
+def test_windows_of_groups_are_drawn_evenly() -> None:
+    """Every combination of window, groups, pads, stride: none is less than a quarter as frequent as the mean."""
+    seen = Counter[tuple[bool, str, bool, bool]]()
+    for seed in range(3000):
+        drawn = group_window(choice(seed), lambda _, size: size, (8, 8, 12))
+        groups = {1: "none", 12: "depthwise"}.get(drawn.groups, "some")
+        seen[drawn.taps == (1, 1), groups, drawn.padded, drawn.stride == (1, 1)] += 1
+    assert len(seen) == 2 * 3 * 2 * 2
+    assert 4 * min(seen.values()) > 3000 / len(seen)
 
 
 @pytest.mark.needs("gcc")

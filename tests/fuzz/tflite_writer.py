@@ -10,7 +10,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File, output_size
 
-from .recipe import BATCHES, DoesNotFit, Recipe, choice, common_divisors, image_size
+from .recipe import BATCHES, DoesNotFit, Recipe, choice, common_divisors, group_window, image_size
 from .tflite_parts import Parts, Value
 from .tflite_rows import ROWS
 
@@ -122,6 +122,19 @@ class TfliteWriter(Parts):
 
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)
+
+    def window_of_groups(self, x: Value) -> Value:
+        """Each window with all groups, pads, strides and dilations alike. Files in uint8 have no groups."""
+        h, w, c = self.image(x)
+        drawn = group_window(self.s, self.sizes.of, (h, w, c), self.recipe.form != "tflite_uint8")
+        options = schema.Conv2DOptionsT()
+        options.padding = SAME if drawn.padded else VALID
+        options.strideH, options.strideW = drawn.stride
+        options.dilationHFactor, options.dilationWFactor = drawn.dilation
+        options.fusedActivationFunction = self.s.pick(*ACTIVATIONS)
+        size = output_size((h, w), drawn.taps, drawn.stride, options.padding, drawn.dilation)
+        shape = drawn.results, *drawn.taps, c // drawn.groups
+        return self.sum("CONV_2D", x, shape, 0, drawn.terms(c), (x.shape[0], *size, drawn.results), options)
 
     def square(self, x: Value) -> Value:
         """A window of 3x3 between channels in fours, as in most layers of ResNet: some kernels serve no other shape."""
