@@ -282,6 +282,42 @@ def onnx_empty_shape(folder: Path) -> tuple[str, str]:
 
 
 @case
+def onnx_axis_out_of_range(folder: Path) -> tuple[str, str]:
+    """Neither shape inference nor the checker looks at it."""
+    return save(small_onnx("Flatten", axis=1 << 40), folder), r"Flatten.*error: axis 1099511627776 of 2 dimensions"
+
+
+@case
+def onnx_attribute_that_is_no_number(folder: Path) -> tuple[str, str]:
+    model = small_onnx("LeakyRelu", alpha=float("nan"))
+    return save(model, folder), r"LeakyRelu.*error: attribute 'alpha' holds a value that is no number"
+
+
+@case
+def onnx_scales_along_no_axis(folder: Path) -> tuple[str, str]:
+    file = OnnxFile(np.random.default_rng(0))
+    scales = file.constant(np.full(3, 0.1, np.float32))
+    weights = file.node("DequantizeLinear", [file.constant(np.ones((4, 3), np.int8)), scales], (4, 3), axis=7)
+    model = file.model([file.node("MatMul", [file.input((1, 4)), weights], (1, 3))])
+    return save(model, folder), r"DequantizeLinear.*error: axis 7 of an operand of 2 dimensions"
+
+
+@case
+def tflite_scale_of_no_use(folder: Path) -> tuple[str, str]:
+    def change(model: Tiny) -> None:
+        tensor(model, "image").quantization.scale = [3e38]
+
+    return tflite(folder, change), r"error: tensor 'image' has scale 3e\+38; at most"
+
+
+@case
+def onnx_without_outputs(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    del model.graph.output[:]
+    return save(model, folder), r"m\.onnx: error: the model has no output"
+
+
+@case
 def onnx_dynamic_shape(folder: Path) -> tuple[str, str]:
     model = small_onnx(shape=(1, "size"))
     return save(model, folder), r"m\.onnx: error: input 'in0' has the dynamic shape 1xsize\n.*--shape in0=1,"

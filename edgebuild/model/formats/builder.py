@@ -88,6 +88,8 @@ class GraphBuilder:
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
+        if not outputs:
+            raise fail("the model has no output", file=self.graph.file)
         own: list[str] = []
         self._each_is_written_once()
         for at, name in enumerate(inputs):

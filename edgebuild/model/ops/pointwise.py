@@ -109,6 +109,8 @@ def missing(op: Op, graph: Graph) -> str | None:
         return None
     if y.dtype == "int16" and function in CURVES and (scale_of(y) != 2.0**-15 or zero_of(y) or zero_of(values[0])):
         return f"{function} of int16 with another scale than 1/32768 or a zero point"
+    if y.dtype == "int16" and function in CURVES and scale_of(values[0]) * 3 * 2**12 >= 2**16:
+        return f"{function} of int16 with scale {scale_of(values[0]):g}: its steps times 12288 do not fit into int32"
     if len(operands) == 1 or (function in SELECT and all(t.quant == y.quant for t in values)):
         return None
     if function in TWO and graph.arithmetic.fixed_point:

@@ -71,6 +71,9 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
             if len(shapes.get(name, ())) > 1 and tuple(shapes[name]) != (*matrix[:-2], 1, matrix[-1]):
                 return f"'{name}' has the shape {tuple(shapes[name])}; it must be one number or one for each column"
     own = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    for a in node.attribute:
+        if np.isnan([a.f, *a.floats]).any():
+            return f"attribute '{a.name}' holds a value that is no number"
     for name, values in VALUES.get(node.op_type, {}).items():
         if name in own and own[name] not in values:
             return f"attribute '{name}' is {_shown(own[name])}; allowed: {', '.join(map(_shown, values))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil, floor, prod
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from ...ir import Array, Tensor
 from ...ops import base, indexing
 from .. import compose
+from ..builder import checked_size
 
 
 def read_slice(node: Any) -> None:
@@ -75,7 +77,8 @@ def read_reshape(node: Any) -> None:
 def read_flatten(node: Any) -> None:
     x = node.tensor(0)
     axis = node.attr("axis", 1)
-    axis += len(x.shape) if axis < 0 else 0
+    if axis != len(x.shape):  # behind the last one is allowed
+        axis = compose.axis_of(node, axis, len(x.shape))
     node.emit("reshape", node.inputs[:1], shape=(prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
@@ -290,6 +293,7 @@ def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
         raise node.error(f"sizes {new} and scales {factor}", "all must be positive")
     if max(new) > MOST_PLACES:
         raise node.error(f"sizes {new}", f"at most {MOST_PLACES} of a dimension: places are counted in float32")
+    checked_size(replace(x, name=node.outputs[0], shape=tuple(new)), node.builder.graph.file)
     return new, factor
 
 

@@ -276,7 +276,7 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
 def _read_dequantize(node: OnnxNode) -> None:
     """A constant with a scale for each block along an axis is one of real numbers: kernels have one scale a channel."""
     x = node.tensor(0)
-    if x.constant and node.attr("block_size", 0) and (scales := spread(node)) is not None:
+    if x.constant and (scales := spread(node)) is not None and node.attr("block_size", 0):
         node.store(node.outputs[0], (x.array.astype(np.float32) - scales[1].astype(np.float32)) * scales[0])
         return
     if not x.constant and (parts := dequantised(node)):

@@ -74,6 +74,7 @@ TYPES = {
 }  # fmt: skip
 NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
+MOST_SCALE = 2.0**96  # with which the largest integer of 32 bits still is a finite float32
 PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
 SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
@@ -174,6 +175,8 @@ def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
         raise fail(f"tensor '{name}' has {len(scale)} scales and {len(zero)} zero points", file=file)
     if not all(0 <= s < float("inf") for s in scale) or (len(scale) == 1 and scale[0] == 0):
         raise fail(f"tensor '{name}' has scale {min(scale)}; scales must be positive and finite", file=file)
+    if max(scale, default=0) > MOST_SCALE:
+        raise fail(f"tensor '{name}' has scale {max(scale):g}; at most {MOST_SCALE:g}", file=file)
     axis = q.QuantizedDimension() if q.QuantizedDimension() < rank else 0
     return Quant(scale, zero, axis if len(scale) > 1 else None)
 
@@ -668,6 +671,8 @@ def _check_operator(node: Node) -> None:
 
 def _read_node(node: Node) -> None:
     assert isinstance(node, TfliteNode)
+    if not node.written:
+        raise node.error("has no result", "the file is damaged; export it again")
     for t in node.written:
         _refuse_types(node, t)
     for position, name in enumerate(node.inputs):
