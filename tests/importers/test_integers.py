@@ -1,4 +1,4 @@
-"""Networks of whole real numbers with RequantShift, as quantlib and Deeploy write them, against onnxruntime."""
+"""Networks of whole real numbers, as NEMO, quantlib, DORY and Deeploy write them, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.formats.onnx.requantised import Form, integers, shift_of
 from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.ops.pointwise import attributes
 from edgebuild.model.verify import verify
@@ -75,13 +76,73 @@ def sum_of_inputs(seed: int) -> onnx.ModelProto:
     return net.ended(net.requant(net.op("Add", a, b), 0, 2.0**8))
 
 
+class Chains(Whole):
+    """Requantisations of several nodes."""
+
+    def layer(self, x: str, channels: tuple[int, int], window: int = 3, **attributes: Any) -> str:
+        w = self.whole(-64, 65, channels[1], channels[0] // attributes.get("group", 1), window, window)
+        return self.op("Conv", x, w, pads=[window // 2] * 4, **attributes)
+
+    def clipped(self, x: str, low: float = 0, high: float = 255) -> str:
+        return self.op("Clip", x, self.stored(low), self.stored(high))
+
+    def nemo(self, x: str, channels: int, div: int, kappa: tuple[int, int] = (300, 2048), high: int = 255) -> str:
+        """Batch normalisation as kappa and lambda, then a quotient of int64."""
+        shape = (1, channels, 1, 1) if channels else ()
+        x = self.op("Mul", self.whole(*kappa, *shape), x)
+        x = self.op("Cast", self.op("Add", x, self.whole(-(10**6), 10**7, *shape)), to=TensorProto.INT64)
+        x = self.op("Div", self.op("Mul", x, self.longs(35)), self.longs(div))
+        return self.clipped(self.op("Cast", self.op("Cast", x, to=TensorProto.INT64), to=TensorProto.FLOAT), high=high)
+
+    def floored(self, x: str, channels: int, div: float, **ends: float) -> str:
+        """What quantlib wrote before it had RequantShift."""
+        x = self.op(
+            "Add", self.op("Mul", x, self.whole(40, 900, channels, 1, 1)), self.whole(-(2**21), 2**22, channels, 1, 1)
+        )
+        return self.clipped(self.op("Floor", self.op("Div", x, self.stored(div))), **ends)
+
+    def joined(self, a: str, b: str, factors: tuple[int, int], div: int) -> str:
+        a, b = (self.op("Mul", x, self.value(n)) for x, n in zip((a, b), factors, strict=True))
+        return self.op("Floor", self.op("Div", self.op("Add", a, b), self.value(div)))
+
+
+def nemo(seed: int, div: int, kappa: tuple[int, int] = (300, 2048)) -> onnx.ModelProto:
+    """Convolutions, one by depth, a pool, branches that join, a mean, and a dense layer whose sums are the result."""
+    net = Chains(seed)
+    x = net.nemo(net.layer(net.input("x", (1, 2, 10, 8)), (2, 6)), 6, div, kappa)
+    x = net.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    y = net.nemo(net.layer(net.nemo(net.layer(x, (6, 6), group=6), 6, div // 16, kappa), (6, 6), 1), 6, div // 4, kappa)
+    x = net.joined(x, y, (40, 64), 64)
+    y = net.nemo(net.layer(x, (6, 6)), 6, div)
+    x = net.op("AveragePool", net.joined(y, x, (32, 32), 32), kernel_shape=[2, 2], strides=[2, 2])
+    x = net.op("Mul", net.op("Mul", x, net.value(4)), net.value(33))
+    x = net.op("Flatten", net.op("Floor", net.op("Div", x, net.value(128))))
+    return net.ended(net.op("Gemm", x, net.whole(-99, 99, 5, 24), net.whole(-999, 999, 5), transB=1))
+
+
+def floored(seed: int) -> onnx.ModelProto:
+    """Results of 2 and 8 bits, with the notes that DORY reads, and a sum whose operands are requantised first."""
+    net = Chains(seed)
+    x = net.floored(net.layer(net.input("x", (1, 3, 6, 6)), (3, 4), weight_bits=2, bias_bits=32), 4, 2.0**17, high=3)
+    y = net.floored(net.layer(x, (4, 4)), 4, 2.0**11, low=-128, high=127)
+    own = {"in1_rq": 1, "in1_mul": 77, "in1_add": 64, "in1_shift": 7, "in1_n_levels": 256, "in2_rq": 0, "out_rq": 1}
+    own |= {"out_mul": 5, "out_add": -9, "out_shift": 2, "out_n_levels": 128, "add_bits": 8}
+    return net.ended(net.op("Add", net.op("Relu", y), x, **own))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "residual": lambda: residual(0),
     "residual in a domain of its own": lambda: residual(1, "PACTOps"),
     "signed input": lambda: stated_input(2, np.int8),
     "unsigned input": lambda: stated_input(2, np.uint8),
     "sum of inputs": lambda: sum_of_inputs(3),
+    "NEMO": lambda: nemo(4, 2**23),
+    "NEMO, quotients by 2^k - 1": lambda: nemo(5, 2**23 - 1),
+    "NEMO, negative factors and zeros": lambda: nemo(6, 2**22, (-3, 4)),
+    "quotients by 2^k - 1, negative factors": lambda: nemo(7, 2**21 - 1, (-900, 2)),
+    "floors": lambda: floored(8),
 }
+FOREIGN = ("residual", "residual in a domain of its own", "signed input", "unsigned input", "sum of inputs")
 
 
 @pytest.mark.needs("gcc")
@@ -100,6 +161,60 @@ def test_sums_are_those_of_integers(tmp_path: Path) -> None:
     sums = [op for op in graph.ops if op.kind in ("conv2d", "depthwise_conv2d", "dense")]
     assert len(sums) == 3
     assert all(t.dtype == "int8" for op in sums for t in graph.operands(op)[:2])
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name not in FOREIGN])
+def test_chains_are_integers_alone(name: str, tmp_path: Path) -> None:
+    """Each layer of int8 is one op, and no result is a real number."""
+    file = tmp_path / "model.onnx"
+    onnx.save(NETWORKS[name](), file)
+    graph = prepare(file)
+    assert all(graph.result(op).dtype != "float32" for op in graph.ops)
+    assert sum("bits" in op.attrs for op in graph.ops if op.kind.endswith("conv2d")) >= 2
+
+
+def test_a_shift_reaches_each_result_at_the_same_number() -> None:
+    """Against Python's integers, for factors of every sign, sums and divisors, at ends and at random."""
+    rng, missing = np.random.default_rng(0), 0
+    for _ in range(400):
+        scale, spread = int(rng.choice([1, 40, 60])), int(rng.choice([1, 10**3, 10**8]))
+        factor = integers(rng.integers(-3000, 3000, 5) * scale * (rng.random(5) > 0.1))
+        added = integers(rng.integers(-spread, spread, 5))
+        divisor = int(rng.choice([2**24 - 1, 2**20, 2**22 - 1, 1000, 3, 2**10, 1, 2**30]))
+        low, high = [(0, 255), (-128, 127), (0, 3)][rng.integers(3)]
+        of = -int(rng.integers(0, 10 ** rng.integers(1, 7))), int(rng.integers(1, 10 ** rng.integers(1, 7)))
+        shift = shift_of(Form("x", factor, added, divisor, "Floor").reduced(), of, low, high)
+        missing += shift is None
+        if shift is None:
+            continue
+        x = integers(np.unique([*of, *rng.integers(of[0], of[1] + 1, 200)]))[:, None]
+        want = np.clip((x * factor + added) // divisor, low, high)
+        before, times, more = (integers(a) for a in (shift.before, shift.factor, shift.added))
+        total = (x + before) * times
+        assert all(abs(a).max() < 2**31 for a in (before, times, more, x + before)) and abs(total).max() < 2**62
+        mine = np.clip((total + more + (1 << shift.bits >> 1)) >> shift.bits, shift.low, shift.high)
+        np.testing.assert_array_equal(mine, want)
+    assert missing <= 4  # a channel of no factor whose constant does not fit
+
+
+def strange(text: str) -> onnx.ModelProto:
+    """A chain with something that no integers have."""
+    net = Chains(9)
+    x = net.layer(net.input("x", (1, 2, 5, 5)), (2, 3))
+    x = net.op("Mul", x, net.stored(np.full((3, 1, 1), 0.3 if text == "kappa" else 3.0)))
+    divisor = {"zero": 0.0, "negative": -4.0, "several": np.full((3, 1, 1), 5.0) * [[[1]], [[2]], [[3]]], "share": 2.5}
+    x = net.op("Floor", net.op("Div", x, net.stored(divisor.get(text, 64.0))))
+    return net.ended(net.clipped(x, high=7.5 if text == "bound" else 255))
+
+
+@pytest.mark.parametrize("text", ["kappa", "zero", "negative", "several", "share", "bound"])
+def test_other_numbers_stay_real(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model.onnx"
+    onnx.save(strange(text), file)
+    graph = prepare(file)
+    if text != "bound":
+        assert graph.tensors[graph.inputs[0]].dtype == "float32" and not capsys.readouterr().err
+    assert graph.tensors[graph.outputs[0]].dtype == "float32"
 
 
 UNSAID = {"residual": ["x"], "signed input": [], "unsigned input": [], "sum of inputs": ["a", "b"]}

@@ -24,7 +24,7 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare
 from ..formats.format import Shapes
-from ..formats.onnx.integers import in_standard
+from ..formats.onnx.for_judges import in_standard
 from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import ort

@@ -1,7 +1,8 @@
-"""Networks of integers that are stored as real numbers, as quantlib and Deeploy write them.
+"""Networks of integers that are stored as real numbers, as NEMO, quantlib, DORY and Deeploy write them.
 
 RequantShift is (x * mul + add) / div, rounded to the nearest and halves up. It keeps within `n_levels` integers, from 0
-on or, if `signed`, from -n_levels / 2 (pulp-platform/quantlib d3c829e, algorithms/pact/pact_ops.py).
+on or, if `signed`, from -n_levels / 2 (pulp-platform/quantlib d3c829e, algorithms/pact/pact_ops.py). Other exports
+write a requantisation as several nodes: `requantised` has what they come to.
 
 All tensors are real in the file, though their values are whole: weights, too, and inputs. They become quantised numbers
 of scale 1 here, so that sums of products are sums of integers. A file says whether an input is signed by a
@@ -10,7 +11,9 @@ QuantizeLinear that reads it. One without is taken for uint8, and a warning says
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from math import prod
 
 import numpy as np
 import onnx
@@ -19,95 +22,394 @@ from onnx import TensorProto, helper, numpy_helper
 from ....base.errors import Diagnostic
 from ....base.progress import warn
 from ...ir import Array, Quant, Tensor
-from .control_flow import graphs
+from .control_flow import graphs, reads
 from .fused import Fused
 from .onnx_operators import OnnxNode
+from .requantised import Form, Range, integers, joined, shift_of
 
 REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
-WEIGHTED = ("Conv", "Gemm", "MatMul")
-ALIKE = ("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")  # hand their operand's numbers on
+BITS = ("weight_bits", "bias_bits", "mult_bits", "add_bits", "out_bits")  # notes of exports for DORY
+UNSIGNED = "input '{}' is taken for uint8: no QuantizeLinear says whether its integers are signed"
 UNSAID = "put QuantizeLinear and DequantizeLinear behind '{}', of scale 1 and a zero point 0 in int8 or uint8"
 BYTE, WORD = np.iinfo(np.int8), np.iinfo(np.int32)
+ENDS = WORD.min, WORD.max
+KINDS = (np.int8, np.uint8, np.int16, np.int32)
+NARROW = KINDS[:3]  # of operands of sums of products
+STATED = (TensorProto.INT8, TensorProto.UINT8)
+WHOLE_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
 def name_domain(model: onnx.ModelProto) -> None:
-    """Give RequantShift a domain of its own: the ONNX standard has no such operator."""
-    nodes = [n for part in graphs(model.graph) for n in part.node if n.op_type == REQUANT]
+    """Give RequantShift, and an Add with factors, a domain of their own: the standard has no such operators.
+
+    Notes of numbers of bits, which the standard has not either, are dropped.
+    """
+    nodes = [n for part in graphs(model.graph) for n in part.node]
     for node in nodes:
+        for at in reversed([at for at, a in enumerate(node.attribute) if a.name in BITS]):
+            del node.attribute[at]
+    own = [n for n in nodes if n.op_type == REQUANT or (n.op_type == "Add" and n.attribute)]
+    for node in own:
         node.domain = DOMAIN
-    if nodes and not any(o.domain == DOMAIN for o in model.opset_import):
+    if own and not any(o.domain == DOMAIN for o in model.opset_import):
         model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 
-def stored_integers(graph: onnx.GraphProto, file: str) -> None:
-    """Quantise inputs, weights and what is handed on, and make RequantShift an op on int32."""
-    if all(node.op_type != REQUANT for node in graph.node):
-        return
-    constants = {t.name: t for t in graph.initializer}
-    kinds, nodes = dict[str, type[np.signedinteger] | type[np.unsignedinteger]](), list[onnx.NodeProto]()
-    readers = {name: [n for n in graph.node if name in n.input] for name in (v.name for v in graph.input)}
-    for value in graph.input:
-        own = value.name not in constants and value.type.tensor_type.elem_type == TensorProto.FLOAT
-        if own and not any(n.op_type == "QuantizeLinear" for n in readers[value.name]):
-            text = f"input '{value.name}' is taken for uint8: no QuantizeLinear says whether its integers are signed"
-            warn(Diagnostic(text, file, severity="warning", hints=(UNSAID.format(value.name),)))
-            f = Fused(helper.make_node("Identity", [value.name], [f"{value.name}@whole"]), graph, file)
-            nodes += _whole(f, value.name, np.uint8)
-            kinds[f.node.output[0]] = np.uint8
-    for node in graph.node:
-        node.input[:] = [f"{n}@whole" if f"{n}@whole" in kinds else n for n in node.input]
-        f, handed_on = Fused(node, graph, file), kinds.get(next(iter(node.input), ""))
-        if node.op_type == REQUANT:
-            kinds[node.output[0]] = np.int8 if _number(f, "signed") else np.uint8
-            nodes += _shifted(f, constants)
-        elif node.op_type in ALIKE and handed_on:
-            kinds[node.output[0]] = handed_on
-            moved = f.op(node.op_type, list(node.input), f.between("moved"), **f.attributes)
-            nodes += [moved, *_whole(f, moved.output[0], handed_on)]
-        elif node.op_type == "Add" and all(name in kinds for name in node.input):
-            nodes += _sum(f)
+def stored_integers(model: onnx.ModelProto, file: str) -> None:
+    """Quantise inputs, weights and what is handed on, and make each requantisation an op on int32."""
+    numbers = Numbers(model, file)
+    numbers.read()
+    if numbers.requantises:
+        for diagnostic in numbers.warnings:
+            warn(diagnostic)
+        del model.graph.node[:]
+        model.graph.node.extend(node for node in numbers.nodes if node is not None)
+
+
+class Numbers:
+    """The nodes so far, and the tensors that hold whole numbers.
+
+    `ranges`: between which numbers those are that nodes here store. `forms`: what others are made of; their nodes stay
+    as they are until the numbers are needed. `sums`: of products. `typed`: those that are integers in the file, too.
+    """
+
+    def __init__(self, model: onnx.ModelProto, file: str) -> None:
+        self.model, self.graph, self.file = model, model.graph, file
+        self.warnings, self.requantises = list[Diagnostic](), False
+        self.nodes, self.places = list[onnx.NodeProto | None](), dict[str, int]()
+        self.constants = {t.name: t for t in self.graph.initializer}
+        self.ranges, self.forms = dict[str, Range](), dict[str, Form]()
+        self.sums, self.typed = set[str](), set[str]()
+
+    @cached_property
+    def shapes(self) -> dict[str, list[int]]:
+        """Shapes as far as the onnx package infers them; 0 where it does not."""
+        graph = onnx.shape_inference.infer_shapes(self.model).graph
+        values = (*graph.input, *graph.value_info)
+        return {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
+
+    def read(self) -> None:
+        inputs = self._inputs()
+        for original in list(self.graph.node):
+            node = onnx.NodeProto()
+            node.CopyFrom(original)
+            node.input[:] = [inputs.get(n, n) for n in node.input]
+            f, handler = Fused(node, self.graph, self.file), HANDLERS.get(node.op_type)
+            if handler is None or not handler(self, f):
+                for name in reads(node):
+                    self.settle(name)
+                self.add(node)
+        for value in self.graph.output:
+            self.settle(value.name)
+
+    def node(self, operator: str, x: str, output: str) -> Fused:
+        """A node that is none of the file."""
+        return Fused(helper.make_node(operator, [x], [output]), self.graph, self.file)
+
+    def add(self, *nodes: onnx.NodeProto) -> bool:
+        """The nodes behind those so far, in the place of others that write the same tensors."""
+        for node in nodes:
+            for name in node.output:
+                if name in self.places:
+                    self.nodes[self.places[name]] = None
+                self.places[name] = len(self.nodes)
+            self.nodes.append(node)
+        return True
+
+    def _inputs(self) -> dict[str, str]:
+        """Inputs of the graph that no node quantises, as whole numbers: new names by old ones."""
+        readers = {name: [n for n in self.graph.node if name in n.input] for name in (v.name for v in self.graph.input)}
+        renamed = dict[str, str]()
+        for value in self.graph.input:
+            own = value.name not in self.constants and value.type.tensor_type.elem_type == TensorProto.FLOAT
+            if own and not any(n.op_type == "QuantizeLinear" for n in readers[value.name]):
+                text, hints = UNSIGNED.format(value.name), (UNSAID.format(value.name),)
+                self.warnings.append(Diagnostic(text, self.file, severity="warning", hints=hints))
+                renamed[value.name] = f"{value.name}@whole"
+                self.store(self.node("Identity", value.name, renamed[value.name]), value.name, (0, 255))
+        return renamed
+
+    def unit(self, kind: type, zero: int = 0) -> list[str]:
+        """A scale of 1 and a zero point of this type."""
+        values = {"1@scale": np.float32(1), f"{zero}@{np.dtype(kind)}": kind(zero)}
+        for name in values.keys() - self.constants.keys():
+            self.constants[name] = numpy_helper.from_array(np.asarray(values[name]), name)
+            self.graph.initializer.append(self.constants[name])
+        return list(values)
+
+    def keep(self, f: Fused, form: Form) -> bool:
+        """Leave the node as it is, whose result has this form."""
+        self.forms[f.node.output[0]] = form
+        self.typed |= {*f.node.output} if self.typed.intersection(f.node.input) else set()
+        return self.add(f.node)
+
+    def store(self, f: Fused, name: str, of: Range, wide: bool = False) -> bool:
+        """Numbers of a real tensor within `of` as the result of the node, stored as whole ones; `wide`: in int32."""
+        kind = kind_of(of)
+        if kind is not None and wide:
+            kind = np.int32
+        if kind is None:
+            return False
+        scale = self.unit(kind)
+        self.ranges[f.node.output[0]] = of
+        self.add(f.op("QuantizeLinear", [name, *scale], f.between("steps")))
+        return self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
+
+    def number(self, name: str) -> Array | None:
+        """The whole numbers of a constant; None where it is none."""
+        data = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
+        if data is None or data.dtype.kind not in "fi" or not data.size or not np.isfinite(data).all():
+            return None
+        return integers(data) if (data == np.rint(data)).all() else None
+
+    def form(self, name: str, rounded: bool = False) -> Form | None:
+        """What the tensor is made of; with `rounded` it may be rounded, else its numbers are stored first."""
+        form = self.forms.get(name)
+        if form is not None and form.rounds and not rounded:
+            if not self.requantise(self.node("Floor", name, f"{name}@rounded"), form, *ENDS):
+                return None
+            form, name = None, f"{name}@rounded"
+        one, none = (integers(np.array(n)) for n in (1, 0))
+        return form or (Form(name, one, none) if name in self.ranges else None)
+
+    def settle(self, name: str) -> None:
+        """Store the numbers of a tensor that has a form, if that is possible: its nodes stay as they are otherwise."""
+        form = self.forms.get(name)
+        if form is None or name in self.typed or (form.divisor > 1 and not form.rounds):
+            return
+        if form.is_base:
+            self.store(self.node("Identity", form.base, name), form.base, self.ranges[form.base])
+            del self.forms[name]
         else:
-            nodes += [*_weights(f, constants), node]
-    del graph.node[:]
-    graph.node.extend(nodes)
+            self.requantise(self.node("Floor", name, name), form, *ENDS)
+
+    def requantise(self, f: Fused, form: Form, low: int, high: int) -> bool:
+        """The node's result: the form between two numbers. False if it has none in 32 bits."""
+        shift = shift_of(form, self.ranges[form.base], low, high)
+        kind = kind_of((shift.low, shift.high)) if shift is not None else None
+        if shift is None or kind is None:
+            return False
+        self.requantises |= bool(form.rounds) and form.base in self.sums
+        x = form.base
+        if shift.before.any():
+            self.add(f.op("QuantizeLinear", [x, *self.unit(np.int32)], f.between("base")))
+            x = f.between("moved")
+            self.add(f.op("Sum", [f.between("base"), f.constant("before", shift.before)], x))
+        self.forms.pop(f.node.output[0], None)
+        names = [f.constant("factor", shift.factor), f.constant("added", shift.added)]
+        self.shifted(f, x, names, shift.bits, (shift.low, shift.high))
+        return True
+
+    def shifted(self, f: Fused, x: str, numbers: list[str], bits: int, of: Range) -> None:
+        """RequantShift of whole numbers, and the real numbers that its result stands for."""
+        kind = kind_of(of)
+        assert kind is not None
+        stored, zero = (np.int8, BYTE.min) if kind is np.uint8 else (kind, 0)
+        code = helper.np_dtype_to_tensor_dtype(np.dtype(stored))
+        own = {"bits": bits, "low": of[0], "high": of[1], "to": code}
+        scale = self.unit(stored, zero)
+        self.ranges[f.node.output[0]] = of
+        self.add(f.op(REQUANT, [x, *numbers], f.between("steps"), **own))
+        self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
 
 
-def _whole(f: Fused, name: str, kind: type) -> Iterator[onnx.NodeProto]:
-    """The node's result, as whole numbers of this type."""
-    scale = [f.constant("one", np.float32(1)), f.constant("zero", kind(0))]
-    yield f.op("QuantizeLinear", [name, *scale], f.between("steps"))
-    yield f.op("DequantizeLinear", [f.between("steps"), *scale])
+def kind_of(of: Range) -> type[np.signedinteger] | type[np.unsignedinteger] | None:
+    """The smallest type of whole numbers between these two, which may be less than 0."""
+    fitting = (kind for kind in KINDS if np.iinfo(kind).min <= of[0] and of[1] <= np.iinfo(kind).max)
+    return next(fitting, None)
 
 
-def _sum(f: Fused) -> Iterator[onnx.NodeProto]:
-    """The sum of two results, in int32."""
-    scale, names = [f.constant("one", np.float32(1)), f.constant("zero", np.int32(0))], [f.between("a"), f.between("b")]
-    yield from (f.op("QuantizeLinear", [f.at(i), *scale], name) for i, name in enumerate(names))
-    yield f.op("Sum", names, f.between("sum"))
-    yield f.op("DequantizeLinear", [f.between("sum"), *scale])
+# How nodes are read. A function tells whether its node is; else the node stays as it is.
 
 
-def _weights(f: Fused, constants: dict[str, onnx.TensorProto]) -> Iterator[onnx.NodeProto]:
-    """Weights as int8, where they are such numbers."""
-    if f.node.op_type not in WEIGHTED or f.at(1) not in constants:
-        return
-    data = numpy_helper.to_array(constants[f.at(1)])
-    if data.dtype == np.float32 and data.size and (data == np.clip(np.rint(data), BYTE.min, BYTE.max)).all():
-        scale = [f.constant("one", np.float32(1)), f.constant("zero", np.int8(0))]
-        yield f.op("DequantizeLinear", [f.constant("weights", data.astype(np.int8)), *scale], f.between("w"))
-        f.node.input[1] = f.between("w")
-
-
-def _shifted(f: Fused, constants: dict[str, onnx.TensorProto]) -> Iterator[onnx.NodeProto]:
-    """RequantShift of whole numbers, and the real numbers that its result stands for."""
-    divisor, (low, high) = _number(f, "div"), _bounds(f)
+def requant_shift(numbers: Numbers, f: Fused) -> bool:
+    divisor, (low, high) = whole_attribute(f, "div"), bounds_of(f)
     bits = divisor.bit_length() - 1
     if divisor != 1 << max(bits, 0) or bits > 31:
         raise f.refuse(f"div is {divisor}", "it must be a power of two up to 2^31")
-    factors = [_integers(f, at, word, constants) for at, word in ((1, "mul"), (2, "add"))]
-    yield f.op(REQUANT, [f.at(0), *factors], f.between("steps"), bits=bits, low=low, high=high)
-    scale = [f.constant("one", np.float32(1)), f.constant("zero", np.int8(0 if low else BYTE.min))]
-    yield f.op("DequantizeLinear", [f.between("steps"), *scale])
+    factors = [_integers(f, at, word, numbers.constants) for at, word in ((1, "mul"), (2, "add"))]
+    numbers.settle(f.at(0))
+    numbers.shifted(f, f.at(0), factors, bits, (low, high))
+    numbers.requantises = True
+    return True
+
+
+def dequantised(numbers: Numbers, f: Fused) -> bool:
+    """Numbers of scale 1, whose type the zero point states."""
+    scale, zero = numbers.number(f.at(1)), numbers.constants.get(f.at(2))
+    if scale is None or scale.size != 1 or scale.ravel()[0] != 1 or zero is None or zero.data_type not in STATED:
+        return False
+    start, kind = int(numpy_helper.to_array(zero).ravel()[0]), np.iinfo(helper.tensor_dtype_to_np_dtype(zero.data_type))
+    numbers.ranges[f.node.output[0]] = (int(kind.min) - start, int(kind.max) - start)
+    return numbers.add(f.node)
+
+
+def handed_on(numbers: Numbers, f: Fused) -> bool:
+    """A node that moves or selects numbers."""
+    numbers.settle(f.at(0))
+    of = numbers.ranges.get(f.at(0))
+    if of is None or f.node.output[1:]:
+        return False
+    moved = f.op(f.node.op_type, list(f.node.input), f.between("moved"), **f.attributes)
+    return numbers.add(moved) and numbers.store(f, moved.output[0], of)
+
+
+def weighted(numbers: Numbers, f: Fused) -> bool:
+    """A sum of products of whole numbers with constant ones in int8, plus a bias."""
+    numbers.settle(f.at(0))
+    of, w, bias = numbers.ranges.get(f.at(0)), numbers.number(f.at(1)), numbers.number(f.at(2))
+    own = {n: f.attributes.get(n, default) for n, default in (("alpha", 1), ("beta", 1), ("transA", 0))}
+    if of is None or kind_of(of) not in NARROW or w is None or list(own.values()) != [1, 1, 0]:
+        return False
+    axis = 0 if f.node.op_type == "Conv" or f.attributes.get("transB", 0) else w.ndim - 1
+    if np.min(w) < BYTE.min or np.max(w) > BYTE.max or (f.at(2) and bias is None) or not w.ndim:
+        return False
+    rows = np.moveaxis(w.astype(np.int64), axis, 0).reshape(w.shape[axis], -1)
+    above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
+    low, high = min(of[0], 0), max(of[1], 0)  # with the zeros of padding
+    start = 0 if bias is None else bias
+    reach = int(np.min(above * low + below * high + start)), int(np.max(above * high + below * low + start))
+    scale = numbers.unit(np.int8)
+    numbers.add(f.op("DequantizeLinear", [f.constant("weights", w.astype(np.int8)), *scale], f.between("w")))
+    f.node.input[1] = f.between("w")
+    numbers.sums.add(f.node.output[0])
+    numbers.add(f.op(f.node.op_type, list(f.node.input), f.between("real"), **f.attributes))
+    return numbers.store(f, f.between("real"), reach, wide=True) or numbers.add(f.op("Identity", [f.between("real")]))
+
+
+def averaged(numbers: Numbers, f: Fused) -> bool:
+    """A mean, as the sum of a window with weights of 1 over the number of elements."""
+    own, shape = f.attributes, numbers.shapes.get(f.at(0), [])
+    window = own.get("kernel_shape", shape[2:])
+    padded = any(own.get("pads", ())) and not own.get("count_include_pad", 0)
+    odd = own.get("ceil_mode", 0) or own.get("auto_pad", b"NOTSET") != b"NOTSET" or {*own.get("dilations", ())} - {1}
+    numbers.settle(f.at(0))
+    if f.at(0) not in numbers.ranges or padded or odd or len(shape) < 3 or not all((*window, shape[1])):
+        return False
+    ones = f.constant("ones", np.ones((shape[1], 1, *window), np.float32))
+    numbers.constants[ones] = f.graph.initializer[-1]
+    kept = {name: own[name] for name in ("pads", "strides") if name in own}
+    sums = f.op("Conv", [f.at(0), ones], f.between("sum"), group=shape[1], kernel_shape=window, **kept)
+    if not weighted(numbers, Fused(sums, f.graph, f.file)):
+        return False
+    form = numbers.form(sums.output[0])
+    return form is not None and numbers.keep(f, form.over(prod(window)))
+
+
+def product(numbers: Numbers, f: Fused) -> bool:
+    """A product with constants."""
+    at = next((at for at in range(2) if numbers.number(f.at(at)) is not None), 0)
+    number, form = numbers.number(f.at(at)), numbers.form(f.at(1 - at))
+    return number is not None and form is not None and numbers.keep(f, form.times(number))
+
+
+def quotient(numbers: Numbers, f: Fused) -> bool:
+    """A quotient by one number above 0; between integers it is rounded towards 0."""
+    number, form = numbers.number(f.at(1)), numbers.form(f.at(0))
+    divisor = int(np.ravel(number)[0]) if number is not None and np.unique(number).size == 1 else 0
+    if form is None or divisor < 1:
+        return False
+    form = form.over(divisor)
+    return numbers.keep(f, form.rounded("Cast") if f.at(0) in numbers.typed else form)
+
+
+def total(numbers: Numbers, f: Fused) -> bool:
+    """A sum with constants, or of two tensors."""
+    names = list(f.node.input)
+    forms = [numbers.form(name) for name in names]
+    for form, number in zip(forms, map(numbers.number, reversed(names)), strict=True):
+        if form is not None and number is not None:
+            return numbers.keep(f, form.plus(number))
+    both = joined(forms[0], forms[1], f.between("sum")) if forms[0] is not None and forms[1] is not None else None
+    return both is not None and _both(numbers, f, *both)
+
+
+def _both(numbers: Numbers, f: Fused, form: Form, terms: list[tuple[str, int]]) -> bool:
+    """The sum of tensors, each times a number, in int32, and the result as a form of it."""
+    ends = [sorted(end * factor for end in numbers.ranges[name]) for name, factor in terms]
+    reach = ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]
+    if not all(kind_of((low, high)) for low, high in (*ends, reach)):
+        return False
+    parts, scale = list[str](), numbers.unit(np.int32)
+    for at, ((name, factor), (low, high)) in enumerate(zip(terms, ends, strict=True)):
+        if factor != 1:
+            constants = [f.constant(f"{word}{at}", np.int32(n)) for word, n in (("factor", factor), ("none", 0))]
+            scaled = numbers.node("Mul", name, f.between(f"product{at}"))
+            numbers.shifted(scaled, name, constants, 0, (low, high))
+            name = scaled.node.output[0]
+        parts.append(f.between(f"part{at}"))
+        numbers.add(f.op("QuantizeLinear", [name, *scale], parts[-1]))
+    numbers.add(f.op("Sum", parts, f.between("whole")))
+    numbers.add(f.op("DequantizeLinear", [f.between("whole"), *scale], form.base))
+    numbers.ranges[form.base] = reach
+    return numbers.keep(f, form)
+
+
+def factored_sum(numbers: Numbers, f: Fused) -> bool:
+    """Add with factors: each operand, and then the sum, is first requantised where the node's attributes say so."""
+    names = [_requantised(numbers, f, f"in{at + 1}", f.at(at), f.between(f"operand{at}")) for at in range(2)]
+    inner = Fused(helper.make_node("Add", names, [f.between("total")], f.name), numbers.graph, numbers.file)
+    if not total(numbers, inner):
+        raise f.refuse("operands that are no whole numbers", "supported: results of requantisations")
+    result = _requantised(numbers, f, "out", f.between("total"), f.between("own"))
+    form = numbers.form(result)
+    return form is not None and numbers.keep(numbers.node("Identity", result, f.node.output[0]), form)
+
+
+def _requantised(numbers: Numbers, f: Fused, which: str, name: str, output: str) -> str:
+    """(x * mul + add) / 2^shift, rounded down, from 0 to `n_levels` - 1, if `rq` is 1; else x."""
+    if not f.attributes.get(f"{which}_rq", 0):
+        return name
+    mul, add, bits, levels = (whole_attribute(f, f"{which}_{word}") for word in ("mul", "add", "shift", "n_levels"))
+    form = numbers.form(name)
+    if form is None or not 0 <= bits <= 31:
+        raise f.refuse(f"{which}_shift {bits}, or an operand of no whole numbers", "supported: shifts of 0 to 31")
+    form = form.times(integers(np.array(mul))).plus(integers(np.array(add))).over(1 << bits).rounded("Floor")
+    if not numbers.requantise(numbers.node("Floor", name, output), form, 0, levels - 1):
+        raise f.refuse(f"{which}_mul {mul} and {which}_add {add} lead out of 32 bits")
+    return output
+
+
+def rounded(numbers: Numbers, f: Fused) -> bool:
+    """Floor, or Cast between reals and integers, which rounds towards 0."""
+    form = numbers.form(f.at(0), rounded=True)
+    to = f.attributes.get("to", TensorProto.FLOAT)
+    if form is None or to not in (*WHOLE_TYPES, TensorProto.FLOAT, TensorProto.DOUBLE):
+        return False
+    whole = f.node.op_type == "Floor" or to in WHOLE_TYPES
+    numbers.keep(f, form.rounded(f.node.op_type) if whole else form)
+    numbers.typed -= {*f.node.output}
+    numbers.typed |= {*f.node.output} if to in WHOLE_TYPES else set()
+    return True
+
+
+def bounded(numbers: Numbers, f: Fused) -> bool:
+    """Clip between whole numbers, or Relu."""
+    form, ends = numbers.form(f.at(0), rounded=True), [WORD.min, WORD.max]
+    for at in (1, 2):
+        number = numbers.number(f.at(at))
+        if f.at(at) and (number is None or number.size != 1):
+            return False
+        ends[at - 1] = int(np.clip(int(number.ravel()[0]), WORD.min, WORD.max)) if number is not None else ends[at - 1]
+    low, high = (0, WORD.max) if f.node.op_type == "Relu" else ends
+    exact = form is not None and (form.rounds or form.divisor == 1) and f.at(0) not in numbers.typed
+    return exact and form is not None and low <= high and numbers.requantise(f, form, low, high)
+
+
+HANDLERS: Mapping[str, Callable[[Numbers, Fused], bool]] = {
+    REQUANT: requant_shift,
+    "DequantizeLinear": dequantised,
+    **dict.fromkeys(("Conv", "Gemm", "MatMul"), weighted),
+    **dict.fromkeys(
+        ("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Pad"), handed_on
+    ),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), averaged),
+    "Mul": product,
+    "Add": lambda numbers, f: (factored_sum if f.node.domain == DOMAIN else total)(numbers, f),
+    "Div": quotient,
+    **dict.fromkeys(("Floor", "Cast"), rounded),
+    **dict.fromkeys(("Clip", "Relu"), bounded),
+}
 
 
 def read_shifted(node: OnnxNode) -> None:
@@ -119,16 +421,17 @@ def read_shifted(node: OnnxNode) -> None:
         whole = Tensor(node.fresh("sums"), x.shape, "int32", Quant((1.0,), (0,)))
         node.add("quantize", [x.name], whole, {})
         node.inputs = [whole.name, *node.inputs[1:]]
-    node.emit_function("shifted_product", **{name: node.attr(name, 0) for name in ("bits", "low", "high")})
+    parameters = {name: node.attr(name, 0) for name in ("bits", "low", "high")}
+    node.emit_function("shifted_product", to=node.dtype_of(node.attr("to", 0)), **parameters)
 
 
-def _bounds(f: Fused) -> tuple[int, int]:
+def bounds_of(f: Fused) -> tuple[int, int]:
     """The least and the largest result."""
-    levels = _number(f, "n_levels_out", "n_levels")
+    levels = whole_attribute(f, "n_levels_out", "n_levels")
     if not 2 <= levels <= 256:
         raise f.refuse(f"{levels} levels", "supported: 2 to 256")
     half = (levels + 1) // 2
-    return (-half, half - 1) if _number(f, "signed") else (0, levels - 1)
+    return (-half, half - 1) if whole_attribute(f, "signed") else (0, levels - 1)
 
 
 def _integers(f: Fused, at: int, word: str, constants: dict[str, onnx.TensorProto]) -> str:
@@ -140,38 +443,10 @@ def _integers(f: Fused, at: int, word: str, constants: dict[str, onnx.TensorProt
     return f.constant(word, data.astype(np.int32))
 
 
-def _number(f: Fused, *names: str) -> int:
+def whole_attribute(f: Fused, *names: str) -> int:
     """A whole number, which some exporters write as a tensor of one real."""
     value = next((f.attributes[n] for n in names if n in f.attributes), None)
     data = np.ravel(numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(value, object))
     if value is None or data.size != 1 or int(data[0]) != data[0]:
         raise f.refuse(f"attribute '{names[0]}' is no whole number")
     return int(data[0])
-
-
-def in_standard(model: onnx.ModelProto) -> None:
-    """Put operators of the standard in the place of RequantShift, in double precision: for judges."""
-    for graph in (part for part in graphs(model.graph) if any(n.op_type == REQUANT for n in part.node)):
-        nodes = list[onnx.NodeProto]()
-        for node in graph.node:
-            nodes += _in_doubles(Fused(node, graph, "")) if node.op_type == REQUANT else [node]
-        del graph.node[:]
-        graph.node.extend(nodes)
-        for node in graph.node:  # whose names must differ
-            node.name = ""
-
-
-def _in_doubles(f: Fused) -> Iterator[onnx.NodeProto]:
-    low, high = _bounds(f)
-    numbers = {"half": 0.5, "low": low, "high": high, "div": _number(f, "div")}
-    named = {name: f.constant(name, np.float64(number)) for name, number in numbers.items()}
-    wide = [f.between(f"wide{at}") for at in range(3)]
-    yield from (f.op("Cast", [f.at(at)], wide[at], to=TensorProto.DOUBLE) for at in range(3))
-    yield f.op("Mul", wide[:2], f.between("product"))
-    yield f.op("Add", [f.between("product"), wide[2]], f.between("sum"))
-    yield f.op("Div", [f.between("sum"), named["div"]], f.between("share"))
-    yield f.op("Add", [f.between("share"), named["half"]], f.between("more"))
-    yield f.op("Floor", [f.between("more")], f.between("floor"))
-    yield f.op("Max", [f.between("floor"), named["low"]], f.between("above"))
-    yield f.op("Min", [f.between("above"), named["high"]], f.between("within"))
-    yield f.op("Cast", [f.between("within")], to=TensorProto.FLOAT)

@@ -303,7 +303,7 @@ def prepared(
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
     _constants_first(model.graph)
-    stored_integers(model.graph, file)
+    stored_integers(model, file)
     for part in reversed(list(graphs(model.graph))):  # bodies first, which the nodes around them take along
         _replace_nodes(part, file, real_form)
         open_ = [n for n in part.node if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []

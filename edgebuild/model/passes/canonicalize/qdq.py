@@ -223,32 +223,51 @@ def dequantise_constants(op: Op, graph: Graph) -> Edit | None:
 
 
 def shifted_sums(op: Op, graph: Graph) -> Edit | None:
-    """A product and a shift of int32 sums is how the sums become results, if channels have factors above 0."""
-    first = graph.producers.get(op.inputs[0]) if op.attrs.get("function") == "shifted_product" else None
-    if first is None or first.kind not in SHIFTED or graph.only_consumer(first.outputs[0]) is not op:
+    """A product and a shift of int32 sums, or of these plus a constant, is how the sums become results.
+
+    Where a channel's factor is less than 1, its weights are negative or 0 instead.
+    """
+    if op.attrs.get("function") != "shifted_product":
         return None
+    chain = _sums_before(op, graph)
+    if chain is None:
+        return None
+    first, before = chain[0], [graph.tensors[o.inputs[1]] for o in chain[1:]]
     (x, w, *bias), y, total = graph.operands(first), graph.result(op), graph.result(first)
     whole = [t.quant.scale if t.quant is not None else () for t in (x, w, total)]
     types = (x.dtype, w.dtype, total.dtype, y.quant is None)
     if types != ("int8", "int8", "int32", False) or whole != [(1.0,)] * 3 or first.attrs["clamp"] != OPEN:
         return None
-    count, numbers = y.shape[-1], [graph.tensors[n] for n in op.inputs[1:]]
+    count, numbers = y.shape[-1], [*(graph.tensors[n] for n in op.inputs[1:]), *before]
     if any(t.data is None or (t.elements != 1 and (t.elements, *t.shape[-1:]) != (count, count)) for t in numbers):
         return None
-    factor, more = (np.broadcast_to(t.array.ravel(), count) for t in numbers)
-    if factor.min() < 1:
-        return None
-    scales = tuple((factor * 0.5 ** op.attrs["bits"]).tolist())
+    factor, more, *start = (np.broadcast_to(t.array.ravel().astype(np.int64), count) for t in numbers)
     axis = w.shape.index(count, 3) if first.kind == "depthwise_conv2d" else 0
-    weights = replace(w, name=unused(f"{w.name}@{y.name}", graph), quant=Quant(scales, (0,) * count, axis))
-    start = bias[0].array.ravel() if bias else np.zeros(count, np.int32)
+    sign, along = np.sign(factor), [-1 if d == axis else 1 for d in range(len(w.shape))]
+    signed = w.array * sign.reshape(along)
+    begin = sign * sum((b.array.ravel().astype(np.int64) for b in bias), np.zeros(count, np.int64) + sum(start))
+    if signed.max(initial=0) > limits("int8")[1] or np.abs(begin).max() > limits("int32")[1]:
+        return None
+    scales = tuple((np.maximum(np.abs(factor), 1) * 0.5 ** op.attrs["bits"]).tolist())
+    weights = replace(w, name=unused(f"{w.name}@{y.name}", graph), quant=Quant(scales, (0,) * count, axis),
+                      data=signed.astype(np.int8))  # fmt: skip
     rest = (
-        Tensor(f"{y.name}@bias", (count,), "int32", bias_quant(x, weights), start.astype(np.int32)),
-        Tensor(f"{y.name}@added", (count,), "int32", None, np.ascontiguousarray(more)),
+        Tensor(f"{y.name}@bias", (count,), "int32", bias_quant(x, weights), begin.astype(np.int32)),
+        Tensor(f"{y.name}@added", (count,), "int32", None, more.astype(np.int32)),
     )
     attrs = {**first.attrs, "bits": int(op.attrs["bits"]), "clamp": (op.attrs["low"], op.attrs["high"])}
     inputs = (x.name, weights.name, *(t.name for t in rest))
-    return Edit((first, op), (replace(first, inputs=inputs, outputs=op.outputs, attrs=attrs),), (weights, *rest))
+    return Edit((*chain, op), (replace(first, inputs=inputs, outputs=op.outputs, attrs=attrs),), (weights, *rest))
+
+
+def _sums_before(op: Op, graph: Graph) -> tuple[Op, ...] | None:
+    """Sums of products that nothing but the op reads, and an op that adds a constant to them if there is one."""
+    first, chain = graph.producers.get(op.inputs[0]), tuple[Op, ...]()
+    if first is not None and first.attrs.get("function") == "sum" and graph.only_consumer(first.outputs[0]) is op:
+        op, chain = first, (first,)
+        first = graph.producers.get(op.inputs[0])
+    single = first is not None and first.kind in SHIFTED and graph.only_consumer(first.outputs[0]) is op
+    return (first, *chain) if single and first is not None else None
 
 
 RULES = (saturating_clamp, centred_weights, integer_op, quantize_of_dequantize, requantize_moves)
