@@ -95,7 +95,7 @@ class Chains(Whole):
         return self.clipped(self.op("Cast", self.op("Cast", x, to=TensorProto.INT64), to=TensorProto.FLOAT), high=high)
 
     def floored(self, x: str, channels: int, div: float, **ends: float) -> str:
-        """What quantlib wrote before it had RequantShift."""
+        """A requantisation of quantlib before it had RequantShift."""
         x = self.op(
             "Add", self.op("Mul", x, self.whole(40, 900, channels, 1, 1)), self.whole(-(2**21), 2**22, channels, 1, 1)
         )

@@ -163,7 +163,7 @@ class Numbers:
         return integers(data) if (data == np.rint(data)).all() else None
 
     def form(self, name: str, rounded: bool = False) -> Form | None:
-        """What the tensor is made of; with `rounded` it may be rounded, else its numbers are stored first."""
+        """The form of a tensor; with `rounded` it may be rounded, else its numbers are stored first."""
         form = self.forms.get(name)
         if form is not None and form.rounds and not rounded:
             if not self.requantise(self.node("Floor", name, f"{name}@rounded"), form, *ENDS):

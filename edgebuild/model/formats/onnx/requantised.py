@@ -1,4 +1,4 @@
-"""What Mul, Add, Div, Floor, Cast and Clip make of whole numbers, as one product, sum and shift.
+"""Mul, Add, Div, Floor, Cast and Clip of whole numbers as one product, sum and shift.
 
 NEMO, DORY and older quantlib write a requantisation so (github.com/pulp-platform/dory_examples 60dd66b, 2023-01-24):
 Mul by kappa, Add of lambda, Mul by a factor, Div by 2^k or 2^k - 1, Floor or a Cast to int64, Clip. A `Form` is what
