@@ -41,7 +41,7 @@ POINTWISE = {"add": "sum", "mul": "product"}  # of the kind that takes what thes
 def arithmetic(node: Any, kind: str, clamp: Any) -> None:
     """Plain integers are another kind's, and so are shapes that this kernel has too few loops for."""
     x = node.tensor(0)
-    real = is_float(x) or x.quant is not None
+    real = is_float(x) or (x.quant is not None and x.dtype != "int32")
     if real and not _beyond_loops(x, node.tensor(1)):
         node.emit(kind, node.inputs, clamp=clamp)
     else:

@@ -359,7 +359,7 @@ def plain_numbers(op: Op, graph: Graph) -> str | None:
         return f"values of type {x.dtype}"
     if op.kind in EXTREMES:
         return None if x.quant == y.quant else f"scales {x.quant} and {y.quant}"
-    return f"{op.kind} of quantised values" if x.quant is not None else None
+    return f"{op.kind} of quantised values" if x.quant is not None and x.dtype != "int32" else None
 
 
 def _wrapped(kind: str, dtype: str) -> str:

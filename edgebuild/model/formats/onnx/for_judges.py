@@ -13,52 +13,75 @@ from onnx import TensorProto, helper
 
 from .control_flow import graphs
 from .fused import Fused
-from .integers import DOMAIN, REQUANT, WHOLE_TYPES, bounds_of, name_domain, whole_attribute
+from .integer_nodes import NODES, Operands
+from .integers import WHOLE_TYPES, bounds_of, name_domain
+from .onnx_checks import opset_of
+from .whole_numbers import DOMAIN, ENDS, REQUANT, Numbers
 
-LINEAR, REAL = ("Mul", "Add", "Div"), (TensorProto.FLOAT, TensorProto.DOUBLE)
+LINEAR = ("Mul", "Add", "Div")
+BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, as the judge is not told which, and a divisor
 
 
 def in_standard(model: onnx.ModelProto) -> None:
     """Put operators of the standard in the place of others, and compute in doubles what is rounded to integers."""
     name_domain(model)
+    numbers = Numbers(model, "")
     for graph in graphs(model.graph):
-        foreign = [node for node in graph.node if node.op_type == REQUANT or node.domain == DOMAIN]
+        foreign = [node for node in graph.node if node.domain == DOMAIN]
         wide = _before_rounding([node for node in graph.node if node not in foreign])
         if not foreign and not wide:
             continue
-        nodes = [new for node in graph.node for part in _standard(node, graph) for new in _in_doubles(part, wide)]
+        nodes = [new for node in graph.node for part in _standard(node, numbers) for new in _in_doubles(part, wide)]
         del graph.node[:]
         graph.node.extend(nodes)
         for node in graph.node:  # whose names must differ
             node.name = ""
 
 
-def _standard(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """RequantShift, or an Add with factors, in doubles; other nodes as they are."""
-    f = Fused(node, graph, "")
+def _standard(node: onnx.NodeProto, numbers: Numbers) -> Iterator[onnx.NodeProto]:
+    """A node of whole numbers, in integers and doubles; other nodes as they are."""
+    f = Fused(node, numbers.graph, "")
+    if node.domain != DOMAIN:
+        yield node
+        return
     if node.op_type == REQUANT:
-        low, high = bounds_of(f)
         names = [f.between(f"wide{at}") for at in range(3)]
         yield from (f.op("Cast", [f.at(at)], names[at], to=TensorProto.DOUBLE) for at in range(3))
-        yield from _scaled(f, names, whole_attribute(f, "div"), (low, high), 0.5, f.between("own"))
-        yield f.op("Cast", [f.between("own")], to=TensorProto.FLOAT)
-    elif node.op_type == "Add" and node.domain == DOMAIN:
-        names = list[str]()
-        for which, name in (("in1", f.at(0)), ("in2", f.at(1)), ("out", f.between("sum"))):
-            wide, own = (f.between(f"{which}_{part}") for part in ("wide", "own"))
-            if which == "out":
-                yield f.op("Add", names, name)
-            yield f.op("Cast", [name], wide, to=TensorProto.DOUBLE)
-            names.append(own if f.attributes.get(f"{which}_rq", 0) else wide)
-            if names[-1] == own:
-                mul, add, bits, levels = (
-                    whole_attribute(f, f"{which}_{n}") for n in ("mul", "add", "shift", "n_levels")
-                )
-                constants = [f.constant(f"{which}_{at}", np.float64(n)) for at, n in enumerate((mul, add))]
-                yield from _scaled(f, [wide, *constants], 1 << bits, (0, levels - 1), 0.0, own)
-        yield f.op("Cast", names[2:], to=TensorProto.FLOAT)
+        yield from _scaled(f, names, f.whole("div"), bounds_of(f), 0.5, f.between("own"))
     else:
-        yield node
+        yield from _factored(f) if node.op_type == "Add" else _of_integers(f, numbers)
+    yield f.op("Cast", [f.between("own")], to=TensorProto.FLOAT)
+
+
+def _factored(f: Fused) -> Iterator[onnx.NodeProto]:
+    """An Add with factors: each operand, and then the sum, is first requantised where the node says so."""
+    names = list[str]()
+    for which, x in (("in1", f.at(0)), ("in2", f.at(1)), ("out", f.between("sum"))):
+        if which == "out":
+            yield f.op("Add", names, x)
+        names.append(f.between("own" if which == "out" else which))
+        wide = f.between(f"{which}@wide")
+        yield f.op("Cast", [x], wide, to=TensorProto.DOUBLE)
+        scaled = f.attributes.get(f"{which}_rq", 0)
+        own = {n: f.whole(f"{which}_{n}") if scaled else 0 for n in ("mul", "add", "shift", "n_levels")}
+        constants = [f.constant(f"{which}@{n}", np.float64(own[n] if scaled else n == "mul")) for n in ("mul", "add")]
+        ends = (0, own["n_levels"] - 1) if scaled else ENDS
+        yield from _scaled(f, [wide, *constants], 1 << own["shift"], ends, 0.0, names[-1])
+
+
+def _of_integers(f: Fused, numbers: Numbers) -> Iterator[onnx.NodeProto]:
+    """A node of `integer_nodes`, of which this computes the same text."""
+    names = list(f.node.input)
+    constants = {at: number for at, name in enumerate(names) if (number := numbers.number(name)) is not None}
+    whole = [f.between(f"whole{at}") for at in range(len(names))]
+    yield from (f.op("Cast", [name], y, to=TensorProto.INT32) for name, y in zip(names, whole, strict=True))
+    shape, opset = numbers.shapes.get(names[0], []), opset_of(numbers.model)
+    meaning = NODES[f.node.op_type](Operands(f, [BYTES, POSITIVE], shape, constants, opset))
+    yield from meaning.nodes(f, [name for at, name in enumerate(whole) if at not in constants])
+    result, wide = f.between("r") if meaning.text else whole[0], f.between("wide")
+    yield f.op("Cast", [result], wide, to=TensorProto.DOUBLE)
+    factors = [f.constant(f"factor{at}", n.astype(np.float64)) for at, n in enumerate((meaning.factor, meaning.added))]
+    yield from _scaled(f, [wide, *factors], meaning.divisor, meaning.ends, 0.0, f.between("own"))
 
 
 def _scaled(

@@ -335,6 +335,16 @@ class Fused:
     def refuse(self, text: str, hint: str = "") -> EdgebuildError:
         return fail(text, file=self.file, node=self.name, kind=self.node.op_type, hints=[hint] if hint else [])
 
+    def whole(self, *names: str) -> int:
+        """An attribute that is a whole number, which some exporters write as a tensor of one real."""
+        value = next((self.attributes[n] for n in names if n in self.attributes), None)
+        numbers = np.ravel(
+            numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(value, object)
+        )
+        if value is None or numbers.size != 1 or not float(numbers[0]).is_integer():
+            raise self.refuse(f"attribute '{names[0]}' is no whole number")
+        return int(numbers[0])
+
     def body(self, text: str, **names: str) -> Iterator[onnx.NodeProto]:
         """The nodes of a function body in ONNX's text, as onnx.parser reads it, with the node's operands and results.
 

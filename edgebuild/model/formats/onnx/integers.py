@@ -12,35 +12,31 @@ QuantizeLinear that reads it. One without is taken for uint8, and a warning says
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from math import prod
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ....base.errors import Diagnostic
 from ....base.progress import warn
 from ...ir import Array, Quant, Tensor
-from .control_flow import graphs, reads
+from .control_flow import graphs
 from .fused import Fused
+from .integer_nodes import NODES, Operands
+from .onnx_checks import opset_of
 from .onnx_operators import OnnxNode
-from .requantised import Form, Range, integers, joined, shift_of
+from .requantised import Form, Range, integers, joined
+from .whole_numbers import BYTE, DOMAIN, KINDS, REQUANT, WORD, Numbers, kind_of
 
-REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
 BITS = ("weight_bits", "bias_bits", "mult_bits", "add_bits", "out_bits")  # notes of exports for DORY
-UNSIGNED = "input '{}' is taken for uint8: no QuantizeLinear says whether its integers are signed"
-UNSAID = "put QuantizeLinear and DequantizeLinear behind '{}', of scale 1 and a zero point 0 in int8 or uint8"
-BYTE, WORD = np.iinfo(np.int8), np.iinfo(np.int32)
-ENDS = WORD.min, WORD.max
-KINDS = (np.int8, np.uint8, np.int16, np.int32)
 NARROW = KINDS[:3]  # of operands of sums of products
 STATED = (TensorProto.INT8, TensorProto.UINT8)
+KNOWN = "supported: inputs, results of RequantShift, and sums of products of these"
 WHOLE_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
 def name_domain(model: onnx.ModelProto) -> None:
-    """Give RequantShift, and an Add with factors, a domain of their own: the standard has no such operators.
+    """Give RequantShift, nodes of integers and an Add with factors a domain of their own: the standard has none such.
 
     Notes of numbers of bits, which the standard has not either, are dropped.
     """
@@ -48,7 +44,11 @@ def name_domain(model: onnx.ModelProto) -> None:
     for node in nodes:
         for at in reversed([at for at, a in enumerate(node.attribute) if a.name in BITS]):
             del node.attribute[at]
-    own = [n for n in nodes if n.op_type == REQUANT or (n.op_type == "Add" and n.attribute)]
+    for node in (n for n in nodes if n.op_type == "RMSNorm"):  # of Deeploy; onnxruntime's name for it
+        node.op_type = "SimplifiedLayerNormalization"
+        for attribute in (a for a in node.attribute if a.name == "eps"):
+            attribute.name = "epsilon"
+    own = [n for n in nodes if n.op_type in (REQUANT, *NODES) or (n.op_type == "Add" and n.attribute)]
     for node in own:
         node.domain = DOMAIN
     if own and not any(o.domain == DOMAIN for o in model.opset_import):
@@ -58,7 +58,7 @@ def name_domain(model: onnx.ModelProto) -> None:
 def stored_integers(model: onnx.ModelProto, file: str) -> None:
     """Quantise inputs, weights and what is handed on, and make each requantisation an op on int32."""
     numbers = Numbers(model, file)
-    numbers.read()
+    numbers.read(HANDLERS)
     if numbers.requantises:
         for diagnostic in numbers.warnings:
             warn(diagnostic)
@@ -66,164 +66,42 @@ def stored_integers(model: onnx.ModelProto, file: str) -> None:
         model.graph.node.extend(node for node in numbers.nodes if node is not None)
 
 
-class Numbers:
-    """The nodes so far, and the tensors that hold whole numbers.
-
-    `ranges`: between which numbers those are that nodes here store. `forms`: what others are made of; their nodes stay
-    as they are until the numbers are needed. `sums`: of products. `typed`: those that are integers in the file, too.
-    """
-
-    def __init__(self, model: onnx.ModelProto, file: str) -> None:
-        self.model, self.graph, self.file = model, model.graph, file
-        self.warnings, self.requantises = list[Diagnostic](), False
-        self.nodes, self.places = list[onnx.NodeProto | None](), dict[str, int]()
-        self.constants = {t.name: t for t in self.graph.initializer}
-        self.ranges, self.forms = dict[str, Range](), dict[str, Form]()
-        self.sums, self.typed = set[str](), set[str]()
-
-    @cached_property
-    def shapes(self) -> dict[str, list[int]]:
-        """Shapes as far as the onnx package infers them; 0 where it does not."""
-        graph = onnx.shape_inference.infer_shapes(self.model).graph
-        values = (*graph.input, *graph.value_info)
-        return {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
-
-    def read(self) -> None:
-        inputs = self._inputs()
-        for original in list(self.graph.node):
-            node = onnx.NodeProto()
-            node.CopyFrom(original)
-            node.input[:] = [inputs.get(n, n) for n in node.input]
-            f, handler = Fused(node, self.graph, self.file), HANDLERS.get(node.op_type)
-            if handler is None or not handler(self, f):
-                for name in reads(node):
-                    self.settle(name)
-                self.add(node)
-        for value in self.graph.output:
-            self.settle(value.name)
-
-    def node(self, operator: str, x: str, output: str) -> Fused:
-        """A node that is none of the file."""
-        return Fused(helper.make_node(operator, [x], [output]), self.graph, self.file)
-
-    def add(self, *nodes: onnx.NodeProto) -> bool:
-        """The nodes behind those so far, in the place of others that write the same tensors."""
-        for node in nodes:
-            for name in node.output:
-                if name in self.places:
-                    self.nodes[self.places[name]] = None
-                self.places[name] = len(self.nodes)
-            self.nodes.append(node)
-        return True
-
-    def _inputs(self) -> dict[str, str]:
-        """Inputs of the graph that no node quantises, as whole numbers: new names by old ones."""
-        readers = {name: [n for n in self.graph.node if name in n.input] for name in (v.name for v in self.graph.input)}
-        renamed = dict[str, str]()
-        for value in self.graph.input:
-            own = value.name not in self.constants and value.type.tensor_type.elem_type == TensorProto.FLOAT
-            if own and not any(n.op_type == "QuantizeLinear" for n in readers[value.name]):
-                text, hints = UNSIGNED.format(value.name), (UNSAID.format(value.name),)
-                self.warnings.append(Diagnostic(text, self.file, severity="warning", hints=hints))
-                renamed[value.name] = f"{value.name}@whole"
-                self.store(self.node("Identity", value.name, renamed[value.name]), value.name, (0, 255))
-        return renamed
-
-    def unit(self, kind: type, zero: int = 0) -> list[str]:
-        """A scale of 1 and a zero point of this type."""
-        values = {"1@scale": np.float32(1), f"{zero}@{np.dtype(kind)}": kind(zero)}
-        for name in values.keys() - self.constants.keys():
-            self.constants[name] = numpy_helper.from_array(np.asarray(values[name]), name)
-            self.graph.initializer.append(self.constants[name])
-        return list(values)
-
-    def keep(self, f: Fused, form: Form) -> bool:
-        """Leave the node as it is, whose result has this form."""
-        self.forms[f.node.output[0]] = form
-        self.typed |= {*f.node.output} if self.typed.intersection(f.node.input) else set()
-        return self.add(f.node)
-
-    def store(self, f: Fused, name: str, of: Range, wide: bool = False) -> bool:
-        """Numbers of a real tensor within `of` as the result of the node, stored as whole ones; `wide`: in int32."""
-        kind = kind_of(of)
-        if kind is not None and wide:
-            kind = np.int32
-        if kind is None:
-            return False
-        scale = self.unit(kind)
-        self.ranges[f.node.output[0]] = of
-        self.add(f.op("QuantizeLinear", [name, *scale], f.between("steps")))
-        return self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
-
-    def number(self, name: str) -> Array | None:
-        """The whole numbers of a constant; None where it is none."""
-        data = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
-        if data is None or data.dtype.kind not in "fi" or not data.size or not np.isfinite(data).all():
-            return None
-        return integers(data) if (data == np.rint(data)).all() else None
-
-    def form(self, name: str, rounded: bool = False) -> Form | None:
-        """The form of a tensor; with `rounded` it may be rounded, else its numbers are stored first."""
-        form = self.forms.get(name)
-        if form is not None and form.rounds and not rounded:
-            if not self.requantise(self.node("Floor", name, f"{name}@rounded"), form, *ENDS):
-                return None
-            form, name = None, f"{name}@rounded"
-        one, none = (integers(np.array(n)) for n in (1, 0))
-        return form or (Form(name, one, none) if name in self.ranges else None)
-
-    def settle(self, name: str) -> None:
-        """Store the numbers of a tensor that has a form, if that is possible: its nodes stay as they are otherwise."""
-        form = self.forms.get(name)
-        if form is None or name in self.typed or (form.divisor > 1 and not form.rounds):
-            return
-        if form.is_base:
-            self.store(self.node("Identity", form.base, name), form.base, self.ranges[form.base])
-            del self.forms[name]
+def integer_node(numbers: Numbers, f: Fused) -> bool:
+    """A node of `integer_nodes`."""
+    ranges, whole, constants = list[Range](), list[str](), dict[int, Array]()
+    for at, name in enumerate(f.node.input):
+        numbers.settle(name)
+        number = numbers.number(name)
+        if number is not None:
+            constants[at] = number
+        elif name in numbers.ranges:
+            ranges.append(numbers.ranges[name])
+            whole.append(f.between(f"whole{at}"))
+            numbers.add(f.op("QuantizeLinear", [name, *numbers.unit(np.int32)], whole[-1]))
         else:
-            self.requantise(self.node("Floor", name, name), form, *ENDS)
-
-    def requantise(self, f: Fused, form: Form, low: int, high: int) -> bool:
-        """The node's result: the form between two numbers. False if it has none in 32 bits."""
-        shift = shift_of(form, self.ranges[form.base], low, high)
-        kind = kind_of((shift.low, shift.high)) if shift is not None else None
-        if shift is None or kind is None:
-            return False
-        self.requantises |= bool(form.rounds) and form.base in self.sums
-        x = form.base
-        if shift.before.any():
-            self.add(f.op("QuantizeLinear", [x, *self.unit(np.int32)], f.between("base")))
-            x = f.between("moved")
-            self.add(f.op("Sum", [f.between("base"), f.constant("before", shift.before)], x))
-        self.forms.pop(f.node.output[0], None)
-        names = [f.constant("factor", shift.factor), f.constant("added", shift.added)]
-        self.shifted(f, x, names, shift.bits, (shift.low, shift.high))
-        return True
-
-    def shifted(self, f: Fused, x: str, numbers: list[str], bits: int, of: Range) -> None:
-        """RequantShift of whole numbers, and the real numbers that its result stands for."""
-        kind = kind_of(of)
-        assert kind is not None
-        stored, zero = (np.int8, BYTE.min) if kind is np.uint8 else (kind, 0)
-        code = helper.np_dtype_to_tensor_dtype(np.dtype(stored))
-        own = {"bits": bits, "low": of[0], "high": of[1], "to": code}
-        scale = self.unit(stored, zero)
-        self.ranges[f.node.output[0]] = of
-        self.add(f.op(REQUANT, [x, *numbers], f.between("steps"), **own))
-        self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
-
-
-def kind_of(of: Range) -> type[np.signedinteger] | type[np.unsignedinteger] | None:
-    """The smallest type of whole numbers between these two, which may be less than 0."""
-    fitting = (kind for kind in KINDS if np.iinfo(kind).min <= of[0] and of[1] <= np.iinfo(kind).max)
-    return next(fitting, None)
+            raise f.refuse(f"'{name}' is not of whole numbers that are known to fit into 32 bits", KNOWN)
+    shape = numbers.shapes.get(f.at(0), [])
+    meaning = NODES[f.node.op_type](Operands(f, ranges, shape, constants, opset_of(numbers.model)))
+    x, numbers.requantises = f.at(0), True
+    if meaning.text:
+        x = f.between("numbers")
+        numbers.add(*meaning.nodes(f, whole))
+        numbers.add(f.op("DequantizeLinear", [f.between("r"), *numbers.unit(np.int32)], x))
+        numbers.ranges[x] = meaning.reach
+    form = Form(x, meaning.factor, meaning.added).over(meaning.divisor).rounded("Floor")
+    low, high = meaning.ends
+    within = low <= meaning.reach[0] and meaning.reach[1] <= high
+    done = numbers.store(f, x, meaning.reach) if form.is_base and within else numbers.requantise(f, form, low, high)
+    if not done:
+        raise f.refuse("its results have no form in 32 bits", "supported: results of 32 bits")
+    return True
 
 
 # How nodes are read. A function tells whether its node is; else the node stays as it is.
 
 
 def requant_shift(numbers: Numbers, f: Fused) -> bool:
-    divisor, (low, high) = whole_attribute(f, "div"), bounds_of(f)
+    divisor, (low, high) = f.whole("div"), bounds_of(f)
     bits = divisor.bit_length() - 1
     if divisor != 1 << max(bits, 0) or bits > 31:
         raise f.refuse(f"div is {divisor}", "it must be a power of two up to 2^31")
@@ -360,7 +238,7 @@ def _requantised(numbers: Numbers, f: Fused, which: str, name: str, output: str)
     """(x * mul + add) / 2^shift, rounded down, from 0 to `n_levels` - 1, if `rq` is 1; else x."""
     if not f.attributes.get(f"{which}_rq", 0):
         return name
-    mul, add, bits, levels = (whole_attribute(f, f"{which}_{word}") for word in ("mul", "add", "shift", "n_levels"))
+    mul, add, bits, levels = (f.whole(f"{which}_{word}") for word in ("mul", "add", "shift", "n_levels"))
     form = numbers.form(name)
     if form is None or not 0 <= bits <= 31:
         raise f.refuse(f"{which}_shift {bits}, or an operand of no whole numbers", "supported: shifts of 0 to 31")
@@ -409,6 +287,7 @@ HANDLERS: Mapping[str, Callable[[Numbers, Fused], bool]] = {
     "Div": quotient,
     **dict.fromkeys(("Floor", "Cast"), rounded),
     **dict.fromkeys(("Clip", "Relu"), bounded),
+    **dict.fromkeys(NODES, integer_node),
 }
 
 
@@ -421,17 +300,27 @@ def read_shifted(node: OnnxNode) -> None:
         whole = Tensor(node.fresh("sums"), x.shape, "int32", Quant((1.0,), (0,)))
         node.add("quantize", [x.name], whole, {})
         node.inputs = [whole.name, *node.inputs[1:]]
+    for at in (1, 2):
+        node.inputs[at] = _by_channel(node, node.tensor(at), x.shape)
     parameters = {name: node.attr(name, 0) for name in ("bits", "low", "high")}
     node.emit_function("shifted_product", to=node.dtype_of(node.attr("to", 0)), **parameters)
 
 
+def _by_channel(node: OnnxNode, t: Tensor, shape: tuple[int, ...]) -> str:
+    """A constant with a number for each channel beside these, whatever its rank is."""
+    fits = len(t.shape) <= len(shape) and all(n in (1, m) for n, m in zip(t.shape[::-1], shape[::-1], strict=False))
+    if fits or t.data is None or t.elements != shape[1] or t.elements != max(t.shape):
+        return t.name
+    return node.reshaped(t.name, (t.elements, *(1 for _ in shape[2:])))
+
+
 def bounds_of(f: Fused) -> tuple[int, int]:
     """The least and the largest result."""
-    levels = whole_attribute(f, "n_levels_out", "n_levels")
+    levels = f.whole("n_levels_out", "n_levels")
     if not 2 <= levels <= 256:
         raise f.refuse(f"{levels} levels", "supported: 2 to 256")
     half = (levels + 1) // 2
-    return (-half, half - 1) if whole_attribute(f, "signed") else (0, levels - 1)
+    return (-half, half - 1) if f.whole("signed") else (0, levels - 1)
 
 
 def _integers(f: Fused, at: int, word: str, constants: dict[str, onnx.TensorProto]) -> str:
@@ -441,12 +330,3 @@ def _integers(f: Fused, at: int, word: str, constants: dict[str, onnx.TensorProt
     if not (data == np.clip(np.rint(data), WORD.min, WORD.max)).all():
         raise f.refuse(f"'{word}' is not of whole numbers in 32 bits")
     return f.constant(word, data.astype(np.int32))
-
-
-def whole_attribute(f: Fused, *names: str) -> int:
-    """A whole number, which some exporters write as a tensor of one real."""
-    value = next((f.attributes[n] for n in names if n in f.attributes), None)
-    data = np.ravel(numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(value, object))
-    if value is None or data.size != 1 or int(data[0]) != data[0]:
-        raise f.refuse(f"attribute '{names[0]}' is no whole number")
-    return int(data[0])

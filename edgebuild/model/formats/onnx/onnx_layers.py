@@ -79,11 +79,16 @@ def spread_size(node: Any, d: int, size: int, taps: int, stride: int, dilation: 
     return (spare // 2 if auto == "SAME_UPPER" else spare - spare // 2), out
 
 
+MATRICES = "Gemm takes matrices: export MatMul and Add for products of more dimensions"
+
+
 def read_gemm(node: Any) -> None:
     """alpha x w + beta b: constants take up their factors, other operands are multiplied by them.
 
     A computed matrix makes a product of two activations.
     """
+    if max(len(node.tensor(at).shape) for at in (0, 1)) > 2:
+        raise node.error(f"operands of shapes {node.tensor(0).shape} and {node.tensor(1).shape}", MATRICES)
     x = node.turned(node.inputs[0], (1, 0)) if node.attr("transA", 0) else node.inputs[0]
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     w, turned = node.tensor(1), bool(node.attr("transB", 0))
