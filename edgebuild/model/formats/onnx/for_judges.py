@@ -78,7 +78,7 @@ def _of_integers(f: Fused, numbers: Numbers) -> Iterator[onnx.NodeProto]:
     shape, opset = numbers.shapes.get(names[0], []), opset_of(numbers.model)
     meaning = NODES[f.node.op_type](Operands(f, [BYTES, POSITIVE], shape, constants, opset))
     yield from meaning.nodes(f, [name for at, name in enumerate(whole) if at not in constants])
-    result, wide = f.between("r") if meaning.text else whole[0], f.between("wide")
+    result, wide = f.between("r") if meaning.text else whole[0], f.between("r in doubles")
     yield f.op("Cast", [result], wide, to=TensorProto.DOUBLE)
     factors = [f.constant(f"factor{at}", n.astype(np.float64)) for at, n in enumerate((meaning.factor, meaning.added))]
     yield from _scaled(f, [wide, *factors], meaning.divisor, meaning.ends, 0.0, f.between("own"))
