@@ -57,7 +57,9 @@ def name_domain(model: onnx.ModelProto) -> None:
 
 def stored_integers(model: onnx.ModelProto, file: str) -> None:
     """Quantise inputs, weights and what is handed on, and make each requantisation an op on int32."""
-    numbers = Numbers(model, file)
+    kinds, numbers = {n.op_type for n in model.graph.node}, Numbers(model, file)
+    if not ({"Div", "Floor"} <= kinds or {"Div", "Cast"} <= kinds or any(n.domain == DOMAIN for n in model.graph.node)):
+        return
     numbers.read(HANDLERS)
     if numbers.requantises:
         for diagnostic in numbers.warnings:
@@ -135,7 +137,8 @@ def handed_on(numbers: Numbers, f: Fused) -> bool:
 def weighted(numbers: Numbers, f: Fused) -> bool:
     """A sum of products of whole numbers with constant ones in int8, plus a bias."""
     numbers.settle(f.at(0))
-    of, w, bias = numbers.ranges.get(f.at(0)), numbers.number(f.at(1)), numbers.number(f.at(2))
+    of = numbers.ranges.get(f.at(0))
+    w, bias = (numbers.number(f.at(at)) if of is not None else None for at in (1, 2))
     own = {n: f.attributes.get(n, default) for n, default in (("alpha", 1), ("beta", 1), ("transA", 0))}
     if of is None or kind_of(of) not in NARROW or w is None or list(own.values()) != [1, 1, 0]:
         return False
@@ -176,14 +179,16 @@ def averaged(numbers: Numbers, f: Fused) -> bool:
 
 def product(numbers: Numbers, f: Fused) -> bool:
     """A product with constants."""
-    at = next((at for at in range(2) if numbers.number(f.at(at)) is not None), 0)
-    number, form = numbers.number(f.at(at)), numbers.form(f.at(1 - at))
+    at = next((at for at in range(2) if f.at(at) in numbers.constants), 0)
+    form = numbers.form(f.at(1 - at))
+    number = numbers.number(f.at(at)) if form is not None else None
     return number is not None and form is not None and numbers.keep(f, form.times(number))
 
 
 def quotient(numbers: Numbers, f: Fused) -> bool:
     """A quotient by one number above 0; between integers it is rounded towards 0."""
-    number, form = numbers.number(f.at(1)), numbers.form(f.at(0))
+    form = numbers.form(f.at(0))
+    number = numbers.number(f.at(1)) if form is not None else None
     divisor = int(np.ravel(number)[0]) if number is not None and np.unique(number).size == 1 else 0
     if form is None or divisor < 1:
         return False
@@ -195,7 +200,8 @@ def total(numbers: Numbers, f: Fused) -> bool:
     """A sum with constants, or of two tensors."""
     names = list(f.node.input)
     forms = [numbers.form(name) for name in names]
-    for form, number in zip(forms, map(numbers.number, reversed(names)), strict=True):
+    for form, other in zip(forms, reversed(names), strict=True):
+        number = numbers.number(other) if form is not None else None
         if form is not None and number is not None:
             return numbers.keep(f, form.plus(number))
     both = joined(forms[0], forms[1], f.between("sum")) if forms[0] is not None and forms[1] is not None else None

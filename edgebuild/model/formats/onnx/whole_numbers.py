@@ -74,7 +74,7 @@ class Numbers:
     def add(self, *nodes: onnx.NodeProto) -> bool:
         """The nodes behind those so far, in the place of others that write the same tensors."""
         for node in nodes:
-            for name in node.output:
+            for name in filter(None, node.output):
                 if name in self.places:
                     self.nodes[self.places[name]] = None
                 self.places[name] = len(self.nodes)
