@@ -157,3 +157,13 @@ def test_sparse_constants_are_dense_ones(places: Any, text: str, inside: str, tm
     rows = np.arange(6, dtype=np.float32).reshape(2, 3)
     result = ops.run(canonicalize(read_model(tmp_path / "m.onnx")), rows)["y"]
     np.testing.assert_array_equal(result, onnxruntime_outputs(model, [rows])[0])
+
+
+def test_a_model_without_outputs_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3))
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "none", [x], [])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+    with pytest.raises(EdgebuildError, match=r"model\.onnx: error: the model has no outputs\n.*--outputs"):
+        read_model(file)
+    assert len(read_model(file, outputs=("y",)).ops) == 1

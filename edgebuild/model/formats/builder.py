@@ -91,6 +91,9 @@ class GraphBuilder:
         if not outputs:
             raise fail("the model has no output", file=self.graph.file)
         own: list[str] = []
+        if not outputs:
+            hint = "export it with its results as outputs, or name tensors of it with --outputs"
+            raise fail("the model has no outputs", file=self.graph.file, hints=[hint])
         self._each_is_written_once()
         for at, name in enumerate(inputs):
             if name in inputs[:at]:

@@ -25,15 +25,18 @@ def _operators() -> Operators:
 
     from .control_flow import CONTROL
     from .fused import FUSED, INTEGER, QUANTISED
+    from .integer_nodes import NODES
     from .onnx_checks import MICROSOFT
     from .onnx_ml import DOMAIN, ML_READERS
     from .onnx_operators import OPERATORS
     from .onnx_reader import IN_PARTS, SPECIAL
     from .preparation import CONVERTED
+    from .whole_numbers import REQUANT
 
     every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
     own = {name for name in every if onnx.defs.has(name)}
-    others = {"": sorted(own), MICROSOFT: sorted({*(every - own), *FUSED}), DOMAIN: sorted(ML_READERS)}
+    others = {"": sorted(own), MICROSOFT: sorted({*(every - own), *FUSED} - {REQUANT}), DOMAIN: sorted(ML_READERS)}
+    others["quantlib and Deeploy"] = sorted((REQUANT, *NODES))
     note = "Operators of which all operands are constants are computed beforehand, whatever they are."
     return Operators("ONNX, opset 13 and later", OPERATORS, others, note)
 
