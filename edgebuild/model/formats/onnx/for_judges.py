@@ -16,7 +16,8 @@ from .fused import Fused
 from .integer_nodes import NODES, Operands
 from .integers import WHOLE_TYPES, bounds_of, name_domain
 from .onnx_checks import opset_of
-from .whole_numbers import DOMAIN, ENDS, REQUANT, Numbers
+from .requantised import ENDS
+from .whole_numbers import DOMAIN, REQUANT, Numbers
 
 LINEAR = ("Mul", "Add", "Div")
 BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, as the judge is not told which, and a divisor

@@ -15,9 +15,8 @@ import onnx
 
 from ...ir import Array
 from .fused import Fused
-from .requantised import Range, integers
+from .requantised import ENDS, UNCHANGED, Range, integers
 
-ONE, NONE, BYTE, WORD = integers(np.array(1)), integers(np.array(0)), (-128, 127), (-(2**31), 2**31 - 1)
 LARGEST, TABLE = 2**31, 512
 
 
@@ -31,10 +30,10 @@ class Meaning:
     reach: Range
     text: str = ""
     constants: Mapping[str, Array] = field(default_factory=dict)
-    factor: Array = field(default_factory=lambda: ONE)
-    added: Array = field(default_factory=lambda: NONE)
+    factor: Array = field(default_factory=lambda: UNCHANGED[0])
+    added: Array = field(default_factory=lambda: UNCHANGED[1])
     divisor: int = 1
-    ends: Range = WORD
+    ends: Range = ENDS
 
     def nodes(self, f: Fused, operands: Sequence[str]) -> Iterator[onnx.NodeProto]:
         """The nodes of the text for these operands; the result is `r` between the node's own."""
@@ -104,7 +103,7 @@ def _norm(o: Operands) -> Meaning:
     """iRMSNorm; iLayerNorm, which takes the mean out first and adds a bias."""
     centred, w = o.f.node.op_type == "iLayerNorm", o.constant(1, "the weight")
     divisor, levels = o.attributes("D", "n_levels")
-    bias = o.constant(2, "the bias") if centred else NONE
+    bias = o.constant(2, "the bias") if centred else UNCHANGED[1]
     size, count = o.size * (2 if centred else 1), int(w.shape[-1]) if w.ndim else 1
     most = size * _largest(w) + _largest(bias)
     if most >= LARGEST or size**2 * count >= LARGEST or size > 2**11:  # float32 tells roots of squares below 2^22 apart

@@ -23,14 +23,15 @@ from ...ir import Array, Quant, Tensor
 from .control_flow import graphs
 from .fused import Fused
 from .integer_nodes import NODES, Operands
-from .onnx_checks import opset_of
+from .onnx_checks import opset_of, sort
 from .onnx_operators import OnnxNode
-from .requantised import Form, Range, integers, joined
-from .whole_numbers import BYTE, DOMAIN, KINDS, REQUANT, WORD, Numbers, kind_of
+from .requantised import ENDS, UNCHANGED, Form, Range, integers, joined
+from .whole_numbers import BYTE, DOMAIN, KINDS, REQUANT, Numbers, kind_of
 
 BITS = ("weight_bits", "bias_bits", "mult_bits", "add_bits", "out_bits")  # notes of exports for DORY
 NARROW = KINDS[:3]  # of operands of sums of products
 STATED = (TensorProto.INT8, TensorProto.UINT8)
+INT32 = -(1 << 31), (1 << 31) - 1
 KNOWN = "supported: inputs, results of RequantShift, and sums of products of these"
 WHOLE_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
@@ -66,6 +67,7 @@ def stored_integers(model: onnx.ModelProto, file: str) -> None:
             warn(diagnostic)
         del model.graph.node[:]
         model.graph.node.extend(node for node in numbers.nodes if node is not None)
+        sort(model.graph, file)
 
 
 def integer_node(numbers: Numbers, f: Fused) -> bool:
@@ -128,8 +130,11 @@ def handed_on(numbers: Numbers, f: Fused) -> bool:
     """A node that moves or selects numbers."""
     numbers.settle(f.at(0))
     of = numbers.ranges.get(f.at(0))
-    if of is None or f.node.output[1:]:
+    border = numbers.number(f.at(2)) if f.node.op_type == "Pad" and f.at(2) else UNCHANGED[1]
+    if of is None or f.node.output[1:] or border is None or border.size != 1:
         return False
+    if f.node.op_type == "Pad":
+        of = min(of[0], int(border.ravel()[0])), max(of[1], int(border.ravel()[0]))
     moved = f.op(f.node.op_type, list(f.node.input), f.between("moved"), **f.attributes)
     return numbers.add(moved) and numbers.store(f, moved.output[0], of)
 
@@ -143,7 +148,7 @@ def weighted(numbers: Numbers, f: Fused) -> bool:
     if of is None or kind_of(of) not in NARROW or w is None or list(own.values()) != [1, 1, 0]:
         return False
     axis = 0 if f.node.op_type == "Conv" or f.attributes.get("transB", 0) else w.ndim - 1
-    if np.min(w) < BYTE.min or np.max(w) > BYTE.max or (f.at(2) and bias is None) or not w.ndim:
+    if np.min(w) < BYTE.min or np.max(w) > BYTE.max or (f.at(2) and bias is None) or w.ndim < 2:
         return False
     rows = np.moveaxis(w.astype(np.int64), axis, 0).reshape(w.shape[axis], -1)
     above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
@@ -269,13 +274,13 @@ def rounded(numbers: Numbers, f: Fused) -> bool:
 
 def bounded(numbers: Numbers, f: Fused) -> bool:
     """Clip between whole numbers, or Relu."""
-    form, ends = numbers.form(f.at(0), rounded=True), [WORD.min, WORD.max]
+    form, ends = numbers.form(f.at(0), rounded=True), [*ENDS]
     for at in (1, 2):
         number = numbers.number(f.at(at))
         if f.at(at) and (number is None or number.size != 1):
             return False
-        ends[at - 1] = int(np.clip(int(number.ravel()[0]), WORD.min, WORD.max)) if number is not None else ends[at - 1]
-    low, high = (0, WORD.max) if f.node.op_type == "Relu" else ends
+        ends[at - 1] = int(number.ravel()[0]) if number is not None else ends[at - 1]
+    low, high = (0, ENDS[1]) if f.node.op_type == "Relu" else ends
     exact = form is not None and (form.rounds or form.divisor == 1) and f.at(0) not in numbers.typed
     return exact and form is not None and low <= high and numbers.requantise(f, form, low, high)
 
@@ -333,6 +338,6 @@ def _integers(f: Fused, at: int, word: str, constants: dict[str, onnx.TensorProt
     if f.at(at) not in constants:
         raise f.refuse(f"'{word}' is computed by the graph", "constants are supported")
     data: Array = numpy_helper.to_array(constants[f.at(at)]).astype(np.float64)
-    if not (data == np.clip(np.rint(data), WORD.min, WORD.max)).all():
+    if not (data == np.clip(np.rint(data), *INT32)).all():
         raise f.refuse(f"'{word}' is not of whole numbers in 32 bits")
     return f.constant(word, data.astype(np.int32))

@@ -430,7 +430,7 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
                 dim.ClearField("dim_value")
     if problems := list(_undefined(model.graph, frozenset(), file)):
         raise grouped(problems)
-    _sort(model.graph, file)
+    sort(model.graph, file)
 
 
 def _make_dense(model: onnx.ModelProto, file: str) -> None:
@@ -478,7 +478,7 @@ def _undefined(graph: onnx.GraphProto, outer: frozenset[str], file: str) -> Iter
             yield from _undefined(body, names, file)
 
 
-def _sort(graph: onnx.GraphProto, file: str) -> None:
+def sort(graph: onnx.GraphProto, file: str) -> None:
     """Bring the nodes of the graph into an order in which each stands behind those that it reads."""
     nodes = list(graph.node)
     maker = {name: at for at, node in enumerate(nodes) for name in node.output if name}

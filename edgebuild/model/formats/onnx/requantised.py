@@ -16,12 +16,16 @@ from ...ir import Array
 
 Range = tuple[int, int]  # least and largest of whole numbers
 INT32, MOST_BITS, FAR = np.iinfo(np.int32), 46, 1 << 33
+ENDS = -(1 << 62), 1 << 62  # of what nothing bounds
 MOST_LEVELS = 1 << 10  # of a result for which other factors are looked for
 
 
 def integers(data: Array) -> Array:
     """As Python's integers, which do not overflow."""
     return np.array([int(v) for v in data.ravel()], object).reshape(data.shape)
+
+
+UNCHANGED = integers(np.array(1)), integers(np.array(0))  # factor, and what is added
 
 
 def _array(numbers: object) -> Array:

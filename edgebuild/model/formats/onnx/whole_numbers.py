@@ -14,13 +14,12 @@ from ...ir import Array
 from .control_flow import reads
 from .fused import Fused
 from .onnx_checks import OWN_DOMAINS
-from .requantised import Form, Range, integers, shift_of
+from .requantised import ENDS, UNCHANGED, Form, Range, integers, shift_of
 
 REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
 UNSIGNED = "input '{}' is taken for uint8: no QuantizeLinear says whether its integers are signed"
 UNSAID = "put QuantizeLinear and DequantizeLinear behind '{}', of scale 1 and a zero point 0 in int8 or uint8"
-BYTE, WORD = np.iinfo(np.int8), np.iinfo(np.int32)
-ENDS = WORD.min, WORD.max
+BYTE = np.iinfo(np.int8)
 OF_OTHER_SHAPE = ("Add", "IntegerDiv", "IntegerMean")  # than that of their first operand
 KINDS = (np.int8, np.uint8, np.int16, np.int32)
 
@@ -133,9 +132,8 @@ class Numbers:
         if form is not None and form.rounds and not rounded:
             if not self.requantise(self.node("Floor", name, f"{name}@rounded"), form, *ENDS):
                 return None
-            form, name = None, f"{name}@rounded"
-        one, none = (integers(np.array(n)) for n in (1, 0))
-        return form or (Form(name, one, none) if name in self.ranges else None)
+            form = self.forms[name] = Form(f"{name}@rounded", *UNCHANGED)
+        return form or (Form(name, *UNCHANGED) if name in self.ranges else None)
 
     def settle(self, name: str) -> None:
         """Store the numbers of a tensor that has a form, if that is possible: its nodes stay as they are otherwise."""
