@@ -20,7 +20,7 @@ from .requantised import ENDS
 from .whole_numbers import DOMAIN, REQUANT, Numbers
 
 LINEAR = ("Mul", "Add", "Div")
-BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, as the judge is not told which, and a divisor
+BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, for the judge sees no types, and of a divisor
 
 
 def in_standard(model: onnx.ModelProto) -> None:

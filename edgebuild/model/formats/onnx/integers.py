@@ -32,7 +32,7 @@ BITS = ("weight_bits", "bias_bits", "mult_bits", "add_bits", "out_bits")  # note
 NARROW = KINDS[:3]  # of operands of sums of products
 STATED = (TensorProto.INT8, TensorProto.UINT8)
 INT32 = -(1 << 31), (1 << 31) - 1
-KNOWN = "supported: inputs, results of RequantShift, and sums of products of these"
+OPERANDS = "supported: inputs, results of RequantShift, and sums of products of these"
 WHOLE_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
@@ -83,7 +83,7 @@ def integer_node(numbers: Numbers, f: Fused) -> bool:
             whole.append(f.between(f"whole{at}"))
             numbers.add(f.op("QuantizeLinear", [name, *numbers.unit(np.int32)], whole[-1]))
         else:
-            raise f.refuse(f"'{name}' is not of whole numbers that are known to fit into 32 bits", KNOWN)
+            raise f.refuse(f"'{name}' is not of whole numbers that are known to fit into 32 bits", OPERANDS)
     shape = numbers.shapes.get(f.at(0), [])
     meaning = NODES[f.node.op_type](Operands(f, ranges, shape, constants, opset_of(numbers.model)))
     x, numbers.requantises = f.at(0), True
