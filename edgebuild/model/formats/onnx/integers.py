@@ -23,7 +23,7 @@ from ...ir import Array, Quant, Tensor
 from .control_flow import graphs
 from .fused import Fused
 from .integer_nodes import NODES, Operands
-from .onnx_checks import opset_of, sort
+from .onnx_checks import OWN_DOMAINS, opset_of, sort
 from .onnx_operators import OnnxNode
 from .requantised import ENDS, UNCHANGED, Form, Range, integers, joined
 from .whole_numbers import BYTE, DOMAIN, KINDS, REQUANT, Numbers, kind_of
@@ -41,15 +41,18 @@ def name_domain(model: onnx.ModelProto) -> None:
 
     Notes of numbers of bits, which the standard has not either, are dropped.
     """
-    nodes = [n for part in graphs(model.graph) for n in part.node]
+    functions = {(f.domain, f.name) for f in model.functions}
+    nodes = [n for part in graphs(model.graph) for n in part.node if (n.domain, n.op_type) not in functions]
     for node in nodes:
         for at in reversed([at for at, a in enumerate(node.attribute) if a.name in BITS]):
             del node.attribute[at]
-    for node in (n for n in nodes if n.op_type == "RMSNorm"):  # of Deeploy; onnxruntime's name for it
+    for node in (
+        n for n in nodes if n.op_type == "RMSNorm" and n.domain in OWN_DOMAINS
+    ):  # of Deeploy; onnxruntime's name for it
         node.op_type = "SimplifiedLayerNormalization"
         for attribute in (a for a in node.attribute if a.name == "eps"):
             attribute.name = "epsilon"
-    own = [n for n in nodes if n.op_type in (REQUANT, *NODES) or (n.op_type == "Add" and n.attribute)]
+    own = [n for n in nodes if n.op_type in (REQUANT, *NODES) or any(a.name == "in1_rq" for a in n.attribute)]
     for node in own:
         node.domain = DOMAIN
     if own and not any(o.domain == DOMAIN for o in model.opset_import):
@@ -93,10 +96,7 @@ def integer_node(numbers: Numbers, f: Fused) -> bool:
         numbers.add(f.op("DequantizeLinear", [f.between("r"), *numbers.unit(np.int32)], x))
         numbers.ranges[x] = meaning.reach
     form = Form(x, meaning.factor, meaning.added).over(meaning.divisor).rounded("Floor")
-    low, high = meaning.ends
-    within = low <= meaning.reach[0] and meaning.reach[1] <= high
-    done = numbers.store(f, x, meaning.reach) if form.is_base and within else numbers.requantise(f, form, low, high)
-    if not done:
+    if not numbers.requantise(f, form, *meaning.ends):
         raise f.refuse("its results have no form in 32 bits", "supported: results of 32 bits")
     return True
 
@@ -143,14 +143,14 @@ def weighted(numbers: Numbers, f: Fused) -> bool:
     """A sum of products of whole numbers with constant ones in int8, plus a bias."""
     numbers.settle(f.at(0))
     of = numbers.ranges.get(f.at(0))
-    w, bias = (numbers.number(f.at(at)) if of is not None else None for at in (1, 2))
+    w, bias = (numbers.words(f.at(at)) if of is not None else None for at in (1, 2))
     own = {n: f.attributes.get(n, default) for n, default in (("alpha", 1), ("beta", 1), ("transA", 0))}
     if of is None or kind_of(of) not in NARROW or w is None or list(own.values()) != [1, 1, 0]:
         return False
     axis = 0 if f.node.op_type == "Conv" or f.attributes.get("transB", 0) else w.ndim - 1
     if np.min(w) < BYTE.min or np.max(w) > BYTE.max or (f.at(2) and bias is None) or w.ndim < 2:
         return False
-    rows = np.moveaxis(w.astype(np.int64), axis, 0).reshape(w.shape[axis], -1)
+    rows = np.moveaxis(w, axis, 0).reshape(w.shape[axis], -1)
     above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
     low, high = min(of[0], 0), max(of[1], 0)  # with the zeros of padding
     start = 0 if bias is None else bias
@@ -170,7 +170,9 @@ def averaged(numbers: Numbers, f: Fused) -> bool:
     padded = any(own.get("pads", ())) and not own.get("count_include_pad", 0)
     odd = own.get("ceil_mode", 0) or own.get("auto_pad", b"NOTSET") != b"NOTSET" or {*own.get("dilations", ())} - {1}
     numbers.settle(f.at(0))
-    if f.at(0) not in numbers.ranges or padded or odd or len(shape) < 3 or not all((*window, shape[1])):
+    if f.at(0) not in numbers.ranges or padded or odd or len(shape) < 3 or not shape[1]:
+        return False
+    if len(window) != len(shape) - 2 or any(not 0 < k <= n for k, n in zip(window, shape[2:], strict=True)):
         return False
     ones = f.constant("ones", np.ones((shape[1], 1, *window), np.float32))
     numbers.constants[ones] = f.graph.initializer[-1]

@@ -17,7 +17,7 @@ from ...ir import Array
 Range = tuple[int, int]  # least and largest of whole numbers
 INT32, MOST_BITS, FAR = np.iinfo(np.int32), 46, 1 << 33
 ENDS = -(1 << 62), 1 << 62  # of what nothing bounds
-MOST_LEVELS = 1 << 10  # of a result for which other factors are looked for
+MOST_LEVELS = 1 << 20  # of the results of all channels, for which other factors are looked for
 
 
 def integers(data: Array) -> Array:
@@ -117,7 +117,7 @@ def shift_of(form: Form, of: Range, low: int, high: int) -> Shift | None:
     if form.divisor == 1 << bits and bits <= 31 and _fits(factor, own):
         before, factor, added = _words(0 * own, factor, own)
         return Shift(before, factor, added, bits, low, high)
-    return _by_thresholds(form, of, low, high) if high - low <= MOST_LEVELS else None
+    return _by_thresholds(form, of, low, high) if (high - low) * factor.size <= MOST_LEVELS else None
 
 
 def _fits(*numbers: Array) -> bool:

@@ -119,12 +119,17 @@ class Numbers:
         self.add(f.op("QuantizeLinear", [name, *scale], f.between("steps")))
         return self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
 
-    def number(self, name: str) -> Array | None:
-        """The whole numbers of a constant; None where it is none."""
+    def words(self, name: str) -> Array | None:
+        """The numbers of a constant in int64; None where it is none, or not of whole numbers below 2^62."""
         data = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
-        if data is None or data.dtype.kind not in "fi" or not data.size or not np.isfinite(data).all():
+        if data is None or data.dtype.kind not in "fi" or not data.size or not (abs(data) < ENDS[1]).all():
             return None
-        return integers(data) if (data == np.rint(data)).all() else None
+        return data.astype(np.int64) if (data == np.rint(data)).all() else None
+
+    def number(self, name: str) -> Array | None:
+        """The same as integers that do not overflow."""
+        words = self.words(name)
+        return None if words is None else integers(words)
 
     def form(self, name: str, rounded: bool = False) -> Form | None:
         """The form of a tensor; with `rounded` it may be rounded, else its numbers are stored first."""
@@ -140,15 +145,15 @@ class Numbers:
         form = self.forms.get(name)
         if form is None or name in self.typed or (form.divisor > 1 and not form.rounds):
             return
-        if form.is_base:
-            self.store(self.node("Identity", form.base, name), form.base, self.ranges[form.base])
-            del self.forms[name]
-        else:
-            self.requantise(self.node("Floor", name, name), form, *ENDS)
+        self.requantise(self.node("Floor", name, name), form, *ENDS)
 
     def requantise(self, f: Fused, form: Form, low: int, high: int) -> bool:
         """The node's result: the form between two numbers. False if it has none in 32 bits."""
-        shift = shift_of(form, self.ranges[form.base], low, high)
+        of = self.ranges[form.base]
+        if form.is_base and low <= of[0] and of[1] <= high:
+            self.forms.pop(f.node.output[0], None)
+            return self.store(f, form.base, of)
+        shift = shift_of(form, of, low, high)
         kind = kind_of((shift.low, shift.high)) if shift is not None else None
         if shift is None or kind is None:
             return False

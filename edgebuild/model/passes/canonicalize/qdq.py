@@ -238,6 +238,8 @@ def shifted_sums(op: Op, graph: Graph) -> Edit | None:
     types = (x.dtype, w.dtype, total.dtype, y.quant is None)
     if types != ("int8", "int8", "int32", False) or whole != [(1.0,)] * 3 or first.attrs["clamp"] != OPEN:
         return None
+    if total.shape != y.shape:  # factors that repeat the sums
+        return None
     count, numbers = y.shape[-1], [*(graph.tensors[n] for n in op.inputs[1:]), *before]
     if any(t.data is None or (t.elements != 1 and (t.elements, *t.shape[-1:]) != (count, count)) for t in numbers):
         return None
