@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,8 +17,10 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.formats.onnx.for_judges import in_standard
 from edgebuild.model.formats.onnx.requantised import Form, integers, shift_of
 from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.ops import run
 from edgebuild.model.ops.pointwise import attributes
 from edgebuild.model.verify import verify
 from tests.exporters.writer import Net
@@ -215,6 +218,49 @@ def test_other_numbers_stay_real(text: str, tmp_path: Path, capsys: pytest.Captu
     if text != "bound":
         assert graph.tensors[graph.inputs[0]].dtype == "float32" and not capsys.readouterr().err
     assert graph.tensors[graph.outputs[0]].dtype == "float32"
+
+
+def repeated() -> onnx.ModelProto:
+    """Factors of four channels for sums of one."""
+    net = Chains(10)
+    x = net.layer(net.input("x", (1, 2, 5, 5)), (2, 1))
+    return net.ended(
+        net.clipped(net.op("Floor", net.op("Div", net.op("Mul", x, net.whole(3, 99, 4, 1, 1)), net.stored(2.0**9))))
+    )
+
+
+def bordered() -> onnx.ModelProto:
+    """A border of numbers that 8 bits do not hold."""
+    net = Chains(11)
+    x = net.floored(net.layer(net.input("x", (1, 2, 5, 5)), (2, 3)), 3, 2.0**17)
+    x = net.op("Pad", x, net.longs(0, 0, 1, 1, 0, 0, 1, 1), net.stored(300.0))
+    return net.ended(net.floored(net.layer(x, (3, 2)), 2, 2.0**18))
+
+
+def beyond() -> onnx.ModelProto:
+    """Results that 32 bits do not hold, though the bounds of what follows do."""
+    net = Chains(12)
+    x = net.op("Mul", net.layer(net.input("x", (1, 2, 5, 5)), (2, 3)), net.stored(2.0**20))
+    x = net.clipped(net.op("Floor", net.op("Div", x, net.stored(3.0))), -1e12, 1e12)
+    y = net.floored(net.layer("x", (2, 3)), 3, 2.0**12)
+    return net.ended(net.op("Add", x, y))
+
+
+@pytest.mark.parametrize("make", [repeated, bordered, beyond])
+def test_numbers_are_those_of_the_judge(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    file, model = tmp_path / "model.onnx", make()
+    onnx.save(model, file)
+    graph = prepare(file)
+    x = np.random.default_rng(3).integers(0, 256, (1, 2, 5, 5))
+    port, result = graph.tensors[graph.inputs[0]], graph.tensors[graph.outputs[0]]
+    start = port.quant.zero_point[0] if port.quant is not None else 0
+    values = run(graph, (x + start).astype(port.dtype))
+    in_standard(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, {"x": x.astype(np.float32)})
+    zero = result.quant.zero_point[0] if result.quant is not None else 0
+    np.testing.assert_array_equal(values[result.name].astype(np.float64) - zero, want)
+    assert np.unique(want).size > 3
 
 
 UNSAID = {"residual": ["x"], "signed input": [], "unsigned input": [], "sum of inputs": ["a", "b"]}
