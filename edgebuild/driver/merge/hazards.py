@@ -137,7 +137,7 @@ def _kept(register: Register) -> str:
 
 
 def _as_loaded(f: Function) -> Mapping[Site, frozenset[Access | None]]:
-    """What the variable of each site may hold as it was loaded, on any way there: fields, and None for all others.
+    """The parts of each site's variable that may be as they were loaded, on any way there; None for unnamed ones.
 
     A declaration without a value counts as a load. Code that no way leads to has no entry.
     """
