@@ -33,6 +33,8 @@ UART = (
     ("CR2", 16, "read-write", (("CLKEN", 11, 1), ("STOP", 12, 2))),
     ("CR3", 20, "read-write", (("MODE", 0, 3),)),  # the other bits belong to no field: a store puts zeros there
     ("KR", 24, "write-only", (("KEY", 0, 16),)),
+    *((f"CCR{i + 1}", 0x20 + 0x14 * i, "read-write", (("EN", 0, 1), ("PL", 4, 2))) for i in range(3)),
+    *((f"S{i}CR", 0x60 + 0x18 * i, "read-write", (("EN", 0, 1),)) for i in range(3)),
 )
 ROWS = "".join(REGISTER.format(n, at, how, "".join(FIELD.format(*f) for f in fields)) for n, at, how, fields in UART)
 CHIP = (
@@ -68,12 +70,21 @@ ADDRESSES = """#include <stdint.h>
 #define UART_CR1(base) MMIO32((base) + 0x0c)
 #define UART_CR2(base) MMIO32((base) + 0x10)
 #define UART_KR(base) MMIO32((base) + 0x18)
+#define UART_CCR(base, channel) MMIO32((base) + 0x20 + (0x14 * ((channel) - 1)))
+#define UART_SCR(base, stream) MMIO32((base) + 0x60 + ((stream) * 24))
 #define UART1_CR1 UART_CR1(UART1)
 #define UART_CR1_UE (1 << 13)
 #define UART_CR1_M (1 << 12)
 """
 CASES = (  # the C, and what comes of it
     (STRUCTS, "void f(UART_TypeDef *u) { u->CR1 |= UART_CR1_UE; }", "UART_AT(u)->CR1.UE = 1;"),
+    (ADDRESSES, "void f(uint32_t u, uint8_t n) { UART_CCR(u, n) |= 1; }", "UART_AT(u)->CCR[(n) - 1].EN = 1;"),
+    (ADDRESSES, "void f(uint32_t u, uint8_t n) { UART_CCR(u, n + 1) |= 1; }", "UART_AT(u)->CCR[n].EN = 1;"),
+    (ADDRESSES, "void f(int n) { UART_SCR(UART1, n) &= ~1U; }", "held = uart1->SCR[n];"),
+    (ADDRESSES, "int f(uint32_t u, int n) { return UART_CCR(u, n); }", "return UART_AT(u)->CCR[n - 1];"),
+    (ADDRESSES, "void f(uint32_t u, int n, int v) { UART_SCR(u, n) = v; UART_CCR(u, n) = v; }", "->SCR[n] = v;"),
+    (STRUCTS + "typedef struct { uint32_t before[8]; struct { volatile uint32_t CCR, rest[4]; } c[3]; } All;\n",
+     "void f(All *uart, int n) { uart->c[n].CCR |= 1; }", "UART_AT(uart)->CCR[n].EN = 1;"),
     (STRUCTS, "void f(void) { SET_BIT(UART1->CR1, UART_CR1_UE); /* on */ }", "uart1->CR1.UE = 1; /* on */"),
     (STRUCTS, "void f(UART_TypeDef *u, int n) { u->CR2 = (u->CR2 & ~UART_CR2_STOP) | ((n & 3u) << 12); }",
      "UART_AT(u)->CR2.STOP = (n & 3u);"),
@@ -129,7 +140,13 @@ HELD = """
 }
 """
 STAYS = (
-    ("void f(uint32_t uart, int n) { UART_DR(uart + 4 * n) = 0; }", "the address is computed"),
+    ("void f(uint32_t uart, int n) { UART_DR(uart + n * n) = 0; }", "the address is computed"),
+    ("void f(uint32_t uart, int n, int m) { UART_SCR(uart + 24 * m, n) = 0; }", "the address is computed"),
+    ("void f(uint32_t uart, int n) { UART_DR(uart + 4 * n) = 0; }", "the description has no such register"),
+    ("void f(uint32_t uart, int n) { UART_SCR(uart, n + 1) = 0; }", "the description has no such register"),
+    ("void f(uint32_t uart, int n) { UART_SCR(uart + 4, 2 * n) = 0; }", "the description has no such register"),
+    ("int g(void);\nvoid f(uint32_t uart) { UART_SCR(uart, g()) = 0; }",
+     "the address is what a call or an assignment gives"),
     ("void f(uint32_t uart) { MMIO8(uart + 4) = 3; }", "the description has no such register"),
     ("uint32_t g(void);\nvoid f(void) { UART_DR(g()) = 3; }", "the address is what a call or an assignment gives"),
     ('void f(void) { __asm__ volatile("" : "=r"(UART1_CR1)); }', "it stands in inline assembly"),

@@ -41,16 +41,29 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Bytes behind a base; without one they are the whole address."""
+    """Bytes behind a base; without one they are the whole address. `stride` bytes more for each step of an index."""
 
     offset: int
     base: ir.Expression | None = None
+    stride: int = 0
+    index: ir.Expression | None = None
 
     def plus(self, other: Address, factor: int = 1) -> Address:
-        """Raises Refused for a sum of two bases, and for a multiple of one."""
-        if other.base and (self.base or factor != 1):
+        """Raises Refused for a sum of two bases, or of two indices."""
+        other = other.times(factor)
+        if (self.base and other.base) or (self.index and other.index):
             raise Refused("the address is computed")
-        return Address(self.offset + factor * other.offset, self.base or other.base)
+        stride, index = (self.stride, self.index) if self.index else (other.stride, other.index)
+        return Address(self.offset + other.offset, self.base or other.base, stride, index)
+
+    def times(self, factor: int) -> Address:
+        """A multiple, of which the base is an index. Raises Refused for that of a base and an index."""
+        if factor == 1:
+            return self
+        if self.base and self.index:
+            raise Refused("the address is computed")
+        stride = factor * (self.stride if self.index else 1)
+        return Address(factor * self.offset, None, stride, self.index or self.base)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +112,12 @@ def _is_place(x: ir.Node) -> bool:
 def _checked(place: ir.Expression) -> Address:
     """The address of a place. Raises Refused."""
     address = _object(place)
-    if address.base is None:
-        return Address(address.offset & WIDE)
-    if any(ir.is_busy(n) for n in address.base.all()):
-        raise Refused("the address is what a call or an assignment gives")
-    if _is_place(address.base):
-        raise Refused("the address is read from a register")
-    return address
+    for part in (address.base, address.index):
+        if part is not None and any(ir.is_busy(n) for n in part.all()):
+            raise Refused("the address is what a call or an assignment gives")
+        if part is not None and any(map(_is_place, part.all())):
+            raise Refused("the address is read from a register")
+    return address if address.base else replace(address, offset=address.offset & WIDE)
 
 
 def _object(place: ir.Expression) -> Address:
@@ -144,8 +156,12 @@ def _sum(x: ir.Expression) -> Address:
                 left, right = right, left
             size = left.type.to.size if left.type.kind == "pointer" else 1
             return _sum(left).plus(_sum(right), size if operator == "+" else -size)
-        case ir.Binary(operator="*"):
-            raise Refused("the address is computed")
+        case ir.Binary(left=left, right=right, operator="*" | "<<" as operator) if is_wide:
+            if operator == "*" and left.constant is not None:
+                left, right = right, left
+            if right.constant is None:
+                raise Refused("the address is computed")
+            return _sum(left).times(right.constant if operator == "*" else 1 << right.constant)
     return Address(0, x)
 
 
@@ -164,10 +180,16 @@ def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -
 
 @dataclass(frozen=True)
 class Target:
-    """The register that an access goes to."""
+    """The register that an access goes to, or the first of `count` that it has an index for.
+
+    `name`: that of the array; `first`: the index of its first element in the source.
+    """
 
     block: Block
     register: RegisterInfo
+    name: str
+    count: int = 0
+    first: int = field(default=0, compare=False)
 
 
 def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access, Target]:
@@ -191,9 +213,26 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
 
 def _register(a: Access, block: Block, offset: int) -> Target | None:
     bits = 8 * a.place.type.size
+    if a.address.index is not None:
+        return _array(a, block, offset)
     registers = [r for r in block.registers if r.offset == offset and r.bits == bits]
     best = max(registers, key=lambda r: normal(a.words[:1]).endswith(normal((r.name,))), default=None)
-    return Target(block, best) if best else None
+    return Target(block, best, best.full_name) if best else None
+
+
+def _array(a: Access, block: Block, offset: int) -> Target | None:
+    """Registers at equal distances whose names count up, as CCR1 to CCR7. The index counts from 0, or as they do."""
+    rows: dict[str, dict[int, RegisterInfo]] = {}
+    for r in block.registers:
+        if (m := re.fullmatch(r"(\w*?[A-Za-z_])(\d+)(\D*)", r.full_name)) and r.bits == 8 * a.place.type.size:
+            rows.setdefault(m[1] + m[3], {})[int(m[2])] = r
+    for name, row in rows.items():
+        first, stride = min(row), a.address.stride
+        for start in {0, first}:
+            even = all(r.offset == offset + stride * (start + n - first) for n, r in row.items())
+            if even and len(row) == max(row) - first + 1 > 1:
+                return Target(block, row[first], name, len(row), start)
+    return None
 
 
 def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
@@ -201,7 +240,8 @@ def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
     own = re.sub(r"\d.*", "", block.name).upper()
     words = [w.upper() for a in accesses for w in a.words]
     places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
-    alike = sum(normal(a.words[:1]).endswith(normal((t.register.name,))) for a, t in places)
+    names = [(normal(a.words[:1]), t.name if t.count else t.register.name) for a, t in places]
+    alike = sum(word.endswith(normal((name,))) for word, name in names)
     stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
     stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
     return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or stem else (0, 0)
@@ -562,11 +602,11 @@ class _Writer:
     def _group(self, block: Block) -> Iterator[tuple[str, set[Adopted]]]:
         """The groups of a peripheral: of its registers, and of itself."""
         group, device = self.names[block.name]
-        own = sorted(((t.register, use) for t, use in self.uses.items() if t.block is block), key=lambda x: x[0].offset)
+        own = sorted((x for x in self.uses.items() if x[0].block is block), key=lambda x: x[0].register.offset)
         members, everyone = [], {f for _, use in own for f in use.functions}
-        for r, use in own:
-            type_ = f"bfGroup {group}_{r.full_name}" if use.fields else _type(r.bits)
-            members.append((f"    {type_} {r.full_name};\n", use.functions))
+        for t, use in own:
+            type_ = f"bfGroup {group}_{t.name}" if use.fields else _type(t.register.bits)
+            members.append((f"    {type_} {t.name}{f'[{t.count}]' if t.count else ''};\n", use.functions))
             if use.fields:
                 yield f"{type_} {{ {' '.join(use.fields[k] for k in sorted(use.fields))} }};\n", use.functions
         yield f"bfGroup {group} {{\n", everyone
@@ -644,7 +684,10 @@ class _Body:
         group, where = self.writer.names[t.block.name]
         if base is not None:
             where = f"{group.upper()}_AT({self.text(base, printed or _begins(base, form.access.place))})"
-        place, group = f"{where}->{t.register.full_name}", f"bfGroup {group}_{t.register.full_name}"
+        place, group = f"{where}->{t.name}", f"bfGroup {group}_{t.name}"
+        if (index := form.access.address.index) is not None:
+            text = self._value(index, form.access.place, printed, t.first > 0)
+            place += f"[{text} - {t.first}]" if t.first else f"[{text}]"
         changes = [
             f"{f.name if f else ''} {operator} {self._value(v, x, printed, form.text == MODIFY)}"
             for f, operator, v in form.changes

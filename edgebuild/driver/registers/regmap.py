@@ -242,7 +242,8 @@ class Finder:
         for register in block.registers:
             fields = register.fields or (register.whole,)
             alone = Location(register, replace(register.whole, mark=""))
-            for key in dict.fromkeys((normal((*register.scope, register.name)), *alone.places(True))):
+            ways = (normal((*register.scope, register.name)), *alone.places(True), *alone.places(True, behind=True))
+            for key in dict.fromkeys(ways):
                 self.wholes.setdefault(key, []).append(register)
             stems = {f.name.rstrip("0123456789") for f in fields}
             stem = re.escape(stems.pop()) if len(stems) == 1 and len(fields) > 1 else ""
