@@ -22,6 +22,7 @@ from tests.fail import clocks, drivers  # noqa: F401  (their cases register them
 from tests.fail.registry import CASES, case
 from tests.graphs import Tiny, tiny_tflite
 from tests.graphs.onnx_models import OnnxFile
+from tests.layer_models import Layer
 
 HERE = Path(__file__).parent
 MODEL = "model {} --name n --target host -o out"
@@ -308,6 +309,15 @@ def tflite_scale_of_no_use(folder: Path) -> tuple[str, str]:
         tensor(model, "image").quantization.scale = [3e38]
 
     return tflite(folder, change), r"error: tensor 'image' has scale 3e\+38; at most"
+
+
+@case
+def tflite_wide_sigmoid_of_large_steps(folder: Path) -> tuple[str, str]:
+    layer = Layer("int16")
+    layer.quant = Quant((6.0,), (0,))
+    y = Quant((2.0**-15,), (0,))
+    (folder / "m.tflite").write_bytes(layer.done("LOGISTIC", [layer.input((1, 4))], (1, 4), y, None))
+    return MODEL.format("m.tflite"), r"LOGISTIC.*sigmoid of int16 with scale 6: its steps times 12288 do not fit"
 
 
 @case
