@@ -85,7 +85,7 @@ def test_what_was_copied_is_what_the_report_says(rule: str, tmp_path, capsys: py
         (["--target", "microbit", "--map", "layer"], "has no memory levels"),
         (["--target", "host", "--map", "layer", "--tile", "rolling"], "--map goes with"),
         (["--target", "host", "--map", "layer", "--arena", "caller"], "--map goes with"),
-        (["--target", "host", "--map", "layer", "--objective", "energy"], "--map goes with"),
+        (["--target", "host", "--map", "layer", "--objective", "energy"], "states no `energy:` of memory L1"),
     ],
 )
 def test_what_does_not_go_together(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
