@@ -143,7 +143,8 @@ def _entries(node: Node) -> list[tuple[Node, Node]]:
     from yaml.nodes import MappingNode
 
     if not isinstance(node, MappingNode):
-        raise wrong(node, "expected a map (key: value)")
+        seen = ", not a list" if isinstance(node.value, list) else _seen(node)
+        raise wrong(node, f"expected a map (key: value){seen}")
     return list(node.value)
 
 
@@ -203,8 +204,8 @@ def _name(kind: Any) -> str:
 
 
 def size(node: Node) -> int:
-    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024)."""
-    match = re.fullmatch(f"({HEX}|{DIGITS})([KMG]?)", node.value) if isinstance(node.value, str) else None
+    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024), also with B or iB behind them."""
+    match = re.fullmatch(f"({HEX}|{DIGITS})([KMG]?)(?:i?B)?", node.value) if isinstance(node.value, str) else None
     if not match:
         raise wrong(node, f"expected a number{_seen(node)}", "such as 4096, 0x1000, 256K or 2M")
     if len(match[1]) > MOST_DIGITS:

@@ -70,7 +70,14 @@ def test_a_file_of_the_user_inherits_from_a_shipped_target(tmp_path: Path) -> No
 
 def test_sizes_are_numbers_with_a_unit_or_hexadecimal(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    for text, value in [("4096", 4096), ("0x1_000", 4096), ("4K", 4096), ("2M", 2 << 20)]:
+    for text, value in [
+        ("4096", 4096),
+        ("0x1_000", 4096),
+        ("4K", 4096),
+        ("2M", 2 << 20),
+        ("64KB", 65536),
+        ("4KiB", 4096),
+    ]:
         file.write_text(GOOD.replace("64K", text))
         assert load_target(str(file)).memory("arena").size == value
 
@@ -81,12 +88,16 @@ def test_sizes_are_numbers_with_a_unit_or_hexadecimal(tmp_path: Path) -> None:
         ("memories:", "memorys:", "board.yaml:3:1: error: unknown key 'memorys'; did you mean 'memories'?"),
         ("size: 64K", "sise: 64K", "board.yaml:5:29: error: unknown key 'sise'; did you mean 'size'?"),
         ("size: 64K, ", "", "board.yaml:5:8: error: missing key 'size'"),
-        ("64K", "64KB", "board.yaml:5:35: error: expected a number, not '64KB'"),
+        ("64K", "64Q", "board.yaml:5:35: error: expected a number, not '64Q'"),
         ("64K", "[1]", "board.yaml:5:35: error: expected a number, not a map or list"),
         ("[dsp]", "[dps]", "board.yaml:2:33: error: unknown word 'dps'; did you mean 'dsp'?"),
         ("[dsp]", "dsp", "board.yaml:2:32: error: expected a list [a, b], not 'dsp'"),
         ("a board", "7", "board.yaml:1:14: error: expected text, not '7'"),
-        ("{isa: armv7-m, features: [dsp]}", "armv7-m", "board.yaml:2:7: error: expected a map (key: value)"),
+        (
+            "{isa: armv7-m, features: [dsp]}",
+            "armv7-m",
+            "board.yaml:2:7: error: expected a map (key: value), not '",
+        ),
         ("data, arena", "data", "board.yaml:4:3: error: no memory has the role 'arena'"),
         ("0x20000000", "0x08000004", "board.yaml:5:8: error: memory RAM begins inside of FLASH"),
         ("  RAM:", "  FLASH:", "board.yaml:5:3: error: key 'FLASH' is given twice"),
