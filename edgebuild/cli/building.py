@@ -36,7 +36,7 @@ def driver(args: argparse.Namespace) -> int:
 def clock(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from edgebuild.clock.configs import base_of, behind, explain, parse_setting
+    from edgebuild.clock.configs import base_of, behind, explain, parse_setting, violation
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
     from edgebuild.clock.power import figures, table
     from edgebuild.model.energy.fit import calibrated, read_calibration
@@ -47,7 +47,10 @@ def clock(args: argparse.Namespace) -> int:
         tree = target_tree(load_target(args.target))
         base, _ = base_of(tree, request.hse, request.source)
         m, n, p = parse_setting(args.explain)
-        print(explain(behind(tree, request.source), base, m, n, p))
+        behind_source = behind(tree, request.source)
+        text = explain(behind_source, base, m, n, p)
+        legal = violation(behind_source, base, m, n, p) is None
+        show(args, f"{text}\n", {"m": m, "n": n, "p": p, "legal": legal, "text": text})
         return 0
     plan = requested_plan(request)
     calibration = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
@@ -170,7 +173,7 @@ def cache(args: argparse.Namespace) -> int:
     from edgebuild.base import cache
 
     if args.action == "explain":
-        return _explain(args.files)
+        return _explain(args)
     if args.files:
         raise fail(f"cache {args.action}: takes no file")
     count = {"clear": cache.clear, "verify": cache.verified}.get(args.action, cache.content)
@@ -191,19 +194,21 @@ def cache(args: argparse.Namespace) -> int:
     return 1 if damaged else 0
 
 
-def _explain(files: list[str]) -> int:
+def _explain(args: argparse.Namespace) -> int:
     """Print what the key of a request is made of, or the fields in which two differ; 1 if there are some."""
+    files = args.files
     if len(files) not in (1, 2):
         raise fail("cache explain: one request or two", hints=["as in: cache explain a.req.json b.req.json"])
     recipes = [_recipe(Path(file)) for file in files]
     if len(files) == 1:
-        print(json.dumps(recipes[0], indent=1))
+        show(args, json.dumps(recipes[0], indent=1) + "\n", recipes[0])
         return 0
     one, two = recipes
     differing = [name for name in {**one, **two} if one.get(name) != two.get(name)]
-    for name in differing:
-        print(f"{name}: {one.get(name, 'nothing')} in {files[0]}, {two.get(name, 'nothing')} in {files[1]}")
-    print("" if differing else "nothing differs: both have the same entry", end="" if differing else "\n")
+    lines = [f"{name}: {one.get(name, 'nothing')} in {files[0]}, {two.get(name, 'nothing')} in {files[1]}\n"
+             for name in differing]  # fmt: skip
+    text = "".join(lines) or "nothing differs: both have the same entry\n"
+    show(args, text, {name: [one.get(name), two.get(name)] for name in differing})
     return 1 if differing else 0
 
 

@@ -43,7 +43,8 @@ def tune(args: argparse.Namespace) -> int:
     from edgebuild.model.verify.tune import CYCLES, INSTRUCTIONS, tune
 
     if args.clear:
-        print(f"forgot the choices for {choices.clear()} kinds of processors")
+        count = choices.clear()
+        show(args, f"forgot the choices for {count} kinds of processors\n", {"forgotten": count})
         return 0
     if args.model is None or args.target is None:
         args.wrong_usage("name a model and --target, or give --clear")
