@@ -24,6 +24,7 @@ from edgebuild.model.formats.text import data_file
 from edgebuild.model.formats.text.graph_text import read_text, written
 from edgebuild.model.ir import Graph, short_names
 from edgebuild.model.views.onnx_view import onnx_file
+from tests.conftest import ROOT
 from tests.graphs import KINDS, thrown, tiny_tflite
 
 
@@ -144,6 +145,15 @@ def test_each_kind_is_valid_onnx() -> None:
 
 
 def test_a_plan_as_onnx_says_steps_and_places(model: Path, tmp_path: Path) -> None:
+    check_plan(model, tmp_path)
+
+
+def test_ops_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """The convolution's row is not that of the view of its operand, which has the name of the same node."""
+    check_plan(ROOT / "sample_projects/digits/digits.onnx", tmp_path)
+
+
+def check_plan(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "g.onnx"
     words = [str(model), "--target", "mps2-an386", "--tile", "rolling"]
     assert main(["inspect", *words, "-o", str(file)]) == 0
@@ -152,10 +162,11 @@ def test_a_plan_as_onnx_says_steps_and_places(model: Path, tmp_path: Path) -> No
     onnx.checker.check_model(drawn)
     assert {p.key: p.value for p in drawn.metadata_props}["arena_bytes"] == str(report["ram"]["arena_bytes"])
     places = {b["name"]: str(b["offset"]) for b in report["layout"]["buffers"]}
-    rows = {row["name"]: row for row in report["layers"]}
-    assert rows.keys() <= {node.name for node in drawn.graph.node}
+    rows = {(row["kind"], row["name"]): row for row in report["layers"]}
+    assert rows.keys() <= {(node.op_type, node.name) for node in drawn.graph.node}
     for node in drawn.graph.node:
-        told, row = {p.key: p.value for p in node.metadata_props}, rows.get(node.name, {})
+        told, row = {p.key: p.value for p in node.metadata_props}, rows.get((node.op_type, node.name), {})
+        assert ("step" in told) == bool(row)
         assert all(told[key] == str(row[key]) for key in row if key in ("step", "kernel", "macs"))
         assert told.get("arena_offset") == places.get(node.output[0])
 

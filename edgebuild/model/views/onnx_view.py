@@ -5,6 +5,7 @@ Such a file is looked at, not read back: no other program computes these ops. Th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,13 +58,15 @@ def _value(t: Tensor) -> Any:
 def _nodes(graph: Graph, report: Mapping[str, Any]) -> Iterator[Any]:
     from onnx import helper
 
-    rows = {row["name"]: row for row in report["layers"]}
+    rows = {(row["kind"], row["name"]): row for row in report["layers"]}
+    count = Counter((op.kind, op.name) for op in graph.ops)  # a node of the file may have become several ops
     places = {b["name"]: b for b in report["layout"]["buffers"]}
     for op in graph.ops:
         node = helper.make_node(op.kind, op.inputs, op.outputs, op.name, op.origin, DOMAIN)
         node.attribute.extend(helper.make_attribute(k, v) for k, v in sorted(_attributes(op)))
         place = {f"arena_{k}": places.get(op.outputs[0], {}).get(k) for k in ("memory", "offset", "bytes", "rows")}
-        for key, value in {**rows.get(op.name, {}), **place}.items():
+        row = rows.get((op.kind, op.name), {}) if count[op.kind, op.name] == 1 else {}
+        for key, value in {**row, **place}.items():
             if value is not None and key not in NOT_OF_OPS:
                 node.metadata_props.add(key=key, value=str(value))
         yield node
