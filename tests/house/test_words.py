@@ -14,7 +14,9 @@ import pytest
 
 from tests.house.test_floors import PACKAGE, files
 
-WORDS = {"found", "known", "made", "told", "guest", "guests", "apart", "afar", "eaten", "stand", "stands", "taken"}
+WORDS = {
+    "found", "known", "made", "told", "said", "guest", "guests", "apart", "afar", "eaten", "stand", "stands", "taken",
+}  # fmt: skip
 IN_PLANS = {"way", "ways"}  # a plan is none
 OF_LIBRARIES = {"parse_known_args"}  # overrides argparse's method, and so has its name
 

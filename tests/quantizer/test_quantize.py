@@ -13,10 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.model.quantizer import METHODS, quantise
+from edgebuild.model.quantizer import METHODS, quantise, quantised, ranges
 from edgebuild.model.quantizer.corrections import corrected, equalised
 from edgebuild.model.quantizer.samples import folded, run, signal_to_noise
-from edgebuild.model.quantizer.to_qdq import quantised, ranges
 from edgebuild.model.verify.accuracy import classes
 
 pytest.importorskip("onnxruntime")

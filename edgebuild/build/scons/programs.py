@@ -24,7 +24,7 @@ HERE = os.path.dirname(__file__)
 
 
 def wrong(text: str) -> StopError:
-    """With the line of the SConscript. After a UserError SCons prints the innermost line, which is in this package."""
+    """An error with the line of the SConscript. After a UserError SCons prints the innermost line, in this package."""
     for frame in reversed(traceback.extract_stack()):
         if not frame.filename.startswith(HERE) and f"{os.sep}SCons{os.sep}" not in frame.filename:
             return StopError(f"{frame.filename}:{frame.lineno}: {text}")

@@ -165,7 +165,7 @@ def model(kind: str, map_: RegisterMap, driver: Driver, hal: Hal) -> str:
     """A header that has the registers of all devices as values: `systemc`, `mock` or `tlm`."""
     name, include = map_.name, hal_dir() / "include"
     return render(
-        f"{kind}.h.j2",
+        f"models.h:{kind}",
         n=name,
         head=LICENCE,
         parts=driver.layout.bus.bytes,

@@ -398,7 +398,7 @@ def _next_events(
         return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in counts]
     try:
         if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
-            raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
+            raise Different(f"the source {_in_words(mine)}, the generated code {_in_words(theirs)}")
         _same_event(solver, mine[0], theirs[0])
     except Different as difference:
         difference.events = mine[0] if mine else None, theirs[0] if theirs else None
@@ -409,7 +409,7 @@ def _next_events(
 def _same_event(solver: z3.Solver, x: Event, y: Event) -> None:
     if len(x.values) != len(y.values):
         raise Different(
-            f"the source {_said((x,))} with {len(x.values)} values, the generated code with {len(y.values)}"
+            f"the source {_in_words((x,))} with {len(x.values)} values, the generated code with {len(y.values)}"
         )
     for left, right in zip(x.values, y.values, strict=True):
         same(solver, left, right, f"the access of '{x.key[1]}'")
@@ -443,7 +443,7 @@ def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alon
         matched += 1
     for y in left.values():
         if not _holds(solver, y.values[1] == y.before):
-            raise Different(f"a store changes '{y.key[1]}', and the source {_said(mine)}")
+            raise Different(f"a store changes '{y.key[1]}', and the source {_in_words(mine)}")
     if not matched and alone:
         raise Different(f"a store of '{batch[0].key[1]}' more than in the source")
     least = matched
@@ -475,11 +475,11 @@ def _spot(e: Event) -> tuple[Key, int]:
     return e.key, index.as_long() if z3.is_bv_value(index) else -1
 
 
-SAID = {"r": "reads", "w": "writes", "store": "stores", "load": "reads", "call": "calls", "idle": "writes nothing to"}
+VERBS = {"r": "reads", "w": "writes", "store": "stores", "load": "reads", "call": "calls", "idle": "writes nothing to"}
 
 
-def _said(events: tuple[Event, ...]) -> str:
-    return f"{SAID[events[0].kind]} '{events[0].key[1]}'" if events else "does nothing more"
+def _in_words(events: tuple[Event, ...]) -> str:
+    return f"{VERBS[events[0].kind]} '{events[0].key[1]}'" if events else "does nothing more"
 
 
 def _same_state(

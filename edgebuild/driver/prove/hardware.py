@@ -592,7 +592,7 @@ class Hardware:
         if not candidates:
             what = f"{size} bytes at offset {at.constant:#x} of {at.group}, {near or 'where no register is'}"
             raise Different(f"the generated code accesses {what}")
-        meant = [_said_by(view, at.group, r) for r, *_ in candidates]
+        meant = [_evidence_of(view, at.group, r) for r, *_ in candidates]
         return [x for x, match in zip(candidates, meant, strict=True) if match == max(meant)]
 
     def _allowed(self, r: Register, first: int, size: int) -> bool:
@@ -629,7 +629,7 @@ def _size(r: Register) -> int:
     return next(n for n in (1, 2, 4, 8) if r.bits <= 8 * n) if r.bits <= 64 else r.bits // 8
 
 
-def _said_by(view: str, group: str, r: Register) -> int:
+def _evidence_of(view: str, group: str, r: Register) -> int:
     """How much of the name of a function that accesses registers is about one: views of one address differ in that."""
     rest = view.partition(f"_{group}_")[2]
     names = [r.name, *(s.name for s in r.slots if s.field)]

@@ -308,7 +308,7 @@ class LiveSet:
 
 
 def live_set(cutter: Cutter, steps: Sequence[Section], step: int) -> LiveSet:
-    """What is live in a step of a cut; what is overlaid on an operand takes no bytes of its own."""
+    """Live tensors in a step of a cut; what is overlaid on an operand takes no bytes of its own."""
     section = steps[step]
     start = sum(len(s.ops) for s in steps[:step])
     before = (n for n, (first, last) in cutter.life.items() if first < start <= last)

@@ -2,17 +2,183 @@
 
 from __future__ import annotations
 
+import io
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
+import numpy as np
 import onnx
 
 from ...base.errors import fail, visible
 from ..verify.accuracy import check_classes
-from .corrections import corrected, equalised
-from .samples import Quality, Row, Samples, float_model, folded, ports, quality, read_samples, run, runtime
-from .to_qdq import METHODS, Wide, layers, quantised, ranges
+from .corrections import ACTIVATIONS, corrected, equalised
+from .samples import Array, Quality, Row, Samples, float_model, folded, ports, quality, read_samples, run, runtime
+
+# QDQ networks by onnxruntime's quantiser: int8, weights symmetric and per channel, some layers in int16 or float.
+#
+# Ranges of activations, from samples: what a scale has to cover, and what it may cut off.
+
+Ranges = dict[str, tuple[float, float]]  # by name of a tensor
+METHODS = ("minmax", "percentile", "entropy", "mse")
+PERCENTILE = 99.99  # per cent of the values that the range covers
+BINS = 2048
+CHUNK = 16  # samples of which all activations are in memory at once
+STEPS = 255  # of an int8 scale
+SHARES = np.linspace(0.2, 1, 81)  # of the whole range, tried for the least square error
+
+
+def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
+    """The range of each activation by one of METHODS.
+
+    minmax, percentile and entropy are onnxruntime's. mse takes the share of the whole range with the least square
+    error of rounding and clipping, after the histogram of values.
+    """
+    from onnxruntime.quantization import CalibrationMethod
+    from onnxruntime.quantization.calibrate import create_calibrator
+
+    kinds = {"minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy}
+    options = {
+        "percentile": {"symmetric": False, "percentile": PERCENTILE, "num_bins": BINS},
+        "mse": {"symmetric": False, "num_bins": BINS},
+    }
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # it prints what it does
+        file = Path(folder) / "model.onnx"
+        onnx.save(model, file)
+        calibrator = create_calibrator(
+            file,
+            augmented_model_path=str(Path(folder) / "seen.onnx"),
+            calibrate_method=kinds.get(method, CalibrationMethod.Percentile),
+            extra_options=options.get(method, {}),
+        )
+        for start in range(0, len(rows), CHUNK):
+            calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
+        if method == "mse":
+            return {name: _least_error(*seen[:4]) for name, seen in calibrator.collector.histogram_dict.items()}
+        data = calibrator.compute_data()
+    return {name: (float(np.min(low)), float(np.max(high))) for name, (low, high) in _limits(data)}
+
+
+def _limits(data: Any) -> Iterator[tuple[str, tuple[Array, Array]]]:
+    for name in data.keys():  # noqa: SIM118  (not a mapping)
+        yield name, data[name].range_value
+
+
+class _Reader:
+    """Samples as onnxruntime's calibration asks for them."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = iter(rows)
+
+    def get_next(self) -> Row | None:
+        return next(self._rows, None)
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._rows
+
+
+def _least_error(counts: Array, edges: Array, low: float, high: float) -> tuple[float, float]:
+    """The range of which an int8 scale has the least square error on a histogram of values in low..high."""
+    low, high = min(float(low), 0.0), max(float(high), 0.0)
+    middles = (edges[:-1] + edges[1:]) / 2
+
+    def error(share: float) -> float:
+        bottom, step = low * share, (high - low) * share / STEPS or 1.0
+        rounded = np.clip(np.rint((middles - bottom) / step), 0, STEPS) * step + bottom
+        return float(np.sum(counts * (middles - rounded) ** 2))
+
+    share = float(min(SHARES[::-1], key=error))
+    return low * share, high * share
+
+
+Wide = Literal["int16", "float", "none"]
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+INT16_OPSET = 21  # from which QuantizeLinear makes int16
+
+
+def layers(model: onnx.ModelProto) -> list[str]:
+    """Names of the nodes with constant weights, in their order; nodes without a name get one."""
+    constants = {t.name for t in model.graph.initializer}
+    for i, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{i}"
+    return [n.name for n in model.graph.node if n.op_type in PRODUCTS and not constants.isdisjoint(n.input)]
+
+
+def quantised(
+    model: onnx.ModelProto, ranges: Ranges, names: Sequence[str] = (), wide: Wide = "none"
+) -> onnx.ModelProto:
+    """The network with QuantizeLinear and DequantizeLinear around its operators.
+
+    `names`: layers that stay in float, or whose activations are int16. `ranges`: of every activation.
+    """
+    from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
+    from onnxruntime.quantization.calibrate import TensorsData
+    from onnxruntime.quantization.registry import QDQRegistry
+
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    layers(copy)
+    options: dict[str, Any] = {"ActivationSymmetric": False, "WeightSymmetric": True}
+    if wide == "int16" and names:
+        copy = onnx.version_converter.convert_version(copy, INT16_OPSET) if _opset(copy) < INT16_OPSET else copy
+        options["TensorQuantOverrides"] = _int16(copy, names, QuantType)
+    quantiser = QDQQuantizer(
+        onnx.shape_inference.infer_shapes(copy),
+        per_channel=True,
+        reduce_range=False,
+        weight_qType=QuantType.QInt8,
+        activation_qType=QuantType.QInt8,
+        tensors_range=TensorsData(CalibrationMethod.MinMax, {n: _values(r) for n, r in ranges.items()}),
+        nodes_to_quantize=[],
+        nodes_to_exclude=list(names) if wide == "float" else [],
+        op_types_to_quantize=list(QDQRegistry),
+        extra_options=options,
+    )
+    logging.disable(logging.WARNING)  # of constants that it then leaves as they are
+    try:
+        quantiser.quantize_model()
+    finally:
+        logging.disable(logging.NOTSET)
+    result = quantiser.model.model
+    result.producer_name = "edgebuild"
+    return result
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+
+
+def _values(limits: tuple[float, float]) -> Any:
+    import numpy as np
+
+    return tuple(np.array(v, np.float32) for v in limits)
+
+
+def _int16(model: onnx.ModelProto, names: Sequence[str], types: Any) -> dict[str, list[dict[str, Any]]]:
+    """The types of the tensors that these layers read and make: int16, and int8 copies for their other readers."""
+    constants = {t.name for t in model.graph.initializer}
+    read: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            read.setdefault(name, []).append(node)
+    inside, touched = set(names), set[str]()
+    for node in (n for n in model.graph.node if n.name in names):
+        touched |= {node.input[0], node.output[0]}
+        while len(after := read.get(node.output[0], [])) == 1 and after[0].op_type in ACTIVATIONS:
+            node = after[0]
+            inside.add(node.name)
+            touched.add(node.output[0])
+    ends = {v.name for v in model.graph.output}
+    overrides: dict[str, list[dict[str, Any]]] = {}
+    for name in sorted(touched - constants):
+        others = {n.name for n in read.get(name, [])} - inside
+        convert = {"convert": {"quant_type": types.QInt8, "recv_nodes": others}} if others and name not in ends else {}
+        overrides[name] = [{"quant_type": types.QInt16, **convert}]
+    return overrides
+
 
 FEW = 32  # samples that rank layers by what they lose
 CORRECTING = 64  # samples whose mean error goes into biases

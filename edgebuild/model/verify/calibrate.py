@@ -34,7 +34,7 @@ CALIBRATION = "calibration.yaml"
 def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int) -> dict[str, Any]:
     """Build the profiling firmware into the folder `output`; where the target has a simulator, run it.
 
-    `program`, its count of `steps`, `clocks` by name, what it `ran_on` (None: a chip has to), and what it `said`.
+    `program`, its count of `steps`, `clocks` by name, what it `ran_on` (None: a chip has to), and what it `remarks`.
 
     `pin`: such as PB0, to be high while a step runs; with `supply_ms`, while the model runs for so long in each
     configuration. Raises EdgebuildError for a target without bare firmware.
@@ -64,8 +64,8 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
         return {**figures, "ran_on": None, "said": []}
     run_program(elf, target)
     rows = (output / "profile.csv").read_text().splitlines()
-    said = [line.removeprefix("# ") for line in rows if line.startswith("#")]
-    return {**figures, "ran_on": target.name, "said": said}
+    remarks = [line.removeprefix("# ") for line in rows if line.startswith("#")]
+    return {**figures, "ran_on": target.name, "said": remarks}
 
 
 def profile_words(figures: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ class Frame:
 
     @property
     def key(self) -> tuple[int, int, str, int]:
-        """What the frame has in common with that of every other inference."""
+        """The parts of a frame that are equal in every inference."""
         return self.sender, self.receiver, self.kind, self.message
 
 

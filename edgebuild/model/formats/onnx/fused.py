@@ -85,9 +85,9 @@ class Cell(Parts):
     def activation(self, function: Function, x: str) -> str:
         return self.op(function[0], x, **function[1])
 
-    def functions(self, ways: int) -> list[list[Function]]:
+    def functions(self, directions: int) -> list[list[Function]]:
         """The activations of each direction. Raises EdgebuildError for one that is not among those of here."""
-        names = [a.decode() for a in self.node.attr("activations", [])] or [*DEFAULTS[self.node.origin] * ways]
+        names = [a.decode() for a in self.node.attr("activations", [])] or [*DEFAULTS[self.node.origin] * directions]
         values = {key: [*self.node.attr(f"activation_{key}", [])] for key in ("alpha", "beta")}
         functions = list[Function]()
         for name in names:
@@ -96,10 +96,10 @@ class Cell(Parts):
             own = BENT.get(name, {})
             functions.append((name, {key: values[key].pop(0) if values[key] else own[key] for key in own}))
         count = len(DEFAULTS[self.node.origin])
-        if len(functions) != count * ways:
-            text = f"{len(functions)} activations for {ways} direction{'s' * (ways > 1)}"
+        if len(functions) != count * directions:
+            text = f"{len(functions)} activations for {directions} direction{'s' * (directions > 1)}"
             raise self.node.error(text, f"it takes {count} of each")
-        return [functions[at * count : (at + 1) * count] for at in range(ways)]
+        return [functions[at * count : (at + 1) * count] for at in range(directions)]
 
     def product(self, position: int, direction: int) -> Callable[[str], str]:
         """Products with the weights of this operand, in one direction."""
@@ -199,11 +199,11 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
     whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape)
     if whole.shape[0] > LONGEST:
         raise node.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
-    ways = WAYS[node.attr("direction", "forward")]
-    _check_shapes(whole, len(ways))
-    functions = whole.functions(len(ways))
+    directions = WAYS[node.attr("direction", "forward")]
+    _check_shapes(whole, len(directions))
+    functions = whole.functions(len(directions))
     x = whole.op("Transpose", node.inputs[0], perm=[1, 0, 2]) if batches_first else node.inputs[0]
-    outputs = [_direction(whole, x, at, backwards, functions[at]) for at, backwards in enumerate(ways)]
+    outputs = [_direction(whole, x, at, backwards, functions[at]) for at, backwards in enumerate(directions)]
     for position, name in enumerate(node.outputs):
         if name:
             parts, axis = [o[position] for o in outputs], 1 if position == 0 else 0

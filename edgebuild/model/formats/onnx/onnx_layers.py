@@ -34,7 +34,7 @@ def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list
 
 
 def _dims(node: Any, window: Sequence[int]) -> int:
-    """Of the node's window, which weights have, too, where there are any."""
+    """Number of spatial dimensions of the node's window. Raises where weights have others."""
     stated = tuple(node.attr("kernel_shape", window))
     if stated != tuple(window):
         raise node.error(f"kernel_shape {list(stated)} for weights of {list(window)}", "give both the same size")
