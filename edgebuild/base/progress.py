@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from math import inf
 from types import FrameType
@@ -29,7 +30,8 @@ def watch() -> None:
     """Show progress on standard error if it is a terminal; the first Ctrl-C ends searches, the second the process."""
     global _pause
     _pause = 0.0 if sys.stderr.isatty() else inf
-    signal.signal(signal.SIGINT, _stop)
+    if threading.current_thread() is threading.main_thread():  # a worker's threads may not
+        signal.signal(signal.SIGINT, _stop)
 
 
 def follow() -> None:

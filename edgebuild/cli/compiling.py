@@ -14,7 +14,7 @@ from edgebuild.base.artifacts import publish, write_atomic
 from edgebuild.base.errors import fail
 from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import checked, given, options_of, parse_size
-from edgebuild.base.progress import say, watch
+from edgebuild.base.progress import watch
 from edgebuild.base.request import READING, ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.base.text import identifier, visible
@@ -108,18 +108,13 @@ def distribute(args: argparse.Namespace) -> int:
 
 def fit(args: argparse.Namespace) -> int:
     from edgebuild.model.compile import graph_of
-    from edgebuild.model.fitting.chips import Fit, as_json, as_text, best_first, chosen_targets
+    from edgebuild.model.fitting.chips import as_json, as_text, best_first, chosen_targets, fit_rows
 
     args.target = "host"
     request = model_request_of(args, "model")
     targets = chosen_targets(args.targets)
     check_written(args, (), [args.model, *(file for target in targets for file in target.files)])
-    fit = Fit(graph_of(request), request)
-    rows = []
-    for number, target in enumerate(targets):
-        say(f"target {number + 1} of {len(targets)}: {target.name}")
-        rows.append(fit.row(target))
-    rows = best_first(rows)
+    rows = best_first(fit_rows(graph_of(request), request, targets, args.scheduler))
     if args.smallest:
         rows = rows[:1]
     show(args, as_text(rows, request, short=args.smallest), as_json(rows, request))

@@ -49,7 +49,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.model is None or args.target is None:
         args.wrong_usage("name a model and --target, or give --clear")
     by, lines = CYCLES if args.cycles else INSTRUCTIONS, list[str]()
-    chosen = tune(model_request_of(args, "model"), lines.append, by)
+    chosen = tune(model_request_of(args, "model"), lines.append, by, args.scheduler)
     show(args, "".join(f"{line}\n" for line in lines), {"by": by, "choices": chosen})
     return 0
 

@@ -8,11 +8,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+from edgebuild.base.workers import alone, executor
 from tests.conftest import judge_without_vnni
 
 from .journal import Journal
@@ -36,6 +38,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS, help="leave out the rest")
     parser.add_argument("--blocks", type=int, default=0, help="of each network, of a few layers each; 0: 1 to 5")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0: one for each core")
+    parser.add_argument("--scheduler", metavar="tcp://HOST:PORT", help="let the workers of a scheduler of dask do the "
+                        "work, each in a checkout at the same path; not with --jobs or --no-vnni")  # fmt: skip
     parser.add_argument("--programs", type=int, default=0, help="built for each network and target at most, of those "
                         "that differ; other plans run on values alone; 0: all")  # fmt: skip
     parser.add_argument("--seconds", type=int, help="begin nothing new after this time; --resume goes on")
@@ -44,6 +48,8 @@ def arguments() -> argparse.Namespace:
                         "VNNI, which QEMU models (package qemu-user)")  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for fuzz.json and fuzz/ (build)")
     options = parser.parse_args()
+    if options.scheduler and (options.jobs != 1 or options.no_vnni):
+        parser.error("--scheduler goes without --jobs and --no-vnni: that is for those who start the workers")
     options.output = options.output.resolve()  # compilers run in folders of their own
     return options
 
@@ -80,39 +86,51 @@ def main() -> int:
 
 
 def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, start: float) -> Iterator[Result]:
-    """The results of all units, as they come, in `jobs` processes.
+    """The results of all units, as they come, from `jobs` processes or the workers of a scheduler.
 
     One that ends its process breaks the pool of all. Those that ran then run again one by one, which tells whose
-    fault it is. Raises RuntimeError if `BROKEN` processes in a row end in that way.
+    fault it is; a scheduler does so by itself. Raises RuntimeError if `BROKEN` processes in a row end in that way.
     """
-    jobs, waiting, running = options.jobs or os.cpu_count() or 1, iter(missing), dict[Future[Result], Unit]()
-    prepare = judge_without_vnni if options.no_vnni else None
-    pool, suspects, broken = ProcessPoolExecutor(jobs, get_context("spawn"), prepare), list[Unit](), 0
-    try:
-        while True:
-            late = options.seconds is not None and time.monotonic() - start > options.seconds
-            while len(running) < (1 if suspects else jobs) and not late:
-                unit = suspects[0] if suspects else next(waiting, None)
-                if unit is None:
-                    break
-                running[pool.submit(run, unit, options.output / "fuzz", journal.common(), options.programs)] = unit
-            if not running:
-                return
-            done = wait(running, return_when=FIRST_COMPLETED).done
-            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
-                alone = len(running) == 1
-                broken, pool = broken + alone, ProcessPoolExecutor(jobs, get_context("spawn"), prepare)
+    waiting, running, suspects, broken = iter(missing), dict[Future[Result], Unit](), list[Unit](), 0
+    while True:
+        with _pool(options) as (pool, jobs):
+            while True:
+                late = options.seconds is not None and time.monotonic() - start > options.seconds
+                while len(running) < (1 if suspects else jobs) and not late:
+                    unit = suspects[0] if suspects else next(waiting, None)
+                    if unit is None:
+                        break
+                    asked = (unit, options.output / "fuzz", journal.common(), options.programs)
+                    running[pool.submit(alone, run, *asked)] = unit
+                if not running:
+                    return
+                done = wait(running, return_when=FIRST_COMPLETED).done
+                single, ended = len(running) == 1, any(isinstance(f.exception(), BrokenProcessPool) for f in done)
+                broken = broken + single if ended else 0
                 if broken == BROKEN:
                     raise RuntimeError(f"{BROKEN} processes in a row ended by themselves")
-                if not alone:
+                if ended and not single:
                     suspects, running = [*suspects, *running.values()], {}
-                    continue
-            else:
-                broken = 0
-            for future in done:
-                unit = running.pop(future)
-                suspects = [u for u in suspects if u != unit]
-                yield _result(future, unit)
+                    break
+                for future in done:
+                    unit = running.pop(future)
+                    suspects = [u for u in suspects if u != unit]
+                    yield _result(future, unit)
+                if ended:
+                    break
+
+
+@contextmanager
+def _pool(options: argparse.Namespace) -> Iterator[tuple[Executor, int]]:
+    """Processes or workers that run units, and how many at a time."""
+    if options.scheduler:
+        with executor(options.scheduler) as pool_and_threads:
+            yield pool_and_threads
+        return
+    jobs = options.jobs or os.cpu_count() or 1
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), judge_without_vnni if options.no_vnni else None)
+    try:
+        yield pool, jobs
     finally:
         for process in list((pool._processes or {}).values()):
             process.terminate()

@@ -32,6 +32,7 @@ units.OTHERS["energy"] = part
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     options = SimpleNamespace(jobs=int(sys.argv[2]), seconds=None, output=folder, programs=0, no_vnni=False)
+    options.scheduler = None
     for result in work([units.Unit("energy", n) for n in range(6)], options, Journal(folder, False), 0.0):
         print(result.unit.split()[1], len(result.failures), flush=True)
 """

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from edgebuild.base.workers import results
 from tests.conftest import ROOT
 from tests.wild.sources import Model, Unavailable, exporters, of_exporter, of_package, packages
 
@@ -85,10 +86,12 @@ def models(only: str) -> Iterator[Model]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./sconsw zoo", description=__doc__)
     parser.add_argument("--only", default="", help="a part of the name of a package or of an exporter")
+    parser.add_argument("--scheduler", metavar="tcp://HOST:PORT", help="let the workers of a scheduler of dask do the "
+                        "work, each in a checkout at the same path")  # fmt: skip
     args = parser.parse_args()
     rows = []
-    for model in models(args.only):
-        rows.append(row_of(model))
+    for row in results(row_of, models(args.only), args.scheduler):
+        rows.append(row)
         print(rows[-1], flush=True)
         out = ROOT / "build" / "zoo.json"
         out.parent.mkdir(exist_ok=True)

@@ -18,13 +18,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import ceil, inf
 from typing import Any
 
 from ...base.errors import EdgebuildError, did_you_mean, fail
+from ...base.progress import say
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target, load_target, target_names
+from ...base.workers import results
 from ...clock.emit import target_tree
 from ..clocked import power_model
 from ..emit.code import source
@@ -385,6 +387,26 @@ class Fit:
             small = replace(self.request, objective="ram", tile="rolling", max_mac_overhead=0)
             self.leasts[target.words] = self._plan(_unlimited(target), small).arena_bytes
         return self.leasts[target.words]
+
+
+def fit_rows(
+    graph: Graph, request: ModelRequest, targets: Iterable[Target], scheduler: str | None = None
+) -> list[FitRow]:
+    """Rows of targets, those of one core after each other; `scheduler`: see `workers.results`."""
+    cores = dict[frozenset[str], list[Target]]()
+    for target in targets:
+        cores.setdefault(target.words, []).append(target)
+    rows = results(partial(_rows, graph, request), cores.values(), scheduler)
+    return [row for of_core in rows for row in of_core]
+
+
+def _rows(graph: Graph, request: ModelRequest, targets: Sequence[Target]) -> list[FitRow]:
+    """Rows of targets of one core, which share plans."""
+    fit, rows = Fit(graph, request), list[FitRow]()
+    for target in targets:
+        say(f"target {target.name}")
+        rows.append(fit.row(target))
+    return rows
 
 
 def _peaks(decided: Plan) -> int:

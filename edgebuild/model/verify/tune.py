@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ...base.artifacts import Artifact
 from ...base.cache import folder
 from ...base.errors import EdgebuildError, fail
 from ...base.request import ModelRequest
 from ...base.target import load_target
+from ...base.workers import results
 from .. import choices
 from ..compile import compile_model, plan_model
 from ..formats import bound_file
@@ -37,28 +39,23 @@ class Trial:
         return min(self.measured, key=lambda v: (self.measured[v], self.variants.index(v)), default=self.variants[0])
 
 
-def tune(request: ModelRequest, say: Callable[[str], None] = print, by: str = INSTRUCTIONS) -> dict[str, str]:
+def tune(
+    request: ModelRequest, say: Callable[[str], None] = print, by: str = INSTRUCTIONS, scheduler: str | None = None
+) -> dict[str, str]:
     """Measure, store the choices that differ from the estimates', and return them.
 
-    `by`: what is measured, INSTRUCTIONS or CYCLES. Raises EdgebuildError if the target has no simulator, or no table of
-    cycles where they are wanted, or if the cache is off.
+    `by`: what is measured, INSTRUCTIONS or CYCLES. `scheduler`: see `workers.results`. Raises EdgebuildError if the
+    target has no simulator, or no table of cycles where they are wanted, or if the cache is off.
     """
     if folder() is None:
         raise fail("the cache is off, and there the choices are kept", hints=["set EDGEBUILD_CACHE to a folder"])
     request = replace(request, choices=())
     counted, total = _count(request, compile_model(request), by)
     trials = [t for t in _trials(request) if counted.get(t.layer, 0) >= WORTH * total]
-    for turn in range(max((len(t.variants) for t in trials), default=0)):
-        wanted = {t.layer: t.variants[min(turn, len(t.variants) - 1)] for t in trials}
-        chosen = _choosing(request, wanted)
-        try:
-            artifacts = compile_model(chosen)
-        except EdgebuildError:
-            continue  # a variant wants more scratch than there is room for
-        try:
-            counted, _ = _count(chosen, artifacts, by)
-        except TooLarge:
-            continue
+    turns = range(max((len(t.variants) for t in trials), default=0))
+    tried = [{t.layer: t.variants[min(turn, len(t.variants) - 1)] for t in trials} for turn in turns]
+    chosen_ones = [_choosing(request, wanted) for wanted in tried]
+    for wanted, counted in zip(tried, results(partial(_counted, by), chosen_ones, scheduler), strict=True):
         for t in trials:
             if t.layer in counted:  # with another scratch it may have become part of a rolled run
                 t.measured[wanted[t.layer]] = counted[t.layer]
@@ -77,6 +74,18 @@ def tune(request: ModelRequest, say: Callable[[str], None] = print, by: str = IN
 
 def _choosing(request: ModelRequest, wanted: dict[str, str]) -> ModelRequest:
     return replace(request, choices=tuple(f"{layer}={variant}" for layer, variant in sorted(wanted.items())))
+
+
+def _counted(by: str, request: ModelRequest) -> dict[str, int]:
+    """Measure each layer; nothing where a variant wants more scratch than there is room for."""
+    try:
+        artifacts = compile_model(request)
+    except EdgebuildError:
+        return {}
+    try:
+        return _count(request, artifacts, by)[0]
+    except TooLarge:
+        return {}
 
 
 def _trials(request: ModelRequest) -> list[Trial]:

@@ -1,0 +1,96 @@
+"""Independent pieces of one work: in this process, or on the workers of a scheduler of dask, on any number of machines.
+
+`--scheduler tcp://HOST:PORT` of a command names a scheduler that the user started; `pip install edgebuild[workers]`
+brings dask. Results come in the order of the pieces, so they are the same with any number of workers. What a lost
+worker was at is done again by another one. Files of a request have the same path on all machines.
+
+A scheduler runs code of everybody who reaches it: it belongs into a network of people who trust each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from .errors import Diagnostic, EdgebuildError, MissingTool, fail
+from .own_code import code_digest
+from .progress import warn, warnings
+
+P = TypeVar("P")
+T = TypeVar("T")
+ENOUGH_S = 20  # to reach a scheduler, and for its first worker
+INSTALL = "install dask with `pip install edgebuild[workers]`, here and where the workers run"
+_one = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Answer(Generic[T]):
+    """A result, or the diagnostics of an error, and the warnings on the way. An error itself cannot be sent."""
+
+    results: tuple[T, ...]
+    problems: tuple[Diagnostic, ...]
+    lacks_tool: bool
+    said: tuple[Diagnostic, ...]
+
+
+def results(work: Callable[[P], T], pieces: Iterable[P], scheduler: str | None) -> Iterator[T]:
+    """Results of `work` for each piece, in their order; without a scheduler one after another, as they are asked for.
+
+    `work`, pieces and results are sent to workers: functions of a module and values that pickle takes. Raises
+    EdgebuildError as `work` does, or for a scheduler that cannot be used.
+    """
+    if scheduler is None:
+        yield from map(work, pieces)
+        return
+    with executor(scheduler) as (pool, _):
+        for answer in pool.map(functools.partial(alone, _answer, work, code_digest()), pieces):
+            for diagnostic in answer.said:
+                warn(diagnostic)
+            if answer.problems:
+                raise (MissingTool if answer.lacks_tool else EdgebuildError)(*answer.problems)
+            yield answer.results[0]
+
+
+def _answer(work: Callable[[Any], Any], digest: str, piece: Any) -> _Answer[Any]:
+    """Runs on the worker, whose code must be that of the command: other code may have other results."""
+    if code_digest() != digest:
+        text = "a worker has another version of edgebuild than this command"
+        return _Answer((), (Diagnostic(text, hints=("install the same on all machines",)),), False, ())
+    earlier = len(warnings())
+    try:
+        result = work(piece)
+    except EdgebuildError as error:
+        return _Answer((), error.diagnostics, isinstance(error, MissingTool), tuple(warnings()[earlier:]))
+    return _Answer((result,), (), False, tuple(warnings()[earlier:]))
+
+
+def alone(work: Callable[..., T], *arguments: Any) -> T:
+    """Call `work` while no other thread of this process does, for warnings and streams are those of a process."""
+    with _one:
+        return work(*arguments)
+
+
+@contextmanager
+def executor(scheduler: str) -> Iterator[tuple[Executor, int]]:
+    """A pool that runs functions on the workers of a scheduler, and the number of threads. Raises EdgebuildError."""
+    try:
+        dask: Any = import_module("distributed")
+    except ImportError:
+        raise MissingTool(Diagnostic("option 'scheduler': dask is not installed", hints=(INSTALL,))) from None
+    hints = ["start one: `dask scheduler`, and on each machine `dask worker tcp://HOST:8786 --nthreads 1`"]
+    try:
+        client = dask.Client(scheduler, timeout=ENOUGH_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise fail(f"option 'scheduler': cannot reach {scheduler}: {error}", hints=hints) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=ENOUGH_S)
+        except TimeoutError:
+            raise fail(f"option 'scheduler': {scheduler} has no workers", hints=hints) from None
+        yield client.get_executor(pure=False), sum(client.nthreads().values())
