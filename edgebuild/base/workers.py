@@ -36,7 +36,7 @@ class _Answer(Generic[T]):
     results: tuple[T, ...]
     problems: tuple[Diagnostic, ...]
     lacks_tool: bool
-    said: tuple[Diagnostic, ...]
+    warned: tuple[Diagnostic, ...]
 
 
 def results(work: Callable[[P], T], pieces: Iterable[P], scheduler: str | None) -> Iterator[T]:
@@ -50,7 +50,7 @@ def results(work: Callable[[P], T], pieces: Iterable[P], scheduler: str | None) 
         return
     with executor(scheduler) as (pool, _):
         for answer in pool.map(functools.partial(alone, _answer, work, code_digest()), pieces):
-            for diagnostic in answer.said:
+            for diagnostic in answer.warned:
                 warn(diagnostic)
             if answer.problems:
                 raise (MissingTool if answer.lacks_tool else EdgebuildError)(*answer.problems)
