@@ -181,7 +181,7 @@ def test_products_that_are_larger_than_a_device_s_flash(tmp_path: Path) -> None:
     """The file of a device without weights has 16 B; less room for the plan is no more flash for the device."""
     file = tmp_path / "net.tflite"
     file.write_bytes(WRITERS["tflite_uint8"].write(drawn("tflite_uint8", 132)))
-    devices = cluster(tmp_path, ["target: host, flash: 15, ram: 1M", "target: host, flash: 512, ram: 1M"])
+    devices = cluster(tmp_path, ["target: host, flash: 15, ram: 1M", "target: host, flash: 4K, ram: 1M"])
     with pytest.raises(EdgebuildError, match=r"device 'd0': weights 16 B, flash 15 B"):
         build_cluster(ClusterRequest(file, devices, "net", method="pipeline"))
 

@@ -54,6 +54,7 @@ VALUES: Mapping[str, Mapping[str, Sequence[int | bytes]]] = {
     "Gelu": {"approximate": (b"none", b"tanh")},
     "LpNormalization": {"p": (1, 2)},
 }
+TABLES = "ai.onnx.ml"
 ROWS = ("LayerNormalization", "RMSNormalization")
 SMOOTH = ("antialias", "exclude_outside")  # of a Resize that weighs elements
 
@@ -71,8 +72,8 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
             if len(shapes.get(name, ())) > 1 and tuple(shapes[name]) != (*matrix[:-2], 1, matrix[-1]):
                 return f"'{name}' has the shape {tuple(shapes[name])}; it must be one number or one for each column"
     own = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    for a in node.attribute:
-        if np.isnan([a.f, *a.floats]).any():
+    for a in node.attribute:  # elements of tensors and tables may be no numbers
+        if node.op_type != "Constant" and node.domain != TABLES and np.isnan([a.f, *a.floats]).any():
             return f"attribute '{a.name}' holds a value that is no number"
     for name, values in VALUES.get(node.op_type, {}).items():
         if name in own and own[name] not in values:
