@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -14,7 +17,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from edgebuild.base.workers import alone, executor
+from edgebuild.base.workers import executor
 from tests.conftest import judge_without_vnni
 
 from .journal import Journal
@@ -25,6 +28,11 @@ ROOT = Path(__file__).parents[2]
 TOLD = 2000  # characters of a failure's text
 PARTS = ("networks", "layers", *OTHERS)
 SUMMED = 30  # units between two summaries
+ONE_UNIT = """
+import pathlib, pickle, sys
+from tests.fuzz.units import run
+pathlib.Path(sys.argv[1]).write_bytes(pickle.dumps(run(*pickle.load(sys.stdin.buffer))))
+"""
 BROKEN = 3  # pools that end one after another without a result: what then follows would end alike
 
 
@@ -101,7 +109,7 @@ def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, sta
                     if unit is None:
                         break
                     asked = (unit, options.output / "fuzz", journal.common(), options.programs)
-                    running[pool.submit(alone, run, *asked)] = unit
+                    running[pool.submit(_in_a_process if options.scheduler else run, *asked)] = unit
                 if not running:
                     return
                 done = wait(running, return_when=FIRST_COMPLETED).done
@@ -118,6 +126,22 @@ def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, sta
                     yield _result(future, unit)
                 if ended:
                     break
+
+
+def _in_a_process(*asked: object) -> Result:
+    """The result of a unit, for workers of a scheduler: limits of time need the main thread, and these have others.
+
+    Raises RuntimeError for a unit that ends its process, which is not the worker's.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgebuild-fuzz-") as folder:
+        file = Path(folder) / "result"
+        command = [sys.executable, "-c", ONE_UNIT, str(file)]
+        done = subprocess.run(command, input=pickle.dumps(asked), capture_output=True, cwd=ROOT)
+        if done.returncode or not file.exists():
+            raise RuntimeError(f"the process ended with status {done.returncode}: {done.stderr.decode()[-TOLD:]}")
+        result = pickle.loads(file.read_bytes())
+        assert isinstance(result, Result)
+        return result
 
 
 @contextmanager
