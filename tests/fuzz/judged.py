@@ -72,7 +72,10 @@ class Fault:
             replace(c, data=self._moved(c.data)) if c.name == self.what else c for c in kernel.constants))  # fmt: skip
 
     def _moved(self, data: Array) -> Array:
+        """A copy with the fault; a part of the op that ends before the element stays as it is."""
         new = np.array(data, order="C")
+        if self.at >= new.size:
+            return new
         wide = int(new.flat[self.at]) + self.by
         low, high = np.iinfo(new.dtype).min, np.iinfo(new.dtype).max
         new.flat[self.at] = min(max(wide, int(low)), int(high))
@@ -101,7 +104,8 @@ def printed(plan: Plan, planted: Fault | None = None) -> tuple[tuple[Artifact, .
     def uses(*arguments: Any) -> list[program.Use]:
         made = right(*arguments)
         for use in made:
-            places.update({(op, name): size for op, name, size in slots(use.op.name, use.kernel)})
+            for op, name, size in slots(use.op.name, use.kernel):  # parts of an op have its name, and other sizes
+                places[op, name] = max(size, places.get((op, name), 0))
         return [replace(u, kernel=planted.planted(u.kernel)) if planted and u.op.name == planted.op else u
                 for u in made]  # fmt: skip
 

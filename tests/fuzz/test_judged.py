@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import edgebuild.model.verify as judge
@@ -30,6 +31,14 @@ def test_verdicts_of_the_judge_are_counted(
     kinds = {None: [], True: ["missed"], False: ["false_alarm"]}
     assert [t.kind for t in troubles] == kinds[verdict], troubles
     assert scores == {"judged": 1, **{None: {"faults_caught": 1}, True: {"faults_missed": 1}, False: {}}[verdict]}
+
+
+def test_a_fault_behind_the_end_of_a_part_leaves_it_as_it_is() -> None:
+    """An op that is cut along its channels has parts of several sizes and one name."""
+    planted = judged.Fault("conv", "bias", 10, 3)
+    for size in (4, 24):
+        data = np.zeros(size, np.int32)
+        assert list(planted._moved(data)) == [3 * (n == 10) for n in range(size)]
 
 
 def test_units_of_verdicts_and_clusters_have_all_forms() -> None:
