@@ -1,7 +1,8 @@
-"""Softmax whose exponentials are computed: the table's values, and plans that take it where the table takes flash."""
+"""Exponentials of floats, against numpy; those of integers in place of a table, and plans that weigh them."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,43 @@ int main(void)
 }}
 """
 CALL = '    for (int32_t d = 0; d < {n}; ++d) printf("%ld\\n", (long)eb_exp_of_distance(d, {m}, {shift}));'
+
+
+FLOATS = """
+#include <stdint.h>
+#include <stdio.h>
+{helpers}
+int main(void)
+{{
+    float x;
+    while (fread(&x, sizeof x, 1, stdin) == 1) {{
+        const float y[2] = {{eb_exp(x), eb_exponential(x)}};
+        fwrite(y, sizeof y, 1, stdout);
+    }}
+    return 0;
+}}
+"""
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_exponentials_of_floats(tmp_path: Path) -> None:
+    helpers = kernels.used_helpers(["eb_exp", "eb_exponential"], Arithmetic.TFLITE)
+    (tmp_path / "floats.c").write_text(FLOATS.format(helpers="\n".join(h.text for h in helpers)))
+    flags = ["-std=c11", "-O1", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
+    checked(["gcc", *flags, "floats.c", "-o", "floats"], tmp_path)
+    x = np.arange(0, 2**32, 9973).astype(np.uint32).view(np.float32)
+    x = np.concatenate([x, np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, -87.0, -103.9, 88.72])])
+    run = subprocess.run(["./floats"], input=x.tobytes(), cwd=tmp_path, capture_output=True, check=True)
+    below, everywhere = np.frombuffer(run.stdout, np.float32).reshape(-1, 2).T.astype(np.float64)
+    truth = np.exp(x.astype(np.float64))
+    normal = (x >= -87) & (x < 88.72)
+    assert np.all(np.abs(everywhere - truth)[normal] <= 3e-7 * truth[normal])
+    assert np.all(np.abs(below - truth)[normal & (x <= 0)] <= 3e-7 * truth[normal & (x <= 0)])
+    assert not below[x < -87].any()
+    assert np.all(np.abs(everywhere - truth)[x < -87] <= 3e-7 * truth[x < -87] + 2.0**-149)
+    assert np.all(np.isposinf(everywhere[x > 88.73]))
+    assert np.all(np.isnan(below[np.isnan(x)])) and np.all(np.isnan(everywhere[np.isnan(x)]))
 
 
 @pytest.mark.needs("gcc")
