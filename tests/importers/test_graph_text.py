@@ -72,10 +72,10 @@ def test_a_text_compiles_to_the_same_products(stage: str, model: Path, tmp_path:
 
 def test_stages_say_what_changes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(model), "--stages"]) == 0
-    told = capsys.readouterr().out
-    assert re.findall(r"^after (\w+):$", told, re.M) == [
+    printed = capsys.readouterr().out
+    assert re.findall(r"^after (\w+):$", printed, re.M) == [
         "import", "transposes", "fold", "quantise", "surface", "float", "constants"]  # fmt: skip
-    assert re.search(r"^-.*reshape", told, re.M) or "no change" in told
+    assert re.search(r"^-.*reshape", printed, re.M) or "no change" in printed
 
 
 WRONG = [
@@ -148,7 +148,7 @@ def test_a_plan_as_onnx_says_steps_and_places(model: Path, tmp_path: Path) -> No
     check_plan(model, tmp_path)
 
 
-def test_ops_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_ops_of_one_name_have_their_own_metadata(tmp_path: Path) -> None:
     """The convolution's row is not that of the view of its operand, which has the name of the same node."""
     check_plan(ROOT / "sample_projects/digits/digits.onnx", tmp_path)
 
@@ -165,10 +165,10 @@ def check_plan(model: Path, tmp_path: Path) -> None:
     rows = {(row["kind"], row["name"]): row for row in report["layers"]}
     assert rows.keys() <= {(node.op_type, node.name) for node in drawn.graph.node}
     for node in drawn.graph.node:
-        told, row = {p.key: p.value for p in node.metadata_props}, rows.get((node.op_type, node.name), {})
-        assert ("step" in told) == bool(row)
-        assert all(told[key] == str(row[key]) for key in row if key in ("step", "kernel", "macs"))
-        assert told.get("arena_offset") == places.get(node.output[0])
+        metadata, row = {p.key: p.value for p in node.metadata_props}, rows.get((node.op_type, node.name), {})
+        assert ("step" in metadata) == bool(row)
+        assert all(metadata[key] == str(row[key]) for key in row if key in ("step", "kernel", "macs"))
+        assert metadata.get("arena_offset") == places.get(node.output[0])
 
 
 @pytest.mark.filterwarnings("ignore:invalid")  # of Python, for text that is nearly a number

@@ -106,7 +106,7 @@ def _norm(o: Operands) -> Meaning:
     bias = o.constant(2, "the bias") if centred else UNCHANGED[1]
     size, count = o.size * (2 if centred else 1), int(w.shape[-1]) if w.ndim else 1
     most = size * _largest(w) + _largest(bias)
-    if most >= LARGEST or size**2 * count >= LARGEST or size > 2**11:  # float32 tells roots of squares below 2^22 apart
+    if most >= LARGEST or size**2 * count >= LARGEST or size > 2**11:  # below 2^22 roots differ in float32
         raise o.f.refuse(f"numbers up to {size} times weights up to {_largest(w)}", "supported: products in 32 bits")
     mean = f"{o.reduced('ReduceSum', 'x', 'total')}\nmiddle = Div(total, count)\nrest = Sub(x, middle)\n"
     text = (

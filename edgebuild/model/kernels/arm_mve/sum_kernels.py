@@ -20,7 +20,7 @@ from .lanes import LANES, SAVED, multiplied, plus
 # Depthwise outputs of four channels at a time for MVE: whole functions in assembly, each for one layer.
 #
 # `Columns`: a window is one vector of a channel's columns. `Words`: a window is 16 words of columns, a byte of each of
-# four channels in a word, which VLD4 takes apart. Loads stand between products, so that both units work at once.
+# four channels in a word, which VLD4 splits by channel. Loads stand between products, so that both units work at once.
 
 AWAY = "/* halves away from zero */"
 
@@ -149,7 +149,8 @@ class Words:
     """All outputs of an image, or of a row, along its `upright` columns or its rows: `outer` lines of `inner` outputs.
 
     `high`: taps of the window across lines; `over`, `along`: strides; `before_lines`, `before`: padding. x has `lines`
-    of `used` pixels `beside` apart, `line` from one to the next, or lists them; `behind` pixels of padding follow.
+    of `used` pixels at a distance of `beside`, `line` from one to the next, or lists them; `behind` pixels of padding
+    follow.
     `ahead`, `down`: from an output to the next, from a line to the next. `outside`: windows reach out of the image.
     `step`: bytes of the weights of four channels.
     """
@@ -490,7 +491,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
 def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
     """Four channels of two outputs at a time, all lines of an image: rows, or columns if `upright`; or a row by itself.
 
-    Windows are words of four channels, which VLD4 takes apart; two outputs side by side share them.
+    Windows are words of four channels, which VLD4 splits by channel; two outputs side by side share them.
     """
     (_, w, c), (_, ow, k) = s.size, s.out
     how, taps = s.finish, s.window[0] * s.window[1]
