@@ -181,9 +181,9 @@ def doubled(first: str, step: str, count: int = 40) -> str:
 
 BOMBS = {
     "sum": (doubled(" 1", " M{0}+M{0}") + "int f(void) { return M40; }", "more than 192 MiB|nests too deeply"),
-    "condition": (doubled(" 1", " M{0}+M{0}") + "#if M40\n#endif", "more than 192 MiB|more than 1 s"),
-    "statements": (doubled(" ;", " M{0} M{0}") + "void f(void) { M40 }", "more than 192 MiB|more than 1 s"),
-    "function": (doubled("(x) x x", "(x) M{0}(M{0}(x))") + "int a M40([1]);", "more than 192 MiB|more than 1 s"),
+    "condition": (doubled(" 1", " M{0}+M{0}") + "#if M40\n#endif", "more than 192 MiB"),
+    "statements": (doubled(" ;", " M{0} M{0}") + "void f(void) { M40 }", "more than 192 MiB"),
+    "function": (doubled("(x) x x", "(x) M{0}(M{0}(x))") + "int a M40([1]);", "more than 192 MiB"),
     "headers": ('#include "h30.h"', "more than 1 s"),
     "deep": ("int f(int x) { return " + "x + " * 100_000 + "x; }", "nests too deeply"),
     "levels": ("int f(int x) { return " + "x + " * 300 + "x; }", "nest more than 200 levels"),
@@ -195,7 +195,7 @@ BOMBS = {
 def test_text_that_grows_without_an_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, words = BOMBS[name]
     monkeypatch.setattr(sources, "MEMORY", 192 << 20)
-    monkeypatch.setattr(sources, "SECONDS", 1)
+    monkeypatch.setattr(sources, "SECONDS", 1 if name == "headers" else 100)
     monkeypatch.setattr(sources, "NODES", 100 if name == "nodes" else sources.NODES)
     (tmp_path / "h0.h").write_text("int x;\n")
     for n in range(1, 31):
