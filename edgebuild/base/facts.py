@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from edgebuild.base import inputs
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
-from edgebuild.base.inputs import YAML, read_bytes
 
 if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node
@@ -60,7 +60,7 @@ def compose(file: Path) -> Node | None:
     import yaml  # late: most commands never read facts
 
     try:
-        stream = _Named(read_bytes(file, most=YAML).decode("utf-8"))
+        stream = _Named(inputs.read_text(file, most=inputs.YAML))
         stream.name = str(file)  # as marks have it
         root: Node | None = yaml.compose(stream, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         return root
@@ -70,7 +70,7 @@ def compose(file: Path) -> Node | None:
         raise fail(f"not YAML: {error.problem}", file=str(file), line=line, column=column) from None
     except RecursionError:
         raise fail("not YAML: its lists and maps are nested too deeply", file=str(file)) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise fail(f"not YAML: {' '.join(str(error).split())}", file=str(file)) from None
 
 

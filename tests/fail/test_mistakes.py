@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from edgebuild.cli import main
 from tests.conftest import ROOT
+from tests.fail.make_cases import small_onnx
 from tests.graphs.tiny import tiny_tflite
 
 MISTAKES = [  # command, and what its message has to say, line by line
@@ -32,7 +36,29 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("report t.tflite --target host -o p.pdf", "--output: 'p.pdf' is written as .html"),
     ("verify t.tflite --target host --inputs x.npy", "x.npy: error: the inputs have 12 elements"),
     ("verify t.tflite --target host --max-instructions many", "--max-instructions: 'many' is no whole number"),
+    ("inspect t.tflite --after nope", "unknown stage 'nope'\n  one of: import, ", "explain E0107"),
+    ("model t.tflite --target host -o a;b --depfile d", "a path with a ';' cannot stand", "explain E0403"),
+    ("map t.tflite --target mps2-an386", "has no memory levels\n  give its memories", "explain E0502"),
+    ("model t.tflite --target host --cluster c.yaml --device z", "there is no device 'z'", "explain E0503"),
+    ("group g.yaml --target host", "buffer 'b': no arena may lie in memory 'nope'", "explain E0504"),
+    ("model flat.onnx --target host --stream-input rows", "flat.onnx: error: cannot stream", "explain E0505"),
+    ("calibrate t.tflite --target stm32f411 --fit m.csv", "'time' is not measured", "explain E0506"),
+    ("verify t.tflite --target stm32f411 --port m.csv --board-io io.c", "this is no serial line", "explain E0601"),
+    ("tune t.tflite --target host", "the cache is off", "explain E0602"),
+    ("size app --flash 1", "B over the budget\n  largest: ", "explain E0603"),
+    ("driver io.c io.cpp --name g --target host", r"C and C\+\+ in one driver", "explain E0303"),
+    ("model t.tflite --target latin.yaml", "not UTF-8", "explain E0402"),
+    ("group latin.yaml --target host", "not UTF-8", "explain E0402"),
 ]
+FILES = {
+    "c.yaml": "devices: [{name: a, target: host, flash: 4K, ram: 8K}, {name: b, target: host, flash: 4K, ram: 8K}]\n"
+    "source: a\nmedium: {kind: switch, bits_per_s: 3e6, message_us: 20}\n",
+    "g.yaml": "share: exclusive\nmodels:\n  a: {file: t.tflite}\nbuffers:\n  b: {bytes: 4K, memory: nope}\n",
+    "m.csv": "what,config,step,phase,value\ntime,hse,7,,5\n",
+    "io.c": "int x;\n",
+    "io.cpp": "int y;\n",
+    "latin.yaml": "description: Gr\xf6\xdfe\n",
+}
 
 
 @pytest.mark.parametrize(("command", "texts"), [(command, texts) for command, *texts in MISTAKES])
@@ -43,6 +69,11 @@ def test_a_mistake(
     (tmp_path / "onnx.tflite").write_bytes((ROOT / "sample_projects/digits/digits.onnx").read_bytes())
     (tmp_path / "net.pth").write_bytes(b"PK\x03\x04")
     np.save(tmp_path / "x.npy", np.zeros((3, 4), np.float32))
+    onnx.save(small_onnx(shape=(1, 1)), tmp_path / "flat.onnx")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="latin-1")
+    shutil.copy(sys.executable, tmp_path / "app")
+    monkeypatch.setenv("EDGEBUILD_CACHE", "")
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     try:
