@@ -134,6 +134,9 @@ class ModelRequest:
     set_weights: bool = option(
         False, SWITCH, "a function that takes other weights while the program runs: NAME_set_weights()"
     )
+    note: bool = option(
+        False, SWITCH, "a section .note.edgebuild of the ELF file: model, digest, options, version; no byte of flash"
+    )
     portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
     backend: str = option(
         "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from edgebuild.base.errors import MissingTool, fail, from_os
 from edgebuild.base.inputs import check_file, read_json
 from edgebuild.base.target import Memory
+from edgebuild.base.text import visible
 from edgebuild.build.stack import Bound, Code
 
 REST = "rest"
@@ -47,7 +49,7 @@ class ProgramSizes:
     """Sizes of a program, of its parts, which sum up to it, and bytes of each part in each memory of its target.
 
     `stacks`: a bound for each part and for the whole program, or one under the name of the whole that says why there
-    is none. `symbols`: sizes by name, for what grew.
+    is none. `symbols`: sizes by name, for what grew. `notes`: see `notes_of`.
     """
 
     total: Sizes
@@ -55,6 +57,7 @@ class ProgramSizes:
     memories: Mapping[str, Mapping[str, int]]
     stacks: Mapping[str, Bound]
     symbols: Mapping[str, Sizes]
+    notes: Sequence[Mapping[str, str]] = ()
 
     def used(self, what: str) -> int:
         """Bytes of flash, RAM or stack of the whole program."""
@@ -87,22 +90,11 @@ class Linked:
 
 def program_sizes(program: Linked) -> ProgramSizes:
     """Read the sizes of a linked program. Raises EdgebuildError for what is none."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    elf = program.elf
-    try:
-        check_file(elf)
-        with elf.open("rb") as stream:
-            file = ELFFile(stream)
-            sections = _sections(file)
-            owners = dict(_owned(file, sections, program.drivers))
-            symbols = _symbols(file, sections)
+    with _read(program.elf) as file:
+        sections = _sections(file)
+        owners = dict(_owned(file, sections, program.drivers))
+        symbols, notes = _symbols(file, sections), list(_notes(file))
         stacks = _stacks(program, {start: owner for (_, start, _), owner in owners.items()})
-    except OSError as error:
-        raise from_os(error, "cannot read it", str(elf)) from error
-    except (ELFError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
-        raise fail(f"not a linked program: {error}", file=str(elf), hints=["an ELF file is expected"]) from error
     names = [*sorted(set(owners.values())), REST]
     counts = {name: Counter[str]() for name in names}
     places = {name: Counter[str]() for name in names}
@@ -118,7 +110,23 @@ def program_sizes(program: Linked) -> ProgramSizes:
     parts = {name: Sizes(**{kind: counts[name][kind] for kind in KINDS}) for name in names}
     total = Sizes(**{kind: sum(s.size for s in sections.values() if s.kind == kind) for kind in KINDS})
     by_memory = {name: {m.name: places[name][m.name] for m in program.memories} for name in names}
-    return ProgramSizes(total, parts, by_memory if program.memories else {}, stacks, symbols)
+    return ProgramSizes(total, parts, by_memory if program.memories else {}, stacks, symbols, notes)
+
+
+@contextmanager
+def _read(elf: Path) -> Iterator[Any]:
+    """The program, open. Raises EdgebuildError for what is none, also from inside of the block."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        check_file(elf)
+        with elf.open("rb") as stream:
+            yield ELFFile(stream)
+    except OSError as error:
+        raise from_os(error, "cannot read it", str(elf)) from error
+    except (ELFError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
+        raise fail(f"not a linked program: {error}", file=str(elf), hints=["an ELF file is expected"]) from error
 
 
 def _stacks(program: Linked, owners: Mapping[int, str]) -> dict[str, Bound]:
@@ -139,6 +147,23 @@ def _stacks(program: Linked, owners: Mapping[int, str]) -> dict[str, Bound]:
     if entry is None or entry not in code.lines:
         return {**stacks, TOTAL: Bound(0, ("it has no code where it begins",))}
     return {**stacks, REST: code.bound(entry, frozenset(owners)), TOTAL: code.bound(entry)}
+
+
+def notes_of(elf: Path) -> list[dict[str, str]]:
+    """Facts that `--note` wrote of each model: its name, the digest of its file, target, version, and options.
+
+    Raises EdgebuildError for what is no ELF file.
+    """
+    with _read(elf) as file:
+        return list(_notes(file))
+
+
+def _notes(file: Any) -> Iterator[dict[str, str]]:
+    section = file.get_section_by_name(".note.edgebuild")
+    for note in section.iter_notes() if section is not None and section["sh_type"] == "SHT_NOTE" else ():
+        if note["n_name"] == "edgebuild":
+            lines = note["n_descdata"].decode().strip("\0").splitlines()
+            yield {key: value for key, sign, value in (line.partition("=") for line in lines) if sign}
 
 
 def _symbols(file: Any, sections: Mapping[int, _Section]) -> dict[str, Sizes]:
@@ -219,7 +244,8 @@ def as_json(sizes: ProgramSizes) -> dict[str, Any]:
     parts = {name: row(name, part) for name, part in sizes.parts.items()}
     used = {m: sum(part[m] for part in sizes.memories.values()) for m in sizes.memories.get(REST, {})}
     symbols = {name: [s.text, s.data, s.bss] for name, s in sizes.symbols.items()}
-    return {"schema": 1, **row(TOTAL, sizes.total), "parts": parts, "memories": used, "symbols": symbols}
+    return {"schema": 1, **row(TOTAL, sizes.total), "parts": parts, "memories": used, "symbols": symbols,
+            "notes": [*map(dict, sizes.notes)]}  # fmt: skip
 
 
 def of_json(data: Any, file: str) -> ProgramSizes:
@@ -238,7 +264,8 @@ def of_json(data: Any, file: str) -> ProgramSizes:
         stacks = {str(name): bound(row) for name, row in data["parts"].items()}
         symbols = {str(name): Sizes(*map(int, kinds)) for name, kinds in data["symbols"].items()}
         memories = {str(name): dict(row["memories"]) for name, row in data["parts"].items() if "memories" in row}
-        return ProgramSizes(counted(data), parts, memories, {**stacks, TOTAL: bound(data)}, symbols)
+        notes = [{str(key): str(value) for key, value in note.items()} for note in data.get("notes", ())]
+        return ProgramSizes(counted(data), parts, memories, {**stacks, TOTAL: bound(data)}, symbols, notes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise fail("not the sizes of a program", file=file, hints=["`edgebuild size ELF --json F` writes F"]) from error
 
@@ -289,7 +316,13 @@ def table(sizes: ProgramSizes, base: ProgramSizes | None = None) -> str:
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
     unknown = {n: b for n, b in sizes.stacks.items() if b.reasons}
     lines += [f"stack of {n}: no bound, at least {b.bytes:,} B: {'; '.join(b.reasons)}" for n, b in unknown.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(note_text, sizes.notes)])
+
+
+def note_text(note: Mapping[str, str]) -> str:
+    """A line about what a model in a program was made of."""
+    facts = ", ".join(f"{key} {value}" for key, value in note.items() if key != "model")
+    return visible(f"{note.get('model', '?')}: {facts}")
 
 
 def _in_memory(sizes: ProgramSizes, name: str, memory: str) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 from textwrap import fill
 
 from edgebuild.base.artifacts import publish, write_atomic
-from edgebuild.base.errors import fail
-from edgebuild.base.inputs import check_replaced
+from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.inputs import check_file, check_replaced
 from edgebuild.base.options import checked, given, options_of, parse_size
 from edgebuild.base.progress import watch
 from edgebuild.base.request import READING, ModelRequest
@@ -221,6 +221,28 @@ def write_graph(args: argparse.Namespace) -> None:
     write_atomic(files[0], text.encode())
 
 
+def _is_program(file: Path) -> bool:
+    try:
+        check_file(file)
+        with file.open("rb") as stream:
+            return stream.read(4) == b"\x7fELF"
+    except (OSError, EdgebuildError):
+        return False  # the reader of models says what is wrong
+
+
+def _inspect_program(args: argparse.Namespace) -> int:
+    """Print the notes in an ELF file, of which models it was made."""
+    import json
+
+    from edgebuild.build.size import note_text, notes_of
+
+    notes = notes_of(args.model)
+    if not notes:
+        raise fail("the program says of no model", file=str(args.model), hints=["compile the model with --note"])
+    show(args, "".join(f"{note_text(note)}\n" for note in notes), json.dumps(notes, indent=1) + "\n")
+    return 0
+
+
 def inspect(args: argparse.Namespace) -> int:
     from edgebuild.model.compile import inspect, inspect_plan, inspect_stages
 
@@ -228,6 +250,8 @@ def inspect(args: argparse.Namespace) -> int:
         args.wrong_usage("--json has the figures of a plan; leave out --stages, --after and --output")
     if args.cluster is not None and args.device is None:
         return run_cluster(args)
+    if _is_program(args.model):
+        return _inspect_program(args)
     args.target = args.target or "host"
     if args.sweep is not None:
         return run_sweep(args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild import __version__
 from edgebuild.base.target import load_target
 from edgebuild.build.size import Linked, as_json, of_json, program_sizes
 from edgebuild.cli import main
@@ -22,6 +24,7 @@ static volatile int initialised[7] = {1, 2, 3};
 int counted;
 int main(void) { digits_invoke(); second_invoke(); return initialised[counted] + digits_output()[0]; }
 """
+MODELS = ["digits", "second"]
 TARGETS = {"host": "gcc", "mps2-an386": "arm-none-eabi-gcc", "riscv-virt": "riscv64-unknown-elf-gcc"}
 
 
@@ -34,7 +37,7 @@ import edgebuild.doors
 env = Environment(tools=["default", "edgebuild"], toolpath=[str(edgebuild.doors.scons_toolpath())])
 if {target!r} != "host":
     env.EdgeBuildTarget({target!r})
-models = [env.Model(name, "digits.onnx", WEIGHTS="asm") for name in ("digits", "second")]
+models = [env.Model(name, "digits.onnx", WEIGHTS="asm", NOTE=True) for name in ("digits", "second")]
 env.Program("app.elf", ["main.c", models])
 """
     (folder / "SConstruct").write_text(text.format(target=target))
@@ -65,7 +68,27 @@ def test_equal_to_size_and_the_sum_of_its_parts(target: str, tmp_path: Path) -> 
         assert sum(sum(part.values()) for part in sizes.memories.values()) == sizes.total.flash + sizes.total.ram
     assert not any(bound.reasons for bound in sizes.stacks.values())
     assert sizes.stacks["total"].bytes > sizes.stacks["digits"].bytes > 100
+    digest = hashlib.sha256((tmp_path / "digits.onnx").read_bytes()).hexdigest()
+    assert [(n["model"], n["sha256"], n["target"]) for n in sizes.notes] == [(n, digest, target) for n in MODELS]
     assert of_json(json.loads(json.dumps(as_json(sizes))), "") == sizes
+
+
+@pytest.mark.needs("gcc", "objcopy")
+def test_the_note_of_a_model_and_none_once_it_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--note", "--weights", "c", "--ram", "16K", "--name", "net", "-o", str(tmp_path), "-q"]
+    assert main(["model", str(DIGITS / "digits.onnx"), "--target", "host", *files]) == 0
+    (tmp_path / "main.c").write_text('#include "net.h"\nint main(void) { net_invoke(); return 0; }\n')
+    flags = ["-std=c11", "-pedantic", "-Wall", "-Werror", "-ffunction-sections", "-Wl,--gc-sections"]
+    run("gcc", *flags, "main.c", "net.c", "net_weights.c", "-o", "app", cwd=tmp_path)
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "app"), "--json", "-"]) == 0
+    digest = hashlib.sha256((DIGITS / "digits.onnx").read_bytes()).hexdigest()
+    note = {"model": "net", "sha256": digest, "target": "host", "tool": f"edgebuild {__version__}"}
+    assert json.loads(capsys.readouterr().out) == [{**note, "ram": "16384", "weights": "c"}]
+    run("objcopy", "-R", ".note.edgebuild", "app", cwd=tmp_path)
+    assert main(["inspect", str(tmp_path / "app")]) == 1
+    assert "compile the model with --note" in capsys.readouterr().err
+    run("./app", cwd=tmp_path)
 
 
 @pytest.mark.needs("gcc")

@@ -15,7 +15,7 @@ from .program import program as make_program
 def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     """The generated files of a model, in the order of `request.model_outputs`.
 
-    `sha256` is that of the model file, for the report.
+    `sha256` is that of the model file, for the report and the note.
     """
     program = make_program(plan)
     if plan.request.set_weights:
@@ -24,8 +24,8 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         ".c": code.source(program),
         ".h": code.header(program),
         "_arena.h": code.arena_header(plan),
-        "_weights.S": weights_file.assembly(plan, program.weights),
-        "_weights.c": weights_file.portable(plan, program.weights),
+        "_weights.S": weights_file.assembly(plan, program.weights, sha256),
+        "_weights.c": weights_file.portable(plan, program.weights, sha256),
         "_memory.ld": weights_file.fragment(plan),
         "_check.ld": weights_file.check(plan),
         "_clock.h": code.clock_header(plan),

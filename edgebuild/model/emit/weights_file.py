@@ -10,19 +10,22 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 
+from ... import __version__
 from ...base.levels import CACHE_LINE
 from ...base.target import LISTS
 from ...base.templates import render
-from ...base.text import comment
+from ...base.text import comment, quoted
 from ..ir import Array
 from ..ops.base import Constant
 from ..plan.search import Plan
 
 HEADER, ALIGN, MAGIC = 16, 4, b"EBW1"
+UNSHOWN = ("source", "name", "target", "note")  # fields of a request that are no options, or that a note need not name
 OCTAL = [f"\\{byte:03o}" for byte in range(256)]  # as in a string of C
 
 
@@ -106,9 +109,24 @@ def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, i
     return [(m, symbol, size, f"{first}.{m.lower()}" if i else first) for i, ((m, size), symbol) in enumerate(symbols)]
 
 
-def _view(plan: Plan) -> dict[str, object]:
+def _view(plan: Plan, sha256: str) -> dict[str, object]:
     shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
-    return {"name": plan.name, "file": comment(plan.file), "arenas": shown, "align": weights_align(plan)}
+    view = {"name": plan.name, "file": comment(plan.file), "arenas": shown, "align": weights_align(plan)}
+    return {**view, "note": _note(plan, sha256) if plan.request.note else ()}
+
+
+def _note(plan: Plan, sha256: str) -> list[str]:
+    """A note of ELF (its owner `edgebuild`, its type 1) in assembler: lines of what the model was made of, and how.
+
+    The section is not loaded, so it takes no memory, and `strip -R .note.edgebuild` removes it.
+    """
+    given = {f.name: getattr(plan.request, f.name) for f in fields(plan.request) if f.name not in UNSHOWN}
+    changed = {f.name for f in fields(plan.request) if f.name in given and given[f.name] != f.default}
+    options = [f"{name}={v.name if isinstance(v, Path) else v}" for name, v in given.items() if name in changed]
+    rows = [f"model={plan.name}", f"sha256={sha256}", f"target={plan.target.name}", f"tool=edgebuild {__version__}"]
+    lines = [f".ascii {quoted(row + chr(10))}" for row in [*rows, *options]]
+    head = ['section ".note.edgebuild","",%note', ".balign 4", ".long 2f-1f, 4f-3f, 1", '1: .asciz "edgebuild"']
+    return [*head, "2: .balign 4", "3:", *lines, "4: .balign 4"]
 
 
 def weights_align(plan: Plan) -> int:
@@ -117,18 +135,19 @@ def weights_align(plan: Plan) -> int:
     return max(16, lines, plan.target.dma_align) if plan.moves else 16
 
 
-def assembly(plan: Plan, weights: Weights) -> str:
+def assembly(plan: Plan, weights: Weights, sha256: str) -> str:
     """Assembler that needs no preprocessor: its macros, and files that a project includes everywhere, do no harm."""
     native = plan.target.core.isa == "native"  # other linkers ask no object whether its stack is executable
-    return render("weights:S", used=uses_assembly(plan), weights=bool(weights.offsets), native=native, **_view(plan))
+    view = _view(plan, sha256)
+    return render("weights:S", used=uses_assembly(plan), weights=bool(weights.offsets), native=native, **view)
 
 
-def portable(plan: Plan, weights: Weights) -> str:
+def portable(plan: Plan, weights: Weights, sha256: str) -> str:
     """Weights and arenas in C, for compilers without `.incbin`; strings compile ten times faster than lists."""
     used = not uses_assembly(plan)
     rows = [weights.blob[i : i + 32] for i in range(0, len(weights.blob), 32)] if used and weights.offsets else []
     lines = ["".join(map(OCTAL.__getitem__, row)) for row in rows]
-    return render("weights:c", used=used, lines=lines, **_view(plan))
+    return render("weights:c", used=used, lines=lines, **_view(plan, sha256))
 
 
 # Linker scripts of a model: one puts weights and arenas into the memories of the plan, one checks other scripts.

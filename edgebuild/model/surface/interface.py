@@ -15,6 +15,7 @@ from ...base import text as written
 from ...base.text import LICENCE, comment, remark
 
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint32", "uint64")
+RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 C_TYPES = {"bool": "uint8_t", **{name: f"{name}_t" for name in INTEGERS}, "float32": "float"}
 
 
@@ -137,6 +138,7 @@ def header(i: Interface) -> str:
     else:
         lines += [f"const {C_TYPES[port.dtype]} *{function}({argument});" for port, function in outputs]
     lines += _called(i, argument)
+    lines += _conversions(i.name, inputs, outputs)
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
     return "\n".join(lines)
 
@@ -171,6 +173,47 @@ def _values(port: Surface, macro: str) -> list[str]:
     lines = [remark("", f"{label(port.name)}: {shape}{real}"), f"#define {macro}_SIZE {prod(port.shape)}"]
     if port.scale is not None:
         lines += [f"#define {macro}_SCALE {float_literal(port.scale)}", f"#define {macro}_ZERO_POINT ({port.zero})"]
+    return lines
+
+
+# As QuantizeLinear of ONNX: real / scale in float, ties to even, then the zero point; what is beyond becomes the bound.
+NEAREST = """
+#ifdef __cplusplus
+#define {macro}_AS(type, x) static_cast<type>(x)
+#else
+#define {macro}_AS(type, x) ((type)(x))
+#endif
+
+/* The integer for a real number: the nearest, of two the even one, within the type's bounds. Needs no libm. */
+static inline int32_t {name}_nearest(float real, float scale, int32_t zero, int32_t low, int32_t high)
+{{
+    const float x = real / scale, least = {macro}_AS(float, low - zero), most = {macro}_AS(float, high - zero);
+    const float q = x > least ? (x < most ? x : most) : least;
+    const int32_t n = {macro}_AS(int32_t, q);
+    const float rest = q - {macro}_AS(float, n);
+    const int32_t odd = n & 1;
+    return zero + n + (rest >= 0.5f && (rest > 0.5f || odd)) - (rest <= -0.5f && (rest < -0.5f || odd));
+}}"""
+
+Named = tuple[Surface, str]  # with the function that gives its address
+
+
+def _conversions(name: str, inputs: list[Named], outputs: list[Named]) -> list[str]:
+    """Functions between real numbers and the integers of inputs and outputs."""
+    lines, cast = list[str](), f"{name.upper()}_AS"
+    for port, function in [*inputs, *outputs]:
+        if port.scale is None or port.dtype not in RANGES:
+            continue
+        lines += [] if lines else NEAREST.format(name=name, macro=name.upper()).splitlines()
+        kind, short, macro = C_TYPES[port.dtype], function.removeprefix(name), function.upper()
+        if (port, function) in inputs:
+            bounds = ", ".join(map(str, RANGES[port.dtype]))
+            value = f"{name}_nearest(real, {macro}_SCALE, {macro}_ZERO_POINT, {bounds})"
+            lines += ["", f"static inline {kind} {name}_quantize{short}(float real)", "{"]
+            lines += [f"    return {cast}({kind}, {value});", "}"]
+        else:
+            lines += ["", f"static inline float {name}_real{short}({kind} q)", "{"]
+            lines += [f"    return {macro}_SCALE * {cast}(float, q - {macro}_ZERO_POINT);", "}"]
     return lines
 
 
