@@ -174,3 +174,29 @@ def test_constants_that_are_none_of_a_field(body: str, tmp_path: Path) -> None:
         compiled(tmp_path, f"{head}void f(void) {{ {body} }}")
     with pytest.raises(EdgebuildError, match="4 does not fit into the 2 bits of 'give'"):
         compiled(tmp_path, head.replace("return 3", "return 4"))
+
+
+TAIL = svd("DR@0: DATA:0:16 RESERVED:16:16\nIE@4: RX:0:1:oneToSet TX:1:1:oneToSet\nFC@8: OV:0:1:zeroToClear")
+TAIL_GROUPS = """bfGroup Ie { bit RX; bit TX; }; bfGroup Fc { bit OV; };
+bfGroup P { uint16 DR; bfGroup Ie IE; bfGroup Fc FC; }; make_device(P, p, 0x40000000);
+"""
+
+
+def test_bits_named_reserved_are_no_part_of_a_number(tmp_path: Path) -> None:
+    assert "HAL_WRITE_P_DR" in compiled(tmp_path, f"{TAIL_GROUPS}void put(int v) {{ p->DR = v; }}", TAIL)
+    source = TAIL_GROUPS.replace("uint16 DR", "uint8 DR") + "void put(int v) { p->DR = v; }"
+    with pytest.raises(EdgebuildError, match=r"'C\.DR' is a register of 32 bits, and 'DR' has 8\n(.*\n)*.*use uint32"):
+        compiled(tmp_path, source, TAIL)
+
+
+def test_a_write_that_does_nothing_gets_a_warning(tmp_path: Path) -> None:
+    """Of a constant, and where it is not one of several fields in a literal."""
+    (tmp_path / "d.bf.c").write_text(f"""{TAIL_GROUPS}
+    void quiet(int v) {{ p->IE.RX = 0; p->IE.TX = v; p->IE = (bfGroup Ie){{ .RX = 0, .TX = 1 }}; p->FC.OV = 1; }}""")
+    (tmp_path / "chip.svd").write_text(TAIL)
+    layout = f"fixed:{tmp_path / 'chip.svd'}"
+    _, driver = compile_driver(DriverRequest((tmp_path / "d.bf.c",), "d", "mps2-an385", layout))
+    assert [w.text for w in driver.warnings] == [
+        "'C.IE.RX' is oneToSet: a write of 0 does nothing; if it stores, the overlay says 'C.IE.RX: {plain: true}'",
+        "'C.FC.OV' is zeroToClear: a write of 1 does nothing; if it stores, the overlay says 'C.FC.OV: {plain: true}'",
+    ]

@@ -11,7 +11,7 @@ from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import Register, Slot, Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import ir
-from edgebuild.driver.source.dialect import Dialect, Field, type_width
+from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, type_width
 from edgebuild.driver.source.ir import CType, Expression
 from edgebuild.driver.source.lowering import Program
 
@@ -276,23 +276,26 @@ def _text(merged: Merged, a: Access, other: str, theirs: Region) -> str:
     return f"register '{name}' is changed here and by {other}() in an interrupt (line {line}): an update may be lost"
 
 
-# ---- constants that a field does not take; SVD's `writeConstraint` says which values may be written
+# ---- constants that a field does not take, or whose write does nothing, by the words of SVD
 
 
 def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
-    """A warning for each constant that the source writes to a field which does not take it."""
+    """A warning for each constant that a field does not take (`writeConstraint`), or that does nothing there."""
     warnings = []
     sites = (s for f in cdfg.functions.values() for s in f.sites if s.form not in ("compound", "set"))
-    for a, value in (w for s in sites for w in _writes(s)):
+    for a, value, alone in ((a, v, s.form == "assign") for s in sites for a, v in _writes(s)):
         slot, number = merged.register(a).slot(merged.ref(a).leaf), value.constant
-        if number is None or not slot.accepts:
+        if number is None:
             continue
-        stored = number & ((1 << slot.width) - 1)
-        if any(low <= stored <= high for low, high in slot.accepts):
-            continue
-        ranges = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in slot.accepts)
-        text = f"'{slot.key}' takes {ranges} by its description, and {stored} is written"
-        warnings.append(a.where.says(text, severity="warning"))
+        stored, ones = number & ((1 << slot.width) - 1), (1 << slot.width) - 1
+        text = ""
+        if slot.accepts and not any(low <= stored <= high for low, high in slot.accepts):
+            ranges = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in slot.accepts)
+            text = f"'{slot.key}' takes {ranges} by its description, and {stored} is written"
+        elif alone and stored == {"0": 0, "1": ones}.get(NEUTRAL.get(slot.modified, "")):
+            text = f"'{slot.key or slot.name}' is {slot.modified}: a write of {stored} does nothing"
+            text += f"; if it stores, the overlay says '{slot.key}: {{plain: true}}'" if slot.key else ""
+        warnings += [a.where.says(text, severity="warning")] if text else []
     return warnings
 
 

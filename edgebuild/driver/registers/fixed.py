@@ -140,6 +140,9 @@ class _Fixer:
             text = f"'{name}' fits more than one field" if matches else f"'{name}' is not in {self.path.name}"
             names = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
             near = "" if matches else did_you_mean("_".join(words), names)
+            if (whole := self.finders[device.name].whole(words)) and not matches:
+                text, near = f"'{name}' is a register of {whole.bits} bits, and '{leaf.name}' has {leaf.width}", ""
+                registers = {f"use uint{whole.bits}, or a group of its fields"}
             raise self._wrong_field(leaf, text + near, *sorted(registers))
         self._check(device, matches[0], leaf)
         return matches[0]

@@ -18,6 +18,8 @@ from edgebuild.base.text import rdl_name
 from edgebuild.driver.registers.beside import files_beside, overlay_of
 from edgebuild.driver.source.dialect import NEUTRAL
 
+RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of bits that are none
+
 
 @dataclass(frozen=True)
 class FieldInfo:
@@ -72,10 +74,11 @@ class RegisterInfo:
         return FieldInfo(self.name, 0, self.bits, self.access)
 
     def number(self, width: int) -> FieldInfo:
-        """The register as one field of its lowest bits."""
+        """The register as one field of its lowest bits; fields named RESERVED above them are no part of it."""
         access = "".join(c for c in "rw" if any(c in f.access for f in self.fields)) or self.access
         complete = bool(self.fields) and all(f.complete for f in self.fields)
-        return FieldInfo(self.name, 0, width, access, complete=complete, parts=self.fields or (self.whole,))
+        parts = tuple(f for f in self.fields if f.lsb < width or not RESERVED.fullmatch(f.name))
+        return FieldInfo(self.name, 0, width, access, complete=complete, parts=parts or (self.whole,))
 
 
 @dataclass(frozen=True)

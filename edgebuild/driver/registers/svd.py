@@ -17,7 +17,7 @@ from pathlib import Path
 from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
 from edgebuild.base.inputs import read_bytes
 from edgebuild.base.text import xml
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.registers.regmap import RESERVED, Block, FieldInfo, RegisterInfo, RegisterMap, clusters
 from edgebuild.driver.source.dialect import NEUTRAL
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
@@ -27,7 +27,6 @@ PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
 POSITION = ("bitOffset", "bitWidth", "lsb", "msb", "bitRange")
 DEEP, MANY = 20, 1 << 16  # elements that one is derived from in turn; elements of an array, registers of a part
-RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of bits that are none
 WILD = re.compile("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]")  # a number with bits that do not count
 SIZES = (8, 16, 32, 64)  # bits of an access, or of two
 INHERITED = ("size", "access", "resetValue", "resetMask")
