@@ -63,7 +63,7 @@ class PllSetting:
 
 @dataclass(frozen=True)
 class Config:
-    """One way to clock the core. `pll` None: SYSCLK is the oscillator itself, with the PLL off."""
+    """One way to clock the core. `pll` None: SYSCLK is an oscillator, with the PLL off."""
 
     sysclk_hz: int
     pll: PllSetting | None
@@ -82,7 +82,7 @@ class Config:
 
 @dataclass(frozen=True)
 class ClockPlan:
-    """All that a firmware may switch between. `configs[0]` is the oscillator itself, the others rise in SYSCLK.
+    """All that a firmware may switch between. `configs[0]` is the oscillator `rest`, the others rise in SYSCLK.
 
     `oscillator`: HSE, HSI or MSI, which feeds the PLL at `base_hz`. `bypass`: the HSE is a ready clock that is fed in.
     The bus dividers are the same for all of them: the largest that any needs. So no bus is over its limit at any
@@ -99,6 +99,12 @@ class ClockPlan:
 
     def config(self, name: str) -> Config:
         return next(c for c in self.configs if c.name == name)
+
+    @property
+    def rest(self) -> tuple[str, int]:
+        """The oscillator that SYSCLK comes from while the PLL is off, and its frequency, Hz."""
+        hsi = self.tree.registers is not None and self.tree.registers.rest
+        return ("HSI", self.tree.hsi_hz or 0) if hsi else (self.oscillator, self.base_hz)
 
     @property
     def feed(self) -> str:
@@ -252,16 +258,17 @@ def clock_plan(
         if usb and base * fixed.n != USB_HZ * fixed.q * fixed.m:
             raise fail(f"option 'pll': Q is {fixed.q}, which gives no 48 MHz for USB", hints=["M,N,P,Q, or no usb"])
         best[fixed.sysclk_hz], offer_hz = fixed, (*offer_hz, fixed.sysclk_hz)
-    chosen: dict[int, Config] = {base: _config(tree, base, None)}
+    rest = ClockPlan(tree, source.upper(), base, bypass, (), None, None).rest[1]
+    chosen: dict[int, Config] = {rest: _config(tree, rest, None)}
     for wanted in offer_hz or tree.offer_hz:
         least = 0 if usb and not offer_hz else NEAR * wanted
         near = max((f for f in best if least <= f <= wanted), default=0)
-        if offer_hz and not near and wanted != base:
+        if offer_hz and not near and wanted != rest:
             text = " with 48 MHz for USB" * usb + f" from the {source.upper()} at {mhz(base)}"
             raise _unreachable(tree, wanted, text, list(best))
         if near and near not in chosen:
             chosen[near] = _config(tree, base, best[near])
-    configs = (chosen.pop(base), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
+    configs = (chosen.pop(rest), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
     apb1, apb2 = _bus_dividers(tree, configs)
     return ClockPlan(tree, source.upper(), base, bypass, configs, apb1, apb2)
 
@@ -348,8 +355,8 @@ def vco_range(tree: ClockTree, base_hz: int, s: PllSetting) -> VcoRange:
 
 def _bus_dividers(tree: ClockTree, configs: tuple[Config, ...]) -> tuple[int | None, int | None]:
     buses = tree.buses
-    if buses is None:
-        return None, None
+    if buses is None or buses.capped:
+        return (1, 1) if buses else (None, None)
 
     def smallest(plain: int, overdrive: int) -> int:
         limits = [(c.sysclk_hz / buses.ahb, (overdrive or plain) if c.overdrive else plain) for c in configs]

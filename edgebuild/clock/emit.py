@@ -15,7 +15,7 @@ from ..base.request import CLOCK_OUTPUTS, ClockRequest
 from ..base.target import Target, clock_tree_file, load_target
 from ..base.templates import render
 from .configs import DIVIDERS, ClockPlan, Config, PllSetting, ahb, clock_plan, mhz, wait_states
-from .tree import ClockTree, Registers, Step, clock_names, load_clock_tree
+from .tree import ClockTree, Registers, Step, clock_names, load_clock_tree, pause_of
 
 CALLS = {
     "flash": ["if (!set_wait_states(s->wait_states)) {", "    return false;", "}"],
@@ -77,8 +77,9 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
     return {
         "device": tree.description,
         "feed": plan.feed,
-        "oscillator": plan.oscillator,
-        "base_hz": plan.base_hz,
+        "oscillator": plan.rest[0],
+        "base_hz": plan.rest[1],
+        "caps": (tree.buses.apb1_hz, tree.buses.apb2_hz) if tree.buses and tree.buses.capped else (0, 0),
         "hsi_hz": tree.hsi_hz,
         "voltages": len({s.vos for s in tree.regulator.scales}) > 1,
         "bypass": int(plan.bypass),
@@ -117,7 +118,7 @@ def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
         "first_wait_states": max(filter(None, first), default=0),
         "most_wait_states": _most_wait_states(plan),
         "accelerator": " | ".join(f"FLASH_ACR_{name}" for name in registers.accelerator),
-        "first": "hsi" if "hsi" in registers.select else plan.oscillator.lower(),
+        "first": "hsi" if "hsi" in registers.select else plan.rest[0].lower(),
         "first_hz": tree.hsi_hz if "hsi" in registers.select else plan.base_hz,
         "starts": {name: table.lines(starts[name]) for name in starts},
         **sequences,
@@ -140,6 +141,7 @@ class _Table:
     def __init__(self, plan: ClockPlan, registers: Registers) -> None:
         self.registers, self.columns = registers, dict[str, list[int]]()
         self.letters = [_letters(plan, c) for c in plan.configs]
+        self.rest_hz, self.mux = plan.rest[1], registers.mux.partition(".")[0]
 
     def lines(self, steps: tuple[str, ...]) -> list[str]:
         """Statements of a function that is false where a wait is given up."""
@@ -150,6 +152,9 @@ class _Table:
             if text == "pll":
                 for register, fields in self.registers.pll_fields.items():
                     code += self.written(Step(register, dict(fields), waits=False), self.letters)
+            elif pause := pause_of(text):  # a read of a register takes a cycle at least
+                reads = pause * -(-self.rest_hz // 1_000_000)
+                code += [f"for (uint32_t i = 0; i < {reads}u; i++) {{", f"    (void){self.mux};", "}"]
             else:
                 code += CALLS[text] if text in CALLS else self.written(Step.parse(text), self.letters)
         return code
@@ -218,7 +223,7 @@ def _divider_code(field: str, divider: int) -> int:
 
 def _text(c: Config, plan: ClockPlan) -> str:
     if c.pll is None:
-        return f"{plan.oscillator}, PLL off; scale {c.scale.name}, {c.wait_states} wait states"
+        return f"{plan.rest[0]}, PLL off; scale {c.scale.name}, {c.wait_states} wait states"
     over = " with over-drive" if c.overdrive else ""
     s = c.pll
     return f"M={s.m} N={s.n} P={s.p} Q={s.q}; scale {c.scale.name}{over}, {c.wait_states} wait states"

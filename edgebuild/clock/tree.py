@@ -109,7 +109,10 @@ class Flash:
 
 @dataclass(frozen=True)
 class Buses:
-    """Highest clocks of the peripheral buses; `overdrive_*` hold while over-drive is on. HCLK is SYSCLK / `ahb`."""
+    """Highest clocks of the peripheral buses; `overdrive_*` hold while over-drive is on. HCLK is SYSCLK / `ahb`.
+
+    `capped`: hardware keeps the limits by itself, so that a bus has SYSCLK or its limit, whichever is lower.
+    """
 
     apb1_hz: int
     apb2_hz: int
@@ -117,6 +120,7 @@ class Buses:
     overdrive_apb1_hz: int = 0
     overdrive_apb2_hz: int = 0
     ahb: int = 1
+    capped: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,12 @@ class Step:
         return cls(register, fields, verb == ["wait"])
 
 
+def pause_of(step: str) -> int:
+    """Microseconds of a step `pause N`; 0 for other steps."""
+    word, _, number = step.partition(" ")
+    return int(number) if word == "pause" and number.isdecimal() else 0
+
+
 @dataclass(frozen=True)
 class Registers:
     """Registers that the emitted C writes to, and in which order.
@@ -206,11 +216,13 @@ class Registers:
     `pll`: what the fields of the PLL are, as formulas; those without a register are of RCC_PLLCFGR. The letters: m, n,
     p, q and their codes (`Pll`), vos, boost; hse, hsi, msi, which are 1 where the PLL runs from there; base_mhz and
     in_mhz, the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
+    `rest`: hsi, where SYSCLK cannot come from the oscillator of the PLL; `start` then starts that one, too.
     `dividers`: the fields of the bus dividers, as codes of hpre, ppre1 and ppre2.
 
     The sequences are of steps: `prepare` once, before all else; `stop` with SYSCLK from an oscillator; `voltage` then,
     where each voltage feeds the oscillators; `start`, in which `pll` writes the fields, `flash` the wait states and
-    `overdrive` is the over-drive. `oscillators`: how one is started, where it is not by RCC_CR.
+    `overdrive` is the over-drive; `pause N` waits N microseconds. `oscillators`: how one is started, where it is not by
+    RCC_CR.
     """
 
     select: Mapping[str, int]
@@ -219,6 +231,7 @@ class Registers:
     source: str
     accelerator: tuple[str, ...] = ()
     gpio: Gpio | None = None
+    rest: str = ""
     mux: str = "RCC_CFGR.SW"
     shown: str = "RCC_CFGR.SWS"
     one_hot: bool = False
@@ -249,7 +262,8 @@ class Registers:
         written = [f"{register}.{name} = {text}" for register, each in self.pll_fields.items() for name, text in each]
         starts = [step for each in (self.oscillators or {}).values() for step in each]
         lists = (self.dividers, self.prepare, self.stop, self.voltage, self.start)
-        return [*written, *starts, *(s for each in lists for s in each if s not in ("pll", "flash", "overdrive"))]
+        words = ("pll", "flash", "overdrive")
+        return [*written, *starts, *(s for each in lists for s in each if s not in words and not pause_of(s))]
 
     @property
     def pll_fields(self) -> Mapping[str, list[tuple[str, str]]]:
@@ -328,6 +342,8 @@ def _check(tree: ClockTree, file: str) -> None:
     if tree.registers:
         if not {"pll"} < set(tree.registers.select) <= {"hsi", "hse", "msi", "pll"}:
             raise fail("registers.select: the values for hsi, hse and pll are right", file=file)
+        if tree.registers.rest not in ("", *({"hsi"} & set(tree.registers.select) if tree.hsi_hz else ())):
+            raise fail("registers.rest: hsi is right, with a value in select and hsi_hz", file=file)
         for name in tree.registers.accelerator:
             if name not in tree.registers.map["FLASH_ACR"].fields:
                 raise fail(f"registers.accelerator: FLASH_ACR has no field '{name}'", file=file)

@@ -17,9 +17,11 @@ from edgebuild.clock.configs import ClockPlan
 from edgebuild.clock.emit import clock_files
 from tests.clocks.register_model import RegisterModel, Violation
 from tests.clocks.rp2_model import Rp2Model
+from tests.clocks.small_models import SmallModel
 from tests.clocks.vendor_model import VendorModel, model_of
 from tests.emulator import cortex_m7
 
+Model = RegisterModel | VendorModel | Rp2Model | SmallModel
 SOURCE, HEADER = CLOCK_OUTPUTS
 FLASH, RAM, RAM_SIZE = 0x08000000, 0x20000000, 0x4000
 BACK = FLASH + 0xFF000  # where the called function returns to
@@ -146,12 +148,12 @@ class Machine:
     def returned(self) -> int:
         return int(self.uc.reg_read(arm.UC_ARM_REG_R0))
 
-    def save(self) -> tuple[RegisterModel | VendorModel | Rp2Model, bytes]:
+    def save(self) -> tuple[Model, bytes]:
         model = copy.copy(self.model)
         model.values = dict(model.values)
         return model, bytes(self.uc.mem_read(RAM, self.ram_size))
 
-    def restore(self, state: tuple[RegisterModel | VendorModel | Rp2Model, bytes]) -> None:
+    def restore(self, state: tuple[Model, bytes]) -> None:
         self.model = copy.copy(state[0])
         self.model.values = dict(state[0].values)
         self.uc.mem_write(RAM, state[1])
@@ -185,7 +187,7 @@ def exercise(machine: Machine) -> int:
     pairs = 0
     for start in machine.plan.configs:
         machine.switch(start.name)
-        for function, hz in (("eb_clock_lfo", machine.plan.base_hz), ("eb_clock_hfo", start.sysclk_hz)):
+        for function, hz in (("eb_clock_lfo", machine.plan.rest[1]), ("eb_clock_hfo", start.sysclk_hz)):
             machine.call(function)
             machine.call("eb_clock_hz")
             if machine.returned() != hz:

@@ -211,7 +211,7 @@ def unwaited(flag: str) -> Callable[[str, random.Random], str]:
     """Waits for a flag of a register are gone."""
 
     def mutate(text: str, seed: random.Random) -> str:
-        changed = re.sub(rf"if \(!wait_for\(&\w+, {flag}, [^;{{]*\)\) {{", "if (0) {", text)
+        changed = re.sub(rf"if \(!wait_for\(&\w+, {re.escape(flag)}, [^;{{]*\)\) {{", "if (0) {", text)
         assert changed != text, flag
         return changed
 
@@ -273,6 +273,16 @@ NEWER = {  # chip and mistake, in families whose model is of the vendor's header
         drop("    set(&PLL_SYS_PWR, 0u, PLL_SYS_PWR_PD | PLL_SYS_PWR_POSTDIVPD | PLL_SYS_PWR_VCOPD);\n"),
     ),
     "H7: voltage not waited for": ("stm32h743v", unwaited("PWR_D3CR_VOSRDY")),
+    "ESP32-C3: another divider": ("esp32c3", column(2, 1)),
+    "ESP32-C3: crystal halved": (
+        "esp32c3",
+        drop("    set(&SYSTEM_SYSCLK_CONF, SYSTEM_SYSCLK_CONF_PRE_DIV_CNT, 0u);\n"),
+    ),
+    "nRF53: crystal not waited for": ("nrf5340", unwaited("CLOCK_HFCLKSTAT_SRC | CLOCK_HFCLKSTAT_STATE")),
+    "FE310: another multiplier": ("fe310", column(2, 1 << 4)),
+    "FE310: no pause": ("fe310", edit("i < 1500u", "i < 1u")),
+    "FE310: flash too fast": ("fe310", rows(fewer_wait_states)),
+    "FE310: PLL left on": ("fe310", drop("    set(&PRCI_PLLCFG, 0u, PRCI_PLLCFG_BYPASS);\n")),
 }
 # Kinds that change a row of the table are tried on three rows.
 SEEDED = [(kind, seed) for k, kind in enumerate(MUTATIONS) for seed in range(3 if k < 8 else 1)]

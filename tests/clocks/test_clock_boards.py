@@ -12,8 +12,9 @@ from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.tree import load_clock_tree
 
 pytest.importorskip("unicorn", reason="the register model runs under unicorn")
-from tests.clocks.machine import Machine, build
+from tests.clocks.machine import Machine, Model, build
 from tests.clocks.register_model import PLL, RegisterModel
+from tests.clocks.small_models import SmallModel
 from tests.clocks.vendor_model import VendorModel
 
 
@@ -62,12 +63,17 @@ BOARDS = {
     "nucleo_l552ze_q": Board("stm32l552", "msi", 4, (1, 55, 2, 2), 110),
     "nucleo_u575zi_q": Board("stm32u575", "msi", 4, (1, 80, 2, 2), 160),
     "nucleo_wb55rg": Board("stm32wb55", "hse", 32, (), 32),
+    "esp32c3_devkitm": Board("esp32c3", "hse", 40, (1, 12, 3), 160),
+    "nrf5340dk": Board("nrf5340", "hse", 64, (), 64),
+    "hifive1_320": Board("fe310", "hse", 16, (2, 40, 1), 320),
 }
 DIVIDED = {b for b, board in BOARDS.items() if board.apb}  # whose prescalers are larger than the limits ask for
 
 
-def decoded(model: RegisterModel | VendorModel) -> tuple[str, tuple[float, ...]]:
+def decoded(model: Model) -> tuple[str, tuple[float, ...]]:
     """The oscillator and M, N, P, Q as the registers have them."""
+    if isinstance(model, SmallModel):
+        return "hse", (*model.dividers(), 0)
     if isinstance(model, VendorModel):
         return model.chip.pll_from(model._get), model.chip.dividers(model._get)
     source = ("hsi", "hse")[model._pll_from()]

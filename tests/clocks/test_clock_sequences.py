@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs("arm-none-eabi-gcc")
 CHIPS = ("stm32f767", "stm32f429", "stm32f411")  # of which currents are known
 SWITCHED = [name for name in clock_names() if load_clock_tree(name).registers]
 PLANS: dict[str, Callable[[ClockTree], ClockPlan]] = {
-    "slow HSE": lambda tree: clock_plan(tree, 8_000_000),
+    "slow HSE": lambda tree: clock_plan(tree, max(8_000_000, tree.hse.crystal_hz[0])),
     "fast HSE": lambda tree: clock_plan(tree, (tree.hse.bypass_hz or tree.hse.crystal_hz)[1]),
     "HSI": lambda tree: clock_plan(tree, source="hsi"),
     "USB": lambda tree: clock_plan(tree, usb=True),

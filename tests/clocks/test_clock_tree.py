@@ -33,7 +33,7 @@ def test_every_tree_loads_and_every_number_has_a_source(name: str) -> None:
     assert tree.device == name
     blocks = (tree.hse, tree.pll, *tree.pll.vco, tree.regulator, tree.overdrive, tree.flash, tree.buses, tree.power)
     assert all(b.source for b in (*blocks, tree.timing, tree.registers) if b)
-    assert len(clock_plan(tree).configs) > 2
+    assert len(clock_plan(tree).configs) > min(2, len(tree.offer_hz))
 
 
 @pytest.mark.parametrize("name", sorted(COMPLETE))

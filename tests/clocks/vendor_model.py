@@ -24,6 +24,7 @@ from tests.clocks.register_model import (
     Violation,
 )
 from tests.clocks.rp2_model import MOST_MHZ, Rp2Model
+from tests.clocks.small_models import SMALL, SmallModel
 
 HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())
 NEVER = float("inf")
@@ -526,8 +527,10 @@ class VendorModel:
         return self.mhz[self.chip.pll_from(self._get)] / before * times / after
 
 
-def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel | VendorModel | Rp2Model:
+def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel | VendorModel | Rp2Model | SmallModel:
     """The model of the plan's chip after reset. `regulator_us`: until a new voltage is there."""
+    if plan.tree.device in SMALL:
+        return SMALL[plan.tree.device](plan)
     if plan.tree.device in MOST_MHZ:
         return Rp2Model(plan)
     if plan.tree.device in CHIPS:
