@@ -20,6 +20,10 @@ typedef struct {
 enum { EB_DMA_STORE = 40 };
 void eb_dma_start(int32_t channel, const eb_copy *copy);
 
+/* What hal/src/dma_copy.c calls for each piece, and what only copies there. One of your own may decrypt weights that lie
+ * encrypted in flash. */
+void eb_dma_piece(void *to, const void *from, uint32_t bytes);
+
 /* Returns when all copies of the channel are done, and what they wrote can be read. */
 void eb_dma_wait(int32_t channel);
 

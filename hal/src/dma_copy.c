@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+__attribute__((weak)) void eb_dma_piece(void *to, const void *from, uint32_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
 __attribute__((weak)) void eb_dma_start(int32_t channel, const eb_copy *copy)
 {
     (void)channel;
@@ -12,7 +17,7 @@ __attribute__((weak)) void eb_dma_start(int32_t channel, const eb_copy *copy)
         uint8_t *to = (uint8_t *)copy->to + (int32_t)plane * copy->to_plane;
         const uint8_t *from = (const uint8_t *)copy->from + (int32_t)plane * copy->from_plane;
         for (uint32_t row = 0; row < copy->rows; ++row) {
-            memcpy(to, from, copy->bytes);
+            eb_dma_piece(to, from, copy->bytes);
             to += copy->to_row;
             from += copy->from_row;
         }
