@@ -14,9 +14,7 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.row import canonical, ungrouped
-from edgebuild.model.passes.canonicalize import canonicalize
-from edgebuild.model.passes.canonicalize.fuse import drop_taps
-from edgebuild.model.passes.rewrite import rewrite
+from edgebuild.model.passes.canonicalize import canonicalize, drop_taps, rewrite
 from edgebuild.model.plan.search import form_of
 from tests.graphs import random_inputs
 from tests.kernels.test_gathered import Wide

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.ops import pointwise
-from edgebuild.model.passes.rewrite import Edit, rewrite
+from edgebuild.model.passes.canonicalize import Edit, rewrite
 from tests.conftest import ROOT
 
 

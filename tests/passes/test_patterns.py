@@ -13,9 +13,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump
-from edgebuild.model.passes.canonicalize import canonicalize
-from edgebuild.model.passes.canonicalize.fuse import RULES
-from edgebuild.model.passes.rewrite import rewrite
+from edgebuild.model.passes.canonicalize import FOLDING, canonicalize, rewrite
 from tests.graphs import quantised
 from tests.graphs.onnx_models import OnnxFile
 
@@ -71,7 +69,7 @@ def test_ops_that_read_one_input_are_fused_in_few_sweeps(tmp_path: Path) -> None
     def counted(op: Op, _: Graph) -> None:
         looks[op.name] += 1
 
-    graph = rewrite(graph, [counted, *RULES])
+    graph = rewrite(graph, [counted, *FOLDING])
     assert kinds(graph) == {"add": 80} and max(looks.values()) <= 4, looks
 
 

@@ -21,8 +21,7 @@ from ..ir import Array, Graph, Op, Quant, Removed, Tensor, after_move, verify
 from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
-from .canonicalize.fuse import drop_taps
-from .rewrite import rewrite, unused
+from .canonicalize import drop_taps, rewrite, unused
 
 # Channels that stay or go together: equivalence classes of (tensor, index of its last dimension).
 
