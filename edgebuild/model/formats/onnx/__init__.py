@@ -1,7 +1,7 @@
-"""The files in which an ONNX model keeps large tensors, beside itself.
+"""ONNX files, and the files beside one in which it keeps large tensors.
 
-The names, offsets and lengths come from the model, which may be anybody's. A file is read only if it lies in the
-model's folder or below, is no link, and has the bytes that the tensor's shape needs.
+The names, offsets and lengths of the latter come from the model, which may be anybody's. A file is read only if it lies
+in the model's folder or below, is no link, and has the bytes that the tensor's shape needs.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ import os
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ....base.errors import EdgebuildError, fail
+from ....base.errors import EdgebuildError, fail, visible
 from ....base.inputs import MODEL, check_file, read_bytes, read_part
+from ..format import Bound, Format, Operators, Wanted
+
+if TYPE_CHECKING:
+    from ...ir import Graph
+
 
 # Messages that tensors stand in, at any depth.
 HOLDERS = ("GraphProto", "NodeProto", "AttributeProto", "FunctionProto", "TrainingInfoProto", "SparseTensorProto",
@@ -125,3 +130,45 @@ def _tensors(model: Any) -> Iterator[Any]:
         for kind, value in message.ListFields():
             if kind.message_type is not None and kind.message_type.name in HOLDERS:
                 todo += [value] if hasattr(value, "DESCRIPTOR") else value
+
+
+def _graph(path: Path, wanted: Wanted) -> Graph:
+    from .onnx_reader import read_onnx
+
+    return read_onnx(path, dict(wanted.shapes), wanted.outputs, dict(wanted.bound))
+
+
+def _operators() -> Operators:
+    """Operators by domain, with those that are read as others. Some of onnxruntime's names are the standard's too."""
+    import onnx
+
+    from .control_flow import CONTROL
+    from .fused import FUSED, INTEGER, QUANTISED
+    from .integer_nodes import NODES
+    from .integers import REQUANT
+    from .onnx_checks import MICROSOFT
+    from .onnx_ml import DOMAIN, ML_READERS
+    from .onnx_operators import OPERATORS
+    from .onnx_reader import IN_PARTS, SPECIAL
+    from .preparation import CONVERTED
+
+    every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
+    own = {name for name in every if onnx.defs.has(name)}
+    others = {"": sorted(own), MICROSOFT: sorted({*(every - own), *FUSED} - {REQUANT}), DOMAIN: sorted(ML_READERS)}
+    others["quantlib and Deeploy"] = sorted((REQUANT, *NODES))
+    note = "Operators of which all operands are constants are computed beforehand, whatever they are."
+    return Operators("ONNX, opset 13 and later", OPERATORS, others, note)
+
+
+def _bind(path: Path, bound: Bound, copy: Path) -> None:
+    import onnx
+
+    from .onnx_checks import load
+    from .preparation import bind
+
+    model = load(path, visible(path.name))
+    bind(model.graph, visible(path.name), dict(bound))
+    onnx.save(model, copy)
+
+
+FORMAT = Format("onnx", "ONNX", ".onnx", lambda data: False, _graph, _operators, external_files, _bind)

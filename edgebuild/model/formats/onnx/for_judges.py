@@ -13,11 +13,9 @@ from onnx import TensorProto, helper
 
 from .control_flow import graphs
 from .fused import Fused
-from .integer_nodes import NODES, Operands
-from .integers import WHOLE_TYPES, bounds_of, name_domain
+from .integer_nodes import ENDS, NODES, Operands
+from .integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bounds_of, name_domain
 from .onnx_checks import opset_of
-from .requantised import ENDS
-from .whole_numbers import DOMAIN, REQUANT, Numbers
 
 LINEAR = ("Mul", "Add", "Div")
 BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, for the judge sees no types, and of a divisor

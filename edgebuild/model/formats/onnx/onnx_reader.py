@@ -26,12 +26,11 @@ from ..builder import GraphBuilder, Node, checked_size, needed
 from ..compose import batch_normalised, dequantize
 from . import control_flow, onnx_ml, other_nodes, preparation
 from .fused import CELLS
-from .integers import name_domain, read_shifted
+from .integers import REQUANT, name_domain, read_shifted
 from .onnx_checks import OWN_DOMAINS, UNKNOWN, check, check_types, in_checked_form, load, opset_of
 from .onnx_operators import READERS, SIGNED, TYPES, OnnxNode
 from .other_nodes import PARTS, PLACES, dequantised, quantised, spread
 from .preparation import bind, prepared
-from .whole_numbers import REQUANT
 
 OPSETS = range(7, 100)
 NEWEST = onnx.defs.onnx_opset_version()

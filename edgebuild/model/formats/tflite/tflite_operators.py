@@ -12,32 +12,32 @@ from ...ops.pointwise import attributes
 from .. import compose
 from ..builder import Reader
 from ..compose import emits
+from . import tflite_layers
 from . import tflite_layers as layers
-from . import tflite_moves as moves
 from . import tflite_signals as signals
 
 OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "take": {
-        "SLICE": moves.read_slice,
-        "STRIDED_SLICE": moves.read_strided_slice,
-        "SPLIT": moves.read_split,
-        "SPLIT_V": moves.read_split_v,
-        "UNPACK": moves.read_unpack,
-        "PACK": moves.read_pack,
+        "SLICE": tflite_layers.read_slice,
+        "STRIDED_SLICE": tflite_layers.read_strided_slice,
+        "SPLIT": tflite_layers.read_split,
+        "SPLIT_V": tflite_layers.read_split_v,
+        "UNPACK": tflite_layers.read_unpack,
+        "PACK": tflite_layers.read_pack,
         "BROADCAST_TO": compose.read_expand,
         "TILE": compose.read_tile,
         "REVERSE_V2": lambda node: compose.reversed_along(node, node.numbers(1, "axis")),
-        "FILL": moves.read_fill,
-        "ZEROS_LIKE": moves.read_zeros_like,
-        "DEPTH_TO_SPACE": moves.read_depth_to_space,
-        "SPACE_TO_DEPTH": moves.read_space_to_depth,
-        "MIRROR_PAD": moves.read_mirror_pad,
-        "RESIZE_NEAREST_NEIGHBOR": moves.read_nearest,
-        "BATCH_TO_SPACE_ND": moves.read_batch_to_space,
-        "SPACE_TO_BATCH_ND": moves.read_space_to_batch,
+        "FILL": tflite_layers.read_fill,
+        "ZEROS_LIKE": tflite_layers.read_zeros_like,
+        "DEPTH_TO_SPACE": tflite_layers.read_depth_to_space,
+        "SPACE_TO_DEPTH": tflite_layers.read_space_to_depth,
+        "MIRROR_PAD": tflite_layers.read_mirror_pad,
+        "RESIZE_NEAREST_NEIGHBOR": tflite_layers.read_nearest,
+        "BATCH_TO_SPACE_ND": tflite_layers.read_batch_to_space,
+        "SPACE_TO_BATCH_ND": tflite_layers.read_space_to_batch,
     },
     "": {
-        "ONE_HOT": moves.read_one_hot,
+        "ONE_HOT": tflite_layers.read_one_hot,
         "REVERSE_SEQUENCE": lambda node: compose.reversed_sequences(
             node, *node.fields("ReverseSequenceOptions", "SeqDim", "BatchDim")
         ),
@@ -60,7 +60,10 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "L2_POOL_2D": layers.read_l2_pool,
     },
     "batch_matmul": {"BATCH_MATMUL": layers.read_batch_matmul},
-    "blend": {"RESIZE_BILINEAR": moves.read_bilinear, "LOCAL_RESPONSE_NORMALIZATION": layers.read_local_response},
+    "blend": {
+        "RESIZE_BILINEAR": tflite_layers.read_bilinear,
+        "LOCAL_RESPONSE_NORMALIZATION": layers.read_local_response,
+    },
     "cast": {"CAST": lambda node: node.emit("cast", node.inputs, to=node.written[0].dtype)},
     "clamp": {
         "RELU": emits("clamp", clamp=(0.0, None)),
@@ -68,7 +71,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
         "RELU_0_TO_1": emits("clamp", clamp=(0.0, 1.0)),
         "RELU_N1_TO_1": emits("clamp", clamp=(-1.0, 1.0)),
     },
-    "concat": {"CONCATENATION": moves.read_concat},
+    "concat": {"CONCATENATION": tflite_layers.read_concat},
     "conv2d": {"CONV_2D": partial(layers.read_convolution, kind="conv2d", options_type="Conv2DOptions")},
     "dense": {"FULLY_CONNECTED": layers.read_fully_connected},
     "depthwise_conv2d": {
@@ -80,7 +83,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "detection": {"custom TFLite_Detection_PostProcess": signals.read_detection},
     "gather": {
         "GATHER": lambda node: compose.gathered(node, *node.fields("GatherOptions", "Axis", "BatchDims")),
-        "EMBEDDING_LOOKUP": moves.read_embedding_lookup,
+        "EMBEDDING_LOOKUP": tflite_layers.read_embedding_lookup,
     },
     "gather_nd": {"GATHER_ND": compose.gathered_nd},
     "irfft": {"custom SignalIrfft": partial(signals.read_signal, kind="irfft", length="fft_length")},
@@ -89,7 +92,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "max_pool2d": {"MAX_POOL_2D": lambda node: node.emit("max_pool2d", node.inputs, **layers.pool_attributes(node))},
     "mean": {"MEAN": partial(layers.read_reduction, kind="mean")},
     "mul": {"MUL": lambda node: compose.arithmetic(node, "mul", layers.activation_of(node, "MulOptions"))},
-    "pad": {"PAD": moves.read_pad, "PADV2": moves.read_pad},
+    "pad": {"PAD": tflite_layers.read_pad, "PADV2": tflite_layers.read_pad},
     "pointwise": {
         **{name: emits("pointwise", **attributes(function)) for name, function in layers.FUNCTIONS_OF.items()},
         "SUB": partial(layers.read_clamped, function="difference", options_type="SubOptions"),
@@ -112,12 +115,12 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "reduce_prod": {"REDUCE_PROD": partial(layers.read_reduction, kind="reduce_prod")},
     "reshape": {
-        "RESHAPE": moves.read_reshape,
-        "SQUEEZE": moves.read_ones,
-        "EXPAND_DIMS": moves.read_ones,
-        "SHAPE": moves.read_shape,
-        "BROADCAST_ARGS": moves.read_broadcast,
-        "DENSIFY": moves.read_densify,
+        "RESHAPE": tflite_layers.read_reshape,
+        "SQUEEZE": tflite_layers.read_ones,
+        "EXPAND_DIMS": tflite_layers.read_ones,
+        "SHAPE": tflite_layers.read_shape,
+        "BROADCAST_ARGS": tflite_layers.read_broadcast,
+        "DENSIFY": tflite_layers.read_densify,
     },
     "rfft": {"custom SignalRfft": partial(signals.read_signal, kind="rfft", length="fft_length")},
     "running_sum": {
@@ -125,7 +128,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
             node, *map(bool, node.fields("CumsumOptions", "Exclusive", "Reverse"))
         )
     },
-    "scatter": {"DYNAMIC_UPDATE_SLICE": moves.read_update_slice},
+    "scatter": {"DYNAMIC_UPDATE_SLICE": tflite_layers.read_update_slice},
     "softmax": {"SOFTMAX": layers.read_softmax},
     "sum": {"SUM": lambda node: layers.read_reduction(node, "reduce_sum" if node.tensor(0).quant is None else "sum")},
     "svdf": {"SVDF": signals.read_svdf},
