@@ -247,7 +247,7 @@ def compiled_files(request: ModelRequest | GroupRequest) -> tuple[tuple[Artifact
     if isinstance(request, ModelRequest):
         artifacts = kept_or_compiled(choices.with_choices(request))
         return artifacts, summary(artifacts)
-    from edgebuild.model.group.group_files import group_files, group_summary  # late: few requests are groups
+    from edgebuild.model.group import group_files, group_summary
 
     models = {m.name: kept_or_compiled(choices.with_choices(m)) for m in request.models}
     artifacts = group_files(request, models)

@@ -190,7 +190,7 @@ def inspect_plan(
     request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
 ) -> tuple[str, str, str, str]:
     """The plan as text (with `tiling` or `energy`, in words), its picture, that of its other ways, and its report."""
-    from .emit.clock_tables import energy_words
+    from .emit.code import energy_words
     from .emit.pictures import clock_picture
     from .emit.program import program
     from .emit.report import report, steps, tiling_words, trade_rows

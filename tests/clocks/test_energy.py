@@ -25,7 +25,7 @@ from edgebuild.model import ops
 from edgebuild.model.clocked import clocked_plan
 from edgebuild.model.compile import prepare
 from edgebuild.model.emit import emit
-from edgebuild.model.emit.clock_tables import energy_words
+from edgebuild.model.emit.code import energy_words
 from edgebuild.model.energy.select import TOLERANCE
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of

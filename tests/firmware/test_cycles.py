@@ -14,8 +14,16 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.cycles import Block, CycleTable, Instruction, PipelineTable, block_cycles
-from edgebuild.model.verify.execution import execute, model_of, read_counts
+from edgebuild.model.verify.execution import (
+    Block,
+    CycleTable,
+    Instruction,
+    PipelineTable,
+    block_cycles,
+    execute,
+    model_of,
+    read_counts,
+)
 from edgebuild.model.verify.harness import Builder
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"

@@ -17,8 +17,8 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import GroupRequest, ModelRequest, group_request
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
-from edgebuild.model.group.group_check import BrokenGroup, check_group, worlds
-from edgebuild.model.group.shared_arena import shared_arena
+from edgebuild.model.group import shared_arena
+from edgebuild.model.group_check import BrokenGroup, check_group, worlds
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"

@@ -34,7 +34,7 @@ CHECKERS = {
     "model.plan.check": FACTS | VALUES,
     "model.plan.memory.check": {"model.plan.memory.problem"},
     "model.cluster.together": FACTS | {"model.plan.check", "model.cluster.cut.Message"},
-    "model.group.group_check": FACTS,
+    "model.group_check": FACTS,
     "driver.merge.check": ANALYSED,
 }
 # What others may import of checkers: the ways in, and what they raise.
@@ -45,7 +45,7 @@ WAYS_IN = {
     "model.plan.memory.check.check_layout",
     "model.plan.memory.check.check_schedule",
     "model.cluster.together.check_together",
-    "model.group.group_check.check_group",
+    "model.group_check.check_group",
     "driver.merge.check.check",
 }
 

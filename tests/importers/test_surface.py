@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.build import header
 from edgebuild.model.compile import prepare
-from edgebuild.model.emit.names import literal
+from edgebuild.model.emit.addresses import literal
 from edgebuild.model.interface_of import ports_of
 from edgebuild.model.surface import onnx_surface, tflite_surface
 from edgebuild.model.surface.interface import Ports, float_literal

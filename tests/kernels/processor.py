@@ -14,7 +14,7 @@ from edgebuild.base.programs import own
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir
 from edgebuild.model.emit import emit
-from edgebuild.model.emit.names import access_functions
+from edgebuild.model.emit.addresses import access_functions
 from edgebuild.model.ir import Array, Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import Plan

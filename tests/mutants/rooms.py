@@ -125,7 +125,7 @@ ROOMS: dict[str, Room] = {
     ),
     "clusters": Room(("edgebuild/model/plan/distribute/*.py", "edgebuild/model/cluster/*.py"), CLUSTERS),
     "groups": Room(
-        ("edgebuild/model/group/*.py",),
+        ("edgebuild/model/group*.py",),
         (*_in("groups", "shared_arena"), *_in("doors", "group_door")),
     ),
     "merge": Room(("edgebuild/driver/merge/*.py",), (*DRIVERS, *PROOFS)),

@@ -15,7 +15,7 @@ from ...clock.configs import mhz
 from ..energy.select import ClockSchedule
 from ..plan.distribute.timeline import Timeline
 from ..views.drawing import COLOURS, LETTER, Drawing, Shape, box, drawn, fitted, legend, line, short, ticks, words
-from .names import comment
+from .addresses import comment
 
 WIDTH, LEFT, RIGHT, TOP, ROW, BAR, BELOW = 720, 100, 12, 24, 30, 22, 52  # pixels
 KINDS = {"compute": COLOURS[0], "send": COLOURS[1], "wait": "#b8bfc6"}

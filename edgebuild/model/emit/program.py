@@ -20,8 +20,8 @@ from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from . import addresses
+from .addresses import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text
 from .call_loops import Arg, Call, Letter, Loop, Step, looped, shared
-from .names import LARGEST, MATHS, at_macro, comment, scalar, scratch_constant, shape_text
 from .runs import rolled_step, stream_tables, streamed_step, tile_tables, tiled_step
 from .weights_file import ALIGN, Weights, pack
 

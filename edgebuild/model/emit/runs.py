@@ -19,18 +19,20 @@ from .addresses import (
     Named,
     address,
     block_of,
+    comment,
     far_address,
     keep,
     kept,
+    label,
     level1_macro,
     level1_place,
     ring,
     row_offset,
+    scalar,
     stage_at,
     tile_places,
 )
 from .call_loops import Arg, Call, Step
-from .names import comment, label, scalar
 from .weights_file import Weights
 
 if TYPE_CHECKING:

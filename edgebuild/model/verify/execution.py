@@ -1,8 +1,8 @@
-"""Instructions of each step of a model, counted while its test program runs.
+"""Instructions and cycles of each step of a model, counted while its test program runs.
 
 Blocks of code that a program executes in the simulator, which followed which, and lines that caches did not hold.
-
 A plugin of QEMU (hal/harness/execution.c) counts. objdump names the instructions: QEMU does not know the vector ones.
+Cycles are modelled, from the instructions in their order and a table of the core. `hal/cycles` has the tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,9 +24,420 @@ from ...base.artifacts import Artifact
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.facts import read_facts
 from ...base.target import Flash, Target, hal_dir, load_target
-from .cycles import NO_CACHES, Block, Caches, CycleTable, Instruction, PipelineTable, Shape, Step
 from .harness import Builder, run_program, run_tool, sources, write_sources
 from .vectors import random_inputs
+
+CYCLES_REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
+ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")
+BLOCKS = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop", "ldrd", "strd")
+MULTIPLIES = ("mul", "mla", "mls", "sml", "smu", "smm", "uml", "umu", "vml", "vmul", "vfm")
+KEEPING = ("vqmovn", "vmovn", "vqshrn", "vqrshrn", "vshrn", "vrshrn")  # half of the lanes of their result stay
+CYCLES_BRANCHES = ("b", "bl", "bx", "blx", "cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An executed instruction, as a disassembler prints it."""
+
+    name: str
+    operands: str
+
+    @property
+    def stem(self) -> str:
+        return self.name.split(".")[0]
+
+    @property
+    def vector(self) -> bool:
+        return self.stem.startswith("v") and "q" in self.operands
+
+    @property
+    def accesses(self) -> bool:
+        return self.stem.startswith(ACCESS)
+
+    @property
+    def moves_block(self) -> bool:
+        return self.stem.startswith(BLOCKS) and not self.stem.startswith(("vld2", "vld4", "vst2", "vst4"))
+
+    @cached_property
+    def gathers(self) -> int:
+        """Elements that a vector load or store moves by addresses of their own."""
+        if not self.place:
+            return 0
+        return 128 // int(re.sub(r"\D", "", self.name.partition(".")[2]) or 32)
+
+    @cached_property
+    def place(self) -> list[str]:
+        """Vectors among the registers from which an access computes its addresses."""
+        if not self.accesses:
+            return []
+        return [r for r in CYCLES_REGISTER.findall(self.operands.partition("[")[2]) if r.startswith("q")]
+
+    @property
+    def loads(self) -> bool:
+        """A load of one word, which the next load may overlap; nothing overlaps a store or a block."""
+        return self.accesses and not self.moves_block and not self.stem.startswith(("str", "vst"))
+
+    @property
+    def address(self) -> set[str]:
+        """Registers from which an access computes its address."""
+        return set(CYCLES_REGISTER.findall(self.operands.partition("[")[2]))
+
+    @property
+    def multiplies(self) -> bool:
+        return self.stem.startswith(MULTIPLIES)
+
+    @property
+    def branches(self) -> bool:
+        stem = self.stem
+        return stem in CYCLES_BRANCHES or (stem.startswith("b") and len(stem) == 3 and stem[1:] in CONDITIONS)
+
+    @cached_property
+    def registers(self) -> list[str]:
+        return CYCLES_REGISTER.findall(self.operands)
+
+    @property
+    def writes(self) -> set[str]:
+        if self.stem.startswith(("str", "stm", "push", "cmp", "tst", "cmn", "vst", "vcmp")) or self.branches:
+            return set()
+        if self.stem.startswith(("vld2", "vld4")):
+            return {r for r in self.registers if r.startswith("q")}
+        return set(self.registers[:2] if self.stem.startswith(("ldrd", "smlal", "umlal", "smull", "umull")) else
+                   self.registers[:1])  # fmt: skip
+
+    @property
+    def reads(self) -> set[str]:
+        kept = not self.writes or self.stem.startswith(KEEPING) or self.stem.endswith("a")
+        return set(self.registers) if kept else set(self.registers[1:])
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Lines of a cache: `sets` of `ways` lines each."""
+
+    sets: int = 1
+    ways: int = 1
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Caches of instructions and of data, in front of the addresses from `low` to `high`."""
+
+    line_bytes: int = 4
+    instructions: Shape = field(default_factory=Shape)
+    data: Shape = field(default_factory=Shape)
+    low: int = 0
+    high: int = 1 << 32
+
+
+NO_CACHES = Caches(low=0, high=0)
+
+
+Pairs = Counter[tuple[int, int]]  # how often a block was followed by another, by their numbers
+
+
+@dataclass(frozen=True)
+class Block:
+    """A translated block: its instructions, and the address behind it."""
+
+    code: tuple[Instruction, ...]
+    begin: int
+    end: int
+    first_bytes: int  # of its first instruction
+
+
+@dataclass(frozen=True)
+class Step:
+    """Executed between two marks. `reloads`: loads from the word that one of the last two instructions stored."""
+
+    pairs: Pairs
+    instruction_misses: int
+    data_misses: int
+    reloads: int
+
+
+@dataclass(frozen=True)
+class Class:
+    """Instructions by their names without suffixes, and the cycles of each."""
+
+    names: tuple[str, ...]
+    cycles: int
+
+
+@dataclass(frozen=True)
+class VectorClass:
+    """Instructions on vectors by the starts of their names: one of these units, and cycles until the result."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    latency: int
+
+
+@dataclass(frozen=True)
+class CycleTable:
+    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit;
+    `branch_refill`: of the pipeline behind a branch that is taken.
+
+    `gathered`: of each element that a vector load or store moves by an address of its own, for which the vector of
+    addresses must be there `gather_address` cycles earlier than other operands.
+    """
+
+    core: str
+    source: str
+    load: int
+    load_after_load: int
+    store: int
+    block: int
+    block_word: int
+    branch_refill: int
+    classes: tuple[Class, ...] = ()
+    vectors: tuple[VectorClass, ...] = ()
+    gathered: int = 0
+    gather_address: int = 0
+    width: int = 1
+    latency: int = 0
+    vector: int = 1
+    pair_words: int = 1
+    free_branches: tuple[str, ...] = ()  # that cost no refill when they are taken
+
+    @cached_property
+    def by_name(self) -> dict[str, int]:
+        return {name: c.cycles for c in self.classes for name in c.names}
+
+    @property
+    def caches(self) -> Caches:
+        """Caches of the core; None: the table states memory without wait states."""
+        return NO_CACHES
+
+    def misses(self, step: Step) -> int:
+        """Cycles of a step for lines of caches."""
+        return 0
+
+    def block_to_block(self, here: Block, there: Block) -> int:
+        """Cycles from the first instruction of a block to the first of the one behind it."""
+        free = here.end == there.begin or here.code[-1].stem in self.free_branches
+        return block_cycles(self, here.code) + (0 if free else self.branch_refill)
+
+
+CONDITIONS = {"eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le"}
+
+
+def block_cycles(core: CycleTable, code: Sequence[Instruction]) -> int:
+    """Cycles from the first instruction of a block to the first of the next, without the refill of a taken branch."""
+    return _wide(core, code) if core.width > 1 or core.vector > 1 else _single(core, code)
+
+
+def _single(core: CycleTable, code: Sequence[Instruction]) -> int:
+    total = 0
+    loaded: set[str] = set()
+    for i in code:
+        total += _cycles(core, i, bool(loaded) and not loaded & i.address)
+        loaded = i.writes if i.loads else set()
+    return total
+
+
+def _cycles(core: CycleTable, i: Instruction, pipelined: bool) -> int:
+    """`pipelined`: the instruction before it is a load of a word, whose result is no part of this one's address."""
+    if i.stem in core.by_name:
+        return core.by_name[i.stem]
+    if i.moves_block:
+        words = 2 if i.stem in ("ldrd", "strd") else _words(i.operands)
+        return core.block + -(-words * core.block_word // core.pair_words)
+    if i.accesses:
+        if i.stem.startswith(("str", "vstr")):
+            return core.store
+        return core.load_after_load if pipelined else core.load
+    return 1
+
+
+def _words(operands: str) -> int:
+    """Registers of a list such as {r4, r5, lr} or {d8-d9}; a double counts twice."""
+    inside = operands[operands.find("{") + 1 : operands.find("}")]
+    count = 0
+    for part in inside.split(","):
+        ends = [int(n) for n in re.findall(r"\d+", part)]
+        size = 2 if part.strip().startswith("d") else 1
+        count += size * (ends[1] - ends[0] + 1 if len(ends) == 2 else 1)
+    return max(count, 1)
+
+
+def _wide(core: CycleTable, code: Sequence[Instruction]) -> int:
+    """Cycles of a core that issues in order, up to `width` a cycle: each unit once a cycle, operands ready."""
+    ready: dict[str, int] = {}
+    free: dict[str, int] = {}
+    now, issued = 0, 0
+    for i in code:
+        units, late = _units(core, i)
+        busy = _busy(core, i)
+        operands = [ready.get(r, 0) for r in i.reads]
+        operands += [ready[r] + core.gather_address for r in i.place if r in ready]
+        unit = min(units, key=lambda name: free.get(name, 0), default="")
+        start = max([now + (issued >= core.width), free.get(unit, 0), *operands])
+        issued = issued + 1 if start == now else 1
+        now = start
+        if busy > 1 and not i.vector:
+            now, issued = start + busy - 1, core.width
+        if unit:
+            free[unit] = start + busy
+        there = start + max(busy if not i.vector else 1 + busy - core.vector, late)
+        ready.update(dict.fromkeys(i.writes, there))
+    return now + 1
+
+
+def _busy(core: CycleTable, i: Instruction) -> int:
+    """Cycles for which an instruction takes its unit."""
+    if not i.vector:
+        return _cycles(core, i, False)
+    return max(core.vector, i.gathers * core.gathered)
+
+
+def _units(core: CycleTable, i: Instruction) -> tuple[tuple[str, ...], int]:
+    """Units of which an instruction needs one, and cycles until its result is there."""
+    if i.vector:
+        for vector in core.vectors:
+            if i.name.startswith(vector.names):
+                return vector.units, vector.latency
+    unit = "memory" if i.accesses or i.moves_block else "multiply" if i.multiplies else ""
+    late = core.latency if unit else 1
+    return ((f"vector {unit}",) if i.vector else (unit,) if unit else ()), late
+
+
+# Modelled cycles of RISC-V cores that execute in order: results that come late, branches, caches.
+#
+# `hal/cycles` has the tables, each with its source.
+
+IN_ORDER_REGISTER = re.compile(r"\b(?:zero|ra|sp|gp|tp|t[0-6]|s1[01]|s\d|a[0-7])\b")
+STORES = ("sb", "sh", "sw")
+IN_ORDER_BRANCHES = (
+    "beq",
+    "bne",
+    "blt",
+    "bge",
+    "bltu",
+    "bgeu",
+    "beqz",
+    "bnez",
+    "blez",
+    "bgez",
+    "bltz",
+    "bgtz",
+    "bgt",
+    "ble",
+    "bgtu",
+    "bleu",
+)
+JUMPS, REGISTER_JUMPS = ("j", "jal"), ("jr", "jalr", "ret")
+
+
+@dataclass(frozen=True)
+class CacheTable:
+    """A cache of `bytes`, in lines of `ways`; `refill`: cycles that a line takes which is not there."""
+
+    bytes: int
+    line_bytes: int
+    ways: int
+    refill: int
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.bytes // self.line_bytes // self.ways, self.ways)
+
+
+@dataclass(frozen=True)
+class PipelineTable:
+    """Cycles of a core that issues one instruction a cycle, in order.
+
+    `late`: how many cycles later than a sum's the results of instructions may be used. `busy`: cycles for which
+    instructions take the core beyond their own. Lost cycles: `branch_back` and `branch_ahead` by taken branches,
+    `missed_back` by one back that is not taken, `jump` and `register_jump` by jumps; `straddled` by a first
+    instruction of four bytes that begins in the middle of a word, behind a jump; `reload` by a load from the word that
+    one of the last two instructions stored.
+    """
+
+    core: str
+    source: str
+    branch_back: int
+    branch_ahead: int
+    jump: int
+    register_jump: int
+    missed_back: int = 0
+    straddled: int = 0
+    reload: int = 0
+    late: tuple[Class, ...] = ()
+    busy: tuple[Class, ...] = ()
+    instruction_cache: CacheTable | None = None
+    data_cache: CacheTable | None = None
+
+    @cached_property
+    def _late(self) -> dict[str, int]:
+        return {name: c.cycles for c in self.late for name in c.names}
+
+    @cached_property
+    def _busy(self) -> dict[str, int]:
+        return {name: c.cycles for c in self.busy for name in c.names}
+
+    @property
+    def caches(self) -> Caches:
+        code, data = self.instruction_cache, self.data_cache
+        if code is None or data is None:
+            return NO_CACHES
+        return Caches(code.line_bytes, code.shape, data.shape)
+
+    def misses(self, step: Step) -> int:
+        """Cycles of a step for lines of the caches and for words that were just stored."""
+        code, data = self.instruction_cache, self.data_cache
+        refills = step.instruction_misses * code.refill if code else 0
+        refills += step.data_misses * data.refill if data else 0
+        return refills + step.reloads * self.reload
+
+    def block_to_block(self, here: Block, there: Block) -> int:
+        """Cycles from the first instruction of a block to the first of the one behind it."""
+        ready, now = self._run(here.code, {}, 0)
+        lost = self._jump(here, there)
+        # What comes late from one block makes the first instructions of the next wait, but for the cycles lost anyway.
+        head = there.code[:2]
+        pending = {r: at - now - lost for r, at in ready.items() if at > now + lost}
+        waits = self._run(head, pending, 0)[1] - self._run(head, {}, 0)[1] if pending else 0
+        return now + lost + waits
+
+    def _run(self, code: Sequence[Instruction], pending: Mapping[str, int], now: int) -> tuple[dict[str, int], int]:
+        """When results may be used, and when the instruction behind `code` may begin."""
+        ready = dict(pending)
+        for i in code:
+            reads, writes = operands(i)
+            now = max([now, *(ready.get(r, 0) for r in reads)])
+            if writes:
+                ready[writes] = now + 1 + self._late.get(i.name, 0)
+            now += 1 + self._busy.get(i.name, 0)
+        return ready, now
+
+    def _jump(self, here: Block, there: Block) -> int:
+        """Cycles lost on the way from the last instruction of one block to the next."""
+        last, ahead = here.code[-1], here.end == there.begin
+        if last.name in IN_ORDER_BRANCHES:
+            back = int(last.operands.split(",")[-1], 16) < here.end
+            if ahead:
+                return self.missed_back if back else 0
+            lost = self.branch_back if back else self.branch_ahead
+        elif last.name in REGISTER_JUMPS:
+            lost = self.register_jump
+        elif last.name in JUMPS:
+            lost = self.jump
+        else:
+            return 0
+        return lost + (self.straddled if there.begin % 4 and there.first_bytes == 4 else 0)
+
+
+def operands(i: Instruction) -> tuple[list[str], str]:
+    """Registers that an instruction reads, and the one that it writes; empty: none."""
+    named = IN_ORDER_REGISTER.findall(i.operands)
+    if i.name in STORES or i.name in IN_ORDER_BRANCHES or i.name in ("jr", "j"):
+        return named, ""
+    if i.name == "ret":
+        return ["ra"], ""
+    if i.name in ("jal", "jalr") and len(named) < 2:
+        return named if i.name == "jalr" else [], "ra"
+    return named[1:], named[0] if named and named[0] != "zero" else ""
+
 
 LIMIT_S = 1200.0
 FROM, TO = "main", "eb_exit"  # what is counted of a program

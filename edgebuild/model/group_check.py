@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from typing import Any
 
-from ...base.request import IDLE, PARTS, GroupRequest
+from ..base.request import IDLE, PARTS, GroupRequest
 
 Row = Mapping[str, Any]  # of a report
 
