@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base import text as written
 from ...base.artifacts import Artifact
 from ...base.templates import render
 from ...base.text import identifier
@@ -177,8 +176,8 @@ def _frame(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "prefix": plan.name.upper(),
-        "file": written.comment(plan.file),
-        "target": comment(plan.target.name),
+        "file": plan.file,
+        "target": plan.target.name,
         "caller": caller,
         "shared": plan.request.arena == "shared",
         "argument": "void *arena" if caller else "void",
@@ -352,6 +351,6 @@ def cluster_header(
     ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
     rows_of = zip(ids, devices, strict=True)
     shown = [{"id": own, "name": comment(n), "does": comment(does)} for own, (n, does) in rows_of]
-    text = render("headers.h:cluster", name=name, prefix=name.upper(), file=written.comment(file), hash=plan_hash,
+    text = render("headers.h:cluster", name=name, prefix=name.upper(), file=file, hash=plan_hash,
                   source=source, devices=shown, messages=messages)  # fmt: skip
     return Artifact(f"{name}_cluster.h", text.encode())

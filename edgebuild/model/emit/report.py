@@ -119,7 +119,9 @@ NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 def report(plan: Plan, weights: Weights, sha256: str) -> str:
     graph, arena = plan.graph, plan.arena_bytes
-    macs, layers = ops.macs(graph), layer_rows(plan)
+    layers = layer_rows(plan)
+    macs = sum(row["macs"] for row in layers)
+    of_steps = [list(rows) for _, rows in groupby(layers, key=lambda row: row["step"])]
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "model": {
@@ -146,7 +148,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "optimal": plan.schedule.optimal,
             "bound_bytes": plan.schedule.bound,
             "order": [section.name for section in plan.steps],
-            "steps": [_step(plan, i) for i in range(len(plan.steps))],
+            "steps": [_step(plan, i, rows) for i, rows in enumerate(of_steps)],
         },
         "layout": {
             "method": plan.layout.method,
@@ -209,16 +211,13 @@ def _rom(plan: Plan, weights: Weights) -> dict[str, Any]:
     }
 
 
-def _step(plan: Plan, step: int) -> dict[str, Any]:
-    section = plan.steps[step]
-    macs = sum(ops.nest(op, plan.graph).mac_count for op in section.ops)
-    kinds = [op.kind for op in section.ops]
+def _step(plan: Plan, step: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "ops": [op.name for op in section.ops],
-        "kinds": kinds,
+        "ops": [row["name"] for row in rows],
+        "kinds": [row["kind"] for row in rows],
         "live_bytes": plan.schedule.profile[step],
-        "macs": macs,
-        "calls": section.calls,
+        "macs": sum(row["macs"] for row in rows),
+        "calls": plan.steps[step].calls,
     }
 
 
@@ -363,25 +362,25 @@ def _level_step(plan: Plan, step: int) -> dict[str, Any]:
     inside = [c.total for c in moved.copies if c.into] if isinstance(moved, TiledOp) else []
     early, waited = list[dict[str, Any]](), 0.0
     for into in (False, True):
-        mine = [(first, s) for first, s in starts(plan) if s.step == step and s.copy.into == into]
-        if mine:
-            cycles = sum(s.waited for _, s in mine)
-            early.append(_fetched(plan, step, mine, inside if into else [], cycles))
+        begun = [(first, s) for first, s in starts(plan) if s.step == step and s.copy.into == into]
+        if begun:
+            cycles = sum(s.waited for _, s in begun)
+            early.append(_fetched(plan, step, begun, inside if into else [], cycles))
             waited += cycles
     return row | {"operands": row["operands"] + early, "cycles": row["cycles"] + waited}
 
 
 def _fetched(
-    plan: Plan, step: int, mine: Sequence[tuple[int, Start]], inside: Sequence[int], cycles: float
+    plan: Plan, step: int, begun: Sequence[tuple[int, Start]], inside: Sequence[int], cycles: float
 ) -> dict[str, Any]:
     """The copies of a step's constants that begin between steps, and those to the same place `inside` of it."""
-    first, copy = mine[0][0], mine[0][1].copy
+    first, copy = begun[0][0], begun[0][1].copy
     ends = (
         (plan.weights_memory, copy.stage)
         if copy.into
         else (copy.stage or plan.weights_memory, plan.target.levels[0].name)
     )
-    sizes = [*(s.copy.bytes for _, s in mine), *inside]
+    sizes = [*(s.copy.bytes for _, s in begun), *inside]
     row = _operand("weights", *ends, 0, SLOTS if inside else 1, sizes, len(sizes), cycles)
     return row | {"ahead": plan.steps[first].name} if first < step else row
 

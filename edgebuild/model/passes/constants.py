@@ -141,17 +141,18 @@ def _remove(graph: Graph, block: int, fixed: Mapping[str, dict[int, int]]) -> Gr
     ties = Ties({t.name: t.shape[-1] if t.shape else 1 for t in graph.tensors.values() if not t.constant})
     for name in (*graph.inputs, *graph.outputs):
         ties.pin(name)
-    for op in graph.ops:
-        _tie(op, graph, fixed, ties)
+    relations = [ops.nest(op, graph) for op in graph.ops]
+    for op, relation in zip(graph.ops, relations, strict=True):
+        _tie(op, graph, relation, fixed, ties)
     kept = ties.kept(block)
     if all(len(channels) == ties.sizes[name] for name, channels in kept.items()):
         return graph
-    return _without(graph, kept, fixed)
+    return _without(graph, relations, kept, fixed)
 
 
-def _tie(op: Op, graph: Graph, fixed: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
+def _tie(op: Op, graph: Graph, relation: Nest, fixed: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
     """Channels of an op's operands and result, by its index relation."""
-    y, relation = graph.result(op), ops.nest(op, graph)
+    y = graph.result(op)
     if ops.SPECS[op.kind].view:
         ties.tie_repeated(op.inputs[0], y.name)
         return
@@ -165,7 +166,7 @@ def _tie(op: Op, graph: Graph, fixed: Mapping[str, Mapping[int, int]], ties: Tie
             if not t.constant and d < len(dims) - 1 and _axis(dim) == last:
                 ties.pin(y.name)
         if not t.constant and dims:
-            _tie_operand(op, graph, position, fixed, ties)
+            _tie_operand(op, graph, relation, position, fixed, ties)
     ties.pin(y.name, np.flatnonzero(~covered))
 
 
@@ -183,8 +184,10 @@ def _reached(dim: Dim, axis: str, size: int) -> slice:
     return slice(0, 0)
 
 
-def _tie_operand(op: Op, graph: Graph, position: int, fixed: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
-    x, y, relation = graph.operands(op)[position], graph.result(op), ops.nest(op, graph)
+def _tie_operand(
+    op: Op, graph: Graph, relation: Nest, position: int, fixed: Mapping[str, Mapping[int, int]], ties: Ties
+) -> None:
+    x, y = graph.operands(op)[position], graph.result(op)
     last, channels = relation.out[-1] if relation.out else "", np.arange(ties.sizes[x.name])
     match relation.operands[position][-1]:
         case Same(axis) if axis == last:
@@ -197,7 +200,7 @@ def _tie_operand(op: Op, graph: Graph, position: int, fixed: Mapping[str, Mappin
         case Grouped(axis, group) if axis == last and len(channels) > 1:
             ties.tie(x.name, np.repeat(channels, group), y.name, np.arange(len(channels) * group))
         case Same() if position == 0 and _sums_over_channels(op, relation):
-            needed = np.delete(channels, [*_foldable(op, graph, fixed.get(x.name, {}))])
+            needed = np.delete(channels, [*_foldable(op, graph, relation, fixed.get(x.name, {}))])
             ties.pin(x.name, needed)
         case _:
             ties.pin(x.name)
@@ -209,12 +212,11 @@ def _sums_over_channels(op: Op, relation: Nest) -> bool:
     return ops.SPECS[op.kind].total is not None and isinstance(channels, Same) and channels.axis not in relation.out
 
 
-def _foldable(op: Op, graph: Graph, values: Mapping[int, int]) -> Iterator[int]:
+def _foldable(op: Op, graph: Graph, relation: Nest, values: Mapping[int, int]) -> Iterator[int]:
     """The channels that a sum need not read: without weights, or constant where it meets no other padding."""
     x, w = graph.operands(op)[:2]
     if x.dtype != "int8" or w.data is None:
         return
-    relation = ops.nest(op, graph)
     weights = np.moveaxis(w.data, relation.operands[1].index(relation.operands[0][-1]), -1)
     unread = ~weights.any(axis=tuple(range(weights.ndim - 1)))
     yield from (int(c) for c in np.flatnonzero(unread))
@@ -284,7 +286,8 @@ def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, T
     """
     x, w, *bias = graph.operands(op)
     assert w.quant is not None
-    axis, still = ops.nest(op, graph).operands[1].index(Same(ops.nest(op, graph).out[-1])), list(values)
+    relation, still = ops.nest(op, graph), list(values)
+    axis = relation.operands[1].index(Same(relation.out[-1]))
     data, scale = w.array.copy(), np.array(w.quant.scale)
     np.moveaxis(data, axis, 0)[still] = 0
     if not w.quant.per_tensor and len(live := np.delete(scale, still)):
@@ -321,12 +324,12 @@ def _least_bias(op: Op, graph: Graph, wanted: Array) -> tuple[Array, Array]:
 # Doing without -------------------------------------------------------------------------------
 
 
-def _without(graph: Graph, kept: Kept, fixed: Mapping[str, Mapping[int, int]]) -> Graph:
+def _without(graph: Graph, relations: Iterable[Nest], kept: Kept, fixed: Mapping[str, Mapping[int, int]]) -> Graph:
     """The graph with the kept channels only."""
     new: list[Op] = []
     tensors = {name: _narrowed(graph.tensors[name], c) for name, c in kept.items() if graph.tensors[name].shape}
-    for op in graph.ops:
-        parts, changed = _with_operands(op, graph, kept, fixed, tensors)
+    for op, relation in zip(graph.ops, relations, strict=True):
+        parts, changed = _with_operands(op, graph, relation, kept, fixed, tensors)
         tensors |= {t.name: t for t in changed}
         attrs = dict(op.attrs)
         if ops.SPECS[op.kind].view:
@@ -342,7 +345,7 @@ def _narrowed(t: Tensor, channels: Array) -> Tensor:
 
 
 def _with_operands(
-    op: Op, graph: Graph, kept: Kept, fixed: Mapping[str, Mapping[int, int]], new: Container[str]
+    op: Op, graph: Graph, relation: Nest, kept: Kept, fixed: Mapping[str, Mapping[int, int]], new: Container[str]
 ) -> tuple[tuple[str, ...], list[Tensor]]:
     """The op's operands, and constants for those that become smaller or take up the removed channels.
 
@@ -350,7 +353,7 @@ def _with_operands(
     """
     if ops.SPECS[op.kind].view:
         return op.inputs, []
-    relation, operands = ops.nest(op, graph), list(graph.operands(op))
+    operands = list(graph.operands(op))
     dims, axes = list(relation.operands), {}
     if relation.out:
         axes[relation.out[-1]] = kept[op.outputs[0]]
