@@ -140,8 +140,8 @@ def _on_engine(
         if why := refusal(op, graph, engine):
             reasons.append((engine, why))
         elif engine.called:
-            (mine,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
-            power, cycles = power_of(target, engine, ops.nest(op, graph).mac_count), mine.estimate
+            (kernel,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
+            power, cycles = power_of(target, engine, ops.nest(op, graph).mac_count), kernel.estimate
             picojoules = power.picojoules(cycles, cycles, 0.0) if power else None
             offers.append(LayerMapping(op.name, cycles=cycles, engine=engine.name, picojoules=picojoules))
         elif engine.memories:

@@ -76,7 +76,7 @@ class Network:
 
 
 def attention(net: Network, x: str, cache: str, mask: str, layer: int) -> tuple[str, list[str]]:
-    """What the heads give for one character, and its keys and values. The whole of the scores are four rows."""
+    """The result of the heads for one character, and its keys and values. All scores together are four rows."""
     q = net.reshaped("rows", net.product("rows", x, HEADS * HEAD), HEADS, HEAD)
     new = [net.product("rows", x, HEAD) for _ in "kv"]
     held = [net.part("rows", cache, (2 * layer + i) * PLACES, (2 * layer + i + 1) * PLACES, 0) for i in (0, 1)]

@@ -166,7 +166,7 @@ OWN = re.compile(  # values that no file has a text in: numbers, times, names th
     r"(name|prefix|licence .*|line|section|memory|weights_memory|bytes|weights_bytes|arena_bytes|macs|peak|hse|lock"
     r"|apb[12]|'.*"
     r"|ahb( \* apb[12])?"
-    r"|\".*|group|models\[.*|model|moment|together\[report\.share\]|symbol|symbols\[b\.memory\]|offset|mine|b\.\w+.*"
+    r"|\".*|group|models\[.*|model|moment|together\[report\.share\]|symbol|symbols\[b\.memory\]|offset|macro|b\.\w+.*"
     r"|arenas .*"
     r"|feed|oscillator|base_hz|loop\.\w+|step\.step|row\.name|budget\.ms|clocks\.(hse|budgets)\b.*|devices \| length)"
 )

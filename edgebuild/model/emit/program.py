@@ -90,16 +90,16 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
     of_step: list[list[tuple[Use, str]]] = [[] for _ in plan.steps]
     for use, name in zip(uses, names, strict=True):
         of_step[use.step].append((use, name))
-    for step, (section, mine) in enumerate(zip(plan.steps, of_step, strict=True)):
+    for step, (section, used) in enumerate(zip(plan.steps, of_step, strict=True)):
         moved = section.moves
         if isinstance(moved, StreamedRun):
-            rows = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
+            rows = [[_call(plan, use, n, weights) for use, n in used if use.op is op] for op in moved.ops]
             steps.append(streamed_step(plan, step, moved, rows))
         elif isinstance(moved, TiledOp):
-            named = [(use.kernel, name) for use, name in mine]
+            named = [(use.kernel, name) for use, name in used]
             steps.append(tiled_step(plan, step, cast("MappedOp", moved), named, weights))
         else:
-            calls = [_call(plan, use, name, weights) for use, name in mine]
+            calls = [_call(plan, use, name, weights) for use, name in used]
             steps.append(rolled_step(plan, step, section.rolled, calls) if section.rolled else calls[0])
     loops = plan.fused is not None and plan.clocks is None and not plan.request.stepwise
     return tuple(map(_as_step, looped(steps) if loops else steps))
@@ -115,8 +115,8 @@ def _definitions(plan: Plan, steps: Sequence[Step]) -> tuple[str, ...]:
     """The functions of steps, each kind behind what it has in common: rolled runs, tiles, runs in the first level."""
     definitions = list[str]()
     for kind, tables in (("", None), ("tiles", tile_tables), ("streams", stream_tables)):
-        mine = [step.definition for step in steps if step.function and step.tables == kind]
-        definitions += [tables(plan), *mine] if tables and mine else mine
+        texts = [step.definition for step in steps if step.function and step.tables == kind]
+        definitions += [tables(plan), *texts] if tables and texts else texts
     return tuple(definitions)
 
 

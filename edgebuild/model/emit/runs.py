@@ -200,11 +200,11 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
     order = Order(tuple(lines(run.events)), (*results, *(f"bring {name}" for name in brought)), names)
     pairs = {s.storage: f"&streams[{i}], {plus('under_way', 2 * i)}" for i, s in enumerate(run.streams)}
     cores, cases, work = run.together * run.shares, list[Case](), list[Case]()
-    for number, (name, op, mine, count) in enumerate(zip(names, run.ops, calls, run.counts, strict=False)):
+    for number, (name, op, same_op, count) in enumerate(zip(names, run.ops, calls, run.counts, strict=False)):
         shared = cores > 1 and plan.rolling.modes[op.outputs[0]] != "reduce"
-        text = mine[0].text
+        text = same_op[0].text
         if shared:
-            work.append(Case(name, mine[0].comment, _work(run.parts[number] if run.shares > 1 else (), mine)))
+            work.append(Case(name, same_op[0].comment, _work(run.parts[number] if run.shares > 1 else (), same_op)))
             rows = [f"row < {(count - 1) // run.together} ? (row + 1) * {run.together} : {count}"]
             rows = [name, f"row * {run.together}", *rows]
             text = f"eb_cores_run(\n    {plan.name}_make_{step},\n    &({plan.name}_rows){{{', '.join(rows)}}});"
@@ -216,7 +216,7 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
             else:
                 free = f"{plan.name}_free(&streams[{run.streams.index(stream)}], row);"
                 text = f"{free}\n{text}\n{store}" if stream.copies > 2 else f"{text}\n{store}"
-        cases.append(Case(name, mine[0].comment, text))
+        cases.append(Case(name, same_op[0].comment, text))
     what = "a row" if run.together == 1 else "rows"
     for name, stream in zip(names[len(run.ops) :], run.inputs, strict=True):
         cases.append(

@@ -486,14 +486,14 @@ def simulate(
             rows_done[number] = end
 
     def pull(number: int, rows: int) -> None:
-        y, mine, each = run[number].outputs[0], sources[number], reads[number]
+        y, makers, each = run[number].outputs[0], sources[number], reads[number]
         alone = together == 1 or rolling.modes[y] == "reduce"
         while (row := rows_done[number]) < rows:
             end = row + 1 if alone else min(row + together, of[number])
-            for (_, _, past), source in zip(each[end - 1], mine, strict=True):
+            for (_, _, past), source in zip(each[end - 1], makers, strict=True):
                 if source is not None and rows_done[source] < past:
                     (pull if source < len(run) else bring)(source, past)
-            for (_, first, _), source in zip(each[row], mine, strict=True):
+            for (_, first, _), source in zip(each[row], makers, strict=True):
                 # only now: a call for one operand may have made more rows of another
                 if source is not None and rows_done[source] - first > ring_rows[source]:
                     ring_rows[source] = rows_done[source] - first

@@ -79,8 +79,8 @@ class Point:
 
     def undercuts(self, other: Point) -> bool:
         """Whether it takes no more of anything than the other, and is not equal."""
-        mine, its = ((p.peak_bytes, p.cost, p.flash_bytes) for p in (self, other))
-        return mine != its and all(a <= b for a, b in zip(mine, its, strict=True))
+        own, others = ((p.peak_bytes, p.cost, p.flash_bytes) for p in (self, other))
+        return own != others and all(a <= b for a, b in zip(own, others, strict=True))
 
 
 def point_of(cutter: Cutter, sections: tuple[Section, ...]) -> Point:
@@ -208,8 +208,8 @@ class Plan:
     @property
     def price(self) -> tuple[float, float]:
         """Instructions and cycles, estimated, as multiples of those of `--tile off`."""
-        mine, off = self.cut or self.steps, self.untiled or self.steps
-        return instructions(mine) / max(instructions(off), 1), cost(mine) / max(cost(off), 1)
+        cut, off = self.cut or self.steps, self.untiled or self.steps
+        return instructions(cut) / max(instructions(off), 1), cost(cut) / max(cost(off), 1)
 
 
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:

@@ -60,9 +60,9 @@ def _equalise(pair: Pair, values: dict[str, NDArray[np.float64]]) -> float:
     """Scale the channels of one pair. Returns how far the scales are from 1."""
     first, second = values[pair.weights], values[pair.after]
     into = second.reshape(len(second), -1) if pair.depthwise else np.moveaxis(second, 1, 0).reshape(second.shape[1], -1)
-    mine, theirs = np.abs(first).reshape(len(first), -1).max(1), np.abs(into).max(1)
-    used = (mine > 0) & (theirs > 0)
-    scale = np.where(used, np.sqrt(np.where(used, mine, 1) / np.where(used, theirs, 1)), 1.0)  # s of equation 11
+    leaving, entering = np.abs(first).reshape(len(first), -1).max(1), np.abs(into).max(1)
+    used = (leaving > 0) & (entering > 0)
+    scale = np.where(used, np.sqrt(np.where(used, leaving, 1) / np.where(used, entering, 1)), 1.0)  # s of equation 11
 
     def along(array: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
         return scale.reshape([-1 if i == axis else 1 for i in range(array.ndim)])

@@ -144,13 +144,13 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
     for v in range(len(inputs)):
-        mine = {key.split("_", 1)[1]: value for key, value in results.items() if key.startswith(f"v{v}_")}
-        own = [mine[f"o{o}"] for o in range(sum(key.startswith("o") for key in mine))]
+        named = {key.split("_", 1)[1]: value for key, value in results.items() if key.startswith(f"v{v}_")}
+        own = [named[f"o{o}"] for o in range(sum(key.startswith("o") for key in named))]
         results_of = [
-            mine.get(f"t_{port['name']}", own[min(o, len(own) - 1)]) for o, port in enumerate(report["outputs"])
+            named.get(f"t_{port['name']}", own[min(o, len(own) - 1)]) for o, port in enumerate(report["outputs"])
         ]
         rows.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
-        tensors.append({key[2:]: value for key, value in mine.items() if key.startswith("t_")})
+        tensors.append({key[2:]: value for key, value in named.items() if key.startswith("t_")})
     return Reference(rows, tensors, slack=0, judge="TFLite Micro" if judge == "tflm" else "LiteRT")
 
 

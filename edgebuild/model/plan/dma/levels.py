@@ -110,13 +110,13 @@ def power_of(target: Target, engine: Engine | None, macs: int, least: bool = Fal
     """
     if unstated_energies(target, [engine] if engine else []):
         return None
-    cores, mine = target.core.energy, engine.energy if engine else target.core.energy
-    assert mine is not None
+    cores, own = target.core.energy, engine.energy if engine else target.core.energy
+    assert own is not None
     waiting = sum(e.energy.idle_pj for e in target.engines if e.energy and e.name != (engine.name if engine else ""))
     if engine is not None:
         waiting += cores.idle_pj * target.cores if cores else 0.0
     number = 1 if engine else target.cores
-    return Power(mine.mac_pj * macs, mine.busy_pj * number + waiting, mine.idle_pj * number + waiting, least)
+    return Power(own.mac_pj * macs, own.busy_pj * number + waiting, own.idle_pj * number + waiting, least)
 
 
 def check_energies(target: Target, engines: Sequence[Engine]) -> None:

@@ -156,8 +156,8 @@ class MappedOp(TiledOp):
 
     def used(self, region: Region) -> int:
         """Bytes of a scratchpad that the tiles take."""
-        mine = [c for c in self.copies if self.operands[c.channel // 2].space == region.memory]
-        ends = (c.near + (c.rows - 1) * c.near_row + (c.planes - 1) * c.near_plane + c.bytes for c in mine)
+        copies = [c for c in self.copies if self.operands[c.channel // 2].space == region.memory]
+        ends = (c.near + (c.rows - 1) * c.near_row + (c.planes - 1) * c.near_plane + c.bytes for c in copies)
         return max(ends, default=region.base) - region.base
 
     @property

@@ -128,7 +128,7 @@ def _sections(buffers: list[Buffer]) -> Sections:
     extents: list[list[Extent]] = [[] for _ in buffers]
     for n, (i, phase) in enumerate(parts):
         extents[i].append(Extent(first[n], end[n], phase.offset, phase.size))
-    spans = tuple((mine[0].first, mine[-1].end) for mine in extents)
+    spans = tuple((parts[0].first, parts[-1].end) for parts in extents)
     return Sections(tuple(buffers), spans, tuple(map(tuple, extents)), tuple(live))
 
 
@@ -270,7 +270,7 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
 
 def _question(sections: Sections, height: int, left: float, share: float) -> str:
     buffers = [(b.size, b.lower, b.upper, b.align, bool(b.phases)) for b in sections.buffers]
-    extents = [[(e.first, e.end, e.offset, e.size) for e in mine] for mine in sections.extents]
+    extents = [[(e.first, e.end, e.offset, e.size) for e in parts] for parts in sections.extents]
     asked = (buffers, sections.spans, extents, sections.live, height, left, share)
     return f"layout {asked}"
 
@@ -408,7 +408,7 @@ def _model(
     from ortools.sat.python import cp_model
 
     model, buffers = cp_model.CpModel(), sections.buffers
-    phased = [e for b, mine in zip(buffers, sections.extents, strict=True) if b.phases for e in mine]
+    phased = [e for b, parts in zip(buffers, sections.extents, strict=True) if b.phases for e in parts]
     common = 1 if phased else gcd(*(b.align for b in buffers))
     rounded = [-(-b.size // common) * common for b in buffers]
     unit = gcd(*rounded, *(n for e in phased for n in (e.offset, e.size)), *fixed.values()) or 1

@@ -412,9 +412,9 @@ def _components(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
 def _chain(flow: Flow, tasks: Sequence[int], alone: set[int]) -> list[_Step]:
     """The steps of a part as if there were none but those storages; others of it would be live throughout."""
     done = _done_before(flow, tasks)
-    mine = Flow(flow.preds, flow.succs, tuple(flow.stores[number] for number in sorted(alone)), flow.pairs)
-    before, steps = mine.live(done), list[_Step]()
-    for task, (during, after) in zip(tasks, profile(mine, tasks, done), strict=True):
+    part = Flow(flow.preds, flow.succs, tuple(flow.stores[number] for number in sorted(alone)), flow.pairs)
+    before, steps = part.live(done), list[_Step]()
+    for task, (during, after) in zip(tasks, profile(part, tasks, done), strict=True):
         steps.append(_Step(task, before, during, after))
         before = after
     return steps
