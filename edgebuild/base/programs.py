@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, NoReturn
 
+GROUP: dict[str, Any] = {"process_group": 0} if hasattr(os, "killpg") else {}  # Windows has no such groups
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 Start = Callable[..., "subprocess.Popen[Any]"]
 
@@ -42,7 +43,7 @@ def together() -> Iterator[Start]:
         nonlocal busy
         busy = True  # between its start and its place in the list nobody would end the program
         try:
-            started.append(subprocess.Popen(command, process_group=0, **options))
+            started.append(subprocess.Popen(command, **GROUP, **options))
         finally:
             busy = False
         if asked:
@@ -70,7 +71,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; `env` is added to the environment. Raises what `subprocess.run` does."""
     with together() as start:
-        program = start(own(command), cwd=folder, env={**os.environ, **env}, text=True, errors="replace",
+        program = start(own(command), cwd=folder, env={**os.environ, **env}, encoding="utf-8", errors="replace",
                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         out, err = program.communicate(timeout=timeout)
     return subprocess.CompletedProcess(command, program.returncode, out, err)
@@ -95,4 +96,4 @@ def _end(program: subprocess.Popen[Any]) -> None:
     with program:
         if program.poll() is None:
             with suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
+                os.killpg(program.pid, signal.SIGKILL) if GROUP else program.kill()

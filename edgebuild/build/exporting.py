@@ -72,7 +72,9 @@ class Library:
     def artifacts(self) -> tuple[Artifact, ...]:
         """All files of the library. Raises EdgebuildError for metadata or a model that no library can have."""
         self._check()
-        stated, *pieces = re.split(r"^%% (.+)\n", (FORMS / f"{self.form}.j2").read_text(), flags=re.MULTILINE)[2:]
+        stated, *pieces = re.split(
+            r"^%% (.+)\n", (FORMS / f"{self.form}.j2").read_text(encoding="utf-8"), flags=re.MULTILINE
+        )[2:]
         form, name = Form(**yaml.safe_load(stated)), self.result.request.name
         self._check_core(form)
 

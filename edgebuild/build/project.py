@@ -64,14 +64,14 @@ def files(p: Project) -> tuple[Artifact, ...]:
         ".vscode/extensions.json": _json({"recommendations": ["ms-vscode.cpptools", "ms-vscode.cmake-tools"]}),
     }
     if p.bare and p.target.firmware:
-        texts["firmware.ld"] = (hal_dir() / p.target.firmware.linker).read_text()
+        texts["firmware.ld"] = (hal_dir() / p.target.firmware.linker).read_text(encoding="utf-8")
     if p.tool == "scons":
         texts |= {"SConstruct": _sconstruct(p), "SConscript": _sconscript(p)}
     else:
         texts |= {
             "CMakeLists.txt": _cmakelists(p),
             "CMakePresets.json": _json(_presets(p)),
-            "cmake/FindEdgeBuild.cmake": (cmake_dir() / "FindEdgeBuild.cmake").read_text(),
+            "cmake/FindEdgeBuild.cmake": (cmake_dir() / "FindEdgeBuild.cmake").read_text(encoding="utf-8"),
             "cmake/edgebuild-python.txt": f"{sys.executable}\n",
         }
         if p.bare:

@@ -508,7 +508,7 @@ def _disassembled(elf: Path, machine: Machine, objdump: str) -> str:
         raise MissingTool(Diagnostic("no disassembler for this program", str(elf), hints=(hint,)))
     command = [tool, "-d", "-w", "--no-show-raw-insn", *machine.flags, str(elf)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     except OSError as error:
         raise MissingTool(Diagnostic(f"cannot run {tool}: {error.strerror}", str(elf))) from error
     if done.returncode:
@@ -550,7 +550,7 @@ def _stack_usage(folder: Path | None) -> dict[str, int]:
     """Bytes by name of a function, of those that the compiler says are at most so many; the largest of one name."""
     results: dict[str, int] = {}
     for file in sorted(folder.rglob("*.su")) if folder else ():
-        for row in file.read_text(errors="replace").splitlines():
+        for row in file.read_text(encoding="utf-8", errors="replace").splitlines():
             place, _, rest = row.partition("\t")
             size, _, kind = rest.partition("\t")
             if size.isdigit() and kind != "dynamic":

@@ -89,7 +89,7 @@ def simulate(args: argparse.Namespace) -> int:
             words = [simulator, args.encoding, args.program, str(args.cores)]
             environment = {**os.environ, "XPULP_COUNTS": str(counts)}
             status = int(start(words, stdin=subprocess.DEVNULL, stdout=own, env=environment).wait())
-        lines = counts.read_text().splitlines() if counts.exists() else []
+        lines = counts.read_text(encoding="utf-8").splitlines() if counts.exists() else []
     cores = [dict(zip(("instructions", "cycles"), [int(word) for word in line.split()], strict=True)) for line in lines]
     if args.json:
         show(args, "", {"status": status, "cores": cores})

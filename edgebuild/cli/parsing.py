@@ -58,7 +58,9 @@ def _matching(pattern: str, wrong: str, read: Callable[[str], Any]) -> Callable[
 
 def examples() -> dict[str, str]:
     """The lines of each command's examples, of which `examples.txt` has a section for each."""
-    _, *sections = re.split(r"^\[(\S+)\]\n", (Path(__file__).parent / "examples.txt").read_text(), flags=re.MULTILINE)
+    _, *sections = re.split(
+        r"^\[(\S+)\]\n", (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     return dict(zip(sections[::2], sections[1::2], strict=True))
 
 

@@ -489,10 +489,10 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted]]:
         file = Path(folder) / path.name
         new = replace(request, sources=(file,), include_dirs=(path.parent, *request.include_dirs))
         while True:
-            file.write_text(writer.text())
+            file.write_text(writer.text(), encoding="utf-8", newline="\n")
             wrong = _wrong(writer, new, old, proved)
             if not wrong:
-                return file.read_text(), writer.functions
+                return file.read_text(encoding="utf-8"), writer.functions
             for function, why in wrong.items():
                 function.plainer(why, KEPT - 1 if why.startswith("unknown") else 0)
 

@@ -178,9 +178,9 @@ def model(kind: str, map_: RegisterMap, driver: Driver, hal: Hal) -> str:
             }
             for block in map_.blocks
         ],
-        engine=(include / "edgebuild_mock.h").read_text() if kind != "systemc" else "",
-        target=(include / "edgebuild_tlm.h").read_text() if kind == "tlm" else "",
-        words=(include / "edgebuild_words.h").read_text() if kind == "mock" else "",
+        engine=(include / "edgebuild_mock.h").read_text(encoding="utf-8") if kind != "systemc" else "",
+        target=(include / "edgebuild_tlm.h").read_text(encoding="utf-8") if kind == "tlm" else "",
+        words=(include / "edgebuild_words.h").read_text(encoding="utf-8") if kind == "mock" else "",
         structs=support_structs(hal.layout) if kind == "mock" else "",
         functions=hal.mocked(f"{name}_mock").text() if kind == "mock" else "",
     )
@@ -236,7 +236,7 @@ def _byte_order(name: str) -> str:
 
 def _hal_header(name: str, hal: Hal) -> str:
     guard = f"{name.upper()}_HAL_H"
-    words = (hal_dir() / "include" / "edgebuild_words.h").read_text()
+    words = (hal_dir() / "include" / "edgebuild_words.h").read_text(encoding="utf-8")
     return (
         f"{LICENCE}#ifndef {guard}\n#define {guard}\n\n"
         f"{_byte_order(name) if hal.layout.bus.bytes else ''}{words}\n"

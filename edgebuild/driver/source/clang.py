@@ -246,7 +246,7 @@ def types_in(text: str, own: frozenset[str]) -> str:
 
 def field_types(wanted: Callable[[str], bool]) -> str:
     """The typedefs of bit fields of which the names are wanted."""
-    text = (hal_dir() / "include" / TYPES).read_text()
+    text = (hal_dir() / "include" / TYPES).read_text(encoding="utf-8")
     return "".join(f"{m[0]}\n" for m in re.finditer(r"typedef [a-z ]+ (\w+);", text) if wanted(m[1]))
 
 
@@ -474,6 +474,8 @@ def standard_headers(triple: str) -> tuple[str, ...]:
     if compiler is None:
         return ()
     command = [compiler, "-x", "c++", "-E", "-v", os.devnull]
-    printed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stderr
+    printed = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", check=False, stdin=subprocess.DEVNULL
+    ).stderr
     places = (line.strip() for line in printed.splitlines() if line.startswith(" /"))
     return tuple(word for p in places if "c++" in Path(p).parts for word in ("-isystem", os.path.normpath(p)))

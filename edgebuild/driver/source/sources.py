@@ -134,7 +134,7 @@ def check_tree(unit: clang.Unit) -> None:
 def _mapped() -> int:
     """Bytes of the address space that this process has already."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 2 << 30
 

@@ -63,7 +63,7 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     if target.runner is None:
         return {**figures, "ran_on": None, "said": []}
     run_program(elf, target)
-    rows = (output / "profile.csv").read_text().splitlines()
+    rows = (output / "profile.csv").read_text(encoding="utf-8").splitlines()
     remarks = [line.removeprefix("# ") for line in rows if line.startswith("#")]
     return {**figures, "ran_on": target.name, "said": remarks}
 

@@ -145,7 +145,7 @@ def program(part: Part, folder: Path, built: BuiltCluster) -> list[str]:
                    hints=["--simulate host runs all devices on the build machine"])  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     publish((*part.artifacts, built.header, *firmware_support(target)), folder)
-    (folder / "harness_cluster.h").write_text(_harness(part, is_source), encoding="utf-8")
+    (folder / "harness_cluster.h").write_text(_harness(part, is_source), encoding="utf-8", newline="\n")
     builder = Builder(target, folder, False, () if target.firmware else SANITIZERS, name=part.name)
     own = [Path(part.name + suffix) for suffix in (".c", "_weights.S", "_weights.c")]
     io = target.runner.sources if target.runner else ("src/semihost_host.c",)
@@ -202,7 +202,7 @@ class Run:
             raise relay.broken
         for k, process in started.items():
             if finished and process.returncode and k not in relay.killed and k not in relay.buried:
-                text = (self.place(k) / "log.txt").read_text(errors="replace")
+                text = (self.place(k) / "log.txt").read_text(encoding="utf-8", errors="replace")
                 raise fail(f"the program of device {k} ended with status {process.returncode}",
                            hints=text.strip().splitlines()[-30:])  # fmt: skip
         codes, outputs = self._results(home / "output.bin")

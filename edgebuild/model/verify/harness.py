@@ -259,10 +259,10 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
         f"#define {PROGRAM} {_number(artifacts):#010x}u",
         "",
     ]
-    (folder / "harness_model.h").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "harness_model.h").write_text("\n".join(lines), encoding="utf-8", newline="\n")
     for engine in target.engines:
         text = f'#define EB_ENGINE {engine.name}\n#include "../src/engine_model.c"\n'
-        (folder / _model_of(engine)).write_text(text, encoding="utf-8")
+        (folder / _model_of(engine)).write_text(text, encoding="utf-8", newline="\n")
 
 
 def _number(artifacts: Sequence[Artifact]) -> int:
