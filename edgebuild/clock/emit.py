@@ -86,6 +86,7 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
         "ahb": ahb(tree),
         "apb1": plan.apb1,
         "apb2": plan.apb2,
+        "limits": f"{mhz(tree.buses.apb1_hz)} and {mhz(tree.buses.apb2_hz)}" if tree.buses else "",
         "lock": f"{max(locks):g}" if locks else "an unknown number of",
         "fastest": max(plan.configs, key=lambda c: c.sysclk_hz).name,
         "configs": [{"name": c.name, "pad": " " * (width - len(c.name)), "text": _text(c, plan)} for c in plan.configs],
