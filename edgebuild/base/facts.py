@@ -15,7 +15,7 @@ import io
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -316,6 +316,16 @@ def _as_map(node: Node) -> MappingNode:
     return node
 
 
+def _order(below: Iterable[str], above: Iterable[str]) -> list[str]:
+    """Names of both maps: those of the parent as there, a new one in front of the name that follows it above."""
+    names, following = list(below), ""
+    for name in reversed(list(above)):
+        if name not in names:
+            names.insert(names.index(following) if following else len(names), name)
+        following = name
+    return names
+
+
 def merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNode:
     """The keys of both maps, those of `over` before those of `base`; maps in them are merged, too."""
     from yaml.nodes import MappingNode
@@ -325,7 +335,7 @@ def merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNod
     if top:  # a board is no parent because its family is one
         below.pop("abstract", None)
     values = []
-    for name in {**below, **above}:
+    for name in _order(below, above):
         old, new = below.get(name), above.get(name)
         if isinstance(old, MappingNode) and isinstance(new, MappingNode):
             new = merged(old, new, top=False)
