@@ -308,7 +308,7 @@ def group_files(group: GroupRequest, artifacts: Mapping[str, Sequence[Artifact]]
     view = {"name": group.name, "prefix": group.name.upper(), "file": group.name, "target": target.name}
     texts = {
         ".h": render("headers.h:group", models=[*reports], arenas=sections, symbols=symbols, report=own, **view),
-        "_arena.c": render("weights:c", used=True, lines=[], align=max(own["ram"]["align"].values()), **view,
+        "_arena.c": render("weights:c", used=True, lines=[], note=(), align=max(own["ram"]["align"].values()), **view,
                            arenas=[(symbol, size, section) for _, symbol, size, section in sections]),
         "_memory.ld": render("linker:memory", used=target.firmware is not None, weights_memory="", arenas=sections,
                              **view),
