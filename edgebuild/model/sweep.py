@@ -78,7 +78,12 @@ def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
         name, _, span = word.partition("=")
         low, _, high = span.partition(":")
         if name not in names:
-            raise fail(f"option 'sweep': no level '{name}'{did_you_mean(name, names)}", file=target.files[0])
+            hints = [f"levels: {', '.join(names)}" if names else "docs/memory-levels.md says how a target has some"]
+            raise fail(
+                f"option 'sweep': no level '{name}'{did_you_mean(name, names)}", file=target.files[0], hints=hints
+            )
+        if not low:
+            raise fail(f"option 'sweep': '{word}' has no sizes", hints=["write NAME=LEAST:MOST, as L1=22K:400K"])
         first, last = parse_size("sweep", low), parse_size("sweep", high or low)
         if not 0 < first <= last:
             raise fail(f"option 'sweep': '{word}' does not go upwards", hints=["write NAME=LEAST:MOST, as L1=22K:400K"])

@@ -53,6 +53,7 @@ def test_cases_are_of_many_kinds() -> None:
     """Most kinds have a case whose expected text begins as they do, or a mistake that names them."""
     texts = [(HERE / case / "expected.txt").read_text().replace("\\", "") for case in CASES]
     mistakes = {code for _, *rows in MISTAKES for code in re.findall("explain (E.*)", rows[-1])}
+    assert code_of("x: error: something else") == [*error_kinds()][-1]
     missing = error_kinds().keys() - {code_of(text) for text in texts} - mistakes
     assert missing <= {"E0101", "E0102", "E0103", "E0104", "E0204"}, missing
 

@@ -46,6 +46,8 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("verify t.tflite --target stm32f411 --port m.csv --board-io io.c", "this is no serial line", "explain E0601"),
     ("tune t.tflite --target host", "the cache is off", "explain E0602"),
     ("size app --flash 1", "B over the budget\n  largest: ", "explain E0603"),
+    ("inspect t.tflite --target gap8 --sweep L1", "'L1' has no sizes\n  write NAME=LEAST:MOST", "explain E0105"),
+    ("inspect t.tflite --target gap8 --sweep L9=1K:2K", "no level 'L9'.*\n  levels: L1", "explain E0105"),
     ("driver io.c io.cpp --name g --target host", r"C and C\+\+ in one driver", "explain E0303"),
     ("model t.tflite --target latin.yaml", "not UTF-8", "explain E0402"),
     ("group latin.yaml --target host", "not UTF-8", "explain E0402"),
