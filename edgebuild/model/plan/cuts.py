@@ -13,9 +13,9 @@ an op may have the fastest kernel whose scratch fits beside that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from math import inf
 
@@ -49,6 +49,7 @@ SPARE = 27  # the part of the least peak that may be spent on faster kernels
 WORTH = 64  # the part of all instructions that it must save
 FINENESS = 128  # the part of a peak to which the least for a number of instructions is found
 NEVER = 2**62
+Kernels = tuple[tuple[Choice, ...], ...]  # that each op of a section may have
 
 
 def little_more(peak: int) -> int:
@@ -60,35 +61,45 @@ def little_more(peak: int) -> int:
 class Interval:
     """A section of the ops [start, stop) with the least scratch, and the kernels that each of its ops may have.
 
-    `around`: bytes that live between sections while it runs.
+    There are many, of which a cut takes few: so this has the figures alone, and `make` makes the section.
+    `live`: most bytes live while it runs; `others`: bytes live during the calls of each op, beside its scratch.
     """
 
     start: int
     stop: int
-    around: int
-    section: Section
-    choices: tuple[tuple[Choice, ...], ...]
+    live: int
+    others: tuple[int, ...]
+    calls: tuple[int, ...]  # of each op
+    choices: Kernels
+    make: Callable[[], Section]
 
-    @cached_property
-    def live(self) -> int:
-        """Most bytes live while it runs."""
-        return self.around + max(self.section.in_use)
-
-    @cached_property
-    def others(self) -> tuple[int, ...]:
-        """Bytes live during the calls of each op, beside its scratch."""
-        in_use, spans, others = self.section.in_use, self.section.spans, []
-        for number, op in enumerate(self.section.ops):
+    @classmethod
+    def of(
+        cls,
+        section: Section,
+        start: int,
+        around: int,
+        choices: tuple[tuple[Choice, ...], ...],
+        make: Callable[[], Section],
+    ) -> Interval:
+        """The figures of a section. `around`: bytes that live between sections while it runs."""
+        in_use, spans, others = section.in_use, section.spans, []
+        for number, op in enumerate(section.ops):
             name = scratch_name(op.outputs[0])
             low, high = spans.get(name, (number, number))
-            own = 0 if name in self.section.overlaid else self.section.inner.get(name, 0)
-            others.append(self.around + max(in_use[low : high + 1]) - own)
-        return tuple(others)
+            own = 0 if name in section.overlaid else section.inner.get(name, 0)
+            others.append(around + max(in_use[low : high + 1]) - own)
+        stop, calls = start + len(section.ops), tuple(section.calls_of)
+        return cls(start, stop, around + max(in_use), tuple(others), calls, choices, make)
+
+    @cached_property
+    def section(self) -> Section:
+        return self.make()
 
     @cached_property
     def quickest(self) -> float:
         """Cost with the fastest kernels."""
-        return sum(n * each[0].cost for n, each in zip(self.section.calls_of, self.choices, strict=True))
+        return sum(n * each[0].cost for n, each in zip(self.calls, self.choices, strict=True))
 
     @cached_property
     def ample(self) -> int:
@@ -104,7 +115,7 @@ class Interval:
         """Cost with these kernels."""
         if bound >= self.ample:
             return self.quickest
-        return sum(n * c.cost for n, c in zip(self.section.calls_of, self.chosen(bound), strict=True))
+        return sum(n * c.cost for n, c in zip(self.calls, self.chosen(bound), strict=True))
 
     def peak(self, bound: int) -> int:
         """Most bytes live while it runs with these kernels."""
@@ -293,7 +304,19 @@ class Cutter:
         return self.interval(self._least_scratch(replace(section, overlap=None, overlaid={})), start)
 
     def by_rows(self, trace: Trace, start: int, stop: int) -> list[Interval]:
-        """The ops of an interval run row by row with each placement option, that of the least memory first."""
+        """The ops of an interval run row by row with each placement option, that of the least memory first.
+
+        Few are ever chosen. The section of one that is gets rolled anew: all of them would take 12 kB each.
+        """
+        first = stop - len(trace.run)
+
+        def again(option: int) -> Section:
+            return self._rolled(simulate(self.rolling, self.order[first:stop]), start, stop)[option]
+
+        sections = enumerate(self._rolled(trace, start, stop))
+        return [self.interval(section, start, partial(again, option)) for option, section in sections]
+
+    def _rolled(self, trace: Trace, start: int, stop: int) -> list[Section]:
         rolled = trace.tail(len(trace.run) - (stop - start))
         rings = {name: aligned(n * self.rolling.row_bytes[name]) for name, n in rolled.rings.items()}
         dying = [n for n in rolled.operands if self._dies(n, start, stop)]
@@ -306,16 +329,16 @@ class Cutter:
         if dying:
             operand = overlap.operand if overlap is not None else max(dying, key=lambda n: self.sizes[n])
             sections = [with_overlaid(trace, section, operand, self.sizes, self.grain) for section in sections]
-        return [self.interval(section, start) for section in sections]
+        return sections
 
     def _least_scratch(self, section: Section) -> Section:
         """The section with the kernels that ask for the least scratch."""
         return with_kernels(section, [each[-1] for each in self.choices.of(section)])
 
-    def interval(self, section: Section, start: int) -> Interval:
-        """A section that begins at this position, with what its ops may have."""
+    def interval(self, section: Section, start: int, make: Callable[[], Section] | None = None) -> Interval:
+        """A section that begins at this position, with what its ops may have. `make`: makes it again."""
         choices = tuple(self.choices.of(section))
-        return Interval(start, start + len(section.ops), self.around(section, start), section, choices)
+        return Interval.of(section, start, self.around(section, start), choices, make or (lambda: section))
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
         """The section with the fastest kernels whose scratch is within a bound of the live bytes; None: it is not."""
@@ -462,13 +485,14 @@ class Cutter:
                 costly = shorter.cost_between(start, stop, limit, costs[limit]) < most
                 if costly and stop - start < measured + FIRST:
                     continue
-                rings = max(rings, least_rings(trace.tail(start - starts[-1]), self.rolling.row_bytes))
+                rolled = trace.tail(start - starts[-1])
+                rings = max(rings, least_rings(rolled, self.rolling.row_bytes))
                 measured, limit = stop - start, max(limit, self.least(start, stop, rings))
                 if costly or shorter.cost_between(start, stop, limit, costs[limit]) < most:
                     continue
                 intervals = self.by_rows(trace, start, stop)
                 least[start] = min(least[start], *(i.live for i in intervals))
-                if streamed not in intervals[0].section.reads:
+                if streamed not in rolled.operands:
                     yield from intervals
             if starts and starts[-1] > before:
                 break  # what is there cannot be rolled

@@ -476,40 +476,70 @@ def simulate(
     index |= {name: len(run) + i for i, name in enumerate(fed)}
     reads = [_reads(rolling, op, set(index).difference(results)) for op in run]
     sources = [[index.get(root) for _, root in rolling.needs[op.outputs[0]]] for op in run]
-    rows_done, ring_rows = [0] * len(index), [1] * len(index)  # a row needs a place even if unread
-    events: list[Event] = []
-
-    def bring(number: int, rows: int) -> None:
-        for row in range(rows_done[number], rows, together):
-            end = row + 1 if together == 1 else min(row + together, of[number])
-            events.append(Event(number, row, (), (fed[number - len(run)], row, end)))
-            rows_done[number] = end
-
-    def pull(number: int, rows: int) -> None:
-        y, makers, each = run[number].outputs[0], sources[number], reads[number]
-        alone = together == 1 or rolling.modes[y] == "reduce"
-        while (row := rows_done[number]) < rows:
-            end = row + 1 if alone else min(row + together, of[number])
-            for (_, _, past), source in zip(each[end - 1], makers, strict=True):
-                if source is not None and rows_done[source] < past:
-                    (pull if source < len(run) else bring)(source, past)
-            for (_, first, _), source in zip(each[row], makers, strict=True):
-                # only now: a call for one operand may have made more rows of another
-                if source is not None and rows_done[source] - first > ring_rows[source]:
-                    ring_rows[source] = rows_done[source] - first
-            rows_done[number] = end
-            writes: tuple[str, int, int] | None = (y, row, end)
-            if rolling.modes[y] == "reduce":
-                writes = (y, 0, rows_of(rolling.graph, y)) if end == len(each) else None
-            rows_read = each[row] if end == row + 1 else _joined(each[row], each[end - 1])
-            events.append(Event(number, row, rows_read, writes))
-
+    done = _Rows(rolling, run, fed, reads, sources, together, of, [0] * len(index), [1] * len(index))
     for name in sorted(results, key=lambda name: -index[name]):
-        pull(index[name], calls(rolling, run[index[name]]))
+        done.make(index[name], calls(rolling, run[index[name]]))
     if rolling.streamed in index:
-        bring(index[rolling.streamed], rows_of(rolling.graph, rolling.streamed))
-    rings, kept = ({n: ring_rows[i] for n, i in index.items() if (n in results) == end} for end in (False, True))
-    return Trace(rolling, tuple(run), tuple(events), rings, results, kept)
+        done.bring(index[rolling.streamed], rows_of(rolling.graph, rolling.streamed))
+    rings, kept = ({n: done.rings[i] for n, i in index.items() if (n in results) == end} for end in (False, True))
+    return Trace(rolling, tuple(run), tuple(done.events), rings, results, kept)
+
+
+@dataclass
+class _Rows:
+    """The rows that were made, by number of the op, and the calls that made them. `reads`: rows, for each call."""
+
+    rolling: RollingGraph
+    run: Sequence[Op]
+    fed: tuple[str, ...]
+    reads: Sequence[Sequence[Reads]]
+    sources: Sequence[Sequence[int | None]]  # the number of who makes each operand; None: it is there whole
+    together: int
+    of: Sequence[int]
+    count: list[int]
+    rings: list[int]  # rows that are kept; a row needs a place even if unread
+    events: list[Event] = field(default_factory=list)
+
+    def bring(self, number: int, rows: int) -> None:
+        """The application's calls up to a row."""
+        for row in range(self.count[number], rows, self.together):
+            end = row + 1 if self.together == 1 else min(row + self.together, self.of[number])
+            self.events.append(Event(number, row, (), (self.fed[number - len(self.run)], row, end)))
+            self.count[number] = end
+
+    def make(self, number: int, rows: int) -> None:
+        """All calls up to so many of an op. No recursion: runs may be long."""
+        count, waiting = self.count, [(number, rows)]
+        while waiting:
+            number, rows = waiting[-1]
+            row = count[number]
+            if row >= rows:
+                waiting.pop()
+                continue
+            alone = self.together == 1 or self.rolling.modes[self.run[number].outputs[0]] == "reduce"
+            end = row + 1 if alone else min(row + self.together, self.of[number])
+            for (_, _, past), source in zip(self.reads[number][end - 1], self.sources[number], strict=True):
+                if source is not None and count[source] < past:
+                    if source < len(self.run):
+                        waiting.append((source, past))
+                        break
+                    self.bring(source, past)
+            else:
+                self.call(number, row, end)
+
+    def call(self, number: int, row: int, end: int) -> None:
+        """One call of an op, whose operands are there."""
+        y, each = self.run[number].outputs[0], self.reads[number]
+        for (_, first, _), source in zip(each[row], self.sources[number], strict=True):
+            # only now: a call for one operand may have made more rows of another
+            if source is not None and self.count[source] - first > self.rings[source]:
+                self.rings[source] = self.count[source] - first
+        self.count[number] = end
+        writes: tuple[str, int, int] | None = (y, row, end)
+        if self.rolling.modes[y] == "reduce":
+            writes = (y, 0, rows_of(self.rolling.graph, y)) if end == len(each) else None
+        rows_read = each[row] if end == row + 1 else _joined(each[row], each[end - 1])
+        self.events.append(Event(number, row, rows_read, writes))
 
 
 def _joined(first: Reads, last: Reads) -> Reads:
