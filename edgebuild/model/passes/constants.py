@@ -105,28 +105,36 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
     return replace(small, removed=tuple(removed), removed_macs=ops.macs(graph) - ops.macs(small))
 
 
-def intervals(graph: Graph) -> dict[str, Interval]:
-    """The least and the largest value of every element of every int8 activation."""
+def intervals(graph: Graph) -> Iterator[tuple[str, Interval]]:
+    """The least and the largest value of every element of every int8 activation, by name.
+
+    Those of one are forgotten behind its last reader: all of them may be more than the machine has memory.
+    """
     ranges = {t.name: _anything(t) for t in graph.tensors.values() if t.dtype == "int8" and not t.constant}
+    last = {name: op for op in graph.ops for name in op.inputs}
+    yield from ((name, bounds) for name, bounds in ranges.items() if name not in graph.producers)
     for op in graph.ops:
         spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
         transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
-        if y.dtype != "int8" or transfer is None or not all(t.constant or t.name in ranges for t in operands):
-            continue
-        bounds = transfer(op, graph, *((t.data, t.data) if t.data is not None else ranges[t.name] for t in operands))
-        if bounds is not None:
-            ranges[y.name] = bounds[0].reshape(y.shape), bounds[1].reshape(y.shape)
-    return ranges
+        if y.dtype == "int8" and transfer is not None and all(t.constant or t.name in ranges for t in operands):
+            each = ((t.data, t.data) if t.data is not None else ranges[t.name] for t in operands)
+            if (bounds := transfer(op, graph, *each)) is not None:
+                ranges[y.name] = bounds[0].reshape(y.shape), bounds[1].reshape(y.shape)
+        yield from ((name, ranges[name]) for name in op.outputs if name in ranges)
+        for name in op.inputs:
+            if last[name] is op:
+                ranges.pop(name, None)
 
 
 def _anything(t: Tensor) -> Interval:
-    return np.full(t.shape, -128, np.int8), np.full(t.shape, 127, np.int8)
+    low, high = (np.broadcast_to(np.int8(n), t.shape) for n in (-128, 127))
+    return low, high
 
 
 def constants(graph: Graph) -> dict[str, dict[int, int]]:
     """The constant channels of every int8 activation with their values."""
     fixed: dict[str, dict[int, int]] = {}
-    for name, (low, high) in intervals(graph).items():
+    for name, (low, high) in intervals(graph):
         if low.ndim and low.size:
             least, most = (f(e.reshape(-1, e.shape[-1]), axis=0) for f, e in ((np.min, low), (np.max, high)))
             fixed[name] = {int(c): int(least[c]) for c in np.flatnonzero(least == most)}
