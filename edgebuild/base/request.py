@@ -315,7 +315,10 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
     Options that are None keep their default. Raises EdgebuildError for an unknown option or a value of the wrong form.
     """
     _check_prefix(name)
-    return ModelRequest(source, name, target, **checked(ModelRequest, options))
+    request = ModelRequest(source, name, target, **checked(ModelRequest, options))
+    if request.backend == "cmsis-nn":
+        _check_library(request.cmsis_nn)
+    return request
 
 
 def group_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> GroupRequest:
@@ -372,6 +375,14 @@ def _check_prefix(name: str) -> None:
     _check_name(name, "it becomes the prefix of functions and files")
     if name.lower() in C_HEADERS:  # in lower case: some file systems know no other
         raise fail(f"name: {name}.h would hide the C library's <{name.lower()}.h>", hints=["choose another name"])
+
+
+def _check_library(folder: Path | None) -> None:
+    hints = ["give the folder of CMSIS-NN, which has Include/arm_nnfunctions.h in it: --cmsis-nn DIR"]
+    if folder is None:
+        raise fail("option 'backend': cmsis-nn is not part of edgebuild", hints=hints)
+    if not (folder / "Include" / "arm_nnfunctions.h").is_file():
+        raise fail("option 'cmsis_nn': no Include/arm_nnfunctions.h in it", file=str(folder), hints=hints)
 
 
 def _check_name(name: str, why: str) -> None:

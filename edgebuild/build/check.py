@@ -16,21 +16,29 @@ from typing import Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import options_of
-from edgebuild.base.request import KINDS, checked_request
+from edgebuild.base.request import KINDS, ClockRequest, ModelRequest, checked_request
 from edgebuild.base.target import Target, load_target
+from edgebuild.model.formats.format import folder_kind
 
 IN_LOOP = r"[^\s)\"]*\$\{[^\s)\"]*"
 ANY_FUNCTION = r"(?:edgebuild_)?add_\w+"
 CALL = r"\b{}\s*\(\s*\"?{}[\"\s)]"
 
 
-def check_request(data: Any, folder: str, flags: str | None = None) -> list[Diagnostic]:
+def check_request(data: Any, folder: str, flags: str | None = None, plan_clocks: bool = True) -> list[Diagnostic]:
     """Errors of a request in the spelling of build scripts; none if it is right.
 
-    With the `flags` of the C compiler also those of its target.
+    With the `flags` of the C compiler also those of its target. `plan_clocks`: also clocks that the target cannot have.
     """
     try:
         request = checked_request(data, "", folder).request
+        if plan_clocks and isinstance(request, ClockRequest):
+            from edgebuild.clock.emit import requested_plan  # late: few projects have clocks
+
+            requested_plan(request)
+        if isinstance(request, ModelRequest) and request.source.is_dir():
+            kind, hint = folder_kind(request.source) or ("a folder", "name the file of the model")
+            raise fail(f"not a model that edgebuild reads: {kind}", file=str(request.source), hints=[hint])
         if flags is not None:
             check_core(load_target(request.target), flags)
     except EdgebuildError as error:

@@ -36,7 +36,6 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         hints = ["`edgebuild model` and builds make the part of a device, `edgebuild distribute` those of all"]
         raise fail("options 'cluster' and 'device': not for this", file=str(request.cluster or ""), hints=hints)
     target = load_target(request.target)
-    check_backend(request)
     for text in request.idle:
         progress.warn(Diagnostic(text, str(request.source), severity="warning"))
     decided = plan_model(request, target)
@@ -106,17 +105,6 @@ def prepare(
     graph = powers_of_two(graph)
     verify(graph, ops.result_shape)
     return graph
-
-
-def check_backend(request: ModelRequest) -> None:
-    """A library of kernels that is to be called is there."""
-    if request.backend != "cmsis-nn":
-        return
-    hints = ["give the folder of CMSIS-NN, which has Include/arm_nnfunctions.h in it: --cmsis-nn DIR"]
-    if request.cmsis_nn is None:
-        raise fail("option 'backend': cmsis-nn is not part of edgebuild", hints=hints)
-    if not (request.cmsis_nn / "Include" / "arm_nnfunctions.h").is_file():
-        raise fail("option 'cmsis_nn': no Include/arm_nnfunctions.h in it", file=str(request.cmsis_nn), hints=hints)
 
 
 def check_constants(graph: Graph, target: Target) -> None:

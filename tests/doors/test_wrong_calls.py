@@ -46,7 +46,10 @@ add_model(right MODEL digits.onnx RAM 16K)
 foreach(n a b)
   add_model(${n} MODEL digits.onnx QOS x)
 endforeach()
-add_clock_config(clk TARGET stm32f767 HSE 8Q)"""
+add_clock_config(clk TARGET stm32f767 HSE 8Q)
+add_clock_config(clk2 TARGET stm32f767 SYSCLK 1Hz)
+add_model(lib MODEL digits.onnx BACKEND cmsis-nn)
+add_model(folder MODEL b)"""
     assert configured(tmp_path, calls) == [
         "5: error: digits: option RAM: '16Q' is not a size",
         "6: error: second: option TILE: 'yes' is not known",
@@ -55,6 +58,9 @@ add_clock_config(clk TARGET stm32f767 HSE 8Q)"""
         "13: error: a: option QOS: 'x' is not a number from 0 to 1e+12",
         "13: error: b: option QOS: 'x' is not a number from 0 to 1e+12",
         "15: error: clk: option HSE: '8Q' is not a frequency",
+        "16: error: clk2: stm32f767: no PLL setting gives 1e-06 MHz from the HSE at 8 MHz",
+        "17: error: lib: option BACKEND: cmsis-nn is not part of edgebuild",
+        f"18: error: folder: {tmp_path / 'b'}: not a model that edgebuild reads: a folder",
     ]
 
 
@@ -100,14 +106,17 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
     ("call", "said"),
     [
         ("env.Model('digits', 'digits.onnx', RAM='16Q')", "Model('digits'): error: option RAM: '16Q' is not a size"),
-        ("env.Model('digits', 'digits.onnx', TILE='yes')", "Model('digits'): error: option TILE: 'yes' is not known"),
         ("env.Model('signal', 'digits.onnx')", "Model('signal'): error: name: signal.h would hide the C library's"),
         ("env.Model('a b', 'digits.onnx')", "Model('a b'): error: name: 'a b' is not a C identifier"),
         (
             "env.BfDriver('d', 'd.bf.c', REGISTER_WIDTH=7)",
             "BfDriver('d'): error: option REGISTER_WIDTH: '7' is not",
         ),
-        ("env.ClockConfig('c', TARGET='stm32f767', HSE='8Q')", "ClockConfig('c'): error: option HSE: '8Q' is not"),
+        (
+            "env.ClockConfig('c', TARGET='stm32f767', SYSCLK='999MHz')",
+            "ClockConfig('c'): error: stm32f767: no PLL setting",
+        ),
+        ("env.Model('folder', '.')", "Model('folder'): error: Tried to lookup Dir '.' as a File"),
     ],
 )
 def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) -> None:
@@ -126,6 +135,7 @@ def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) 
         ("env.BfDriver('d', 'none.bf.c')", "none.bf.c"),
         ("env.Model('m', 'digits.onnx', CALIBRATION='none.yaml')", "none.yaml"),
         ("env.BfDriver('d', 'SConstruct', LAYOUT='fixed:none.svd')", "none.svd"),
+        ("env.EdgeBuildTarget('mps2-an386', LINKER_SCRIPT='none.ld'); env.Command('a', 'none.ld', '')", "none.ld"),
     ],
 )
 def test_scons_names_the_line_of_a_call_whose_file_is_missing(call: str, file: str, tmp_path: Path) -> None:
@@ -194,3 +204,9 @@ def test_both_doors_name_the_line_of_a_target_with_another_core(tmp_path: Path) 
     call = "env.Append(CCFLAGS='-mcpu=cortex-m7')\nenv.Model('digits', 'digits.onnx', TARGET='mps2-an386')\n"
     (tmp_path / "SConstruct").write_text(SCONS + call)
     assert f"{tmp_path / 'SConstruct'}:5: Model('digits'): error: {said}" in scons(tmp_path, status=2)
+
+
+def test_scons_names_the_line_of_a_board(tmp_path: Path) -> None:
+    (tmp_path / "board.yaml").write_text("description: a board\nmemorys: []\n")
+    (tmp_path / "SConstruct").write_text(f"{SCONS}env.Model('m', 'SConstruct', TARGET='board.yaml')\n")
+    assert "scons: *** board.yaml:2:1: error: unknown key 'memorys'" in scons(tmp_path, status=2)

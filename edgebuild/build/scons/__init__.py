@@ -56,7 +56,7 @@ from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.base.text import identifier
 from edgebuild.build.check import check_core, check_request
 from edgebuild.build.entry import HEADER_ALONE
-from edgebuild.build.scons.programs import model_test, report, write_value, wrong
+from edgebuild.build.scons.programs import model_test, report, write_value, wrong, wrong_file
 from edgebuild.build.stamp import is_current
 from edgebuild.driver.registers.beside import files_beside
 
@@ -112,7 +112,7 @@ def model(env: Environment, name: str, source: Any = None, TARGET: str | None = 
     where = f"Model('{name}')"
     if source is None:
         raise wrong(f"{where}: error: the model's file is missing; it is the second argument")
-    source = env.arg2nodes(source, env.fs.File)[0]
+    source = _files(env, where, source)[0]
     folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
     objects = _objects(env, folder, name, products)
     if options.get("CLUSTER"):
@@ -130,12 +130,19 @@ def models(env: Environment, name: str, sources: Any = None, TARGET: str | None 
     where = f"Models('{name}')"
     if not sources:
         raise wrong(f"{where}: error: the models' files are missing; they are the second argument")
-    sources = env.arg2nodes(sources, env.fs.File)
+    sources = _files(env, where, sources)
     names = [identifier(Path(str(s)).stem) for s in sources]
     outputs = group_outputs(name, names)
     folder, products = _products(env, where, "group", name, sources, TARGET, options, outputs)
     objects = [o for n in names for o in _objects(env, folder, n, products)]
     return [*objects, *_objects(env, folder, name, products), *_library(env, options)]
+
+
+def _files(env: Environment, where: str, names: Any) -> list[Node]:
+    try:
+        return list(env.arg2nodes(names, env.fs.File))
+    except TypeError as error:  # a folder
+        raise wrong(f"{where}: error: {error}") from None
 
 
 def _objects(env: Environment, folder: Node, name: str, products: list[Node]) -> list[Node]:
@@ -166,7 +173,9 @@ def _of_model(env: Environment, folder: Node, name: str, file: dict[str, Node]) 
 
 
 def _library(env: Environment, options: dict[str, Any]) -> list[Node]:
-    """The library of kernels that options name."""
+    """The library of kernels that options name; the header of a copy between memories is found from now on."""
+    if options.get("MAP", "off") != "off":
+        env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
     named = options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN")
     return _cmsis_nn(env, env.Dir(options["CMSIS_NN"])) if named else []
 
@@ -198,7 +207,7 @@ def bf_driver(
     where = f"BfDriver('{name}')"
     if not sources:
         raise wrong(f"{where}: error: the driver's sources are missing; they are the second argument")
-    sources = env.arg2nodes(sources, env.fs.File)
+    sources = _files(env, where, sources)
     outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
     value = env.Value(_flags(env, folder))
@@ -275,6 +284,7 @@ def use_target(env: Environment, name: str, LIBC: bool = False, LINKER_SCRIPT: A
     libc = tools.libc if LIBC else ()
     folder = env.Dir("edgebuild").Dir(chip.name)
     script = env.File(LINKER_SCRIPT) if LINKER_SCRIPT else None
+    _mark_missing(f"EdgeBuildTarget('{where}')", [script] if script else [])
     flags = [
         f"-T{script.path}" if script and f.startswith("-T") else f for f in link_flags(chip, folder=f"{folder.path}/")
     ]
@@ -468,7 +478,7 @@ def _load(where: str, name: str) -> Target:
     try:
         return load_target(name)
     except EdgebuildError as error:
-        raise wrong(f"{where}: {error}") from None
+        raise wrong_file(where, error) from None
 
 
 def _request(
@@ -512,9 +522,11 @@ def _request(
         "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),
         "target": relative(env.File(target)) if target.endswith((".yaml", ".yml")) else target,
     }
-    if problems := check_request(request, folder.abspath):
+    words = json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    is_new = not is_written(Path(folder.abspath, f"{name}.req.json"), words.encode())
+    if problems := check_request(request, folder.abspath, plan_clocks=is_new):
         raise wrong("\n".join(f"{where}: {p}" for p in problems))
-    return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n", files
+    return words, files
 
 
 def _write_request(target: list[Node], source: list[Node], env: Environment) -> None:

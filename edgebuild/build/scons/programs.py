@@ -31,6 +31,13 @@ def wrong(text: str) -> StopError:
     return StopError(text)
 
 
+def wrong_file(where: str, error: EdgebuildError) -> StopError:
+    """Errors in a file that a call names, at their lines in that file; others with the line of the SConscript."""
+    if all(os.path.isfile(d.file) for d in error.diagnostics):
+        return StopError(str(error))
+    return wrong("\n".join(f"{where}: {spelled(d)}" for d in error.diagnostics))
+
+
 def write_value(target: list[Any], source: list[Any], env: Any) -> None:
     """The action that writes the text of a Value."""
     write_atomic(Path(target[0].abspath), source[0].read().encode())
@@ -122,7 +129,7 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
     try:
         load_target(target)
     except EdgebuildError as error:
-        raise wrong("\n".join(f"{where}: {spelled(d)}" for d in error.diagnostics)) from None
+        raise wrong_file(where, error) from None
     expected = {"MIN_ACCURACY": 1, **expected} if LABELS is not None else expected
     words = ["$EDGEBUILD", "verify", request.path, "--target", target]
     files = []
