@@ -15,7 +15,6 @@ from ..kernels.costs import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
 from ..ops.base import Constant
 from ..plan.choose import mac_overhead
-from ..plan.dma.levels import hop_pj, power_of
 from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
@@ -339,6 +338,8 @@ def level_steps(plan: Plan) -> list[dict[str, Any]]:
 
 def _step_uj(plan: Plan, step: int, row: Mapping[str, Any]) -> float | None:
     """Modelled energy of a step (uJ), where the target states energies."""
+    from ..plan.dma.levels import hop_pj, power_of  # late: few plans move operands between memory levels
+
     target, section = plan.target, plan.steps[step]
     engine = next((e for e in target.engines if e.name == row["engine"]), None)
     power = power_of(target, engine, sum(ops.nest(op, plan.graph).mac_count for op in section.ops))
