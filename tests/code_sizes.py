@@ -1,4 +1,4 @@
-"""`python -m tests.code_sizes MODEL...`: weights of `model/fitting/chips.py`, from programs that are linked.
+"""`python -m tests.code_sizes MODEL...`: weights of `model/fitting.py`, from programs that are linked.
 
 For each kind of core it prints how far the estimates of flash are off, each network left out of its own fit, and the
 weights of all. Needs both compilers; 18 networks take ten minutes.
@@ -16,7 +16,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.fitting.chips import TERMS, counts, kind_of
+from edgebuild.model.fitting import TERMS, counts, kind_of
 from edgebuild.model.verify import measure
 
 TARGETS = ("m0plus-model", "mps2-an385", "mps2-an521", "mps2-an386", "m4-flash-model", "mps2-an500", "mps2-an505",

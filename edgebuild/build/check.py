@@ -18,7 +18,7 @@ from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import options_of
 from edgebuild.base.request import KINDS, ClockRequest, ModelRequest, checked_request
 from edgebuild.base.target import Target, load_target
-from edgebuild.model.formats.format import folder_kind
+from edgebuild.model.formats import folder_kind
 
 IN_LOOP = r"[^\s)\"]*\$\{[^\s)\"]*"
 ANY_FUNCTION = r"(?:edgebuild_)?add_\w+"

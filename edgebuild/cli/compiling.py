@@ -108,7 +108,7 @@ def distribute(args: argparse.Namespace) -> int:
 
 def fit(args: argparse.Namespace) -> int:
     from edgebuild.model.compile import graph_of
-    from edgebuild.model.fitting.chips import as_json, as_text, best_first, chosen_targets, fit_rows
+    from edgebuild.model.fitting import as_json, as_text, best_first, chosen_targets, fit_rows
 
     args.target = "host"
     request = model_request_of(args, "model")

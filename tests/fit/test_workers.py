@@ -16,7 +16,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.workers import results
 from edgebuild.cli import main
 from edgebuild.model.compile import prepare
-from edgebuild.model.fitting.chips import chosen_targets, fit_rows
+from edgebuild.model.fitting import chosen_targets, fit_rows
 from tests.conftest import ROOT
 from tests.fuzz.__main__ import work as fuzz_results
 from tests.fuzz.journal import Journal

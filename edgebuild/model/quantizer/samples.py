@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from ...base.errors import Diagnostic, MissingTool, fail, visible
 from ...base.inputs import MODEL, read_bytes
 from ...base.progress import warn
-from ..formats.format import file_kind
+from ..formats import file_kind
 from ..formats.onnx.onnx_checks import load
 from ..verify.accuracy import classes, read_labels
 from ..verify.vectors import read_inputs

@@ -8,8 +8,7 @@ Bytes of code of a model's program, from its C: assembly is counted, statements 
 
 What a compiler makes of C is estimated by what the C has: functions, accesses, calls, loops and so on. Their weights
 are least squares over linked programs of 18 networks; `python -m tests.code_sizes` finds them anew and says how far off
-they are. Kernels in assembly, which are most of the code, are counted instruction by instruction.
-"""
+they are. Kernels in assembly, which are most of the code, are counted instruction by instruction."""
 
 from __future__ import annotations
 
@@ -22,23 +21,23 @@ from functools import cache, cached_property, partial
 from math import ceil, inf
 from typing import Any
 
-from ...base.errors import EdgebuildError, did_you_mean, fail
-from ...base.progress import say
-from ...base.request import ModelRequest
-from ...base.target import Memory, Target, load_target, target_names
-from ...base.workers import results
-from ...clock.emit import target_tree
-from ..clocked import power_model
-from ..emit.code import source
-from ..emit.program import program as make_program
-from ..emit.report import level_steps
-from ..ir import Graph
-from ..kernels.costs import cycles_of
-from ..plan.choose import plan
-from ..plan.dma.assembly import check_request, mapped_plan, reached
-from ..plan.dma.levels import unstated_energies
-from ..plan.search import Orders, Plan, arena_memories
-from ..plan.section import cost
+from ..base.errors import EdgebuildError, did_you_mean, fail
+from ..base.progress import say
+from ..base.request import ModelRequest
+from ..base.target import Memory, Target, load_target, target_names
+from ..base.workers import results
+from ..clock.emit import target_tree
+from .clocked import power_model
+from .emit.code import source
+from .emit.program import program as make_program
+from .emit.report import level_steps
+from .ir import Graph
+from .kernels.costs import cycles_of
+from .plan.choose import plan
+from .plan.dma.assembly import check_request, mapped_plan, reached
+from .plan.dma.levels import unstated_energies
+from .plan.search import Orders, Plan, arena_memories
+from .plan.section import cost
 
 TERMS = ("program", "functions", "arithmetic", "accesses", "calls", "loops", "branches", "constants", "floats",
          "soft_float", "libm")  # fmt: skip

@@ -1,1 +1,0 @@
-"""Which chips a model fits, by plans and estimates."""
