@@ -19,14 +19,12 @@ from typing import Any
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.mapping import map_layers
+from edgebuild.model.mapping import map_layers, sweep
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.dma.levels import engine_hardware, rooms
 from edgebuild.model.plan.dma.tiles import MappedOp
-from edgebuild.model.plan.hierarchy.baselines import dory, loma
-from edgebuild.model.plan.hierarchy.mapper import NoMapping, best
+from edgebuild.model.plan.hierarchy.mapper import NoMapping, best, dory, loma
 from edgebuild.model.plan.hierarchy.nest import ShapeRow, layer_of
-from edgebuild.model.sweep import sweep
 from edgebuild.model.verify import verify
 from tests.bench import ROOT
 from tests.graphs import examples, single_ops, small_graphs

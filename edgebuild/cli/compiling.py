@@ -173,12 +173,12 @@ def explain(args: argparse.Namespace) -> int:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    from edgebuild.model.sweep import as_json, sizes_of, sweep, sweep_words
+    from edgebuild.model.mapping import sizes_of, sweep, sweep_json, sweep_words
 
     target = load_target(args.target)
     sizes = sizes_of(args.sweep, target)
     times = sweep(model_request_of(args, "model"), target, sizes)
-    show(args, sweep_words(sizes, times), as_json(sizes, times))
+    show(args, sweep_words(sizes, times), sweep_json(sizes, times))
     return 0
 
 

@@ -15,8 +15,7 @@ from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
 from edgebuild.driver.analysis.simplify import Leaf
 from edgebuild.driver.layout import optimize
-from edgebuild.driver.layout.exact import solve_exactly
-from edgebuild.driver.layout.optimize import solve
+from edgebuild.driver.layout.optimize import solve, solve_exactly
 from edgebuild.driver.layout.problem import Bins, Problem, heuristic, singles
 from edgebuild.driver.layout.registers import Bus
 from edgebuild.driver.pipeline import Driver, analyse

@@ -28,9 +28,8 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array
 from edgebuild.model.ops import fixedpoint
 from edgebuild.model.verify import cluster, oracles, verify
-from edgebuild.model.verify.directed import directed_rounds
 from edgebuild.model.verify.oracles import reference
-from edgebuild.model.verify.recording import Plot, Round, source_of
+from edgebuild.model.verify.recording import Plot, Round, directed_rounds, source_of
 from edgebuild.model.verify.rounding import moves, near_file
 from tests.conftest import ROOT
 from tests.exporters.writer import Net

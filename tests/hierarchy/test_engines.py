@@ -25,8 +25,7 @@ from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.levels import best_offer
 from edgebuild.model.plan.dma.tiles import MappedOp
-from edgebuild.model.plan.hierarchy.baselines import dory
-from edgebuild.model.plan.hierarchy.mapper import NoMapping
+from edgebuild.model.plan.hierarchy.mapper import NoMapping, dory
 from edgebuild.model.plan.printed import ReachedOp, TiledOp
 from edgebuild.model.plan.search import Plan, form_of
 from tests.conftest import ROOT

@@ -10,9 +10,9 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
+from edgebuild.model.mapping import modelled, sizes_of, sweep, sweep_words
 from edgebuild.model.plan.dma.levels import resized
 from edgebuild.model.plan.search import Planner
-from edgebuild.model.sweep import modelled, sizes_of, sweep, sweep_words
 from tests.conftest import ROOT
 from tests.hierarchy.test_auto import request
 

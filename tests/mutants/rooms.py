@@ -120,7 +120,7 @@ ROOMS: dict[str, Room] = {
     "memory levels": Room(
         ("edgebuild/model/plan/dma/*.py", "edgebuild/model/plan/hierarchy/*.py", "edgebuild/model/plan/check/*.py",
          "edgebuild/model/plan/printed/*.py",
-         "edgebuild/model/mapping.py", "edgebuild/model/sweep.py"),
+         "edgebuild/model/mapping.py"),
         (*_in("rolling", "planted"), *LEVELS, *WHOLE),
     ),
     "clusters": Room(("edgebuild/model/plan/distribute/*.py", "edgebuild/model/cluster/*.py"), CLUSTERS),

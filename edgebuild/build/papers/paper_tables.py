@@ -290,9 +290,9 @@ def _macs(graph: Any) -> int:
 
 
 def _dory(cases: list[str]) -> Iterator[Figures]:
+    from ...model.mapping import modelled
     from ...model.passes.canonicalize import canonicalize
     from ...model.plan.search import Planner
-    from ...model.sweep import modelled
 
     for case in cases:
         width, _, size = case.partition("-")
@@ -317,8 +317,7 @@ def thesis_layers() -> list[tuple[Any, dict[str, int]]]:
 
 
 def _zigzag(cases: list[str]) -> Iterator[Figures]:
-    from ...model.plan.hierarchy.baselines import dory, loma
-    from ...model.plan.hierarchy.mapper import best
+    from ...model.plan.hierarchy.mapper import best, dory, loma
 
     for case in cases:
         layers = [(layer, room) for layer, room in thesis_layers() if layer.name.startswith(f"{case}.")]

@@ -21,7 +21,6 @@ from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import harness as flashes
 from .accuracy import accuracy, read_labels, scale_loss
-from .directed import directed_rounds
 from .execution import cycles, layers
 from .harness import (
     NAME,
@@ -36,7 +35,7 @@ from .harness import (
     write_sources,
 )
 from .oracles import Array, Port, Reading, Reference, fit, reference
-from .recording import Plot, Round, Seen, record, source_of
+from .recording import Plot, Round, Seen, directed_rounds, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .stepwise import judged, rounds_to_steps, stepwise
 from .vectors import Given, random_inputs, split_vectors

@@ -19,8 +19,7 @@ from ....base.target import Target
 from ...ir import Graph
 from ...kernels import kernel_of
 from ..check.replay import BrokenPlan, replay
-from ..hierarchy.baselines import dory
-from ..hierarchy.mapper import NoMapping
+from ..hierarchy.mapper import NoMapping, dory
 from ..hierarchy.nest import Channel, Mapped, TiledLayer
 from ..memory.check import check_layout
 from ..memory.layout import layout

@@ -19,8 +19,7 @@ from ...ir import Graph, Op
 from ...ir.axes import Same, Window
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
-from ..hierarchy.baselines import dory
-from ..hierarchy.mapper import NoMapping, best, best_of
+from ..hierarchy.mapper import NoMapping, best, best_of, dory
 from ..hierarchy.nest import Mapped, MappingCost, Operand, Range, TiledLayer, cost, parts_of
 from ..printed import Copy, CoreWork, Region, TiledOp, Turn
 from ..tiling.paths import even, graph_of_part, one_part
