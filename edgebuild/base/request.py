@@ -233,7 +233,7 @@ class DriverRequest:
     layout: str = option(
         "optimize",
         words_or_file(("fixed:", "extend:"), "optimize", "heuristic"),
-        "optimize, heuristic, fixed:FILE (.svd, .rdl), or extend:FILE (NAME_report.json); default: optimize",
+        "optimize, heuristic, fixed:FILE (.svd, .rdl, .yaml), or extend:FILE (NAME_report.json); default: optimize",
         metavar="L",
     )
     register_width: int = option(32, words("8", "16", "32", convert=int), "8, 16 or 32; default: 32", metavar="BITS")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.inputs import read_bytes
 
+PATCHES = (".yaml", ".yml")  # of svdtools
 INCLUDE = re.compile(r'`include\s+["<]([^">\r\n]+)[">]')  # SystemRDL
 
 
@@ -18,8 +20,14 @@ def overlay_of(description: Path) -> Path:
 
 
 def files_beside(description: Path) -> list[str]:
-    """The overlay, if there is one, and what a description in SystemRDL includes."""
+    """The overlay, if there is one, and what a description in SystemRDL, or a patch of svdtools, includes."""
     included, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
+    if description.suffix.lower() in PATCHES:
+        from edgebuild.driver.registers.patches import read_patch  # late: few descriptions are patches
+
+        with suppress(EdgebuildError):
+            patch = read_patch(description)
+            included = dict.fromkeys((*patch.files[1:], str(patch.description)))
     while todo:
         file = todo.pop()
         try:

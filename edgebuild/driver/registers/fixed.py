@@ -16,7 +16,7 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
-from edgebuild.driver.registers.beside import overlay_of
+from edgebuild.driver.registers.beside import PATCHES, overlay_of
 from edgebuild.driver.registers.overlay import (
     Facts,
     Overlay,
@@ -38,7 +38,7 @@ from edgebuild.driver.registers.regmap import (
     normal,
     read_rdl,
 )
-from edgebuild.driver.registers.svd import read_svd
+from edgebuild.driver.registers.svd import read_patched, read_svd
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Device, Dialect, Field, FieldId, all_fields
 
@@ -58,7 +58,11 @@ def read_map(path: Path) -> RegisterMap:
         return read_rdl(path)
     if path.suffix.lower() in (".svd", ".xml"):
         return read_svd(path)
-    raise fail(f"'{path.suffix}' is not a register description", file=str(path), hints=["use .svd or .rdl"])
+    if path.suffix.lower() in PATCHES:
+        return read_patched(path)
+    raise fail(
+        f"'{path.suffix}' is not a register description", file=str(path), hints=["use .svd, .rdl or svdtools' .yaml"]
+    )
 
 
 def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:

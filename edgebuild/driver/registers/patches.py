@@ -1,0 +1,436 @@
+"""Patch files of svdtools: what they correct in a register description, before it is read.
+
+A patch names its description by `_svd`, includes other files, and has a map for each peripheral and register. Patterns
+are those of shells; several stand between commas or braces, and `?~` in front says that none needs to fit. At each
+level the words count in svdtools' order: delete, copy, strip, modify, clear, add, derive, merge, split, and then what
+stands inside. Arrays and clusters that a patch makes are not made: names stay, and C's subscripts find them anyway.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from os.path import normpath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.base.facts import compose, entries, wrong
+from edgebuild.driver.registers.element import Element
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+DEEP, MANY, VALUES = 20, 4096, 200_000  # files and maps in one another; patterns of one word; values of a file
+READS = {"_read": "", "_RM": "modify", "_RS": "set", "_RC": "clear", "_RME": "modifyExternal"}
+WRITES = {
+    "_write": "", "_WM": "modify", "_WS": "set", "_WC": "clear", "_W1S": "oneToSet", "_W0C": "zeroToClear",
+    "_W1C": "oneToClear", "_W0S": "zeroToSet", "_W1T": "oneToToggle", "_W0T": "zeroToToggle",
+}  # fmt: skip
+ENUMERATIONS = ("_replace_enum", "_derivedFrom", "_include")
+KINDS = {"_registers": "register", "_clusters": "cluster", "_cluster": "cluster", "_interrupts": "interrupt"}
+PLACES = ("bitOffset", "bitWidth", "bitRange", "lsb", "msb")
+OWN = ("name", "baseAddress", "interrupt", "description", "addressOffset")  # stay where the rest is derived
+
+
+@dataclass
+class Spec:
+    """A value of a patch, and where it stands. `words`: of a list; `map`: of a map, includes merged."""
+
+    node: Node
+    text: str = ""
+    words: list[Spec] = field(default_factory=list)
+    map: dict[str, Spec] = field(default_factory=dict)
+
+    def of(self, key: str) -> Spec:
+        return self.map.get(key) or Spec(self.node)
+
+    @property
+    def names(self) -> list[str]:
+        """The words of a list, or the keys of a map, or the one word."""
+        return [w.text for w in self.words] or list(self.map) or [self.text] * bool(self.text)
+
+    @property
+    def rows(self) -> list[tuple[str, Spec]]:
+        """The entries of a map, or the words of a list, or the one word, without a name."""
+        return [*self.map.items()] or [("", each) for each in self.words or [self] if each.text]
+
+    @property
+    def inner(self) -> Iterator[tuple[str, Spec]]:
+        return ((k, v) for k, v in self.map.items() if not k.startswith("_"))
+
+    def wrong(self, text: str) -> EdgebuildError:
+        return wrong(self.node, text)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """`description`: the file that is patched. `files`: all others that are read."""
+
+    spec: Spec
+    description: Path
+    files: tuple[str, ...]
+
+
+def read_patch(path: Path) -> Patch:
+    """Raises EdgebuildError for what is no patch, and for files that are not there."""
+    files: list[str] = []
+    spec = _loaded(path, files, 0)
+    if not spec.of("_svd").text:
+        raise spec.wrong("no patch of svdtools: `_svd: FILE` is missing")
+    copied = (each.of("from").text.rpartition(":")[0] for each in spec.of("_copy").map.values())
+    files += [str(path.parent / file) for file in dict.fromkeys(copied) if file]
+    return Patch(spec, path.parent / spec.of("_svd").text, tuple(files))
+
+
+def _loaded(path: Path, files: list[str], depth: int) -> Spec:
+    node = compose(path)
+    files.append(str(path))
+    if node is None:
+        raise fail("the file is empty", file=str(path))
+    spec = _parsed(node, [0])
+    _include(spec, path, files, depth)
+    return spec
+
+
+def _parsed(node: Node, seen: list[int], depth: int = 0) -> Spec:
+    """`seen`: values so far, since an alias of YAML may stand for many."""
+    from yaml.nodes import MappingNode, SequenceNode  # late: few descriptions are patches
+
+    seen[0] += 1
+    if seen[0] > VALUES or depth > DEEP:
+        raise wrong(node, f"a patch has at most {VALUES} values, {DEEP} deep")
+    if isinstance(node, MappingNode):
+        return Spec(node, map={k: _parsed(v, seen, depth + 1) for k, v in entries(node).items()})
+    if isinstance(node, SequenceNode):
+        return Spec(node, words=[_parsed(each, seen, depth + 1) for each in node.value])
+    return Spec(node, str(node.value))
+
+
+def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
+    """Merge what a map includes; a file that one of its inner maps has included is left out, as svdtools does."""
+    inside = {p for _, each in spec.inner for p in _include(each, path, files, depth)}
+    for name in spec.of("_include").names:
+        file = Path(normpath(path.parent / name))
+        if depth > DEEP:
+            raise spec.of("_include").wrong(f"files include one another more than {DEEP} deep")
+        if file not in inside:
+            inside.add(file)
+            _merge(spec, _loaded(file, files, depth + 1))
+    return inside
+
+
+def _merge(spec: Spec, other: Spec) -> None:
+    """What an included file says besides; where both say it, its includer counts."""
+    for key, value in other.map.items():
+        mine = spec.map.get(key)
+        if mine is None:
+            spec.map[key] = value
+        elif key != "_include":
+            mine.words += value.words
+            _merge(mine, value)
+
+
+def expanded(pattern: str) -> list[str]:
+    """The patterns that one with commas or braces stands for, at most 4,096; `%s` of an array stays as it is."""
+    match = re.search(r"\{([^{}]*)\}", pattern)
+    if not match:
+        return [p.strip() for p in pattern.split(",")]
+    todo = [pattern[: match.start()] + word + pattern[match.end() :] for word in match[1].split(",")]
+    return [p for each in todo[:MANY] for p in expanded(each)][:MANY]
+
+
+class Patcher:
+    """Changes the elements of a description. `bits`: (lowest bit, width) of a field. `other`: peripherals of a file."""
+
+    def __init__(
+        self, patch: Patch, bits: Callable[[Element], tuple[int, int]], other: Callable[[str], Element]
+    ) -> None:
+        self.spec, self.bits, self.other = patch.spec, bits, other
+
+    def device(self, root: Element, top: Element) -> None:
+        spec = self.spec
+        self._delete(top, "peripheral", spec.of("_delete"))
+        for name, each in spec.of("_copy").map.items():
+            self._copy(top, "peripheral", name, each, "from")
+        for key, each in spec.of("_modify").map.items():
+            if key == "_peripherals":
+                self._modify_all(top, "peripheral", each)
+            elif each.map and key != "cpu":
+                self._modify(top, "peripheral", key, each)
+            elif not each.map:
+                _put(root, key, each)
+        for p in self._fitting(top, "peripheral", spec.of("_clear_fields").names, spec, optional=True):
+            self._clear(p)
+        for name, each in spec.of("_add").map.items():
+            self._add(top, "peripheral", name, each)
+        for name, each in spec.of("_derive").map.items():
+            self._derive(top, "peripheral", name, each)
+        for name, each in spec.of("_rebase").map.items():
+            new, old = self._one(top, "peripheral", name, each), self._one(top, "peripheral", each.text, each)
+            new.children += [c for c in old.children if c.tag not in OWN]
+            old.children = [c for c in old.children if c.tag in OWN]
+            for p in top.all("peripheral"):
+                if p.attributes.get("derivedFrom") == each.text:
+                    p.attributes["derivedFrom"] = name
+            new.attributes.pop("derivedFrom", None)
+            old.attributes["derivedFrom"] = name
+        for key, each in spec.inner:
+            for p in self._fitting(top, "peripheral", [key], each):
+                if "derivedFrom" not in p.attributes:
+                    self._registers(p, _holder(p, "registers", spec), each)
+
+    def _registers(self, p: Element, holder: Element, spec: Spec) -> None:
+        """Registers of a peripheral or a cluster, which are in `holder`."""
+        for key in ("_delete", "_modify", "_add"):
+            for name, each in spec.of(key).map.items():
+                if name in KINDS:
+                    into = p if name == "_interrupts" else holder
+                    act = {"_delete": self._delete, "_modify": self._modify_all, "_add": self._add_all}[key]
+                    act(into, KINDS[name], each)
+        self._level(holder, "register", spec, "_clear_fields")
+        for key, each in spec.inner:
+            for r in self._fitting(holder, "register", [key], each):
+                self._register(r, each)
+        for key, each in spec.of("_clusters").map.items():
+            for c in self._fitting(holder, "cluster", [key], each):
+                self._registers(c, c, each)
+
+    def _register(self, r: Element, spec: Spec) -> None:
+        if not spec.map or ("derivedFrom" in r.attributes and r.child("fields") is None):
+            return
+        holder = _holder(r, "fields", spec)
+        self._level(holder, "field", spec, "_clear")
+        for name, each in spec.of("_merge").rows:
+            fields = self._fitting(holder, "field", each.names or [name], each)
+            places, names = [self.bits(f) for f in fields], [_name(f) for f in fields]
+            alike = next((n for n in range(len(names[0]), 0, -1) if len({w[:n] for w in names}) == 1), 0)
+            whole = name if name and each.names else names[0][:alike]
+            holder.children = [c for c in holder.children if not any(c is f for f in fields)]
+            holder.children.append(_field(whole, min(lsb for lsb, _ in places), sum(w for _, w in places), each))
+        for key, each in spec.of("_split").rows:
+            for f in self._fitting(holder, "field", [key or each.text], each):
+                lsb, width = self.bits(f)
+                name = each.of("name").text or f"{_name(f)}%s"
+                holder.children.remove(f)
+                holder.children += [_field(name.replace("%s", str(i)), lsb + i, 1, each) for i in range(width)]
+        for key, each in spec.inner:
+            for f in self._fitting(holder, "field", [key], each) if each.map or each.words else ():
+                self._field(f, each)
+
+    def _level(self, holder: Element, tag: str, spec: Spec, clear: str) -> None:
+        """The words that registers of a peripheral and fields of a register have in common."""
+        self._delete(holder, tag, spec.of("_delete"))
+        for name, each in spec.of("_copy").map.items():
+            self._copy(holder, tag, name, each, "_from")
+        for end, key in ((False, "_strip"), (True, "_strip_end")):
+            for word in spec.of(key).names:
+                for e in holder.all(tag):
+                    _put_text(e, "name", _stripped(_name(e), word, end))
+        self._modify_all(holder, tag, spec.of("_modify"))
+        for e in self._fitting(holder, tag, spec.of(clear).names, spec, optional=True):
+            self._clear(e)
+        self._add_all(holder, tag, spec.of("_add"))
+        for name, each in spec.of("_derive").map.items():
+            if name not in KINDS and "%s" not in name:  # an array that would have to be made
+                self._derive(holder, tag, name, each)
+        for e in holder.all(tag) if {"_prefix", "_suffix"} & spec.map.keys() else ():
+            _put_text(e, "name", spec.of("_prefix").text + _name(e) + spec.of("_suffix").text)
+
+    def _field(self, f: Element, spec: Spec) -> None:
+        if len(spec.words) == 2:
+            _put(f, "_write_constraint", spec)
+        effects = [(READS, "readAction", "read"), (WRITES, "modifiedWriteValues", "write")]
+        stated = [(e, k) for e in effects for k in e[0] if k in spec.map]
+        for key in spec.map:
+            if key.startswith("_") and key not in (*READS, *WRITES, *ENUMERATIONS):
+                raise spec.wrong(f"'{key}' says nothing of a field{did_you_mean(key, (*READS, *WRITES))}")
+        for (words, tag, usage), key in stated:
+            _put_text(f, tag, words[key], spec) if words[key] else None
+            _enumerate(f, spec.of(key), usage)
+        if not stated and spec.map:
+            _enumerate(f, spec, "read-write")
+
+    # ---- the same for all kinds of elements
+
+    def _fitting(
+        self, holder: Element, tag: str, patterns: list[str], spec: Spec, optional: bool = False
+    ) -> list[Element]:
+        """Elements whose names fit. Raises EdgebuildError where a pattern fits none."""
+        all_: dict[int, Element] = {}
+        for pattern in patterns:
+            fits = {id(e): e for e in holder.all(tag) if _fits(_name(e), pattern)}
+            if not fits and not optional and not pattern.startswith("?~") and "%s" not in pattern:
+                raise spec.wrong(f"no {tag} is called '{pattern}'")
+            all_ |= fits
+        return list(all_.values())
+
+    def _one(self, holder: Element, tag: str, name: str, spec: Spec) -> Element:
+        for e in holder.all(tag):
+            if _name(e) == name:
+                return e
+        raise spec.wrong(f"no {tag} is called '{name}'")
+
+    def _delete(self, holder: Element, tag: str, spec: Spec) -> None:
+        gone = self._fitting(holder, tag, [n for n in spec.names if n not in KINDS], spec, optional=True)
+        holder.children = [c for c in holder.children if not any(c is e for e in gone)]
+
+    def _copy(self, holder: Element, tag: str, name: str, spec: Spec, word: str) -> None:
+        source = spec.of(word).text or spec.of("from").text or spec.text
+        file, _, source = source.rpartition(":")
+        there = self.other(file) if file else holder
+        new = copy.deepcopy(self._one(there, tag, source, spec))
+        old = next((e for e in holder.all(tag) if _name(e) == name), None)
+        kept = [c for c in (old.children if old else ()) if c.tag in ("baseAddress", "interrupt")]
+        if kept or (tag == "peripheral" and not file):
+            new.children = [c for c in new.children if c.tag not in ("baseAddress", "interrupt")] + kept
+        holder.children = [c for c in holder.children if c is not old] + [new]
+        _put_text(new, "name", name)
+        for key, each in spec.map.items():
+            if key not in ("from", "_from"):
+                _put(new, key, each)
+
+    def _modify_all(self, holder: Element, tag: str, spec: Spec) -> None:
+        for key, each in spec.map.items():
+            if key not in KINDS:
+                self._modify(holder, tag, key, each)
+
+    def _modify(self, holder: Element, tag: str, pattern: str, spec: Spec) -> None:
+        for e in self._fitting(holder, tag, [pattern], spec, optional=True):
+            if {"bitOffset", "bitWidth"} & spec.map.keys() and (e.child("bitRange") or e.child("lsb")):
+                place = self.bits(e)
+                e.children = [c for c in e.children if c.tag not in PLACES]
+                for word, number in zip(("bitOffset", "bitWidth"), place, strict=True):
+                    _put_text(e, word, str(number))
+            for key, each in spec.map.items():
+                if tag == "peripheral" and key == "name":
+                    for p in holder.all(tag):
+                        if p.attributes.get("derivedFrom") == _name(e):
+                            p.attributes["derivedFrom"] = each.text
+                elif "derivedFrom" in e.attributes and tag == "peripheral":
+                    continue
+                _put(e, key, each)
+
+    def _add_all(self, holder: Element, tag: str, spec: Spec) -> None:
+        for name, each in spec.map.items():
+            if name not in KINDS:
+                self._add(holder, tag, name, each)
+
+    def _add(self, holder: Element, tag: str, name: str, spec: Spec) -> None:
+        if any(_name(e) == name for e in holder.all(tag)):
+            raise spec.wrong(f"there is a {tag} '{name}' already")
+        new = _element(tag, spec)
+        holder.children.append(new)
+        _put_text(new, "name", name, spec)
+        for key, each in spec.map.items():
+            inner = {"registers": "register", "fields": "field"}.get(key)
+            if inner:
+                self._add_all(_holder(new, key, each), inner, each)
+            elif key != "interrupts":
+                _put(new, key, each)
+
+    def _derive(self, holder: Element, tag: str, pattern: str, spec: Spec) -> None:
+        """Elements get all but their name and place from another one; one that is not there is added."""
+        fits = self._fitting(holder, tag, [pattern], spec, optional=True)
+        if not fits and not pattern.startswith("?~"):
+            self._add(holder, tag, pattern, Spec(spec.node))
+            fits = holder.children[-1:]
+        origin = spec.of("_from").text or spec.text
+        for e in fits:
+            for other in holder.all(tag):
+                if other.attributes.get("derivedFrom") == _name(e):
+                    other.attributes["derivedFrom"] = origin
+            e.children = [c for c in e.children if c.tag in (*OWN, *PLACES)]
+            e.attributes["derivedFrom"] = origin
+            for key, each in spec.map.items():
+                if key != "_from":
+                    _put(e, key, each)
+
+    def _clear(self, e: Element) -> None:
+        """No enumerations and limits in the fields of an element."""
+        e.children = [c for c in e.children if c.tag not in ("enumeratedValues", "writeConstraint")]
+        for c in e.children:
+            if c.tag in ("registers", "register", "cluster", "fields", "field"):
+                self._clear(c)
+
+
+def _name(e: Element) -> str:
+    return e.value("name") or ""
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return any(fnmatchcase(name, p) for p in expanded(pattern.removeprefix("?~")))
+
+
+def _stripped(name: str, pattern: str, end: bool) -> str:
+    """The name without the shortest beginning, or the longest end, that fits."""
+    for at in range(len(name) + 1):
+        if fnmatchcase(name[at:] if end else name[:at], pattern):
+            return name[:at] if end else name[at:]
+    return name
+
+
+def _element(tag: str, spec: Spec, text: str = "") -> Element:
+    mark = spec.node.start_mark
+    line, column, file = (mark.line + 1, mark.column + 1, str(mark.name)) if mark else (0, 0, "")
+    return Element(tag, {}, line, column, text, file=file)
+
+
+def _holder(parent: Element, tag: str, spec: Spec) -> Element:
+    """The list of an element, which may not be there yet."""
+    holder = parent.child(tag)
+    if holder is None:
+        holder = _element(tag, spec)
+        parent.children.append(holder)
+    return holder
+
+
+def _field(name: str, lsb: int, width: int, spec: Spec) -> Element:
+    new = _element("field", spec)
+    for tag, text in (("name", name), ("bitOffset", str(lsb)), ("bitWidth", str(width))):
+        new.children.append(_element(tag, spec, text))
+    return new
+
+
+def _put_text(e: Element, tag: str, text: str, spec: Spec | None = None) -> None:
+    """Give a child of an element another text; none removes it."""
+    new = _element(tag, spec, text) if spec else Element(tag, {}, e.line, e.column, text, file=e.file)
+    e.children = [c for c in e.children if c.tag != tag] + ([new] if text else [])
+
+
+def _put(e: Element, key: str, spec: Spec) -> None:
+    """Set what a map says of an element; lists and maps besides limits say nothing of registers."""
+    if key == "derivedFrom":
+        e.attributes[key] = spec.text
+    elif key in ("_write_constraint", "writeConstraint"):
+        e.children = [c for c in e.children if c.tag != "writeConstraint"]
+        limits = _element("writeConstraint", spec)
+        if spec.text == "enum":
+            limits.children = [_element("useEnumeratedValues", spec, "true")]
+        elif len(spec.words) == 2:
+            words = zip(("minimum", "maximum"), spec.words, strict=True)
+            limits.children = [_element("range", spec)]
+            limits.children[0].children = [_element(tag, w, w.text) for tag, w in words]
+        e.children += [limits] if limits.children else []
+    elif not spec.words and not spec.map and not key.startswith("_"):
+        _put_text(e, key, spec.text, spec)
+
+
+def _enumerate(f: Element, spec: Spec, usage: str) -> None:
+    names = spec.of("_replace_enum") if "_replace_enum" in spec.map else spec
+    values = [(name, each.words[0]) for name, each in names.inner if each.words]
+    if not values:
+        return
+    holder = _element("enumeratedValues", spec)
+    for name, number in values:
+        if number.text != "-1":
+            value = _element("enumeratedValue", spec)
+            value.children = [_element("name", spec, name), _element("value", number, number.text)]
+            holder.children.append(value)
+    if "_replace_enum" in spec.map:
+        f.children = [c for c in f.children if c.tag != "enumeratedValues"]
+    holder.children.append(_element("usage", spec, usage))
+    f.children.append(holder)
