@@ -82,6 +82,7 @@ CASES = (  # the C, and what comes of it
     (ADDRESSES, "void f(uint32_t u, uint8_t n) { UART_CCR(u, n + 1) |= 1; }", "UART_AT(u)->CCR[n].EN = 1;"),
     (ADDRESSES, "void f(int n) { UART_SCR(UART1, n) &= ~1U; }", "held = uart1->SCR[n];"),
     (ADDRESSES, "int f(uint32_t u, int n) { return UART_CCR(u, n); }", "return UART_AT(u)->CCR[n - 1];"),
+    (ADDRESSES, "void f(uint32_t u, int n) { UART_CCR(u, (n) & (3)) |= 1; }", "->CCR[((n) & (3)) - 1].EN = 1;"),
     (ADDRESSES, "void f(uint32_t u, int n, int v) { UART_SCR(u, n) = v; UART_CCR(u, n) = v; }", "->SCR[n] = v;"),
     (STRUCTS + "typedef struct { uint32_t before[8]; struct { volatile uint32_t CCR, rest[4]; } c[3]; } All;\n",
      "void f(All *uart, int n) { uart->c[n].CCR |= 1; }", "UART_AT(uart)->CCR[n].EN = 1;"),

@@ -704,7 +704,10 @@ class _Body:
         if isinstance(value, int):
             return f"{value:#x}" if value > 9 else f"{value}"
         text = self.text(value, printed or _begins(value, x))
-        single = isinstance(value.bare, ir.Name | ir.Number | ir.Unary | ir.Call) or text[0] == "("
+        whole: ir.Node = value
+        while isinstance(whole, ir.Converted | ir.Evaluation):
+            whole = whole.parts[0]
+        single = isinstance(whole, ir.Name | ir.Number | ir.Unary | ir.Call | ir.Cast | ir.Parenthesised)
         return text if single or not operand else f"({text})"
 
     def _lines(self, form: Form, lines: Sequence[str]) -> str:

@@ -124,7 +124,7 @@ def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
 
 
 def _merge(spec: Spec, other: Spec) -> None:
-    """What an included file says besides; where both say it, its includer counts."""
+    """Add what an included file says besides; where both say it, its includer counts."""
     for key, value in other.map.items():
         mine = spec.map.get(key)
         if mine is None:
