@@ -224,7 +224,8 @@ class DriverRequest:
     """Sources to be made into a driver."""
 
     SUFFIXES: ClassVar = (
-        ".c", "_hal.h", "_regs.h", "_systemc.h", "_mock.h", "_tlm.h", ".svd", ".rdl", "_report.json", "_report.txt"
+        ".c", "_hal.h", "_regs.h", "_systemc.h", "_mock.h", "_tlm.h", "_io.hpp", "_io.rs", ".svd", ".rdl",
+        "_report.json", "_report.txt",
     )  # fmt: skip
 
     sources: tuple[Path, ...]

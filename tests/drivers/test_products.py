@@ -18,6 +18,7 @@ from edgebuild.driver.registers.svd import read_svd
 from tests import bench_drivers
 from tests.conftest import run
 from tests.drivers import fixed7, large
+from tests.drivers.cases import svd
 from tests.drivers.machine import build
 from tests.drivers.scenarios import GPIO, SPI
 from tests.drivers.test_layout import make
@@ -264,3 +265,61 @@ def test_arrays_stay_arrays_in_descriptions(tmp_path: Path) -> None:
                 for x in (driver, again)
             )
             assert found == taken
+
+
+MIXED = """R@0: A:0:4 FLAG:4:1:oneToClear LOW:5:1:zeroToClear SEEN:6:1:::r B:8:8
+S@4: class:0:8 wide:16:16
+T@8: KEY:0:8:modify X:8:1
+N@12: D:0:32"""
+USES = """bfGroup R { uint4 A; bit FLAG; bit LOW; bit SEEN; uint8 B; };
+bfGroup P { bfGroup R R; uint8 S_class; uint16 S_wide; bit T_X; uint8 T_KEY; uint32 N_D; };
+make_device(P, p, 0x40000000); int f(void) { return p->R.A + p->S_class + p->S_wide + p->N_D; }
+"""
+PAGE = {
+    "cpp": """#include <cstdio>
+#include <sys/mman.h>
+#include "n_io.hpp"
+int main() {
+    volatile uint32_t *word = (volatile uint32_t *)mmap((void *)0x40000000, 4096, 3, 0x32, -1, 0);
+    using namespace n_io::p_device;
+    %s
+}
+""",
+    "rs": """mod n_io;
+use n_io::p_device::*;
+extern "C" { fn mmap(at: usize, bytes: usize, how: i32, flags: i32, file: i32, offset: i64) -> *mut u32; }
+fn main() { unsafe {
+    let word = mmap(0x40000000, 4096, 3, 0x32, -1, 0);
+    %s
+} }
+""",
+}
+STEP = {
+    "cpp": 'word[{i}] = 0xA5A5A5A5; {f}::write(0x5A); printf("%x %x\\n", (unsigned)word[{i}], (unsigned){f}::read());',
+    "rs": '*word.add({i}) = 0xA5A5A5A5; {f}::write(0x5A); println!("{{:x}} {{:x}}", *word.add({i}), {f}::read());',
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "compiler"),
+    [
+        pytest.param("cpp", ("g++", "-std=c++14", "-Wall", "-Wextra", "-Werror"), marks=pytest.mark.needs("g++")),
+        pytest.param("rs", ("rustc", "-Dwarnings"), marks=pytest.mark.needs("rustc")),
+    ],
+)
+def test_fields_as_types_of_c_plus_plus_and_rust(language: str, compiler: tuple[str, ...], tmp_path: Path) -> None:
+    """A write keeps plain neighbours and bits of no field, and leaves flags as they are."""
+    (tmp_path / "chip.svd").write_text(svd(MIXED))
+    (tmp_path / "n.bf.c").write_text(USES)
+    artifacts, _ = compile_driver(DriverRequest((tmp_path / "n.bf.c",), "n", "pulpino", f"fixed:{tmp_path}/chip.svd"))
+    for a in artifacts:
+        (tmp_path / a.name).write_bytes(a.data)
+    fields = (("R_A", 0), ("R_FLAG", 0), ("R_B", 0), ("S_class", 1), ("S_wide", 1), ("N_D", 3))
+    steps = "\n    ".join(STEP[language].format(f=f, i=i) for f, i in fields)
+    (tmp_path / f"main.{language}").write_text(PAGE[language] % steps)
+    run(*compiler, "-o", "main", f"main.{language}", cwd=tmp_path)
+    assert run("./main", cwd=tmp_path).split("\n")[:6] == [
+        "a5a5a5aa a", "a5a5a5a5 0", "a5a55aa5 5a", "a5a5a55a 5a", "5aa5a5 5a", "5a 5a"
+    ]  # fmt: skip
+    text = (tmp_path / ("n_io.hpp" if language == "cpp" else "n_io.rs")).read_text()
+    assert not re.search(r"T_X = (InOut|Out)|mod T_X \{[^}]*\}[^}]*fn write", text), "a write would change the key"

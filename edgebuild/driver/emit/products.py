@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from edgebuild.base.artifacts import Artifact
@@ -144,7 +144,7 @@ def _field(driver: Driver, slot: Slot, element: int, suffix: str) -> FieldInfo:
     return FieldInfo(slot.name + suffix, lsb, slot.width, slot.access, modified, action, volatile, values=values)
 
 
-# ---- models of the devices: SystemC's constants, a mock for unit tests, a TLM-2.0 target
+# ---- models of the devices: SystemC's constants, a mock for unit tests, a TLM-2.0 target; fields as types of C++, Rust
 
 ON_WRITE = {
     "": "STORE",
@@ -162,7 +162,7 @@ ON_READ = {"clear": "READ_CLEARS", "set": "READ_SETS"}
 
 
 def model(kind: str, map_: RegisterMap, driver: Driver, hal: Hal) -> str:
-    """A header that has the registers of all devices as values: `systemc`, `mock` or `tlm`."""
+    """A file that has the registers of all devices: `systemc`, `mock`, `tlm`, `cpp` or `rust`."""
     name, include = map_.name, hal_dir() / "include"
     return render(
         f"models.h:{kind}",
@@ -175,10 +175,11 @@ def model(kind: str, map_: RegisterMap, driver: Driver, hal: Hal) -> str:
                 "base": block.base,
                 "bytes": driver.layout.groups[driver.dialect.devices[block.name].group].size,
                 "fields": list(_fields(block)),
+                "registers": _accessors(block) if kind in ("cpp", "rust") else [],
             }
             for block in map_.blocks
         ],
-        engine=(include / "edgebuild_mock.h").read_text(encoding="utf-8") if kind != "systemc" else "",
+        engine=(include / "edgebuild_mock.h").read_text(encoding="utf-8") if kind in ("mock", "tlm") else "",
         target=(include / "edgebuild_tlm.h").read_text(encoding="utf-8") if kind == "tlm" else "",
         words=(include / "edgebuild_words.h").read_text(encoding="utf-8") if kind == "mock" else "",
         structs=support_structs(hal.layout) if kind == "mock" else "",
@@ -209,6 +210,49 @@ def _fields(block: Block) -> Iterator[dict[str, Any]]:
         }
 
 
+WORDS = """alignas alignof and and_eq asm async auto await bitand bitor bool box break case catch char class compl
+const const_cast continue crate decltype default delete do double dyn dynamic_cast else enum explicit export extern
+false final float fn for friend gen goto if impl in inline int let long loop macro match mod move mut mutable
+namespace new noexcept not not_eq nullptr operator or or_eq override priv private protected pub public ref register
+registers reinterpret_cast return self Self short signed sizeof static static_assert static_cast struct super switch
+template this thread_local throw trait true try type typedef typeid typename typeof union unsafe unsigned unsized use
+using virtual void volatile wchar_t where while xor xor_eq yield"""
+KEYWORDS = frozenset(WORDS.split())  # of C++ and of Rust
+
+
+def _accessors(block: Block) -> list[dict[str, Any]]:
+    """Registers, and of their fields what a write of one keeps and sets in the register."""
+    rows, names, own_names = iter(_fields(block)), set(KEYWORDS), set(KEYWORDS)
+    registers = []
+    for r in block.registers:
+        name = _unused(part("_".join((*r.scope, r.name))), own_names)
+        fields = [{**f, "name": _unused(f["name"], names)} for f in islice(rows, len(r.fields))]
+        for info, f in zip(r.fields, fields, strict=True):
+            f |= _written(r, info)
+        registers.append({"name": name, "address": block.base + r.offset, "bits": r.bits, "fields": fields})
+    return registers
+
+
+def _written(r: RegisterInfo, info: FieldInfo) -> dict[str, Any]:
+    """`keep`, `ones`: bits of the register beside a field that a write of it reads and writes back, or writes as 1.
+
+    It is not `writable` where a neighbour has no such value, or where reading the register has a side effect.
+    """
+
+    def bits(fields: Iterable[FieldInfo]) -> int:
+        return sum({1 << bit for f in fields for bit in range(f.lsb, f.lsb + f.width)})
+
+    others, own = [f for f in r.fields if f is not info], bits([info])
+    keep = bits(f for f in others if f.back == "keep") & ~own
+    rest = ((1 << r.bits) - 1) & ~bits(r.fields)  # bits of no field
+    blind = any(f.back == "never" or (f.back == "keep" and "r" not in f.access) for f in others)
+    writable = "w" in info.access and not blind and not (keep and any(f.read_action for f in r.fields))
+    ones = bits(f for f in others if f.back == "1") & ~own
+    if keep:
+        return {"writable": writable, "most": own >> info.lsb, "keep": keep | rest, "ones": ones}
+    return {"writable": writable, "most": own >> info.lsb, "keep": 0, "ones": ones | rest & r.reset}
+
+
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source, driver.dialect, driver.cdfg, driver.merged, hal)
@@ -220,6 +264,7 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
         "_hal.h": _hal_header(name, hal),
         "_regs.h": c_header(name, driver),
         **{f"_{kind}.h": model(kind, map_, driver, hal) for kind in ("systemc", "mock", "tlm")},
+        **{f"_io.{end}": model(kind, map_, driver, hal) for end, kind in (("hpp", "cpp"), ("rs", "rust"))},
         ".svd": write_svd(map_, COMMENT),
         ".rdl": write_rdl(map_, COMMENT),
         "_report.json": report.as_json(facts),
