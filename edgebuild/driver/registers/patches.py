@@ -30,7 +30,6 @@ WRITES = {
     "_write": "", "_WM": "modify", "_WS": "set", "_WC": "clear", "_W1S": "oneToSet", "_W0C": "zeroToClear",
     "_W1C": "oneToClear", "_W0S": "zeroToSet", "_W1T": "oneToToggle", "_W0T": "zeroToToggle",
 }  # fmt: skip
-ENUMERATIONS = ("_replace_enum", "_derivedFrom", "_include")
 KINDS = {"_registers": "register", "_clusters": "cluster", "_cluster": "cluster", "_interrupts": "interrupt"}
 PLACES = ("bitOffset", "bitWidth", "bitRange", "lsb", "msb")
 OWN = ("name", "baseAddress", "interrupt", "description", "addressOffset")  # stay where the rest is derived
@@ -246,7 +245,7 @@ class Patcher:
         effects = [(READS, "readAction", "read"), (WRITES, "modifiedWriteValues", "write")]
         stated = [(e, k) for e in effects for k in e[0] if k in spec.map]
         for key in spec.map:
-            if key.startswith("_") and key not in (*READS, *WRITES, *ENUMERATIONS):
+            if re.fullmatch(r"_[RW]\w*", key) and key not in (*READS, *WRITES):
                 raise spec.wrong(f"'{key}' says nothing of a field{did_you_mean(key, (*READS, *WRITES))}")
         for (words, tag, usage), key in stated:
             _put_text(f, tag, words[key], spec) if words[key] else None
