@@ -87,8 +87,11 @@ make_device(U, u, 0x40000000); void f(void) { u->SR.OVR = 0; }""")
         ("_svd: chip.svd\nC: {_add: {DR: {addressOffset: 0}}}", "there is a register 'DR' already"),
         ("_svd: chip.svd\n_add: {T: {registers: {}}}", "part.yaml:2:11: error: <peripheral> 'T' without <baseAddress>"),
         ("_svd: chip.svd\nC: {DR: {D: {_W9C: {}}}}", "'_W9C'"),
-        ("_svd: chip.svd\nC: {_include: [part.yaml]}", "more than 20 deep"),
+        ("_svd: chip.svd\nC: {_include: [part.yaml]}", "more than 4096 files, or 20 that include one another"),
+        ("_svd: chip.svd\nC: {'D*': {_include: part.yaml}, 'DR': {_include: part.yaml}}", "more than 4096 files"),
+        ("_svd: chip.svd\nC: {DR: {_modify: {D: {bitWidth: 99999999}}, _split: D}}", "99999999 bits is too long"),
         ("_svd: &a [*a]", "values, 20 deep"),
+        ("_svd: chip.svd\n'" + "{D,E}" * 60 + "': {}", "no peripheral is called"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_where_it_stands(patch: str, message: str, tmp_path: Path) -> None:
@@ -101,7 +104,7 @@ def test_an_alias_of_many_is_refused(tmp_path: Path) -> None:
         "a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8]",
         *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 8)}]" for i in range(1, 8)),
     ]
-    with pytest.raises(EdgebuildError, match="at most 200000 values"):
+    with pytest.raises(EdgebuildError, match="at most 100000 values"):
         read_map(patched(tmp_path, "\n".join(["_svd: chip.svd", *rows])))
 
 

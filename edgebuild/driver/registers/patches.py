@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,8 @@ from edgebuild.driver.registers.element import Element
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-DEEP, MANY, VALUES = 20, 4096, 200_000  # files and maps in one another; patterns of one word; values of a file
+DEEP, MANY, PATTERNS, VALUES = 20, 4096, 256, 100_000  # files in one another; files; patterns of one word; values
+MOST = 64  # bits of a register
 READS = {"_read": "", "_RM": "modify", "_RS": "set", "_RC": "clear", "_RME": "modifyExternal"}
 WRITES = {
     "_write": "", "_WM": "modify", "_WS": "set", "_WC": "clear", "_W1S": "oneToSet", "_W0C": "zeroToClear",
@@ -114,8 +116,8 @@ def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
     inside = {p for _, each in spec.inner for p in _include(each, path, files, depth)}
     for name in spec.of("_include").names:
         file = Path(normpath(path.parent / name))
-        if depth > DEEP:
-            raise spec.of("_include").wrong(f"files include one another more than {DEEP} deep")
+        if depth > DEEP or len(files) > MANY:
+            raise spec.of("_include").wrong(f"more than {MANY} files, or {DEEP} that include one another")
         if file not in inside:
             inside.add(file)
             _merge(spec, _loaded(file, files, depth + 1))
@@ -133,13 +135,14 @@ def _merge(spec: Spec, other: Spec) -> None:
             _merge(mine, value)
 
 
-def expanded(pattern: str) -> list[str]:
-    """The patterns that one with commas or braces stands for, at most 4,096; `%s` of an array stays as it is."""
+def expanded(pattern: str) -> Iterator[str]:
+    """The patterns that one with commas or braces stands for."""
     match = re.search(r"\{([^{}]*)\}", pattern)
     if not match:
-        return [p.strip() for p in pattern.split(",")]
-    todo = [pattern[: match.start()] + word + pattern[match.end() :] for word in match[1].split(",")]
-    return [p for each in todo[:MANY] for p in expanded(each)][:MANY]
+        yield from (p.strip() for p in pattern.split(","))
+        return
+    for word in match[1].split(","):
+        yield from expanded(pattern[: match.start()] + word + pattern[match.end() :])
 
 
 class Patcher:
@@ -213,6 +216,8 @@ class Patcher:
         for key, each in spec.of("_split").rows:
             for f in self._fitting(holder, "field", [key or each.text], each):
                 lsb, width = self.bits(f)
+                if width > MOST:
+                    raise each.wrong(f"a field of {width} bits is too long to be split")
                 name = each.of("name").text or f"{_name(f)}%s"
                 holder.children.remove(f)
                 holder.children += [_field(name.replace("%s", str(i)), lsb + i, 1, each) for i in range(width)]
@@ -361,7 +366,7 @@ def _name(e: Element) -> str:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    return any(fnmatchcase(name, p) for p in expanded(pattern.removeprefix("?~")))
+    return any(fnmatchcase(name, p) for p in islice(expanded(pattern.removeprefix("?~")), PATTERNS))
 
 
 def _stripped(name: str, pattern: str, end: bool) -> str:
