@@ -151,7 +151,8 @@ def _on_engine(
             reasons.append((engine, why))
         elif engine.called:
             (kernel,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
-            power, cycles = power_of(target, engine, ops.nest(op, graph).mac_count), kernel.estimate
+            power = power_of(target, engine, ops.nest(op, graph).mac_count)
+            cycles = kernel.estimate * form_of(target).per_cost
             picojoules = power.picojoules(cycles, cycles, 0.0) if power else None
             offers.append(LayerMapping(op.name, cycles=cycles, engine=engine.name, picojoules=picojoules))
         elif engine.memories:

@@ -96,6 +96,8 @@ PER_COST = {
     "cortex-m33": 1.38,
     "cortex-m55": 1.10,
     "cortex-m85": 0.90,
+    "cv32e40p": 1.09,
+    "vexriscv-imac": 1.28,
 }
 
 

@@ -72,6 +72,7 @@ class Form:
     variant: str = ""  # that the plan takes in place of the fastest kernel
     engine: Engine | None = None  # that computes the op in the core's stead, from its scratchpads
     engines: tuple[Engine, ...] = ()  # that may be called in place of a kernel, on operands where they lie
+    per_cost: float = 1.0  # cycles that the core takes for an instruction of its kernels, as engines count cycles
     tile: bool = False  # one of many parts of an op, none of which is worth a long search
 
     @property

@@ -18,7 +18,7 @@ from ...base.target import Memory, Target
 from ...base.text import FILE, NAME
 from .. import ops
 from ..ir import Graph
-from ..kernels.costs import OF_CALL, code_bytes
+from ..kernels.costs import OF_CALL, code_bytes, cycles_of
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
 from .cuts import Cutter, little_more
@@ -215,14 +215,15 @@ class Plan:
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
     """The instruction set and extensions that kernels may use, and the user's wishes."""
     core, called = target.words, tuple(e for e in target.engines if e.called)
+    per_cost = cycles_of(target, 1.0) or 1.0
     if request is None:
-        return Form(core, engines=called)
+        return Form(core, engines=called, per_cost=per_cost)
     wish = Wish(request.optimize, "" if request.backend == "edgebuild" else request.backend)
     measured = (word.rpartition("=") for word in request.choices)
     choice = frozenset((layer, variant) for layer, _, variant in measured)
     if request.portable:
         return Form(frozenset({PORTABLE}), wish, choice)
-    return Form(core, wish, choice, engines=called)
+    return Form(core, wish, choice, engines=called, per_cost=per_cost)
 
 
 Orders = dict[Form, tuple[Cutter, Schedule]]

@@ -9,33 +9,6 @@ void eb_engine_cfu_dense(const eb_dense *job);
 #define CFU(function, a, b) \
     ({ int32_t sum_; __asm__ volatile(".insn r CUSTOM_0, " #function ", 0, %0, %1, %2" : "=r"(sum_) : "r"(a), "r"(b)); sum_; })
 
-/* Up to four bytes in one word, as they lie in memory. */
-static uint32_t bytes(const int8_t *from, int32_t n)
-{
-    uint32_t word = 0;
-    for (int32_t i = 0; i < n; ++i) {
-        word |= (uint32_t)(uint8_t)from[i] << 8 * i;
-    }
-    return word;
-}
-
-static void dot(const int8_t *x, const int8_t *w, int32_t n)
-{
-    if ((((uintptr_t)x | (uintptr_t)w) & 3u) == 0) {
-        const uint32_t *a = (const void *)x, *b = (const void *)w;
-        for (; n >= 16; n -= 16, a += 4, b += 4) {
-            CFU(1, a[0], b[0]), CFU(1, a[1], b[1]), CFU(1, a[2], b[2]), CFU(1, a[3], b[3]);
-        }
-        for (; n >= 4; n -= 4) {
-            CFU(1, *a++, *b++);
-        }
-        x = (const void *)a, w = (const void *)b;
-    }
-    for (; n > 0; n -= 4, x += 4, w += 4) {
-        CFU(1, bytes(x, n < 4 ? n : 4), bytes(w, n < 4 ? n : 4));
-    }
-}
-
 /* TFLite's two roundings: halves up, then halves away from zero. */
 static int32_t scaled(int32_t sum, int32_t multiplier, int32_t exponent)
 {
@@ -45,42 +18,86 @@ static int32_t scaled(int32_t sum, int32_t multiplier, int32_t exponent)
     return (high >> right) + ((high & mask) > (mask >> 1) + (high < 0));
 }
 
-/* The channels under tap number `tap` of the window at (oy, ox), or null in the padding. */
-static const int8_t *under(const eb_conv2d *job, int32_t oy, int32_t ox, int32_t tap)
+enum { ROOM = 2048 };
+static uint32_t room[ROOM]; /* a window, or four copies of it */
+
+/* The channels of the input at (iy, ix), or null in the padding. */
+static const int8_t *at(const eb_conv2d *job, int32_t iy, int32_t ix)
 {
-    const int32_t iy = oy * job->stride_y - job->top + tap / job->window_width;
-    const int32_t ix = ox * job->stride_x - job->left + tap % job->window_width;
     const int inside = iy >= 0 && iy < job->height && ix >= 0 && ix < job->width;
     return inside ? job->x + (iy * job->width + ix) * job->channels : 0;
 }
 
-static int8_t line[4096] __attribute__((aligned(4)));
-
-/* The sums of a pixel: of its window in one line, or tap by tap where the line is too short for it. */
-static void pixel(const eb_conv2d *job, int32_t oy, int32_t ox, int8_t *y)
+/* Puts the window whose first tap is (iy, ix) behind the first word of `room`, and three bytes of 0 behind it. */
+static void gather(const eb_conv2d *job, int32_t iy, int32_t ix)
 {
-    const int32_t c = job->channels, taps = job->window_height * job->window_width, all = taps * c;
-    const int8_t *const first = under(job, oy, ox, 0), *x = taps == 1 && first ? first : all <= (int32_t)sizeof line ? line : 0;
-    for (int32_t tap = 0; x == line && tap < taps; ++tap) {
-        const int8_t *const from = under(job, oy, ox, tap);
-        for (int32_t i = 0; i < c; ++i) {
-            line[tap * c + i] = from ? from[i] : (int8_t)job->pad_value;
-        }
-    }
-    for (int32_t k = 0; k < job->out_channels; ++k) {
-        const int8_t *const w = job->weights + k * all;
-        CFU(0, job->bias[k], 0);
-        if (x) {
-            dot(x, w, all);
-        }
-        for (int32_t tap = 0; !x && tap < taps; ++tap) {
-            const int8_t *const from = under(job, oy, ox, tap);
+    const int32_t c = job->channels, pad_value = job->pad_value;
+    int8_t *to = (int8_t *)(room + 1);
+    for (int32_t fy = 0; fy < job->window_height; ++fy) {
+        for (int32_t fx = 0; fx < job->window_width; ++fx) {
+            const int8_t *const from = at(job, iy + fy, ix + fx);
             for (int32_t i = 0; i < c; ++i) {
-                CFU(1, (uint8_t)(from ? from[i] : job->pad_value), w[tap * c + i]);
+                *to++ = from ? from[i] : (int8_t)pad_value;
             }
         }
-        const int32_t value = job->y_zero + scaled(CFU(1, 0, 0), job->multiplier[k], job->exponent[k]);
-        y[k] = (int8_t)(value < job->low ? job->low : value > job->high ? job->high : value);
+    }
+    to[0] = to[1] = to[2] = 0;
+}
+
+/* Products of the words from a to `end`; words come some instructions ahead of their products, which wait for them. */
+static void dot(const uint32_t *a, const uint32_t *b, const uint32_t *end)
+{
+    for (; end - a >= 4; a += 4, b += 4) {
+        const uint32_t a0 = a[0], b0 = b[0], a1 = a[1], b1 = b[1], a2 = a[2], b2 = b[2], a3 = a[3], b3 = b[3];
+        CFU(1, a0, b0), CFU(1, a1, b1), CFU(1, a2, b2), CFU(1, a3, b3);
+    }
+    while (a != end) {
+        CFU(1, *a++, *b++);
+    }
+}
+
+/* Products of a window that has no room, byte by byte. */
+static void large(const eb_conv2d *job, int32_t iy, int32_t ix, const int8_t *w)
+{
+    for (int32_t tap = 0; tap < job->window_height * job->window_width; ++tap) {
+        const int8_t *const from = at(job, iy + tap / job->window_width, ix + tap % job->window_width);
+        for (int32_t i = 0; i < job->channels; ++i) {
+            CFU(1, (uint8_t)(from ? from[i] : job->pad_value), *w++);
+        }
+    }
+}
+
+/* A pixel. Weights of a channel may begin within a word. Then a copy of the window that does so, too, lies in `room`, and
+ * bytes of other channels meet zeros. */
+static void pixel(const eb_conv2d *job, int32_t oy, int32_t ox, int8_t *y)
+{
+    const int32_t iy = oy * job->stride_y - job->top, ix = ox * job->stride_x - job->left;
+    const int32_t taps = job->window_height * job->window_width, all = taps * job->channels, words = (all + 6) / 4;
+    const int32_t channels = job->out_channels, y_zero = job->y_zero, low = job->low, high = job->high;
+    const int32_t *const bias = job->bias, *const multiplier = job->multiplier;
+    const int8_t *const exponent = job->exponent, *w = job->weights, *const first = at(job, iy, ix);
+    const int whole = (((uintptr_t)w | (uint32_t)all) & 3u) == 0;
+    const int direct = whole && taps == 1 && first && ((uintptr_t)first & 3u) == 0;
+    const int fits = direct || (whole ? words : 4 * words) < ROOM;
+    if (fits && !direct) {
+        gather(job, iy, ix);
+    }
+    for (int32_t n = 1; fits && !whole && n < 4; ++n) {
+        for (int32_t i = 0; i < words; ++i) {
+            room[n * words + i + 1] = room[i + 1] << 8 * n | (i ? room[i] >> (32 - 8 * n) : 0);
+        }
+    }
+    for (int32_t k = 0; k < channels; ++k, w += all) {
+        const uint32_t within = whole ? 0 : (uintptr_t)w & 3u;
+        const uint32_t *const x = direct ? (const void *)first : room + 1 + within * (uint32_t)words;
+        CFU(0, bias[k], 0);
+        if (fits) {
+            dot(x, (const void *)(w - within), x + (within + (uint32_t)all + 3u) / 4u);
+        } else {
+            large(job, iy, ix, w);
+        }
+        const int32_t value = y_zero + scaled(CFU(1, 0, 0), multiplier[k], exponent[k]);
+        y[k] = (int8_t)(value < low ? low : value > high ? high : value);
     }
 }
 

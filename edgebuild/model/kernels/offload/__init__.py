@@ -208,15 +208,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def called(layer: KernelLayer) -> list[Kernel]:
-    """Calls of the engines that reach the layer's operands where they lie; not of rows that lie in rings.
-
-    Cycles stand for instructions.
-    """
+    """Calls of the engines that reach the layer's operands where they lie; not of rows that lie in rings."""
     if layer.form.rolled or not layer.form.engines:
         return []
     jobs = [(e, job_of(layer.op, layer.graph, e, layer.sums)) for e in layer.form.engines]
     return [
-        replace(_call(j, e), estimate=PER_CALL + e.cycles_for(j.pattern)(sizes(j)))
+        replace(_call(j, e), estimate=PER_CALL + e.cycles_for(j.pattern)(sizes(j)) / layer.form.per_cost)
         for e, j in jobs
         if isinstance(j, Job)
     ]
