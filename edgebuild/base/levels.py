@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in, rows and columns out, the window
 PATTERNS = ("conv2d", "depthwise", "dense", "add", "max_pool", "avg_pool")  # structs of hal/include/eb_engine.h
 REQUANTISE = ("shift", "multiply", "multiply-per-tensor")
-ROUNDING = ("down", "even")  # of a shift: cuts bits off, or rounds halves to even; of a product: "even", once
+# Of a shift: cuts bits off, or rounds halves to even. Of a product: "even", once; "added", down after an addition.
+ROUNDING = ("down", "even", "added")
 PADDING = ("value", "zero")  # that a window reads outside of the input: the job's number, or 0
 ACCESS = ("cpu", "dma")
 CACHE_LINE = 32  # bytes: Cortex-M7 (Arm DDI 0489, chapter 5)
@@ -136,7 +137,8 @@ class Engine:
 
     `requantise`: how sums become results. It is an arithmetic shift to the right in one of the ways of `rounding`, the
     same for all channels, or TFLite's multiplication for each channel or with one factor for all; with "even" in
-    `rounding` ONNX's, too. `padding`: engines that pad with 0 do not compute borders of inputs with a zero point.
+    `rounding` ONNX's, too, and with "added" that of NEMO and quantlib. `padding`: engines that pad with 0 do not
+    compute borders of inputs with a zero point.
     `memories` are those of activations and of weights. `port`: beside the target's file or below the hal folder, the
     functions of eb_engine.h for this engine; empty: the application brings them.
     """

@@ -5,11 +5,13 @@
  *
  * Activations are stored row by row, channels last. What a window reaches outside of the input reads as `pad_value`;
  * engines with `padding: zero` are only given jobs where that is 0. A sum begins with the bias of its channel, in which
- * the zero point of the input is. It becomes a result in one of four ways; then y_zero is added, and the result is
+ * the zero point of the input is. It becomes a result in one of five ways; then y_zero is added, and the result is
  * clamped to [low, high]:
  *   multiplier is null   sum / 2^shift, rounded down; or if `to_even` is 1, to the nearest, halves to even;
  *   else                 what TFLite makes of sum * multiplier[k] / 2^31 * 2^exponent[k], which it rounds twice;
- *                        or if `to_even` is 1, the same product rounded once to the nearest, halves to even.
+ *                        or if `to_even` is 1, the same product rounded once to the nearest, halves to even;
+ *                        or if `added` is not null, (sum * multiplier[k] + added[k]) / 2^shift, in 64 bits, rounded down.
+ *                        It is null but for engines with `rounding: [added]`.
  */
 #ifndef EB_ENGINE_H
 #define EB_ENGINE_H
@@ -26,6 +28,7 @@ typedef struct {
     int32_t height, width, channels, out_height, out_width, out_channels;
     int32_t window_height, window_width, stride_y, stride_x;
     int32_t top, left; /* rows and columns of padding in front of the input */
+    const int32_t *added;
 } eb_conv2d;
 
 /* The same with a window for each channel: weights are out_channels, window_height, window_width. */
@@ -39,6 +42,7 @@ typedef struct {
     const int8_t *exponent;
     int32_t shift, to_even, y_zero, low, high;
     int32_t rows, channels, out_channels;
+    const int32_t *added;
 } eb_dense;
 
 /* y[i] = (a[i] * a_factor >> 8) + (b[i] * b_factor >> 8) + offset, to the right by `shift`, clamped to [low, high]. All

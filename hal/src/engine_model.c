@@ -33,15 +33,20 @@ static int32_t even(int32_t sum, int32_t shift)
     return down + (rest > half || (rest == half && (down & 1)));
 }
 
-/* sum * multiplier / 2^(31 - exponent), rounded once, halves to even; the exponent is 30 at most. Far beyond all results
- * the value does not count. */
+/* Far beyond all results the value does not count. */
+static int32_t in_32_bits(int64_t value)
+{
+    const int32_t most = 1 << 16;
+    return (int32_t)(value < -most ? -most : value > most ? most : value);
+}
+
+/* sum * multiplier / 2^(31 - exponent), rounded once, halves to even; the exponent is 30 at most. */
 static int32_t once(int32_t sum, int32_t multiplier, int32_t exponent)
 {
-    const int32_t shift = 31 - exponent, most = 1 << 16;
+    const int32_t shift = 31 - exponent;
     const int64_t product = (int64_t)sum * multiplier, half = (int64_t)1 << (shift - 1);
     const int64_t down = product >> shift, rest = product & (2 * half - 1);
-    const int64_t value = down + (rest > half || (rest == half && (down & 1)));
-    return (int32_t)(value < -most ? -most : value > most ? most : value);
+    return in_32_bits(down + (rest > half || (rest == half && (down & 1))));
 }
 
 static int8_t clamped(int32_t value, int32_t low, int32_t high)
@@ -51,9 +56,10 @@ static int8_t clamped(int32_t value, int32_t low, int32_t high)
 
 static int8_t result(const eb_conv2d *job, int32_t sum, int32_t k)
 {
-    const int32_t scaled = job->multiplier ? (job->to_even ? once : multiplied)(sum, job->multiplier[k], job->exponent[k])
-                           : job->to_even  ? even(sum, job->shift)
-                                           : sum >> job->shift;
+    const int32_t scaled = job->added        ? in_32_bits(((int64_t)sum * job->multiplier[k] + job->added[k]) >> job->shift)
+                           : job->multiplier ? (job->to_even ? once : multiplied)(sum, job->multiplier[k], job->exponent[k])
+                           : job->to_even    ? even(sum, job->shift)
+                                             : sum >> job->shift;
     return clamped(job->y_zero + scaled, job->low, job->high);
 }
 
@@ -98,7 +104,7 @@ void NAMED(EB_ENGINE, dense)(const eb_dense *job)
 {
     const eb_conv2d same = {
         .x = job->x, .y = job->y, .weights = job->weights, .bias = job->bias, .multiplier = job->multiplier,
-        .exponent = job->exponent, .shift = job->shift, .to_even = job->to_even, .y_zero = job->y_zero, .low = job->low, .high = job->high,
+        .exponent = job->exponent, .added = job->added, .shift = job->shift, .to_even = job->to_even, .y_zero = job->y_zero, .low = job->low, .high = job->high,
         .height = 1, .width = job->rows, .channels = job->channels, .out_height = 1, .out_width = job->rows,
         .out_channels = job->out_channels, .window_height = 1, .window_width = 1, .stride_y = 1, .stride_x = 1,
     };

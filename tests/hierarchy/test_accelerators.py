@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import onnx
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
@@ -20,6 +21,7 @@ from tests.bench_engines import CORES, prepared, target_of
 from tests.bench_rtl import FOLDER
 from tests.hierarchy.layers27 import FILE
 from tests.hierarchy.test_engines import residual_file
+from tests.importers.test_integers import NETWORKS
 
 LINES = 40  # of YAML: what a user writes in an afternoon
 
@@ -43,6 +45,27 @@ def test_a_sample_links(sample: str, tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError) as caught:
         measure(load_target(request.target), compile_model(request))
     assert f"eb_engine_{sample}_add" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "macs"),
+    [
+        ("residual", 16368),
+        ("NEMO", 10440),  # but for the last layer, whose sums are the result
+        ("NEMO, quotients by 2^k - 1", 10440),  # terms of more than 32 bits: the bias has a part of them
+        ("floors", 9072),
+    ],
+)
+def test_numbers_that_are_added_to_products(name: str, macs: int, tmp_path: Path) -> None:
+    """NEMO's and quantlib's layers run on an engine that adds to products, and on no other."""
+    onnx.save(NETWORKS[name](), tmp_path / "net.onnx")
+    for adds in (True, False):
+        text = MINE.replace("shift", "multiply").replace("even", "added" if adds else "even").replace(", PORT", "")
+        (tmp_path / "mine.yaml").write_text(text.replace("[conv2d", "[depthwise, conv2d").replace("zero", "value"))
+        request = ModelRequest(tmp_path / "net.onnx", "model", str(tmp_path / "mine.yaml"), tile="off")
+        run = verify(request.source, load_target(request.target), compile_model(request))
+        assert run["equal"]
+        assert sum(engine["macs"] for engine in run["engines"]) == (macs if adds else 0)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ module Ne16 (
   import "DPI-C" function byte eb_byte(input int address);
   import "DPI-C" function void eb_store(input int address, input byte value);
 
-  localparam SIDE = 3, PIXELS = SIDE * SIDE, IN = 16, OUT = 32, WORDS = 24;
+  localparam SIDE = 3, PIXELS = SIDE * SIDE, IN = 16, OUT = 32, WORDS = 25;
   typedef enum logic [2:0] {IDLE, JOB, LOAD, RUN, STORE} state_t;
   state_t state;
   logic by_channel;
@@ -20,6 +20,7 @@ module Ne16 (
   int job [WORDS];
   // Words of the job, in the order of the struct.
   wire [31:0] x = job[0], y = job[1], weights = job[2], bias = job[3], multiplier = job[4], exponent = job[5];
+  wire [31:0] shift = job[6], added = job[24];
   int pad_value, y_zero, low, high, height, width, channels, out_height, out_width, out_channels;
   int window_height, window_width, stride_y, stride_x, top, left, rest, tap, taps;
   always_comb begin
@@ -39,10 +40,16 @@ module Ne16 (
   byte pixel [PIXELS][IN];
   int sum [PIXELS][OUT];
 
-  // TFLite's two roundings, and the clamp.
+  // TFLite's two roundings, or one shift behind an addition; and the clamp.
   function automatic byte result(input int total, input int channel);
     int factor, places, right, shifted, rounded, mask, value;
+    longint product;
     factor = eb_word(multiplier + 4 * channel);
+    if (added != 0) begin
+      product = 64'(signed'(total)) * 64'(signed'(factor)) + 64'(signed'(eb_word(added + 4 * channel)));
+      product = (product >>> shift[5:0]) + 64'(signed'(y_zero));
+      return 8'(product < 64'(signed'(low)) ? low : product > 64'(signed'(high)) ? high : 32'(product));
+    end
     places = 32'(signed'(eb_byte(exponent + channel)));
     right = places < 0 ? -places : 0;
     shifted = places > 0 ? total << places : total;

@@ -34,8 +34,8 @@ void eb_engine_ne16_dense(const eb_dense *job)
 {
     const eb_conv2d same = {
         .x = job->x, .y = job->y, .weights = job->weights, .bias = job->bias, .multiplier = job->multiplier,
-        .exponent = job->exponent, .y_zero = job->y_zero, .low = job->low, .high = job->high, .height = 1,
-        .width = job->rows, .channels = job->channels, .out_height = 1, .out_width = job->rows,
+        .exponent = job->exponent, .added = job->added, .shift = job->shift, .y_zero = job->y_zero, .low = job->low,
+        .high = job->high, .height = 1, .width = job->rows, .channels = job->channels, .out_height = 1, .out_width = job->rows,
         .out_channels = job->out_channels, .window_height = 1, .window_width = 1, .stride_y = 1, .stride_x = 1,
     };
     run(&same, 0);

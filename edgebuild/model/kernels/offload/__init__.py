@@ -19,7 +19,7 @@ from ...ops import SPECS
 from ...ops.base import PER_CALL, Constant, Form, Kernel, Sums
 from ...ops.elementwise import linear_add
 from ...ops.reductions import linear_sum
-from ...ops.spatial import bounds
+from ...ops.spatial import added, bounds
 from ..row import KernelLayer
 
 CALL = "offload/call.c.j2"
@@ -93,12 +93,15 @@ def job_of(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str
         return _addition(op, graph, engine)
     if sums is None:
         return _pool(op, graph, engine, pattern)
-    return why if (why := _sums_refused(sums, engine)) else _products(sums, engine, pattern)
+    if why := _sums_refused(sums, engine):
+        return why
+    job = _products(sums, engine, pattern)
+    return job if sums.added is None else _with_added(job, op, graph, sums)
 
 
 def _sums_refused(s: Sums, engine: Engine) -> str:
     """Why an engine does not make these sums; empty if it does."""
-    if s.added is not None:
+    if s.added is not None and (engine.requantise == "shift" or "added" not in engine.rounding):
         return f"numbers are added to its products, which {engine.name} does not do"
     if s.dilation != (1, 1):
         return f"its window is dilated, which {engine.name} does not know"
@@ -111,7 +114,7 @@ def _sums_refused(s: Sums, engine: Engine) -> str:
         if isinstance(shift, str):
             return shift
         return "" if (s.bound + shift.constant < 2**30).all() else "its sums may leave 31 bits"
-    if not s.arithmetic.fixed_point and "even" not in engine.rounding:
+    if s.added is None and not s.arithmetic.fixed_point and "even" not in engine.rounding:
         return f"its halves are rounded to even, which {engine.name} does not do"
     several = len({*zip(s.mantissa.tolist(), s.right.tolist(), strict=True)}) > 1
     if several and engine.requantise == "multiply-per-tensor":
@@ -126,7 +129,7 @@ def _products(s: Sums, engine: Engine, pattern: str) -> Job:
         "H": h, "W": w, "C": c, "OH": oh, "OW": ow, "K": k, "FH": fh, "FW": fw,
         "SY": s.stride[0], "SX": s.stride[1], "PY": s.pad[0], "PX": s.pad[1], "multiplies": multiplies,
         "pads": s.x_zero if engine.padding == "value" and (s.padded_rows or s.padded_columns) else 0,
-        "to_even": not s.arithmetic.fixed_point,
+        "to_even": not s.arithmetic.fixed_point, "adds": False,
     }  # fmt: skip
     constants: tuple[Constant, ...] = (Constant("w", s.weights, "weights"),)
     scalars: Values = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
@@ -138,6 +141,25 @@ def _products(s: Sums, engine: Engine, pattern: str) -> Job:
     start = Constant("bias", (s.start + shift.constant).astype(np.int32), "with zero point and rounding folded in")
     shape["to_even"] = shift.to_even
     return Job(pattern, s.stem, shape, (*constants, start), {"shift": shift.bits, **scalars})
+
+
+def _with_added(job: Job, op: Op, graph: Graph, s: Sums) -> Job | str:
+    """The job of a `shifted` op: the half that its shift rounds by is a part of what is added.
+
+    Where that leaves 32 bits, the bias takes whole factors of it: (sum + n) * f + r = sum * f + (n * f + r).
+    """
+    factor, more = added(op, graph)
+    more = more + ((1 << op.attrs["bits"]) >> 1)
+    large = (abs(more) >= 2**31) & (factor != 0)
+    times = np.where(large, more // np.where(large, factor, 1), 0)
+    more = more - times * factor
+    if (abs(factor) >= 2**31).any() or (abs(more) >= 2**31).any() or (s.bound + abs(times) >= 2**31).any():
+        return "what is added to its products leaves 32 bits"
+    start = replace(job.constants[1], data=(s.start + times).astype(np.int32))
+    factors = Constant("multiplier", factor.astype(np.int32), "of sums")
+    terms = Constant("added", more.astype(np.int32), "to products, with a half")
+    shape, scalars = {**job.shape, "adds": True, "to_even": False}, {"shift": op.attrs["bits"], **job.scalars}
+    return replace(job, shape=shape, constants=(job.constants[0], start, factors, terms), scalars=scalars)
 
 
 def _addition(op: Op, graph: Graph, engine: Engine) -> Job | str:
