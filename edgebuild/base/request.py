@@ -111,7 +111,9 @@ class ModelRequest:
         words("static", "caller", "shared"),
         "caller: every function takes the arena as argument; shared: NAME_place.h says where it is, as in a group",
     )
-    time_limit: float | None = option(None, NUMBER, "of the solvers; without it results are reproducible", metavar="S")
+    time_limit: float | None = option(
+        None, NUMBER, "of all searches of a plan; without it results are reproducible", metavar="S"
+    )
     weights: str = option("auto", words("auto", "asm", "c"), "asm: .incbin; c: string literals; default: the target's")
     optimize: str = option(
         "balanced",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate, combinations
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
+from edgebuild.model.plan import cuts
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.cuts import NEVER, Cuts, Cutter, Interval, little_more
 from edgebuild.model.plan.memory.layout import layout
 from edgebuild.model.plan.memory.problem import BufferMemory
-from edgebuild.model.plan.rolling import Trace, possible_starts, simulate
+from edgebuild.model.plan.rolling import RollingGraph, Trace, possible_starts, simulate
 from edgebuild.model.plan.search import Alternatives, Planner
 from edgebuild.model.plan.section import cost, instructions
 from edgebuild.model.plan.storage import layout_problem
@@ -99,6 +101,24 @@ def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, t
     assert found.least == exhaustive.least
     for bound in (cutter.least_peak, little_more(cutter.least_peak), cutter.enough):
         assert cost(found.within(bound)) == pytest.approx(cost(exhaustive.within(bound)))
+
+
+def test_a_search_that_ends_early_has_cuts_of_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer calls find no better cut, and none at all leaves every op by itself. A streamed input ends no search."""
+    graph, peaks = long(12), list[int]()
+    planner = Planner(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386"))
+    for calls in (0, 3_000, cuts.MOST_CALLS):
+        monkeypatch.setattr(cuts, "MOST_CALLS", calls)
+        cutter = replace(planner.cutter)
+        peaks.append(cutter.least_peak)
+        assert any(s.run for s in cutter.cuts.within(0)) == (calls > 0)
+        rolled = [at for at, each in cutter.cuts.starting.items() if any(i.stop > at + 1 for i in each)]
+        assert not calls or max(rolled) > len(cutter.order) * 3 // 4
+    assert peaks == sorted(peaks, reverse=True) and peaks[0] > peaks[-1]
+    late = replace(planner.cutter, deadline=0.0)
+    assert late.least_peak == peaks[0]
+    streamed = replace(late, rolling=RollingGraph(graph, graph.inputs[0]))
+    assert streamed.cuts.least is not None
 
 
 def test_what_would_help_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ an op may have the fastest kernel whose scratch fits beside that.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from functools import cached_property, partial
 from itertools import accumulate
 from math import inf
 
+from ...base import progress
 from ...base.errors import fail
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
@@ -49,6 +51,7 @@ SPARE = 27  # the part of the least peak that may be spent on faster kernels
 WORTH = 64  # the part of all instructions that it must save
 FINENESS = 128  # the part of a peak to which the least for a number of instructions is found
 NEVER = 2**62
+MOST_CALLS = 16_000_000  # of kernels that a search of sections simulates: about two minutes
 Kernels = tuple[tuple[Choice, ...], ...]  # that each op of a section may have
 
 
@@ -215,6 +218,23 @@ class Cuts:
         return best
 
 
+@dataclass
+class _Effort:
+    """Calls and time that a search of sections may take: true while ops up to `position` have some of their share."""
+
+    count: int
+    deadline: float | None
+    endless: bool
+    position: int = 0
+    calls: int = 0  # of kernels, that were simulated
+    began: float = field(default_factory=time.monotonic)
+
+    def __bool__(self) -> bool:
+        share, spent = self.position / max(self.count, 1), time.monotonic() - self.began
+        late = self.deadline is not None and spent > share * (self.deadline - self.began) / 2
+        return self.endless or not (late or self.calls >= share * MOST_CALLS or progress.stopped())
+
+
 @dataclass(frozen=True)
 class Cutter:
     """All sections of an order of ops, and what they cost."""
@@ -223,6 +243,7 @@ class Cutter:
     order: tuple[Op, ...]  # without views
     form: Form  # for which core kernels are, and what was asked for of them
     decoupled: Decoupled = field(default_factory=dict)
+    deadline: float | None = None  # monotonic seconds, half of the way to which is for the search of rolled sections
 
     @property
     def graph(self) -> Graph:
@@ -437,10 +458,16 @@ class Cutter:
 
     @cached_property
     def cuts(self) -> Cuts:
-        """All cuts, but for sections that are of no use. Raises EdgebuildError if a streamed input leaves none."""
+        """All cuts, but for sections that are of no use. Raises EdgebuildError if a streamed input leaves none.
+
+        A search that takes too long leaves out more, everywhere alike: each op has the same share of calls and time.
+        With a streamed input it does not end early, for then there might be no cut.
+        """
         cuts = Cuts(len(self.order), self.enough, self.wholes)
+        effort = _Effort(len(self.order), self.deadline, self.rolling.streamed is not None)
         for stop in range(1, len(self.order) + 1):
-            for i in self._rolled_until(stop, cuts):
+            effort.position = stop
+            for i in self._rolled_until(stop, cuts, effort):
                 cuts.add(i)
         if cuts.least is None:
             raise fail(
@@ -450,7 +477,7 @@ class Cutter:
             )
         return cuts
 
-    def _rolled_until(self, stop: int, shorter: Cuts) -> Iterator[Interval]:
+    def _rolled_until(self, stop: int, shorter: Cuts, effort: _Effort) -> Iterator[Interval]:
         """Rolled sections that end at a position, the shortest first. `shorter`: sections that end before, whole ops.
 
         Dominance prunes most. A section is of no use that takes no less than shorter ones in a row: these make the same
@@ -464,7 +491,7 @@ class Cutter:
         )
         streamed, before, count = self.rolling.streamed, stop, FIRST
         least, rings, measured, useless, looked_at = {stop: 0}, 0, 0, 0, stop  # `least`: of sections in a row to here
-        while before > 0 and useless < FAR and rings <= self.enough:
+        while before > 0 and useless < FAR and rings <= self.enough and effort:
             before, count = max(0, stop - count), 2 * count
             starts = [before + s for s in possible_starts(self.rolling, self.order[before:stop])]
             trace, least_costs = None, list[float]()
@@ -480,6 +507,7 @@ class Cutter:
                 if trace is None:  # rolling is what takes time: only once a bound does not rule it out
                     trace = simulate(self.rolling, self.order[starts[-1] : stop])
                     least_costs = self.choices.least_costs(trace)
+                    effort.calls += len(trace.events)
                 useless, limit = 0, max(floor, shorter.least_until(start))
                 most = least_costs[start - starts[-1]] * EQUAL
                 costly = shorter.cost_between(start, stop, limit, costs[limit]) < most

@@ -242,13 +242,16 @@ class Planner:
     request: ModelRequest
     decoupled: Decoupled = field(default_factory=dict)
     orders: Orders = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic, init=False, compare=False)
     _placed: dict[int, tuple[tuple[Section, ...], Placement]] = field(default_factory=dict, init=False)
 
     @cached_property
     def scheduled(self) -> tuple[Cutter, Schedule]:
         form = form_of(self.target, self.request)
         if form not in self.orders:
-            self.orders[form] = _scheduled(self.graph, self.target, self.request, self.decoupled)
+            self.orders[form] = _scheduled(
+                self.graph, self.target, self.request, self.decoupled, deadline=self._deadline
+            )
         return self.orders[form]
 
     @property
@@ -271,7 +274,7 @@ class Planner:
         try:
             return self._place(self.cutter, steps)[1].height
         except DoesNotFit:
-            return _place(self.cutter, steps, (BufferMemory("arena"),), self.request)[1].height
+            return _place(self.cutter, steps, (BufferMemory("arena"),), self._deadline)[1].height
 
     def whole(self) -> Plan:
         """Every op whole, in place where that costs nothing."""
@@ -327,7 +330,7 @@ class Planner:
         fused, cutter, order = in_strips(
             self.graph,
             self.scheduled,
-            lambda graph: _scheduled_strips(graph, self.target, self.request),
+            lambda graph: _scheduled_strips(graph, self.target, self.request, self._deadline),
             budget,
             self._deadline,
             thorough,
@@ -402,7 +405,7 @@ class Planner:
     def _place(self, cutter: Cutter, steps: tuple[Section, ...]) -> Placement:
         """Steps laid out in the target's memories, once: every op by itself is what each plan is compared with."""
         if id(steps) not in self._placed:
-            self._placed[id(steps)] = steps, _place(cutter, steps, self.memories, self.request)
+            self._placed[id(steps)] = steps, _place(cutter, steps, self.memories, self._deadline)
         return self._placed[id(steps)][1]
 
     @cached_property
@@ -416,7 +419,8 @@ class Planner:
 
     @property
     def _deadline(self) -> float | None:
-        return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
+        """The end of all searches of this planner, in monotonic seconds; None: they take as long as they do."""
+        return None if self.request.time_limit is None else self.began + self.request.time_limit
 
     def _evaluated(self, candidate: Graph) -> Evaluated:
         """The graph itself, which every method starts from, or one with parts; scheduled and laid out."""
@@ -429,7 +433,7 @@ class Planner:
     def _evaluate(self, candidate: Graph) -> Evaluated:
         cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
         steps = _tight(cutter)
-        _, placed, places = _place(cutter, steps, (BufferMemory("arena"),), self.request)
+        _, placed, places = _place(cutter, steps, (BufferMemory("arena"),), self._deadline)
         sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
         for step, section in enumerate(steps):
             sizes |= section.inner
@@ -439,21 +443,29 @@ class Planner:
 
 
 def _scheduled(
-    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, effort: int | None = EFFORT
+    graph: Graph,
+    target: Target,
+    request: ModelRequest,
+    decoupled: Decoupled = COUPLED,
+    effort: int | None = EFFORT,
+    deadline: float | None = None,
 ) -> tuple[Cutter, Schedule]:
-    """The ops of a graph in an order of least memory; no effort: as they are."""
+    """The ops of a graph in an order of least memory; no effort: as they are. `deadline`: of the search of sections."""
     rolling = RollingGraph(graph, streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
     order = as_given(tasks) if effort is None else schedule(tasks, effort)
     check_schedule(tasks, order)
-    cutter = Cutter(rolling, tuple(running[i] for i in order.order), form_of(target, request), decoupled=decoupled)
-    return cutter, order
+    return Cutter(rolling, tuple(running[i] for i in order.order), form_of(target, request), decoupled, deadline), order
 
 
-def _scheduled_strips(graph: Graph, target: Target, request: ModelRequest) -> tuple[Cutter, Schedule]:
+def _scheduled_strips(
+    graph: Graph, target: Target, request: ModelRequest, deadline: float | None
+) -> tuple[Cutter, Schedule]:
     """Strip after strip, or in an order of least memory of whole ops: what takes less once it is rolled."""
-    given, other = (_scheduled(graph, target, request, effort=effort) for effort in (None, EFFORT_OF_PARTS))
+    given, other = (
+        _scheduled(graph, target, request, effort=effort, deadline=deadline) for effort in (None, EFFORT_OF_PARTS)
+    )
     return given if given[1].order == other[1].order else min(given, other, key=lambda each: each[0].least_peak)
 
 
@@ -514,19 +526,20 @@ def _tight(cutter: Cutter) -> tuple[Section, ...]:
 
 
 def _place(
-    cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[BufferMemory], request: ModelRequest
+    cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[BufferMemory], deadline: float | None
 ) -> Placement:
     """The lower one of two layouts: with results over operands as the cut has them, and with fewer if chains are long.
 
     Raises DoesNotFit.
     """
     options, reasons = list[Placement](), list[DoesNotFit]()
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
     loose = loosened(cutter, steps)
     for option in (steps,) if loose is steps else (loose, steps):
         problem, inside = layout_problem(cutter, option, memories)
         effort = EFFORT_OF_LAYOUT * min(1.0, MANY / max(len(problem.buffers), 1))
         try:
-            placed = layout(problem, effort=effort, time_limit=request.time_limit)
+            placed = layout(problem, effort=effort, time_limit=left)
         except DoesNotFit as reason:
             reasons.append(reason)
             continue
