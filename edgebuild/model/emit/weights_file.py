@@ -19,7 +19,7 @@ from ... import __version__
 from ...base.levels import CACHE_LINE
 from ...base.target import LISTS
 from ...base.templates import render
-from ...base.text import comment, quoted
+from ...base.text import quoted
 from ..ir import Array
 from ..ops.base import Constant
 from ..plan.search import Plan
@@ -111,7 +111,7 @@ def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, i
 
 def _view(plan: Plan, sha256: str) -> dict[str, object]:
     shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
-    view = {"name": plan.name, "file": comment(plan.file), "arenas": shown, "align": weights_align(plan)}
+    view = {"name": plan.name, "file": plan.file, "arenas": shown, "align": weights_align(plan)}
     return {**view, "note": _note(plan, sha256) if plan.request.note else ()}
 
 
@@ -158,7 +158,7 @@ def fragment(plan: Plan) -> str:
     return render(
         "linker:memory",
         name=plan.name,
-        file=comment(plan.file),
+        file=plan.file,
         used=plan.target.firmware is not None,
         weights_memory=plan.weights_memory,
         arenas=sections(plan),
@@ -173,7 +173,7 @@ def check(plan: Plan) -> str:
     return render(
         "linker:check",
         name=plan.name,
-        file=comment(plan.file),
+        file=plan.file,
         used=plan.target.core.isa != "native",  # where linkers know no scripts
         sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state", *lists],
     )
