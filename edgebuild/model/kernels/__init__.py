@@ -77,9 +77,15 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
         return _chosen(op, graph, form)
     key = op.outputs[0], form
     if key not in graph.kernels:
-        graph.kernels[key] = _chosen(op, graph, form)
+        graph.kernels[key] = _sharing(_chosen(op, graph, form), graph)
     kept: Kernel = graph.kernels[key]
     return kept
+
+
+def _sharing(kernel: Kernel, graph: Graph) -> Kernel:
+    """The kernel and its others with one `shape` for all that have equal ones: of a long network most."""
+    shape = graph.kernels.setdefault(repr(kernel.shape), kernel.shape)  # by text, for True is no 1 where it is printed
+    return replace(kernel, shape=shape, others=tuple(_sharing(each, graph) for each in kernel.others))
 
 
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -13,6 +13,7 @@ an op may have the fastest kernel whose scratch fits beside that.
 from __future__ import annotations
 
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,8 +72,8 @@ class Interval:
     start: int
     stop: int
     live: int
-    others: tuple[int, ...]
-    calls: tuple[int, ...]  # of each op
+    others: array[int]
+    calls: array[int]  # of each op
     choices: Kernels
     make: Callable[[], Section]
 
@@ -92,8 +93,8 @@ class Interval:
             low, high = spans.get(name, (number, number))
             own = 0 if name in section.overlaid else section.inner.get(name, 0)
             others.append(around + max(in_use[low : high + 1]) - own)
-        stop, calls = start + len(section.ops), tuple(section.calls_of)
-        return cls(start, stop, around + max(in_use), tuple(others), calls, choices, make)
+        stop, calls = start + len(section.ops), array("q", section.calls_of)
+        return cls(start, stop, around + max(in_use), array("q", others), calls, choices, make)
 
     @cached_property
     def section(self) -> Section:
