@@ -146,7 +146,13 @@ def sample_model(sample: str, target: str, **options: object) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "network.onnx"
         file.write_bytes(sample_network(sample))
-        artifacts = compile_model(model_request(file, "network", target, options))
+        return compiled(file, target, **options)
+
+
+@cache
+def compiled(file: Path, target: str, **options: object) -> dict[str, Any]:
+    """The report of a network, compiled for a target."""
+    artifacts = compile_model(model_request(file, "network", target, options))
     report: dict[str, Any] = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     return report
 
