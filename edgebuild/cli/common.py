@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.artifacts import Artifact, publish, withdraw, write_atomic
+from edgebuild.base.errors import fail
 from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import given
 from edgebuild.base.progress import warn
@@ -20,9 +21,18 @@ MaybePath = str | Path | None
 
 
 def check_written(args: argparse.Namespace, written: Iterable[MaybePath], read: Iterable[MaybePath]) -> None:
-    """Raises EdgebuildError if a file that is read is written, or is that of --json. None: the option is not given."""
-    files = *written, args.json if args.json != "-" else None
-    check_replaced([f for f in files if f], [f for f in read if f])
+    """Raise EdgebuildError if a file that is read is written, or is that of --json, or if a folder takes no file.
+
+    None: the option is not given.
+    """
+    files = [Path(f) for f in (*written, args.json if args.json != "-" else None) if f]
+    check_replaced(files, [f for f in read if f])
+    for file in files:
+        folder = next(p for p in file.absolute().parents if p.exists())  # those that are missing are made
+        if not folder.is_dir():
+            raise fail(f"cannot write it: {folder.name} is not a folder", file=str(file))
+        if not os.access(folder, os.W_OK) and (file.is_file() or not file.exists()):
+            raise fail("cannot write it: Permission denied", file=str(file))
 
 
 def show(args: argparse.Namespace, text: str, data: Any) -> None:

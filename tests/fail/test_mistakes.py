@@ -34,6 +34,7 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("quantize t.tflite --data x.npy -o q.tflite", "--output: 'q.tflite' is written as .onnx"),
     ("inspect t.tflite --picture p.png", "--picture: 'p.png' is written as .svg"),
     ("report t.tflite --target host -o p.pdf", "--output: 'p.pdf' is written as .html"),
+    ("model t.tflite --target host --json io.c/x.json", "io.c/x.json: error: cannot write it: io.c is not a folder"),
     ("verify t.tflite --target host --inputs x.npy", "x.npy: error: the inputs have 12 elements"),
     ("verify t.tflite --target host --max-instructions many", "--max-instructions: 'many' is no whole number"),
     ("inspect t.tflite --after nope", "unknown stage 'nope'\n  one of: import, ", "explain E0107"),
