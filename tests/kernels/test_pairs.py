@@ -187,6 +187,7 @@ def test_groups_of_any_size(tmp_path: Path) -> None:
     assert compared(file, "riscv-virt", tmp_path / "model.tflite").count("eb_fours_rv32") >= 6
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("seed", range(2))
 def test_single_pixels_of_the_dsp_extension(seed: int, tmp_path: Path) -> None:
