@@ -150,7 +150,8 @@ def suits(graph: Graph, form: Form, variant: str) -> bool:
 @pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, variant, tile", [
-    (target, variant, tile) for target, variants in VARIANTS.items() for at, (variant, kinds) in enumerate(variants.items())
+    (target, variant, tile)
+    for target, variants in VARIANTS.items() for at, (variant, kinds) in enumerate(variants.items())
     for tile in (("off", "rolling"), ("rolling", "off"))[at % 2] if tile == "off" or kinds == SUMS
 ])  # fmt: skip
 def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
