@@ -13,6 +13,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array
+from edgebuild.model.verify import oracles
 from tests.fuzz.recipe import choice
 from tests.graphs.tflite_models import Draft
 from tests.ops.host import run_on_host
@@ -80,6 +81,14 @@ def test_equals_tflm(name: str, background: int, tmp_path: Path) -> None:
             )
             np.testing.assert_array_equal(made[output].ravel(), found.ravel())
     assert name == "no box is good enough" or any(want[3][0] > 1 for want in expected) or "overlap" in name
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_tflm_does_not_judge_where_it_writes_behind_its_buffers(most: int, tmp_path: Path) -> None:
+    """One detection by class among few boxes: its lists hold the boxes alone."""
+    file = tmp_path / "ssd.tflite"
+    file.write_bytes(model({"use_regular_nms": True, "max_detections": most}, boxes=8))
+    assert ("one detection" in oracles._misread(file)) == (most == 1)
 
 
 def test_results_without_shapes_get_those_of_the_operator() -> None:

@@ -185,7 +185,8 @@ def _has_litert() -> bool:
 def _misread(path: Path) -> str:
     """Tell what of a file TFLite Micro runs to another result than TensorFlow; "" if nothing.
 
-    These are loops of real numbers, as Keras writes LSTMs, and biases of int32 beside int16, which it takes for int64.
+    These are loops of real numbers, as Keras writes LSTMs, biases of int32 beside int16, which it takes for int64, and
+    detections of one box by class.
     """
     import tflite
 
@@ -195,11 +196,14 @@ def _misread(path: Path) -> str:
         codes = [file.OperatorCodes(i).BuiltinCode() for i in range(file.OperatorCodesLength())]
         types = {graph.Tensors(i).Type() for graph in graphs for i in range(graph.TensorsLength())}
         narrow = any(_has_narrow_biases(graph, codes) for graph in graphs)
-    except (struct.error, AttributeError, IndexError, TypeError, ValueError):
+        single = any(_has_single_detections(file, graph) for graph in graphs)
+    except (struct.error, AttributeError, LookupError, TypeError, ValueError):
         return ""
     integers = {tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16}
     if tflite.BuiltinOperator.WHILE in codes and not types & integers:
         return "a loop of real numbers, and TFLite Micro runs some of them to another result"
+    if single:
+        return "one detection by class, and TFLite Micro, which overwrites its boxes, runs it to another result"
     return "a bias of int32 beside int16, and TFLite Micro runs it to another result" if narrow else ""
 
 
@@ -213,6 +217,22 @@ def _has_narrow_biases(graph: Any, codes: list[int]) -> bool:
         if at < op.InputsLength() and op.Inputs(at) >= 0:
             result, bias = graph.Tensors(op.Outputs(0)), graph.Tensors(op.Inputs(at))
             if result.Type() == tflite.TensorType.INT16 and bias.Type() == tflite.TensorType.INT32:
+                return True
+    return False
+
+
+def _has_single_detections(file: Any, graph: Any) -> bool:
+    """Whether TFLite_Detection_PostProcess takes one box of those by class.
+
+    TFLite Micro's lists hold max_detections * boxes; it puts max_detections + boxes into them, and destroys the boxes
+    (tensorflow/lite/micro/kernels/detection_postprocess.cc, Prepare, commit 0b7d9af).
+    """
+    from flatbuffers import flexbuffers
+
+    for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+        if file.OperatorCodes(op.OpcodeIndex()).CustomCode() == b"TFLite_Detection_PostProcess":
+            options = flexbuffers.Loads(bytes(bytearray(op.CustomOptionsAsNumpy())))
+            if options.get("use_regular_nms") and options["max_detections"] == 1 < options["num_classes"]:
                 return True
     return False
 
