@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,23 @@ def test_exact_agrees_with_enumeration(seed: int) -> None:
             assert problem.bytes(small.bins) <= largest
             assert small.bound <= best <= problem.accesses(small.bins)
             assert not small.optimal or problem.accesses(small.bins) == best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bound_holds_where_the_solver_gives_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step at all: neither a register nor a bound comes from the integer programs that look for registers."""
+    problem = random_problem(seed)
+    cheapest = optimize._Pricing.cheapest
+
+    def hurried(*args: Any) -> Any:
+        monkeypatch.setattr(optimize, "LIMIT", "max_deterministic_time:0.2")
+        return cheapest(*args)
+
+    monkeypatch.setattr(optimize, "LIMIT", "max_deterministic_time:0 cp_model_presolve:false")
+    monkeypatch.setattr(optimize._Pricing, "cheapest", hurried)
+    found = solve_exactly(problem, [singles(problem)])
+    least = min(problem.accesses(p) for p in partitions(problem.leaves) if fits(p, problem))
+    assert found is not None and found.bound <= least
 
 
 def partitions(items: tuple[Leaf, ...]) -> Iterator[Bins]:

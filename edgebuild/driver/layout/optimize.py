@@ -77,9 +77,10 @@ def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None 
     pool = {c: costs.of(c) for c in columns}
     pricing, misses = _Pricing(costs), 0
     best, prices, missing = None, _converged(costs, pool, largest), True
+    bound = 0
     for _ in range(COLUMNS):
         column, reduced, exact = pricing.cheapest(prices, pool)
-        bound = prices.bound + min(0, reduced) * len(problem.leaves)
+        bound = max(bound, prices.proven(costs, reduced, largest))
         misses += not exact
         if reduced >= 0 and best is None:
             best, _ = _choice(costs, pool, largest)
@@ -145,6 +146,17 @@ class _Prices:
 
     def reduced(self, costs: _Costs, column: Column, cost: int) -> int:
         return cost + self.byte * costs.bytes(column) - sum(self.leaves[i] for i in column)
+
+    def proven(self, costs: _Costs, reduced: int, largest: int | None) -> int:
+        """A sum that no layout is below, if no column is more than `-reduced` cheaper than its leaves.
+
+        Prices that are lowered alike until no column is too cheap: Farley, "A note on bounding a class of linear
+        programming problems, including cutting stock problems", 1990.
+        """
+        if reduced >= 0:
+            return self.bound
+        least = min(costs.of((i,)) for i in range(len(self.leaves)))  # a column costs what its dearest leaf costs
+        return sum(self.leaves) * least // (least - reduced) - self.byte * (largest or 0)
 
 
 def _converged(costs: _Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
@@ -266,9 +278,9 @@ class _Pricing:
         status = self.program.Solve()
         if status == pywraplp.Solver.INFEASIBLE:
             return None, 1 << 62, True
-        bound = floor(objective.BestBound() + 0.5)
         if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
-            return None, min(bound, -1), False
+            return None, -sum(prices.leaves), False  # BestBound() is 0 then, and proves nothing
+        bound = floor(objective.BestBound() + 0.5)
         column = tuple(i for i, take in enumerate(self.takes) if take.solution_value() > 0.5)
         return column, bound, status == pywraplp.Solver.OPTIMAL
 
