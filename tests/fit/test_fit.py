@@ -14,7 +14,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from edgebuild.model.compile import compile_model, plan_model, prepare
-from edgebuild.model.fitting import Fit, FitRow, best_first, chosen_targets, rv32c, thumb2, v6m
+from edgebuild.model.fitting import Fit, FitRow, best_first, chosen_targets, counts, rv32c, thumb2, v6m
 from edgebuild.model.kernels.costs import PER_COST
 from edgebuild.model.verify import measure
 from tests.conftest import ROOT, run
@@ -43,7 +43,7 @@ def test_arenas_are_those_of_compilations(model: Path) -> None:
         assert row.arena_bytes == arena, name
 
 
-MEASURED = [(DIGITS, "nrf52840"), (DIGITS, "rp2350"), (DIGITS, "ra8m1")]
+MEASURED = [(DIGITS, "stm32f411"), (DIGITS, "microbit"), (DIGITS, "nrf52840"), (DIGITS, "rp2350"), (DIGITS, "ra8m1")]
 SLOW = [(f, t) for f in SHARED for t in ("nrf52840", "rp2040", "stm32h743") if "hello" not in f.stem]
 SLOW += [(f, "esp32c3") for f in SHARED if "mlperf" in f.stem]
 
@@ -63,6 +63,25 @@ def test_flash_is_within_three_percent_of_a_linked_program(model: Path, target: 
         assert not row.fits
         return
     assert row.flash_bytes == pytest.approx(measured["flash_bytes"], rel=0.03)
+
+
+INLINE = """
+static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static void scale(float *y, int32_t n)
+{
+    y[0] = y[0] / (float)eb_clamp(n, 1, 2) + (float)eb_clamp(n, 3, 4);
+}
+"""
+
+
+def test_inline_functions_count_where_they_are_called() -> None:
+    terms = counts(INLINE, "rv32")[1]
+    assert (terms["functions"], terms["branches"], terms["calls"]) == (1, 4, 0)
+    assert (terms["program"], terms["float"], terms["divide"], terms["subtract"], terms["wide"]) == (1, 1, 1, 0, 0)
 
 
 def test_what_does_not_fit_says_by_how_much() -> None:
