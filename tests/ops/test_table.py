@@ -18,6 +18,7 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor
 from edgebuild.model.ops import pointwise
 from edgebuild.model.ops.functions import FUNCTIONS
+from tests.bench_functions import measured
 from tests.ops.host import run_on_host
 from tests.ops.meanings import INTEGER, JUMPS, PREDICATES, REAL
 
@@ -92,6 +93,13 @@ def test_each_row_has_an_exact_meaning() -> None:
     missing = {n for n, row in FUNCTIONS.items() if row.real} - set(REAL)
     missing |= {n for n, row in FUNCTIONS.items() if row.integer} - set(INTEGER)
     assert not missing, f"add their exact meanings to tests/ops/meanings.py: {sorted(missing)}"
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_estimates_of_functions(tmp_path: Path) -> None:
+    """Of three that share no C; `bench-functions` shows all."""
+    for name, (counted, estimate) in measured(["sigmoid", "sqrt", "sum"], "mps2-an386", tmp_path).items():
+        assert estimate == pytest.approx(counted, rel=0.05), name
 
 
 @pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])

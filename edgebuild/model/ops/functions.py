@@ -257,3 +257,83 @@ FUNCTIONS: dict[str, ElementFunction] = {
         whole=True,
     ),
 }
+
+# Instructions of a value of real numbers, by the core's float arithmetic: of a unit; in the C library's functions for
+# Armv7-M, Armv6-M and RV32. `./sconsw bench-functions` counts them. Of a softmax: of a value of a row.
+UNITS = frozenset({"fpu", "f", "portable"})
+USUAL = 30.0  # of a function that is not listed
+INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
+    "abs": (10.0, 44.6, 48.1, 28.1),
+    "neg": (6.0, 6.0, 8.8, 6.0),
+    "sign": (11.6, 68.1, 63.3, 44.8),
+    "floor": (27.1, 157.0, 199.0, 156.0),
+    "ceil": (28.5, 159.0, 197.0, 153.0),
+    "round": (47.5, 373.0, 481.0, 391.0),
+    "reciprocal": (5.0, 154.0, 391.0, 107.0),
+    "square": (6.9, 38.9, 125.0, 114.0),
+    "sqrt": (30.0, 839.0, 2150.0, 980.0),
+    "rsqrt": (31.0, 989.0, 2537.0, 1085.0),
+    "exp": (41.1, 837.0, 1900.0, 1788.0),
+    "log": (54.1, 1015.0, 2106.0, 1725.0),
+    "erf": (60.6, 1275.0, 2920.0, 2566.0),
+    "sin": (93.9, 1139.0, 2256.0, 2057.0),
+    "cos": (95.5, 1159.0, 2286.0, 2091.0),
+    "tan": (209.0, 2457.0, 4953.0, 4315.0),
+    "asin": (85.2, 2204.0, 4984.0, 3112.0),
+    "acos": (85.8, 2294.0, 5115.0, 3149.0),
+    "atan": (45.8, 1006.0, 2107.0, 1715.0),
+    "sinh": (39.4, 846.0, 1989.0, 1636.0),
+    "cosh": (51.0, 1279.0, 3073.0, 2366.0),
+    "asinh": (116.0, 2633.0, 5777.0, 3603.0),
+    "acosh": (105.0, 2480.0, 5438.0, 3540.0),
+    "atanh": (83.0, 1675.0, 3554.0, 2560.0),
+    "tanh": (50.0, 1031.0, 2200.0, 1866.0),
+    "sigmoid": (41.0, 1049.0, 2353.0, 1960.0),
+    "hard_sigmoid": (15.0, 171.0, 294.0, 247.0),
+    "hard_swish": (16.0, 205.0, 401.0, 349.0),
+    "leaky_relu": (8.0, 60.2, 105.0, 87.7),
+    "thresholded_relu": (10.0, 46.9, 47.4, 30.4),
+    "elu": (26.7, 519.0, 1108.0, 1035.0),
+    "selu": (30.8, 576.0, 1292.0, 1205.0),
+    "celu": (26.7, 519.0, 1108.0, 1035.0),
+    "gelu": (60.3, 1262.0, 2994.0, 2675.0),
+    "gelu_tanh": (60.0, 1288.0, 2981.0, 2602.0),
+    "softplus": (126.0, 2338.0, 4899.0, 4070.0),
+    "softsign": (11.0, 246.0, 490.0, 199.0),
+    "swish": (43.0, 1084.0, 2476.0, 2068.0),
+    "mish": (187.0, 3497.0, 7410.0, 6201.0),
+    "shrink": (10.0, 78.1, 86.2, 63.5),
+    "is_nan": (9.9, 63.1, 62.8, 40.9),
+    "sum": (7.1, 59.2, 78.2, 77.9),
+    "difference": (8.0, 60.6, 85.0, 83.6),
+    "product": (7.1, 38.9, 130.0, 114.0),
+    "quotient": (8.0, 155.0, 387.0, 109.0),
+    "floor_div": (28.0, 312.0, 581.0, 264.0),
+    "minimum": (12.1, 47.5, 48.9, 30.9),
+    "maximum": (12.1, 43.5, 48.6, 30.9),
+    "squared_difference": (8.0, 93.3, 200.0, 189.0),
+    "power": (157.0, 2322.0, 4689.0, 4045.0),
+    "mod": (61.6, 719.0, 1007.0, 773.0),
+    "remainder": (50.8, 576.0, 866.0, 673.0),
+    "prelu": (10.0, 61.1, 106.0, 88.2),
+    "step_of_range": (17.4, 250.0, 434.0, 177.0),
+    "zero_of_range": (45.0, 371.0, 567.0, 355.0),
+    "steps_from_zero": (41.9, 397.0, 690.0, 352.0),
+    "equal": (13.0, 67.1, 63.8, 43.0),
+    "not_equal": (12.8, 66.4, 62.8, 43.0),
+    "greater": (11.0, 46.0, 44.7, 28.6),
+    "greater_equal": (11.1, 46.0, 44.5, 29.6),
+    "less": (11.0, 42.1, 44.7, 28.6),
+    "less_equal": (11.0, 42.1, 44.7, 28.6),
+    "where": (8.0, 8.0, 7.9, 7.0),
+    "softmax": (48.0, 1130.0, 2386.0, 1986.0),
+    "log_softmax": (48.3, 1095.0, 2146.0, 2023.0),
+}
+
+
+def instructions(function: str, core: frozenset[str]) -> float:
+    """Estimated instructions of a value of this function of float32, on a core of these words (`Form.core`)."""
+    unit, v7m, v6m, rv32 = INSTRUCTIONS.get(function, (USUAL,) * 4)
+    if core & UNITS:
+        return unit
+    return v6m if "armv6-m" in core else rv32 if "rv32" in core else v7m

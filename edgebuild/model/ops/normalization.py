@@ -15,6 +15,7 @@ from ..ir.axes import Nest, lines
 from . import fixedpoint
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier
+from .functions import instructions
 
 # TFLM's softmax of int16: two tables of 513 values and straight lines between them.
 #
@@ -185,7 +186,9 @@ def softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
     shape |= {"wide": x.dtype == "int16", "computed": False, "bits": _bits(y)}
     if is_float(x):
-        return Kernel("normalization.c:softmax", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
+        cost = 20.0 + instructions("softmax", form.core) * x.elements
+        beta = {"beta": op.attrs["beta"]}
+        return Kernel("normalization.c:softmax", f"softmax_{size}", shape, (), beta, estimate=cost)
     if x.dtype == "int16":
         m = factor(scale_of(x), op.attrs["beta"])
         numbers: dict[str, int | float] = {"multiplier": m.mantissa, "shift": m.shift}
@@ -288,7 +291,8 @@ def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x)}
     stem = f"log_softmax_{size}"
     if is_float(x):
-        return Kernel("normalization.c:log_softmax", stem, shape)
+        cost = 20.0 + instructions("log_softmax", form.core) * x.elements
+        return Kernel("normalization.c:log_softmax", stem, shape, estimate=cost)
     places, powers, back = log_softmax_tables(op, graph)
     constants = (Constant("places", places, "-d * scale, Q5.26"), Constant("powers", powers, "exp() of them, Q12.19"))
     numbers: dict[str, int | float] = {"size": len(places), "multiplier": back.mantissa, "shift": back.shift}

@@ -16,7 +16,7 @@ from ..ir import Array, Graph, Op, Tensor
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .fixedpoint import INT8, Multiplier, inverse_root, limits, quantize_multiplier, requantize
-from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction
+from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions
 
 # Quantised values of several operands as ONNX defines them: dequantise, the function on real numbers, quantise.
 #
@@ -517,7 +517,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     }
     stem = f"{op.attrs['function']}_{'x'.join(map(str, y.shape)) or 1}"
     count = y.elements // (y.shape[1] if form.rolled else 1)
-    cost = 20.0 + 30.0 * count
+    each = instructions(op.attrs["function"], form.core) if is_float(operands[-1]) else 30.0
+    cost = 20.0 + each * count
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 
 

@@ -88,7 +88,7 @@ def verify(
         recording = _recorded(model_path, reading, vectors, artifacts, report, builder, every)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
-        steps = layers(model_path, artifacts, report, builder, by_cycles, flash) if by_layer else None
+        steps = layers(vectors[0], artifacts, report, builder, by_cycles, flash) if by_layer else None
     compared = _judged(model_path, vectors, expected, outcome, report, reading, recording)
     return {
         "model": model_path.name,

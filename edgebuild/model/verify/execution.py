@@ -24,8 +24,8 @@ from ...base.artifacts import Artifact
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.facts import read_facts
 from ...base.target import Flash, Target, hal_dir, load_target
+from ..ir import Array
 from .harness import Builder, run_program, run_tool, sources, write_sources
-from .vectors import random_inputs
 
 CYCLES_REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
 ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")
@@ -625,7 +625,7 @@ EMPTY = 64  # in layers.c
 
 
 def layers(
-    model_path: Path,
+    vector: Sequence[Array],
     artifacts: Sequence[Artifact],
     report: dict[str, Any],
     builder: Builder,
@@ -634,9 +634,10 @@ def layers(
 ) -> list[dict[str, Any]]:
     """`ops` (names), `kinds`, `calls`, `macs` and `instructions` of every step, in the order of the schedule.
 
-    The test program is made by `builder`, in its folder. A tick of the counter is up to 64 instructions on Cortex-M,
-    so steps of fewer than a few hundred are known roughly. `by_cycles`: modelled `cycles` as well, with those for which
-    the core waits for `flash`. Raises EdgebuildError for a target whose instructions cannot be counted.
+    The test program is made by `builder`, in its folder, and computes on `vector`. A tick of the counter is up to 64
+    instructions on Cortex-M, so steps of fewer than a few hundred are known roughly. `by_cycles`: modelled `cycles` as
+    well, with those for which the core waits for `flash`. Raises EdgebuildError for a target whose instructions cannot
+    be counted.
     """
     target, folder = builder.target, builder.folder
     if target.firmware is None or target.runner is None:
@@ -648,7 +649,6 @@ def layers(
     write_sources(folder, target, artifacts, report, 1)
     with (folder / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write(f"#define LAYERS {len(steps)}\n")
-    (vector,) = random_inputs(model_path, report, 1)
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for x in vector))
     model, *rest = sources(target, report)
     hal = [hal_dir() / name for name in ("harness/layers.c", "src/counter.c", *target.runner.sources)]
