@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,9 +87,9 @@ def verify(
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
-        recording = _recorded(model_path, reading, vectors, artifacts, report, builder, every)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
-        timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
+        timed = _timed(folder / "harness.elf", target, outcome, flash, flash_of or target.name, by_cycles)
+        recording = _recorded(model_path, reading, vectors, artifacts, report, builder, every)
         steps = layers(vectors[0], artifacts, report, builder, by_cycles, flash) if by_layer else None
     compared = _judged(model_path, vectors, expected, outcome, report, reading, recording)
     return {
@@ -127,7 +129,10 @@ def _timed(
 
 def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dict[str, Any]:
     """Cycles of one inference, with those for which the core waits for the board's flash, and the models' names."""
-    count, waited, name = cycles(elf, target, flash)
+    with tempfile.TemporaryDirectory(prefix="edgebuild-cycles-") as place:  # results of the first run stay
+        for file in (elf, elf.parent / "input.bin"):
+            shutil.copy(file, place)
+        count, waited, name = cycles(Path(place) / elf.name, target, flash, harness=True)
     if flash is None:
         return {"cycles": count, "cycles_model": name}
     return {

@@ -443,6 +443,8 @@ LIMIT_S = 1200.0
 FROM, TO = "main", "eb_exit"  # what is counted of a program
 MARK = "eb_layer"  # called as a step begins
 COUNTING = (MARK, "eb_counter_read", "eb_cycles_read", "SysTick_Handler")  # what a program has only to count
+# Of harness.c: begin, end and mark. The first inference runs between the last two calls of the mark.
+INVOKE = ("eb_counter_start", "eb_counter_stop", "eb_counter_read")
 VECTORS = "armv8.1-m.main"  # objdump takes vectors for coprocessors unless it is told this architecture
 LISTED = re.compile(r"\s*([0-9a-f]+):\t([0-9a-f ]+?) *\t(\S+)(?:\t([^@;<]*))?")
 Listing = Mapping[int, tuple[int, Instruction]]  # by address: bytes, and what stands there
@@ -456,8 +458,10 @@ class Execution:
     steps: tuple[Step, ...]
 
 
-def execute(elf: Path, target: Target, caches: Caches = NO_CACHES, by_step: bool = False) -> Execution:
-    """Run a program in the simulator and count from `main` to its end; `by_step`: it calls `eb_layer` between steps.
+def execute(
+    elf: Path, target: Target, caches: Caches = NO_CACHES, begin: str = FROM, end: str = TO, mark: str = ""
+) -> Execution:
+    """Run a program in the simulator and count from one function to another; `mark`: it is called between steps.
 
     Raises MissingTool without the simulator, objdump or a compiler of the build machine, EdgebuildError where the
     program does not end.
@@ -468,12 +472,12 @@ def execute(elf: Path, target: Target, caches: Caches = NO_CACHES, by_step: bool
     source = str(hal_dir() / "harness/execution.c")
     run_tool([host.compiler, "-O2", "-shared", "-fPIC", "-o", plugin.name, source], elf.parent, host.package)
     places = _functions(elf)
-    options = [f"from={_begin(places, FROM, elf)}", f"to={_begin(places, TO, elf)}", f"line={caches.line_bytes}"]
+    options = [f"from={_begin(places, begin, elf)}", f"to={_begin(places, end, elf)}", f"line={caches.line_bytes}"]
     options += [f"low={caches.low}", f"high={caches.high}", f"out={counts}"]
     options += [f"icache={caches.instructions.sets}x{caches.instructions.ways}"]
     options += [f"dcache={caches.data.sets}x{caches.data.ways}"]
-    if by_step:
-        options += [f"mark={_begin(places, MARK, elf)}"]
+    if mark:
+        options += [f"mark={_begin(places, mark, elf)}"]
         options += [f"skip={b}-{e}" for b, e in (places[name] for name in COUNTING if name in places)]
     command = [word.replace("{elf}", elf.name) for word in target.runner.command if word not in ("-icount", "shift=0")]
     counts.unlink(missing_ok=True)
@@ -583,21 +587,23 @@ def model_of(target: Target) -> CoreModel:
     return read_facts(CycleTable, file)
 
 
-def cycles(elf: Path, target: Target, flash: Flash | None = None) -> tuple[int, int, str]:
-    """Cycles of the model's function in this program, those of them for flash, and the name of their model.
+def cycles(elf: Path, target: Target, flash: Flash | None = None, harness: bool = False) -> tuple[int, int, str]:
+    """Cycles of a program, those of them for flash, and the name of their model.
 
+    `harness`: of the first inference of harness.c, on the input vectors in its folder. Branches depend on them.
     Raises EdgebuildError for a core without a table, MissingTool without the simulator.
     """
     core = model_of(target)
-    run = execute(elf, target, _caches(core, target, flash))
-    waited = _waited(run.steps[-1], flash)
-    return _cost(core, run, run.steps[-1]) + waited, waited, f"{core.core}: {core.source}"
+    run = execute(elf, target, _caches(core, target, flash), *(INVOKE if harness else (FROM, TO)))
+    step = run.steps[-2 if harness else -1]
+    waited = _waited(step, flash)
+    return _cost(core, run, step) + waited, waited, f"{core.core}: {core.source}"
 
 
 def cycles_by_step(elf: Path, target: Target, flash: Flash | None = None) -> list[int]:
     """Cycles from each call of `eb_layer` in the program of harness/layers.c on, those for flash included."""
     core = model_of(target)
-    run = execute(elf, target, _caches(core, target, flash), by_step=True)
+    run = execute(elf, target, _caches(core, target, flash), mark=MARK)
     return [_cost(core, run, step) + _waited(step, flash) for step in run.steps[1:]]
 
 
