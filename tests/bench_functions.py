@@ -88,14 +88,14 @@ def groups(functions: list[str]) -> Iterator[list[str]]:
 def measured(functions: list[str], name: str, folder: Path) -> dict[str, tuple[float, float]]:
     """Instructions of a value by count and by estimate."""
     target, graph, rng = load_target(name), network(functions), np.random.default_rng(1)
-    made = plan(graph, target, ModelRequest(Path("x"), "model", name, tile="off"))
-    artifacts = emit(made, "")
+    planned = plan(graph, target, ModelRequest(Path("x"), "model", name, tile="off"))
+    artifacts = emit(planned, "")
     report, found = report_of(artifacts), {}
     builder = Builder(target, folder, bool(report.get("needs_libm")))
     counts = layers([values(n, rng) for n in graph.inputs], artifacts, report, builder)
-    for step, row in zip(made.steps, counts, strict=True):
+    for step, row in zip(planned.steps, counts, strict=True):
         ((op,), (form,)) = step.ops, step.forms
-        found[op.name] = row["instructions"] / COUNT, kernel_of(op, made.graph, form).estimate / COUNT
+        found[op.name] = row["instructions"] / COUNT, kernel_of(op, planned.graph, form).estimate / COUNT
     return found
 
 

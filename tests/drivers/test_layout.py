@@ -96,9 +96,9 @@ def test_bound_holds_where_the_solver_gives_up(seed: int, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(optimize, "LIMIT", "max_deterministic_time:0 cp_model_presolve:false")
     monkeypatch.setattr(optimize._Pricing, "cheapest", hurried)
-    found = solve_exactly(problem, [singles(problem)])
+    solution = solve_exactly(problem, [singles(problem)])
     least = min(problem.accesses(p) for p in partitions(problem.leaves) if fits(p, problem))
-    assert found is not None and found.bound <= least
+    assert solution is not None and solution.bound <= least
 
 
 def partitions(items: tuple[Leaf, ...]) -> Iterator[Bins]:

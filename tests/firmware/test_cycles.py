@@ -171,9 +171,9 @@ def test_branches_are_those_of_the_input(tmp_path: Path) -> None:
     y = file.node("Tanh", [file.input((1, 256))], (1, 256))
     model.write_bytes(file.model([y]).SerializeToString())
     artifacts = compile_model(ModelRequest(model, "model", target.name))
-    found = verify(model, target, artifacts, keep=tmp_path / "kept", by_cycles=True)
+    result = verify(model, target, artifacts, keep=tmp_path / "kept", by_cycles=True)
     assert (tmp_path / "kept" / "output.bin").stat().st_size > 5 * 256 * 4, "results stay in the kept folder"
-    assert found["equal"] and found["instructions"] < found["cycles"] < 2 * found["instructions"]
+    assert result["equal"] and result["instructions"] < result["cycles"] < 2 * result["instructions"]
 
 
 def test_cores_without_a_table_are_named() -> None:

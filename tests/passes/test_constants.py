@@ -109,10 +109,10 @@ def test_an_output_channel_that_chooses_its_group_stays() -> None:
 
 def test_intervals_hold_every_value() -> None:
     for seed, graph in enumerate(graphs()):
-        known = dict(intervals(graph))
+        ranges = dict(intervals(graph))
         for vector in random_inputs(graph, VECTORS, seed):
             values = ops.run(graph, *vector)
-            for name, (low, high) in known.items():
+            for name, (low, high) in ranges.items():
                 assert (low <= values[name]).all() and (values[name] <= high).all(), f"{name}\n{dump(graph)}"
 
 
