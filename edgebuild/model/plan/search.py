@@ -222,7 +222,7 @@ def form_of(target: Target, request: ModelRequest | None = None) -> Form:
     measured = (word.rpartition("=") for word in request.choices)
     choice = frozenset((layer, variant) for layer, _, variant in measured)
     if request.portable:
-        return Form(frozenset({PORTABLE}), wish, choice)
+        return Form(frozenset({PORTABLE}), wish, choice, per_cost=per_cost)
     return Form(core, wish, choice, engines=called, per_cost=per_cost)
 
 

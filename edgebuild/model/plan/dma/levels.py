@@ -16,7 +16,7 @@ from ...ir import ITEM_BYTES, Graph, Op
 from ...ir.axes import Dim, Grouped, Nest, Same, Window, separable
 from ...kernels import kernel_of, offload
 from ...ops import SPECS
-from ...ops.base import PER_CALL, Form
+from ...ops.base import PER_CALL, PER_TURN, Form
 from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Channel, Compute, Hardware, MappingCost, Operand, Power, TiledLayer, compute_cycles
 from ..printed import Region
@@ -247,15 +247,15 @@ def layer_of_op(
     result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, channel, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
-    each = max(kernel.estimate or 8.0 * points, 1.0) / points
+    each, call = form.per_cost * max(kernel.cost or PER_TURN * points, 1.0) / points, form.per_cost * PER_CALL
     cores = min(target.cores, MOST)
-    alone = PER_CALL + points * each
+    alone = call + points * each
     layer = TiledLayer(
         op.name,
         nest,
         tuple(operands),
         axes,
-        Compute(lambda lengths: 0.0, PER_CALL),
+        Compute(lambda lengths: 0.0, call),
         {},
         True,
         cores,
@@ -269,7 +269,7 @@ def layer_of_op(
     def cycles(lengths: Mapping[str, Any]) -> Any:
         return prod(lengths.values()) * each * share(lengths)
 
-    return replace(layer, compute=Compute(cycles, PER_CALL + (HANDOVER if cores > 1 else 0)))
+    return replace(layer, compute=Compute(cycles, call + (HANDOVER if cores > 1 else 0)))
 
 
 def whole_cycles(layer: TiledLayer) -> float:
@@ -363,7 +363,7 @@ def engine_layer(
 
     rows = (axes["OY"], axes["FY"]) if "OY" in axes and "FY" in axes else None
     units = {axes[letter]: n for letter, n in engine.array.items() if letter in axes}
-    compute = Compute(cycles, PER_CALL, rows)
+    compute = Compute(cycles, form.per_cost * PER_CALL, rows)
     power = power_of(target, engine, layer.nest.mac_count, least)
     return replace(layer, operands=tuple(operands), compute=compute, units=units, cores=1, estimated=False, power=power)
 

@@ -362,16 +362,16 @@ class Streamer:
             choices = self.cutter.choices.in_run(op, seen)
             most = self.room // SCRATCH_SHARE // (together * shares)
             choice = next((c for c in choices if c.scratch <= most), choices[-1])
-            form, work, parts = choice.form, choice.instructions - PER_ROW_CALL, None
+            form, work, parts = choice.form, choice.cost - PER_ROW_CALL, None
             if rolling.modes[op.outputs[0]] != "reduce":
                 parts = shared_row(op, graph, form, shares)
             if parts is not None:
                 column = self.cutter.choices.unstated(op, form) / graph.result(op).shape[COLUMNS]
-                whole, work = work, max(share.kernel.estimate or column * share.width for share in parts)
+                whole, work = work, max(share.kernel.cost or column * share.width for share in parts)
                 parts = None if work >= whole else parts
                 work = min(work, whole)
-            call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
-            self._row_kernels[key] = form, parts or (Share(kernel_of(op, graph, form)),), work + call
+            cycles = form.per_cost * (work + PER_ROW_CALL) + (HANDOVER if self.cores > 1 else 0)
+            self._row_kernels[key] = form, parts or (Share(kernel_of(op, graph, form)),), cycles
         return self._row_kernels[key]
 
     @cached_property

@@ -402,8 +402,8 @@ class _Tiles:
         self.figures = cost(layer, mapped)
         self.promised = self.figures.compute
         if layer.estimated and all(k.estimate for row in self.kernels for k in row):
-            work = sum(max(k.estimate for k in row) for row in self.kernels) + layer.compute.call * len(self.turns)
-            self.figures = replace(self.figures, compute=work)
+            work = self.form.per_cost * sum(max(k.cost for k in row) for row in self.kernels)
+            self.figures = replace(self.figures, compute=work + layer.compute.call * len(self.turns))
 
     def build(self) -> MappedOp:
         kernels, numbers = dict[object, tuple[int, Kernel]](), dict[int, int]()  # by what they do, and by identity
