@@ -110,6 +110,7 @@ MISSED = pytest.mark.xfail(strict=True, reason="no faster kernel is on the plan'
 BELOW = ("VWW-like", "MobileNetV2-like")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=MISSED) if n in BELOW else n for n in NETWORKS])
 def test_a_quarter_less_than_a_baseline_that_waits_busy(name: str) -> None:
     assert compare_network(name, AS_IN_THE_LITERATURE, 0.1).saving("busy") >= 0.25
@@ -124,6 +125,7 @@ def test_the_goal_at_ten_percent_slack(name: str) -> None:
     assert found.plan.time_us <= found.budget_us
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_is_left_to_save_where_kernels_do_not_wait(name: str) -> None:
     """In the DTCM, and where depthwise kernels take all channels at once, only weights in flash make the core wait."""
@@ -134,6 +136,7 @@ def test_what_is_left_to_save_where_kernels_do_not_wait(name: str) -> None:
     assert found.plan.energy_uj < literature.plan.energy_uj, "and it takes less energy than that which saves more"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_decoupling_saves_nothing_where_nothing_waits(name: str) -> None:
     """Lines so long that none is fetched: what is left is the quick mux, which mixes two clocks within a layer."""

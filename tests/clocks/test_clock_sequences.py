@@ -39,7 +39,7 @@ def plan_of(chip: str, hse_hz: int) -> ClockPlan:
     return clock_plan(load_clock_tree(chip), hse_hz)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize(("chip", "kind"), [(c, k) for c in SWITCHED for k in PLANS if can(c, k)])
 def test_no_pair_violates_anything(chip: str, kind: str, tmp_path: Path) -> None:
     plan = PLANS[kind](load_clock_tree(chip))
@@ -172,6 +172,7 @@ def test_init_cleans_up_after_a_boot_loader(tmp_path: Path) -> None:
     machine.expect("216MHZ")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("kind", "seed"), SEEDED, ids=lambda v: str(v).replace(" ", "-"))
 def test_mutation_is_caught(kind: str, seed: int) -> None:
     assert caught(kind, seed) is not None

@@ -108,7 +108,7 @@ def test_what_was_chosen_is_what_is_emitted(tight: Plan) -> None:
     assert "modelled" in energy_words(tight) and data["basis"] == "modelled"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("chip", ["stm32f767", "stm32f429", "stm32f411"])
 def test_plans_of_any_graph_keep_what_they_promise(chip: str) -> None:
     target = load_target(chip)
@@ -189,7 +189,7 @@ def built(p: Plan, folder: Path, *more: str) -> Path:
     return folder / "net.elf"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("arm-none-eabi-gcc")
 @pytest.mark.parametrize(
     ("model", "g"),

@@ -32,6 +32,7 @@ def check(graph: Graph, plan: ClusterPlan) -> None:
     check_together(graph, graphs, [g.ops for g in graphs], messages, plan.cluster.source)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["switch", "bus", "star"])
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 @pytest.mark.parametrize("way", WAYS)
@@ -56,6 +57,7 @@ def test_a_device_with_next_to_no_share(way: str, empty: int) -> None:
         check(graph, plan)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", ["tflite", "float", "qdq"])
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks(form: str, seed: int, tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[BuiltC
     return made, commands
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("harm", [0, 25])
 @pytest.mark.parametrize(

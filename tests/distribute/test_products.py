@@ -73,7 +73,7 @@ def test_products_compile_without_a_warning(tmp_path: Path, method: str) -> None
         subprocess.run([compiler, *flags, "-c", *files], cwd=tmp_path, check=True)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     ("method", "n", "medium"),
@@ -88,7 +88,7 @@ def test_together_they_are_one_device(tmp_path: Path, method: str, n: int, mediu
     assert result["equal"] and result["as_planned"] and result["messages"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("form", "seed"), [("tflite", 11), ("qdq", 12), ("float", 13)])
 def test_random_networks(tmp_path: Path, form: str, seed: int) -> None:
@@ -141,6 +141,7 @@ def test_a_network_that_remembers(tmp_path: Path) -> None:
     assert result["equal"] and result["as_planned"] and result["messages"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
 @pytest.mark.parametrize("n", [2, 4])
 def test_in_simulators_of_two_kinds(tmp_path: Path, n: int) -> None:
@@ -149,6 +150,7 @@ def test_in_simulators_of_two_kinds(tmp_path: Path, n: int) -> None:
     assert result["equal"] and result["as_planned"] and result["messages"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("seed", "n"), [(1, 2), (3, 3)])
 def test_faults_end_in_a_code_and_the_next_inference_works(tmp_path: Path, seed: int, n: int) -> None:

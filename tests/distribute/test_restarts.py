@@ -74,6 +74,7 @@ def restarted(
     return run._results(home / "output.bin")[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("arrives", [False, True])
 def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:

@@ -78,7 +78,7 @@ def cluster(folder: Path, targets: str, medium: str, flash: str = "16K") -> Path
     return file
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
 @pytest.mark.parametrize(
     ("targets", "medium", "method"),
@@ -99,7 +99,7 @@ def test_predicted_times_are_within_a_tenth_of_the_simulated(
         assert row["instructions"] > 0 and row["stack_bytes"] > 0 and row["flash_bytes"] > row["weights_bytes"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
 @pytest.mark.parametrize(
     ("model", "timed"), [("paper_mw.tflite", 0), ("paper_mw.tflite", 2), ("paper_txt.tflite", 2), ("swiftnet_like", 1)]

@@ -17,12 +17,12 @@ from tests.docs.pages import ELSEWHERE, FILE, OWN_TESTS, PAGES, blocks, script
 
 OUTSIDE = "../shared"  # models that are not part of the project
 SCRIPTS = {page.relative_to(ROOT): text for page in PAGES if page.name not in ELSEWHERE and (text := script(page))}
-FOLLOWED = ("README.md", "c-api.md", "integrate.md", "tutorial.md")  # by new users: always run, of the others a sixth
+FOLLOWED = ("README.md", "c-api.md", "integrate.md", "tutorial.md")  # by new users: always run, of the others a twelfth
 
 
 def marks(page: Path, number: int) -> list[pytest.MarkDecorator]:
     meson = [pytest.mark.needs("meson")] if "$ meson " in page.read_text() else []
-    return meson if page.name in FOLLOWED or number % 6 == 1 else [*meson, pytest.mark.slow]
+    return meson if page.name in FOLLOWED or number % 12 == 1 else [*meson, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_new_date_of_the_model_compiles_nothing(project: Project) -> None:
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 def test_changed_option_makes_the_model_again(project: Project) -> None:
     before = project.generated()
     project.write(RAM="20K")
@@ -76,6 +77,7 @@ def test_changed_option_makes_the_model_again(project: Project) -> None:
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 def test_other_weights_compile_nothing_but_weights(project: Project) -> None:
     before, model = project.generated(), project.model.read_bytes()
     network = onnx.load_from_string(model)
@@ -212,6 +214,7 @@ def test_codegen_makes_what_editors_read_and_compiles_nothing(tool: str, tmp_pat
     assert (built.starts, built.compiles, built.links) == (0, 4, 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
 def test_a_removed_include_is_no_missing_input(tool: str, tmp_path: Path) -> None:
     """A driver's header goes together with the line that includes it: old depfiles must not ask for it."""
@@ -238,6 +241,7 @@ def test_a_removed_include_is_no_missing_input(tool: str, tmp_path: Path) -> Non
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
 def test_an_interrupted_build_leaves_no_process_and_no_half_file(tool: str, tmp_path: Path) -> None:
     """Ctrl-C goes to the whole process group; the next build equals a clean one."""

@@ -56,6 +56,7 @@ def nothing(output: str) -> bool:
     return "Generating" not in output and "clock_config.c" not in output and "clocks.elf" not in output
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("arm-none-eabi-gcc", "cmake", "ninja")
 @pytest.mark.parametrize("tool", ["scons", "Ninja"])
 def test_the_sample(tool: str, tmp_path: Path) -> None:

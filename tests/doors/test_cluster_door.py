@@ -59,6 +59,7 @@ class Project:
             right.wait()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc", "cmake", "ninja")
 @pytest.mark.parametrize("tool", ["scons", "Ninja"])
 def test_the_sample_reads_all_digits_on_two_devices(tmp_path: Path, tool: str) -> None:

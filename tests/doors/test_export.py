@@ -224,6 +224,7 @@ def bares(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bare]:
     return lambda name: kept.setdefault(name, Bare(name, tmp_path_factory.mktemp("bare") / name))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(
     "cmake", "ninja", "make", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "qemu-system-arm", "qemu-system-riscv32"
 )

@@ -231,6 +231,7 @@ env.Program("app", ["main.c", features])
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
 def test_doors_check_the_script_of_a_project(tool: str, tmp_path: Path) -> None:
     """The model is in a library, and the program has a script that start-up and heap of a vendor know."""

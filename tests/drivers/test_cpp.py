@@ -338,6 +338,7 @@ def test_one_language(tmp_path: Path) -> None:
         compile_driver(DriverRequest((tmp_path / "a.bf.c", tmp_path / "b.bf.cpp"), "n", "pulpino"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_no_warnings(compiler: str, tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def traces(part: Part, folder: Path, tlm: bool) -> tuple[list[str], list[str]]:
     return mine, [line for line in theirs if line[:2] in ("r ", "w ", "! ")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "gcc")
 @pytest.mark.parametrize("part", PARTS, ids=lambda p: p.name.replace(" ", "_"))
 def test_a_mock_runs_a_driver_as_the_emulator(part: Part, tmp_path: Path) -> None:

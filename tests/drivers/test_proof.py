@@ -116,6 +116,7 @@ def faulty(made: Made) -> Iterator[tuple[str, Made]]:
             yield f"{function}: {text or 'nothing'} for {line}", (driver, new)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", RIGHT, ids=lambda c: f"{c.number:02}-{c.title.replace(' ', '_')}")
 def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -> None:
     made = compiled(case, tmp_path)
@@ -174,7 +175,7 @@ def callers(made: Made, function: str) -> frozenset[str]:
 MANY_FAULTS = ("RP2040 I2C", "RP2040 USBCTRL", "nRF52 TWI", "FE310 I2C", "STM32 ADC", "STM32 TIM", "SAM SERCOM")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     "part",
     [
@@ -267,6 +268,7 @@ void any(int v) { p->CR.GO = v; p->OTHER.GO = v; }
 void group(void) { p->CR = (bfGroup C){ .EN = 1, .GO = 0 }; }"""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("order", ["", "plain: true", "memory: true"])
 def test_writes_of_values_that_do_nothing_are_proved(order: str, tmp_path: Path) -> None:
     """Their store may be there, with its neighbours as they are, once and in its own register."""

@@ -68,6 +68,7 @@ def made(folder: Path, name: str, source: str) -> Made:
     return driver, artifacts
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("number", range(max(len(C), len(CPP))))
 def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp_path: Path) -> None:

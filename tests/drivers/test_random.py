@@ -88,6 +88,7 @@ def run(folder: Path, seed: int, count: int, target: str, cpp: bool = False) -> 
     return check(b, programs)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
 def test_some_programs(target: str, tmp_path: Path) -> None:
@@ -95,6 +96,7 @@ def test_some_programs(target: str, tmp_path: Path) -> None:
     assert after < before, "nothing was merged: the test does not test"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
 def test_some_programs_of_cpp(target: str, tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def nothing(project: Project) -> bool:
     return not built.drivers and not built.compiled
 
 
+@pytest.mark.one_in(3)
 def test_null_build_starts_no_libclang(project: Project) -> None:
     assert nothing(project)
     for file in ("pads.bf.c", "pad.h"):
@@ -146,6 +147,7 @@ def test_null_build_starts_no_libclang(project: Project) -> None:
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 def test_comment_compiles_its_driver_alone(project: Project) -> None:
     project.edit("pads.bf.c", "{ pad", "{ /* both */ pad")
     failed = project.build(libclang=False, fails=True)
@@ -171,6 +173,7 @@ def test_profile_is_read_again(project: Project) -> None:
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 def test_overlay_that_comes_later_counts(project: Project) -> None:
     """A build says what an overlay could tell. One written then was not looked at until the source changed."""
     overlay = project.folder / "chip.overlay.yaml"
@@ -198,6 +201,7 @@ def test_debuggers_find_the_source(project: Project) -> None:
     assert "void on(void)" in said, said
 
 
+@pytest.mark.one_in(3)
 def test_definitions_of_the_target_reach_the_driver(project: Project) -> None:
     text = (project.folder / "build" / "edgebuild" / "blink" / "blink.cpp").read_text()
     assert (
@@ -230,6 +234,7 @@ def test_mistake_leaves_what_was_there(project: Project) -> None:
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 def test_compilers_name_files_that_exist(project: Project) -> None:
     """`__FILE__` has no folder, so that products are the same everywhere."""
     check = '#ifdef EB_FILE_pads_bf_c\n_Static_assert(sizeof __FILE__ == sizeof "pads.bf.c", "");\n#endif\n'

@@ -80,7 +80,7 @@ def generate(models: Path, name: str, target: str, folder: Path, **options: str)
     return ["n.c", "n_weights.S", "n_weights.c"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc", "clang", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "nm")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("target", COMPILERS)

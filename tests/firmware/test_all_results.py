@@ -39,6 +39,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
     return names
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("real", [True, False], ids=["float", "int8"])
 def test_the_first_difference_is_named(

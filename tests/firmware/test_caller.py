@@ -13,6 +13,7 @@ from edgebuild.model.verify import verify
 from tests.graphs import tiny_tflite
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc", "arm-none-eabi-gcc", "qemu-system-arm")
 @pytest.mark.parametrize("target", ["host", "mps2-an386"])
 def test_the_harness_brings_the_arena(target: str, tmp_path: Path) -> None:

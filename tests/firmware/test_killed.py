@@ -33,6 +33,7 @@ def pipe(path: Path) -> int:
     return os.open(path, os.O_RDWR)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs("arm-none-eabi-gcc")
 @pytest.mark.parametrize("name, status", [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_programs_end_with_the_command(name: str, status: int, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def wide() -> onnx.ModelProto:
     return quantized(net.model(net.dense(x, 4)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["mps2-an386", "riscv-virt"])
 @pytest.mark.parametrize("tile", ["off", "rolling", "fdt", "ffmt"])
 def test_the_layers_take_what_the_whole_takes(name: str, tile: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_choice_is_taken_where_it_was_made() -> None:
     assert choices.clear() == 1 and choices.with_choices(request()) == request()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("qemu-system-riscv32", "riscv64-unknown-elf-gcc")
 def test_what_is_kept_is_faster() -> None:
     told: list[str] = []
@@ -72,6 +73,7 @@ def test_what_is_kept_is_faster() -> None:
     assert choices.read(request()) == found and bool(found) == (measured < by_estimate)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("qemu-system-arm", "arm-none-eabi-gcc")
 def test_cycles_are_measured_instead() -> None:
     told: list[str] = []

@@ -86,6 +86,7 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> list[Judge]:
     return list(made())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_slice_finds_what_is_printed_wrong(

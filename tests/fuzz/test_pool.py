@@ -71,6 +71,7 @@ def test_a_failure_goes_from_one_process_to_another() -> None:
     assert (again.kind, again.where, again.text, again.cause) == ("wrong", "1 of 2", "differs", "wrong 1 of 2")
 
 
+@pytest.mark.slow
 def test_a_folder_told_from_here(tmp_path: Path) -> None:
     """Compilers run in folders of their own, where a relative path leads elsewhere."""
     command = [sys.executable, "-m", "tests.fuzz", "--only", "networks", "--forms", "tflite", "--targets", "host"]

@@ -47,6 +47,7 @@ def test_a_sample_links(sample: str, tmp_path: Path) -> None:
     assert f"eb_engine_{sample}_add" in str(caught.value)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "macs"),
     [

@@ -118,6 +118,7 @@ def in_three_levels(graph: Graph, name: str, seed: int) -> Plan:
     return mapped_plan(graph, chip, asked)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("gcc")
 def test_what_the_second_level_has_no_room_for_lies_in_the_third(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, in_three_levels)

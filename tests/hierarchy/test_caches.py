@@ -41,6 +41,7 @@ def some_in_place(graph: Graph, name: str, seed: int) -> Plan:
     return mapped_plan(graph, target, request)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("gcc")
 def test_networks_behind_a_cache(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, some_in_place)

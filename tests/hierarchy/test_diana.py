@@ -122,6 +122,7 @@ class Program:
         return list(found), [int(word) for word in done.stdout.splitlines()[-1].split()]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("limit", "weights", "method"), [("64K", "64K", "layer"), ("12K", "12K", "layer"), ("80K", "64K", "auto")]
 )

@@ -124,7 +124,7 @@ def network(seed: int, factor: float = 1.0) -> Graph:
     return graph
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     ("requantise", "factor", "arithmetic"),
@@ -156,6 +156,7 @@ def test_tensors_stay_in_a_scratchpad(tmp_path: Path) -> None:
     assert any(p.places[n].memory == "ACT" and p.places[n].offset for p in plans for n in p.places)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("requantise", ["shift", "multiply"])
 def test_any_layer_is_equal_wherever_it_runs(requantise: str, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def priced(layer: TiledLayer, r: random.Random, least: bool) -> TiledLayer:
     return replace(layer, operands=tuple(operands), power=power)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(200))
 def test_no_mapping_takes_less_energy(seed: int) -> None:
     """Every tile size, order, depth and number of buffers, its energy summed here."""
@@ -152,6 +153,7 @@ def report_of(target: str, folder: Path, goal: str) -> dict:  # type: ignore[typ
     return json.loads((folder / goal / "n_report.json").read_text())["hierarchy"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_network_of_least_energy(tmp_path: Path) -> None:
     """The report sums its copies hop by hop; both plans, and the generated code gives the same bytes as the oracle."""
     target = chip(tmp_path)

@@ -165,6 +165,7 @@ def in_tiles(plans: Sequence[Plan]) -> int:
     return sum(isinstance(m, MappedOp) and len(m.turns) > 1 for p in plans for m in p.moves.values())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", KINDS)
 def test_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:

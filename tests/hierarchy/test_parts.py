@@ -67,6 +67,7 @@ def check(op: Op, graph: Graph, seed: int) -> None:
     assert not [limit for limit in spec.limits if limit(part, small)], f"{op.kind} {turn}"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_tiles_are_parts_of_the_whole(form: str, tmp_path: Path) -> None:
     seen = set()

@@ -125,6 +125,7 @@ def some_layer(seed: int) -> tuple[TiledLayer, dict[str, int]]:
     return layer, {space: max(12, int(size * r.uniform(0.2, 1.3))) for space, size in whole.items()}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(200))
 def test_exact_search_equals_the_naive_one(seed: int) -> None:
     layer, room = some_layer(seed)

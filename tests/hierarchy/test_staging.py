@@ -183,7 +183,7 @@ def test_no_copy_skips_the_second_level() -> None:
         assert all(s.copy.stage == "RAM" for _, s in transfers(p))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_copies_of_the_running_program_are_those_of_the_report(way: str, tmp_path: Path) -> None:
@@ -206,6 +206,7 @@ def chain_file(folder: Path, base: str, near: str, far: str) -> str:
     return str(folder / "chain.yaml")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
 @pytest.mark.parametrize("way", ["layer", "auto"])
 def test_a_cluster_whose_third_level_is_out_of_reach(
@@ -276,6 +277,7 @@ def test_a_copy_is_at_most_as_large_as_the_unit_does() -> None:
     assert sum(s.waited for s in whole) == 5.0 and all(c.channel < PARTS for c in copies)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_gap8_has_generated_code(way: str, tmp_path: Path) -> None:
     artifacts = compile_model(ModelRequest(DIGITS, "digits", "gap8", map=way, limit=(("L1", 8 << 10),)))
@@ -298,6 +300,7 @@ def test_weights_that_no_core_reaches(capsys: pytest.CaptureFixture[str]) -> Non
     assert "gap8.yaml" in text and "weights lie in L3" in text and "--map auto" in text
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_a_second_level_without_room(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The memory, how much there is, and a remedy."""

@@ -19,6 +19,7 @@ from tests.hierarchy.test_auto import request
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 
 
+@pytest.mark.slow
 def test_more_memory_is_never_slower() -> None:
     target = load_target("gap8")
     sizes = sizes_of("L1=2K:8K,L2=12K:24K", target)
@@ -30,6 +31,7 @@ def test_more_memory_is_never_slower() -> None:
     assert len(text.splitlines()) == 1 + len(sizes["L1"]) * len(sizes["L2"])
 
 
+@pytest.mark.slow
 def test_what_the_second_level_has_no_room_for_comes_by_way_of_it() -> None:
     """A tensor in the third level costs copies, and constants have less room on their way."""
     planned = []

@@ -34,7 +34,7 @@ def at_once(folder: Path) -> str:
     return str(file)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 @pytest.mark.parametrize("counted", [True, False])
@@ -50,7 +50,7 @@ def test_cores_and_a_dma_unit_beside_them(
     assert found["dma"]["transfers"] > 0 and "eb_cores_run" in (tmp_path / "k" / "model.c").read_text()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_activations_in_the_third_level(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +65,7 @@ def test_activations_in_the_third_level(way: str, tmp_path: Path, capsys: pytest
     assert any("L3" in (o["from"], o["to"]) for o in operands)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("rule", ["layer", "dory"])
 def test_what_was_copied_is_what_the_report_says(rule: str, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]

@@ -30,6 +30,7 @@ def by(target: Target, **limits: int) -> Target:
     return replace(target, dma=tuple(replace(d, **limits) for d in target.dma))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("align", "largest"), [(4, 256), (16, 0), (32, 4096)])
 def test_networks_by_units_that_ask_for_alignment(align: int, largest: int, tmp_path: Path) -> None:

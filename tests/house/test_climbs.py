@@ -78,7 +78,7 @@ def climbs(request: ModelRequest, below: dict[str, set[str]], inside: Path) -> s
     return found
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", REQUESTS)
 def test_requests_go_down(name: str) -> None:
     options = REQUESTS[name]

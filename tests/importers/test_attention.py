@@ -11,6 +11,8 @@ from tests.bench_onnx import cases, compile_case, run_batch
 LEAST = {"Attention": 76, "RotaryEmbedding": 8}  # tests that are not refused, as those of windows are
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("operator", LEAST)
 def test_equals_the_standard(operator: str, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def agrees(model: onnx.ModelProto, folder: Path) -> None:
     assert result["equal"], result
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("weights", [QuantType.QInt8, QuantType.QUInt8])
 @pytest.mark.parametrize("name", NETWORKS)

@@ -213,7 +213,7 @@ def verified(model: Path, **options: str) -> dict[str, Any]:
     return {**result, **json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", FORMS)
 def test_form(form: str, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", SUMS)
 def test_sums_of_products(kind: str, tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ CELLS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("cell", CELLS)
 def test_cell(cell: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ NODES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NODES)
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:

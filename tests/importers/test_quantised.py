@@ -205,7 +205,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_equal_to_onnxruntime(name: str, tmp_path: Path) -> None:

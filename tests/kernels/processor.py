@@ -79,7 +79,7 @@ def _build(target: Target, plans: Sequence[Plan], vectors: Sequence[int], folder
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"]
     includes_of = ["-I.", f"-I{hal_dir() / 'include'}"]
     checked(
-        [tools.compiler, *tools.cflags, *warnings, *includes_of, "main.c", *models, *hal,
+        [tools.compiler, *tools.cflags, "-g0", *warnings, *includes_of, "main.c", *models, *hal,
          *link_flags(target, tuple(f"{p.name}_memory.ld" for p in plans)), "-o", "program.elf", *tools.libs],
         folder,
     )  # fmt: skip

@@ -93,7 +93,7 @@ RANDOM = [  # target, form and seed of a random network
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.needs(*NEEDS, "gdb-multiarch")
 @pytest.mark.parametrize("target, tile", CASES)
 def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_back_to_main_where_flash_is_free(tmp_path: Path) -> None:
     assert {name.split("_")[1] for name in assembly} >= {"winograd", "winograd4"}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS, "gdb-multiarch")
 @pytest.mark.parametrize("target, form, seed", RANDOM)
 def test_back_to_main_from_random_networks(target: str, form: str, seed: int, tmp_path: Path) -> None:

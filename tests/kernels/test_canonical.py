@@ -60,6 +60,7 @@ LAYERS = [(kind, integer, seed) for kind in ("conv2d", "depthwise_conv2d") for i
           for seed in range(24 if integer == "int8" else 6)]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["mps2-an386", "mps3-an547", "riscv-virt"])
 def test_narrow_images(target: str, tmp_path: Path) -> None:

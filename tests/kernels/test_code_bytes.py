@@ -48,7 +48,7 @@ def code(found: Plan) -> int:
     return code_bytes(kernels, found.graph.arithmetic, found.cutter.form)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an386", "mps2-an385"])
 @pytest.mark.parametrize("name", ["ds_cnn", "3"])
@@ -96,7 +96,7 @@ def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
     assert code(found) < 0.8 * code(planned(network("resnet8", tmp_path), "riscv-virt", optimize="speed"))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385"])
 @pytest.mark.parametrize("name", ["ds_cnn", "5"])

@@ -72,7 +72,7 @@ def candidates() -> list[Graph]:
     return [graph for graph in examples(layers(), 90) if decoupled(graph, "n", 2).decoupled]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("g", GRANULARITIES[1:])
 def test_results_do_not_change(g: int, tmp_path: Path) -> None:
@@ -85,6 +85,7 @@ def test_results_do_not_change(g: int, tmp_path: Path) -> None:
             compare(p.graph, vector, row)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("model", ["mlperf_kws", "person_detect"])
 def test_whole_networks(model: str, tmp_path: Path) -> None:

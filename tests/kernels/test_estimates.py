@@ -33,7 +33,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return file
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("options", [{"tile": "rolling"}, {"objective": "ram"}], ids=["rolling", "ram"])
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "mps2-an386", "microbit"])

@@ -121,7 +121,7 @@ def of_each_variant(target: str, wanted: Callable[[str, str], bool]) -> list[tup
     return [(graph, variant) for (_, variant), graphs in found.items() for graph in graphs[: EACH[target]]]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", PROCESSORS)
 def test_every_variant_of_its_own_kinds(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

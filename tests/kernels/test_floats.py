@@ -59,6 +59,7 @@ def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off", exa
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, other, strict=True))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, most", [("mps2-an386", 8), ("mps2-an386", 3), ("mps3-an547", 3)])
 def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +93,7 @@ def drawn(target: str) -> list[Graph]:
     return graphs + [pointwise(g) for g in graphs if g.ops[0].kind == "conv2d" and g.ops[0].attrs["groups"] > 1][:3]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, tile", [("mps2-an386", "off"), ("mps2-an386", "rolling"), ("mps2-an500", "off"),
                                           ("mps3-an547", "off"), ("mps3-an547", "rolling")])  # fmt: skip
@@ -132,6 +134,7 @@ def test_results_over_the_pixels_of_groups(target: str, tmp_path: Path, monkeypa
         compare(graph, vector, row)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", CORES)
 def test_not_a_number_stays_so(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

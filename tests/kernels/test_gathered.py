@@ -140,6 +140,7 @@ def variants(graphs: list[Graph], target: str = TARGET) -> Counter[str]:
     return Counter(kernel_of(op, g, form).variant for g in graphs for op in g.ops)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_layers(kind: str, tmp_path: Path) -> None:
@@ -150,6 +151,7 @@ def test_single_layers(kind: str, tmp_path: Path) -> None:
     check(TARGET, graphs, tmp_path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", [TARGET, "mps3-an547"])
 def test_odd_numbers_of_channels(target: str, tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_large_sums(tmp_path: Path) -> None:
     check(TARGET, [replace(g) for g in graphs[:4]], tmp_path / "rows", tile="rolling")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", [TARGET, "mps3-an547", "riscv-virt"])
 def test_columns_that_do_not_overlap(target: str, tmp_path: Path) -> None:
@@ -209,6 +211,7 @@ def test_vectors(tmp_path: Path) -> None:
     check("mps3-an547", chains, tmp_path / "rows", tile="rolling")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "microbit"])
 def test_without_vectors(target: str, tmp_path: Path) -> None:
@@ -224,6 +227,7 @@ def test_without_vectors(target: str, tmp_path: Path) -> None:
         check(target, chains, tmp_path / "rows", tile="rolling")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", [TARGET, "riscv-virt"])
 def test_wide_layers(target: str, tmp_path: Path) -> None:
@@ -236,6 +240,7 @@ def test_wide_layers(target: str, tmp_path: Path) -> None:
     check(target, graphs, tmp_path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("integer", ["int8", "int16"])
 def test_rows(integer: str, tmp_path: Path) -> None:

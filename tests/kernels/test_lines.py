@@ -45,6 +45,7 @@ def strided(seed: int, layers: int) -> Graph:
     return Graph("random", tuple(net.ops), net.tensors, ("x",), (y.name,), net.arithmetic)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("tile", ["off", "rolling"])
 def test_weights_in_registers(tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def check(graphs: list[Graph], results: list[list[list[object]]], inputs: list[l
             compare(graph, vector, row)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("mode", MODES)
 def test_on_the_build_machine(mode: str, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_on_the_build_machine(mode: str, tmp_path: Path) -> None:
     check(graphs, run_on_host(graphs, inputs, tmp_path, **MODES[mode]), inputs)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.needs("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("mode", ["size", "portable"])
 @pytest.mark.parametrize("target", ["mps2-an385", "mps2-an386", "mps3-an547", "riscv-virt"])
@@ -105,6 +105,7 @@ def test_kernels_share_functions_for_size() -> None:
     assert count["speed"] == len(graph.ops) and count["size"] < count["speed"] - 1, count
 
 
+@pytest.mark.slow
 def test_portable_is_plain_c() -> None:
     special = re.compile(r"__asm__|arm_acle|arm_mve|__s\w+\(")
     for target in ("mps2-an386", "mps3-an547"):

@@ -46,6 +46,7 @@ CASES = [("mps2-an386", f"{variant}, 4-bit weights") for variant in DSP]
 CASES += [(target, "") for target in ("microbit", "mps2-an385", "riscv-virt")]  # whatever keeps weights two a byte
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, variant, tile", [(*case, tile) for case in CASES for tile in ("off", "rolling")])
 def test_layers(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def preferring_pairs(made: list[Kernel], form: Form) -> list[Kernel]:
     return sorted(made, key=order)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def check(target: str, graphs: list[Graph], folder: Path, **options: str) -> Non
             compare(graph, vector, row)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_single_ops(target: str, tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def suits(graph: Graph, form: Form, variant: str) -> bool:
     return any(kernel_of(op, graph, form).variant == variant for op in graph.ops if not ops.SPECS[op.kind].view)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, variant, tile", [
     (target, variant, tile)
@@ -175,6 +176,7 @@ def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, mon
     check(target, graphs[:12], tmp_path, tile=tile)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["mps2-an386", "riscv-virt"])
 def test_row_forms(target: str, tmp_path: Path) -> None:

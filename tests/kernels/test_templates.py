@@ -46,6 +46,8 @@ def test_the_check_finds_a_predicate_that_is_lost() -> None:
     assert broken(inline) and not broken(saved) and not broken(naked)
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("arithmetic", Arithmetic)
 def test_assembly_of_shared_functions_keeps_the_predicate(arithmetic: Arithmetic) -> None:
     """As printed: macros may hold a part of a statement."""

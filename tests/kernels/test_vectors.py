@@ -138,7 +138,7 @@ def variants(graphs: Sequence[Graph]) -> Counter[str]:
     return Counter(kernel_of(op, g, form).variant for g in graphs for op in g.ops)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("kind", SUMS)
 def test_sums(kind: str, tmp_path: Path) -> None:
@@ -148,6 +148,7 @@ def test_sums(kind: str, tmp_path: Path) -> None:
     check(TARGET, graphs, tmp_path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("kind", ["conv2d", "depthwise_conv2d"])
 def test_wide_rows(kind: str, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_wide_rows(kind: str, tmp_path: Path) -> None:
     check(TARGET, [random_net(seed, [kind], 1, wide=True) for seed in range(700, 740)], tmp_path)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["mps2-an386", "mps2-an385", "riscv-virt"])
 def test_ends_of_sums(target: str, tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_ends_of_sums(target: str, tmp_path: Path) -> None:
     check(target, graphs, tmp_path)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("lean, own", [(2, False), (2, True), (0, True)])
 def test_convolutions(lean: int, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +216,7 @@ def test_strips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(TARGET, taken, tmp_path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("upright", [False, True])
 def test_depthwise_by_lines(upright: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +230,7 @@ def test_depthwise_by_lines(upright: bool, tmp_path: Path, monkeypatch: pytest.M
     check(TARGET, graphs, tmp_path)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["mps3-an547", "mps2-an386", "mps2-an385", "riscv-virt"])
 def test_others(target: str, tmp_path: Path) -> None:

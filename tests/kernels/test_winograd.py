@@ -62,7 +62,7 @@ class Convolutions(Layers):
         self.sum("CONV_2D", (1, *size, c), draws.astype(np.int8), shape, options)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("words", [1, 2])
 @pytest.mark.parametrize("target", TARGETS)
@@ -135,6 +135,7 @@ def test_four_times_a_sum_fits_int32(tmp_path: Path) -> None:
     assert large.fits and winograd.winograd(large, form) is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, most", [("mps2-an386", 0.7), ("m4-flash-model", 0.7), ("mps2-an500", 0.65)])
 def test_fewer_cycles(target: str, most: float, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "by_cost", first)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["cv32e40p", "ri5cy"])
 def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

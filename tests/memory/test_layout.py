@@ -138,6 +138,7 @@ def test_the_exact_search_decides(seed: int, buffers: int) -> None:
         assert exact.decide(sections, height - 1, exact.Budget(5), 5).refuted
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 7))
 def test_walks_decide_small_problems(seed: int, buffers: int) -> None:

@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {  # operator, attributes,
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("tile", ["off", "rolling"])
 @pytest.mark.parametrize("name", CASES)

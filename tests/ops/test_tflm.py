@@ -43,6 +43,7 @@ def in_table(inputs: list[list[list[np.ndarray]]]) -> list[list[list[np.ndarray]
     return [[[abs(x) if x.dtype == np.int32 else x for x in v] for v in vectors] for vectors in inputs]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_reference_equals_tflm(operator: str, tmp_path: Path) -> None:
     check(operator, examples(tflite_files(operator), FILES_PER_OPERATOR), tmp_path)

@@ -14,6 +14,7 @@ from tests.ops.test_host import compare
 GRAPHS, VECTORS = 40, 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("tile", ["off", "rolling"])
 def test_plans_compute_what_the_graph_does(tile: str, tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
         check(layers())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["mps2-an386", "riscv-virt"])
 def test_cores_compute_the_same(target: str, tmp_path: Path) -> None:
     net = Onnx("overlaid", (4, 24, 10), 3, 13)

@@ -164,7 +164,7 @@ def test_savings_reach_the_published_ones(name: str, ffmt: float, fdt: float) ->
         assert found.extra_macs <= 0
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.skipif(not MODELS.exists(), reason="the public models are not at hand")
 @pytest.mark.parametrize("tile", ["fdt", "ffmt"])
@@ -174,7 +174,7 @@ def test_firmware_computes_the_same(name: str, tile: str) -> None:
     check(MODELS / f"{name}.tflite", "host", {"tile": tile})
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.skipif(not MODELS.exists(), reason="the public models are not at hand")
 @pytest.mark.parametrize(
     "target",

@@ -59,6 +59,7 @@ def lines(nodes: list[onnx.NodeProto], file: Path) -> int:
     return count
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("nodes", [chain, joined, fan])
 def test_twice_the_parts_take_about_twice_the_work(
     tmp_path: Path, nodes: Callable[[int], list[onnx.NodeProto]]

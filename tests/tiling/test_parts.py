@@ -163,6 +163,7 @@ def test_no_part_is_without_an_operand() -> None:
     assert part_ranges(graph, Tiling(path, (6,))) is None
 
 
+@pytest.mark.slow
 @pytest.mark.needs("gcc")
 def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""
@@ -180,6 +181,7 @@ def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
             compare(graph, vector, row, reordered=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("tile", ["fdt", "ffmt"])
 def test_tiled_plans_compute_what_the_graph_does(tile: str, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def check(number: int, folder: Path) -> None:
         assert not (found := faults(plans)), "\n".join([f"{len(found)} of {len(plans)} plans", *found[:5]])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", range(QUICK))
 def test_no_plan_is_undercut_by_another_of_its_command(number: int, tmp_path: Path) -> None:
     check(number, tmp_path)
@@ -133,6 +134,7 @@ PAIRS: dict[int, tuple[dict[str, Any], ...]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", PAIRS)
 def test_plans_of_two_commands_do_not_undercut_each_other(number: int, tmp_path: Path) -> None:
     graph, target = network(number, tmp_path), TARGETS[number % len(TARGETS)]

@@ -38,7 +38,7 @@ def equal(name: str, form: str, target: str, way: str, folder: Path) -> bool:
     return bool(verify(file, load_target(target), artifacts)["equal"])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name, form", FORMS)
 def test_equal_on_the_build_machine(name: str, form: str, tmp_path: Path) -> None:
