@@ -204,10 +204,10 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
             result[a] = target
     named = {t.block.name for t in result.values()}
     order = sorted(blocks, key=lambda b: (b.name not in named, b.name))
-    for mine in owners.values():
-        block = max(order, key=partial(_likeness, mine), default=None)
-        if block and any(_likeness(mine, block)):
-            result |= {a: t for a in mine if (t := _register(a, block, a.address.offset))}
+    for addresses in owners.values():
+        block = max(order, key=partial(_likeness, addresses), default=None)
+        if block and any(_likeness(addresses, block)):
+            result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
     return result
 
 

@@ -376,9 +376,9 @@ def contexts(cdfg: Cdfg) -> Contexts:
     return {name: frozenset(c) for name, c in runs.items()}
 
 
-def preempts(theirs: frozenset[str], mine: frozenset[str]) -> bool:
-    """Whether an interrupt among `theirs` may be taken while something of `mine` runs."""
-    return any(x != MAIN and y != x for x in theirs for y in mine)
+def preempts(others: frozenset[str], own: frozenset[str]) -> bool:
+    """Whether an interrupt among `others` may be taken while something of `own` runs."""
+    return any(x != MAIN and y != x for x in others for y in own)
 
 
 @dataclass(frozen=True)
@@ -390,8 +390,8 @@ class Visible:
     off: frozenset[Node] = frozenset()  # where interrupts are off
 
     def __contains__(self, a: Access) -> bool:
-        mine = a.field in self.writes or (a.kind == "w" and a.field in self.reads)
-        return mine and a.node not in self.off
+        changes = a.field in self.writes or (a.kind == "w" and a.field in self.reads)
+        return changes and a.node not in self.off
 
 
 def visible(cdfg: Cdfg) -> Mapping[str, Visible]:

@@ -572,5 +572,5 @@ def _values(literal: Expression, chains: Sequence[Chain]) -> list[Expression | N
 
 def _is_of(a: Access, field: Field, constants: tuple[int | None, ...]) -> bool:
     """Whether an access is that of an element of a field."""
-    mine = a.constants
-    return a.field == field.id and mine[len(mine) - len(field.dims) :] == constants
+    own = a.constants
+    return a.field == field.id and own[len(own) - len(field.dims) :] == constants

@@ -150,10 +150,10 @@ class _Rewriter:
             self._share(region)
             if region.hoisted:
                 hoists.setdefault(region.place.full, []).append(region)
-        for number_, mine in hoists.items():
+        for number_, hoist in hoists.items():
             extent = self.function.fulls[number_]
             assert extent is not None
-            self.text.add(*extent, lambda mine=mine: self._hoisted(mine))  # type: ignore[misc]
+            self.text.add(*extent, lambda hoist=hoist: self._hoisted(hoist))  # type: ignore[misc]
         for site in self.function.sites:
             self.text.add(*site.extent, lambda site=site: self._site(site))  # type: ignore[misc]
         if self.function.sites:
@@ -462,9 +462,9 @@ class _Rewriter:
         if not site.used and not nested:
             values = [last[n] if n != ref.leaf else value for n in leaves]
             return f"{name}({', '.join([*address, *values])})"
-        mine = last[ref.leaf] = self._new(value_type(width))
+        kept = last[ref.leaf] = self._new(value_type(width))
         call = f"{name}({', '.join([*address, *(last[n] for n in leaves)])})"
-        return f"({mine} = {masked}, {call}, {mine})" if site.used else f"({mine} = {masked}, {call})"
+        return f"({kept} = {masked}, {call}, {kept})" if site.used else f"({kept} = {masked}, {call})"
 
 
 def is_steady(c: ir.Expression) -> bool:

@@ -102,7 +102,7 @@ def _seen(cdfg: Cdfg, runs: dict[str, set[str]], name: str) -> set[Access]:
     """Accesses of a function with interrupts on, to fields that an interrupt may access meanwhile; one side writes."""
     function, others = cdfg.functions[name], list[Access]()
     for other, f in cdfg.functions.items():
-        if any(context and context != mine for context in runs[other] for mine in runs[name]):
+        if any(context and context != own for context in runs[other] for own in runs[name]):
             others += f.accesses
     off = _interrupts_off(function)
     return {

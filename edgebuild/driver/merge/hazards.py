@@ -178,15 +178,15 @@ def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Win
     what = ", ".join(leaves)
     span = ((1 << window.bits) - 1) << 8 * window.offset
     others = [s for s in register.slots if (s.name not in leaves or s.count > 1) and s.cover & span]
-    mine = [register.slot(n) for n in leaves]
+    slots = [register.slot(n) for n in leaves]
     if kind == "r":
-        wrong = next((s for s in mine if "r" not in s.access), None)
+        wrong = next((s for s in slots if "r" not in s.access), None)
         if wrong:
             return f"'{wrong.name}' cannot be read", ""
         popped = next((s for s in others if s.sensitive), None)
         text = f"a read of '{what}' also reads '{popped.name}', which has a side effect" if popped else ""
         return (text + _overlay(popped, "plain: true") if popped else ""), ""
-    wrong = next((s for s in mine if "w" not in s.access), None)
+    wrong = next((s for s in slots if "w" not in s.access), None)
     if wrong:
         return f"'{wrong.name}' cannot be written", ""
     bad = next((s for s in others if s.back == "never"), None)
@@ -242,14 +242,14 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
             continue
         changes = next((x for x in region.accesses if x.site.form in ("compound", "step")), None)
         reads = merged.window(region).read or changes is not None
-        for other, theirs in writes if reads else ():
-            if not preempts(runs[other], runs[name]) or not _one_register(merged, region, theirs):
+        for other, write in writes if reads else ():
+            if not preempts(runs[other], runs[name]) or not _one_register(merged, region, write):
                 continue
-            mine = changes and any(x.field == changes.field for x in theirs.accesses)
-            if not mine and not merged.keeps(region, theirs):
+            same = changes and any(x.field == changes.field for x in write.accesses)
+            if not same and not merged.keeps(region, write):
                 continue  # it writes back nothing that the other one stores
-            text = _text(merged, a, other, theirs)
-            if mine and not merged.window(region).read:
+            text = _text(merged, a, other, write)
+            if same and not merged.window(region).read:
                 text += "; bf_critical protects it, bf_shared says that it is meant"
                 warnings.append(a.where.says(text, severity="warning"))
             else:
@@ -271,8 +271,8 @@ def _one_register(merged: Merged, a: Region, b: Region) -> bool:
     return same and not other_devices
 
 
-def _text(merged: Merged, a: Access, other: str, theirs: Region) -> str:
-    name, line = merged.register(a).name, theirs.place.where.line
+def _text(merged: Merged, a: Access, other: str, write: Region) -> str:
+    name, line = merged.register(a).name, write.place.where.line
     return f"register '{name}' is changed here and by {other}() in an interrupt (line {line}): an update may be lost"
 
 

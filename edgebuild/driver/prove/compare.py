@@ -159,12 +159,12 @@ def covered(a: Path, paths: list[Path]) -> None:
         raise Unknown("the solver gives up on the conditions")
 
 
-def matched(mine: list[Path], theirs: list[Path]) -> Iterator[tuple[Path, Path]]:
+def matched(originals: list[Path], generated: list[Path]) -> Iterator[tuple[Path, Path]]:
     """The pairs of paths that one input may lead to, each compared. Raises Different or Unknown."""
     near: dict[int, list[Path]] = {}
-    for a, b in together(solver_of(), Tree(mine), Tree(theirs)) if theirs else ():
+    for a, b in together(solver_of(), Tree(originals), Tree(generated)) if generated else ():
         near.setdefault(id(a), []).append(b)
-    for a in mine:
+    for a in originals:
         for b in near.get(id(a), []):
             compare(a, b)
             yield a, b
@@ -183,9 +183,9 @@ def compare(a: Path, b: Path) -> None:
         raise
 
 
-def compare_unfinished(mine: list[Unfinished], theirs: list[Unfinished]) -> None:
+def compare_unfinished(originals: list[Unfinished], generated: list[Unfinished]) -> None:
     """Raise Different where paths that are not followed to their ends differ as far as both are followed."""
-    for (conditions, events), (others, its) in product(mine, theirs):
+    for (conditions, events), (others, its) in product(originals, generated):
         solver, shared = solver_of(*conditions, *others), min(len(events), len(its))
         if ask(solver) == z3.sat:
             try:
@@ -212,9 +212,9 @@ def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
         raise Different("the generated code returns no value")
     if a.value is not None:
         same(solver, bits_of(a.value), bits_of(b.value), "the value that it returns")
-    mine, theirs = by_name(a.env), by_name(b.env)  # at the head of a loop
+    left, right = by_name(a.env), by_name(b.env)  # at the head of a loop
     for name in shared(a, b):
-        same(solver, bits_of(mine[name]), bits_of(theirs[name]), f"the variable '{name.partition('.')[0]}'")
+        same(solver, bits_of(left[name]), bits_of(right[name]), f"the variable '{name.partition('.')[0]}'")
     for key, times in a.hardware.loads.items():
         if (its := b.hardware.loads.get(key, 0)) < times:
             raise Different(f"'{key[1]}' is read {times} times, in the generated code {its} times")
@@ -295,13 +295,13 @@ def by_name(env: dict[str, Any]) -> dict[str, Any]:
 
 def shared(a: Path, b: Path) -> list[str]:
     """Names of local variables that are alike on both sides: numbers or addresses of one width."""
-    mine, theirs = by_name(a.env), by_name(b.env)
+    left, right = by_name(a.env), by_name(b.env)
     return [
         n
-        for n in sorted(mine.keys() & theirs.keys())
-        if isinstance(mine[n], Int | Pointer | Real)
-        and type(mine[n]) is type(theirs[n])
-        and bits_of(mine[n]).size() == bits_of(theirs[n]).size()
+        for n in sorted(left.keys() & right.keys())
+        if isinstance(left[n], Int | Pointer | Real)
+        and type(left[n]) is type(right[n])
+        and bits_of(left[n]).size() == bits_of(right[n]).size()
     ]
 
 
@@ -371,11 +371,11 @@ def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(kept)
 
 
-def _idle(solver: z3.Solver, idle: Event, theirs: tuple[Event, ...]) -> list[int]:
+def _idle(solver: z3.Solver, idle: Event, generated: tuple[Event, ...]) -> list[int]:
     """How many generated events stand for a write that does nothing: none, or a store of its register as it is."""
-    if not theirs or theirs[0].kind != "store":
+    if not generated or generated[0].kind != "store":
         return [0]
-    batch, rest = _batch(theirs)
+    batch, rest = _batch(generated)
     here = z3.Extract(idle.values[0].size() - 1, INDEX, idle.values[0])
     as_it_is = len(batch) == rest and all(
         e.key in idle.beside
@@ -387,21 +387,22 @@ def _idle(solver: z3.Solver, idle: Event, theirs: tuple[Event, ...]) -> list[int
 
 
 def _next_events(
-    solver: z3.Solver, mine: tuple[Event, ...], theirs: tuple[Event, ...], at: tuple[int, int]
+    solver: z3.Solver, originals: tuple[Event, ...], generated: tuple[Event, ...], at: tuple[int, int]
 ) -> list[tuple[int, int]]:
     """Where both sides may go on after the next event of the generated code; the best last."""
-    if theirs and theirs[0].kind == "store":
-        batch, rest = _batch(theirs)
-        real = [n for n, e in enumerate(mine) if e.kind != "idle"]
-        counts = _stores(solver, tuple(mine[n] for n in real), batch, alone=len(batch) == rest)
+    if generated and generated[0].kind == "store":
+        batch, rest = _batch(generated)
+        real = [n for n, e in enumerate(originals) if e.kind != "idle"]
+        counts = _stores(solver, tuple(originals[n] for n in real), batch, alone=len(batch) == rest)
         # what one access writes with a side effect stands behind its stores
         return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in counts]
+    first, second = (events[0] if events else None for events in (originals, generated))
     try:
-        if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
-            raise Different(f"the source {_in_words(mine)}, the generated code {_in_words(theirs)}")
-        _same_event(solver, mine[0], theirs[0])
+        if first is None or second is None or (first.kind, first.key) != (second.kind, second.key):
+            raise Different(f"the source {_in_words(originals)}, the generated code {_in_words(generated)}")
+        _same_event(solver, first, second)
     except Different as difference:
-        difference.events = mine[0] if mine else None, theirs[0] if theirs else None
+        difference.events = first, second
         raise
     return [(at[0] + 1, at[1] + 1)]
 
@@ -423,17 +424,17 @@ def _same_event(solver: z3.Solver, x: Event, y: Event) -> None:
             raise Unknown(f"{difference}: an interrupt or DMA may see that") from None
 
 
-def _batch(theirs: tuple[Event, ...]) -> tuple[list[Event], int]:
+def _batch(generated: tuple[Event, ...]) -> tuple[list[Event], int]:
     """The stores of the next bus access, and the number of all of its events; stores stand in front."""
-    access = [e for e in theirs if e.kind in ("store", "w") and e.batch == theirs[0].batch]
+    access = [e for e in generated if e.kind in ("store", "w") and e.batch == generated[0].batch]
     return [e for e in access if e.kind == "store"], len(access)
 
 
-def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alone: bool) -> list[int]:
+def _stores(solver: z3.Solver, originals: tuple[Event, ...], batch: list[Event], alone: bool) -> list[int]:
     """How many stores of the source one bus access may stand for, the most last. Raises Different if there are none."""
     left = {_spot(e): e for e in batch}
     matched = 0
-    for x in mine[: len(batch)]:
+    for x in originals[: len(batch)]:
         y = left.get(_spot(x)) if x.kind == "store" else None
         if y is None or (matched and not _equal(solver, x, y)):  # the field of another group, or a later store
             break
@@ -443,13 +444,13 @@ def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alon
         matched += 1
     for y in left.values():
         if not _holds(solver, y.values[1] == y.before):
-            raise Different(f"a store changes '{y.key[1]}', and the source {_in_words(mine)}")
+            raise Different(f"a store changes '{y.key[1]}', and the source {_in_words(originals)}")
     if not matched and alone:
         raise Different(f"a store of '{batch[0].key[1]}' more than in the source")
     least = matched
-    while least > alone and _kept(solver, mine[least - 1], batch):
+    while least > alone and _kept(solver, originals[least - 1], batch):
         least -= 1
-    return [n for n in range(least, matched + 1) if not _splits(mine, n)]
+    return [n for n in range(least, matched + 1) if not _splits(originals, n)]
 
 
 def _equal(solver: z3.Solver, x: Event, y: Event) -> bool:
@@ -457,10 +458,10 @@ def _equal(solver: z3.Solver, x: Event, y: Event) -> bool:
     return all(_holds(solver, left == right) for left, right in zip(x.values[:2], y.values[:2], strict=True))
 
 
-def _splits(mine: tuple[Event, ...], n: int) -> bool:
+def _splits(originals: tuple[Event, ...], n: int) -> bool:
     """Whether one access of the source, that of a whole register, would go on behind its first `n` stores."""
-    inside = 0 < n < len(mine) and mine[n - 1].kind == mine[n].kind == "store"
-    return inside and mine[n - 1].batch == mine[n].batch
+    inside = 0 < n < len(originals) and originals[n - 1].kind == originals[n].kind == "store"
+    return inside and originals[n - 1].batch == originals[n].batch
 
 
 def _kept(solver: z3.Solver, x: Event, batch: list[Event]) -> bool:
@@ -611,11 +612,11 @@ def by_induction(name: str, source: Interpreter, other: Interpreter) -> tuple[bo
 
 def _aliases(source: Interpreter, other: Interpreter, name: str) -> dict[str, str]:
     """Names of the source for local variables that it lacks: those of one type are paired in their order."""
-    mine, its = ({d.name: d.type.canonical.text for d in p.local_variables(name)} for p in (source, other))
+    types, its = ({d.name: d.type.canonical.text for d in p.local_variables(name)} for p in (source, other))
     pairs: dict[str, str] = {}
     for word, type_ in its.items():
-        fits = (n for n, t in mine.items() if t == type_ and n not in its and n not in pairs.values())
-        if word not in mine and (fit := next(fits, None)):
+        fits = (n for n, t in types.items() if t == type_ and n not in its and n not in pairs.values())
+        if word not in types and (fit := next(fits, None)):
             pairs[word] = fit
     return pairs
 
@@ -648,12 +649,12 @@ class _Induction:
         """Compare all paths from one head to the next."""
         source, other = self.sides
         source.hints = []
-        mine = self.paths(0, starts, choices[0])
+        originals = self.paths(0, starts, choices[0])
         other.assumed = list({h.get_id(): h for h in source.hints}.values())
-        theirs = self.paths(1, starts, choices[1])
-        if not (mine and theirs):
+        generated = self.paths(1, starts, choices[1])
+        if not (originals and generated):
             raise Unknown("no path leads on")
-        for a, b in matched(mine, theirs):
+        for a, b in matched(originals, generated):
             if a.at:
                 self.arrive(a, b, starts)
 
@@ -675,11 +676,11 @@ class _Induction:
     def arrive(self, a: Path, b: Path, starts: tuple[Facts, ...]) -> None:
         """Add what holds at the end of a pair of paths to what is known of the head there."""
         assert a.at
-        values, theirs = by_name(a.env), by_name(b.env)
+        values, others = by_name(a.env), by_name(b.env)
         masks, facts = self._masks(a), Facts()
         for name in shared(a, b):
             value = values[name]
-            lasts = _lasting(value) and bits_of(value).eq(bits_of(theirs[name]))
+            lasts = _lasting(value) and bits_of(value).eq(bits_of(others[name]))
             facts[name] = value if lasts else None, masks.get(name, -1)
         first, second = (tuple(w.decisions.choices[: w.decisions.number]) for w in (a, b))
         node = self.nodes.setdefault(a.at, LoopNode(starts, (first, second), facts))

@@ -611,14 +611,14 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
 
 def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
     """Compare each path from the start to the end; whether some were cut off. Raises Different or Unknown."""
-    mine, open_ = all_paths(source, name)
+    originals, open_ = all_paths(source, name)
     other.assumed = list({h.get_id(): h for h in source.hints}.values())
-    theirs, also = all_paths(other, name)
+    generated, also = all_paths(other, name)
     if source.side.in_order:
         compare_unfinished(source.unfinished[:SOME], other.unfinished[:SOME])
-    if not mine:
+    if not originals:
         raise Unknown("no path through the function ends soon")
-    list(matched(mine, theirs))
+    list(matched(originals, generated))
     return open_ or also
 
 
@@ -647,13 +647,13 @@ def summary(verdicts: list[Verdict]) -> Iterator[str]:
 
 def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[str, str]]:
     """(name, what is wrong) of each variable and function that one side has in another path, or alone."""
-    mine, theirs = (variables(program, lambda c: _offset(c, driver)) for program in (source, other))
+    originals, generated = (variables(program, lambda c: _offset(c, driver)) for program in (source, other))
     for name in driver.dialect.devices:
-        mine.pop(name, None)
-        theirs.pop(name, None)
-    for name in sorted(mine.keys() ^ theirs.keys()):
-        yield name, f"{'the source' if name in theirs else 'the generated code'} has no such variable"
-    yield from unlike_variables(mine, theirs)
+        originals.pop(name, None)
+        generated.pop(name, None)
+    for name in sorted(originals.keys() ^ generated.keys()):
+        yield name, f"{'the source' if name in generated else 'the generated code'} has no such variable"
+    yield from unlike_variables(originals, generated)
     own, printed = (_records(program, driver) for program in (source, other))
     for name in sorted(own.keys() & printed.keys()):
         if own[name] != printed[name]:
@@ -667,12 +667,12 @@ def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[st
             yield f.full_name, "the source has no such function"
 
 
-def unlike_variables(mine: Variables, theirs: Variables) -> Iterator[tuple[str, str]]:
+def unlike_variables(originals: Variables, generated: Variables) -> Iterator[tuple[str, str]]:
     """(name, what is wrong) of each variable of both sides that has another type or another first value."""
-    for name in sorted(mine.keys() & theirs.keys()):
-        if mine[name][0] != theirs[name][0]:
-            yield name, f"its type is {mine[name][0]}, in the generated code {theirs[name][0]}"
-        elif mine[name] != theirs[name]:
+    for name in sorted(originals.keys() & generated.keys()):
+        if originals[name][0] != generated[name][0]:
+            yield name, f"its type is {originals[name][0]}, in the generated code {generated[name][0]}"
+        elif originals[name] != generated[name]:
             yield name, "it begins with another value in the generated code"
 
 

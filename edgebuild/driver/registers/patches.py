@@ -127,12 +127,12 @@ def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
 def _merge(spec: Spec, other: Spec) -> None:
     """Add what an included file says besides; where both say it, its includer counts."""
     for key, value in other.map.items():
-        mine = spec.map.get(key)
-        if mine is None:
+        own = spec.map.get(key)
+        if own is None:
             spec.map[key] = value
         elif key != "_include":
-            mine.words += value.words
-            _merge(mine, value)
+            own.words += value.words
+            _merge(own, value)
 
 
 def expanded(pattern: str) -> Iterator[str]:

@@ -38,11 +38,11 @@ def largest(a: Array) -> float:
     return float(np.max(values, where=np.isfinite(values), initial=0.0))
 
 
-def limit(theirs: Array, moved: float = 0.0) -> float:
+def limit(right: Array, moved: float = 0.0) -> float:
     """The difference that is rounding: none of integers. `moved`: what `moves` found for this tensor."""
-    if theirs.dtype.kind != "f":
+    if right.dtype.kind != "f":
         return 0.0
-    most = largest(theirs)
+    most = largest(right)
     return max(RELATIVE * most, min(moved, MOST * most))
 
 

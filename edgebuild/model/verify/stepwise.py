@@ -458,10 +458,10 @@ def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack:
     for op in graph.ops:
         operands = [values[t.name] if t.data is None else t.data for t in graph.operands(op)]
         value = ops.SPECS[op.kind].reference(op, graph, *operands)
-        theirs = value_of(graph.result(op), *oracle)
-        if theirs is not None and not _near(value, theirs, slack):
+        right = value_of(graph.result(op), *oracle)
+        if right is not None and not _near(value, right, slack):
             return False
-        values[op.outputs[0]] = value if theirs is None else theirs
+        values[op.outputs[0]] = value if right is None else right
     return True
 
 
@@ -498,5 +498,5 @@ def _in_steps(real: Array, t: Tensor) -> Array | None:
     return steps.astype(t.dtype) if fits else None
 
 
-def _near(value: Array, theirs: Array, slack: int) -> bool:
-    return distance(value, theirs) <= (RELATIVE * largest(theirs) if value.dtype.kind == "f" else slack)
+def _near(value: Array, right: Array, slack: int) -> bool:
+    return distance(value, right) <= (RELATIVE * largest(right) if value.dtype.kind == "f" else slack)
