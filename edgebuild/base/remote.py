@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from edgebuild.base.errors import Diagnostic
@@ -22,9 +23,11 @@ URL, WRITE = "EDGEBUILD_REMOTE_CACHE", "EDGEBUILD_REMOTE_CACHE_WRITE"
 SECONDS, WHOLE = 5.0, 60.0  # without an answer; for one blob
 MOST_RESULT = 1 << 20  # bytes of an ActionResult
 PIECE = 1 << 20  # bytes
-# Numbers of fields (build/bazel/remote/execution/v2/remote_execution.proto).
-FILES, STDOUT = 2, 5
-PATH, DIGEST, HASH, SIZE = 1, 2, 1, 2
+MESSAGES = {  # fields: name, number, type
+    "Digest": (("hash", 1, "TYPE_STRING"), ("size_bytes", 2, "TYPE_INT64")),
+    "OutputFile": (("path", 1, "TYPE_STRING"), ("digest", 2, "Digest")),
+    "ActionResult": (("output_files", 2, "OutputFile"), ("stdout_raw", 5, "TYPE_BYTES")),
+}
 
 _failed = False  # in this process
 
@@ -40,10 +43,7 @@ class Result:
 def result_of(key: str) -> Result | None:
     """The result of a key; None if there is none, or nothing that is one."""
     data = _read(f"ac/{key}", MOST_RESULT)
-    try:
-        return _parsed(data) if data is not None else None
-    except (ValueError, IndexError):
-        return None
+    return _parsed(data) if data is not None else None
 
 
 def blob(digest: str, size: int) -> bytes | None:
@@ -158,72 +158,40 @@ class _Files:
         return fs, root.rstrip("/")
 
 
-# ---- ActionResult
+# ---- ActionResult, with the fields of it that are used
 
 
-def _varint(value: int) -> bytes:
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*groups, value])
+@cache
+def _action_result() -> Any:
+    """The class of the message (build/bazel/remote/execution/v2/remote_execution.proto)."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # late: few caches are remote
 
-
-def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    file = descriptor_pb2.FileDescriptorProto(name="remote_execution.proto", package="edgebuild", syntax="proto3")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for message, fields in MESSAGES.items():
+        row = file.message_type.add(name=message)
+        for name, number, kind in fields:
+            many = kinds.LABEL_REPEATED if name == "output_files" else kinds.LABEL_OPTIONAL
+            named = {"type_name": f".edgebuild.{kind}"} if kind in MESSAGES else {"type": kinds.Type.Value(kind)}
+            row.field.add(name=name, number=number, label=many, **named)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("edgebuild.ActionResult"))
 
 
 def _printed(files: Mapping[str, bytes], digests: Mapping[str, str], seal: bytes) -> bytes:
-    message = b""
+    result = _action_result()(stdout_raw=seal)
     for name, data in files.items():
-        digest = _field(HASH, digests[name].encode()) + _varint(SIZE << 3) + _varint(len(data))
-        message += _field(FILES, _field(PATH, name.encode()) + _field(DIGEST, digest))
-    return message + _field(STDOUT, seal)
+        result.output_files.add(path=name, digest={"hash": digests[name], "size_bytes": len(data)})
+    return bytes(result.SerializeToString())
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of the fields of a message. Raises ValueError or IndexError for what is none."""
-    at = 0
+def _parsed(data: bytes) -> Result | None:
+    from google.protobuf.message import DecodeError
 
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = data[at], at + 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-            if shift > 63:
-                raise ValueError("a number without an end")
-
-    while at < len(data):
-        key = number()
-        if key & 7 == 0:
-            yield key >> 3, number()
-            continue
-        length = number() if key & 7 == 2 else {1: 8, 5: 4}.get(key & 7, -1)
-        if length < 0 or at + length > len(data):
-            raise ValueError("a field that ends behind its message")
-        yield key >> 3, data[at : at + length]
-        at += length
-
-
-def _parsed(data: bytes) -> Result:
-    files, seal = list[tuple[str, str, int]](), b""
-    for number, value in _fields(data):
-        if number == FILES:
-            file = dict(_fields(_bytes(value)))
-            digest = dict(_fields(_bytes(file.get(DIGEST, b""))))
-            name, hashed = _bytes(file.get(PATH, b"")).decode(), _bytes(digest.get(HASH, b"")).decode("ascii")
-            size = digest.get(SIZE, 0)
-            files.append((name, hashed, size if isinstance(size, int) else -1))
-        elif number == STDOUT:
-            seal = _bytes(value)
-    return Result(tuple(files), seal)
-
-
-def _bytes(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("a number in the place of bytes")
-    return value
+    try:
+        result = _action_result().FromString(data)
+    except DecodeError:
+        return None
+    files = ((f.path, f.digest.hash, f.digest.size_bytes) for f in result.output_files)
+    return Result(tuple(files), result.stdout_raw)
