@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
 
+from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.request import model_request
+from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.target import load_target
+from edgebuild.model import kernels
 from edgebuild.model.clocked import uses_of
 from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.emit import emit
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.costs import code_bytes
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.kernel_selection import MOST
-from edgebuild.model.plan.search import Plan
+from edgebuild.model.plan.search import Plan, form_of
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.verify import verify
+from tests.graphs import thrown
+from tests.kernels.test_gathered import network as wide_network
 from tests.kernels.test_pairs import Layers
-from tests.kernels.test_processors import NEEDS
+from tests.kernels.test_processors import NEEDS, preferring
 from tests.zoo.builders import ZOO, quantized
 
 
@@ -124,3 +133,39 @@ def test_too_little_flash_is_said(tmp_path: Path) -> None:
         planned(model, "riscv-virt", flash="1000")
     with pytest.raises(EdgebuildError, match="not with --map"):
         planned(model, "pulp-cluster", flash="1M", map="layer")
+
+
+def unreached(source: Path, target: str) -> set[str]:
+    """Functions of C that the compiled code calls from nowhere. Those in assembly stay in the object without a call."""
+    tools = load_target(target).toolchain
+    command = [tools.compiler, *tools.cflags, "-O2", "-std=c11", "-ffreestanding", "-ffunction-sections", "-c"]
+    subprocess.run([*command, source.name, "-o", "model.o"], cwd=source.parent, check=True)
+    with (source.parent / "model.o").open("rb") as stream:
+        sections = list(ELFFile(stream).iter_sections())
+        symbols = next([*s.iter_symbols()] for s in sections if isinstance(s, SymbolTableSection))
+        called = {symbol["st_shndx"] for symbol in symbols if symbol["st_info"]["bind"] == "STB_GLOBAL"}
+        for section in (s for s in sections if isinstance(s, RelocationSection)):
+            if sections[section["sh_info"]].name.startswith(".text"):
+                places = {symbols[r["r_info_sym"]]["st_shndx"] for r in section.iter_relocations()}
+                called |= places - {section["sh_info"]}
+        return {s.name for number, s in enumerate(sections) if s.name.startswith(".text.") and number not in called}
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+@pytest.mark.parametrize("target, variant, kinds", [
+    ("mps2-an386", "dsp 2 pixels", ("conv2d", "dense")), ("m4-flash-model", "dsp 4 pixels", ("conv2d",)),
+    ("mps3-an547", "pixels and channels in registers", ("conv2d", "dense", "batch_matmul")),
+])  # fmt: skip
+def test_no_function_is_printed_that_nothing_calls(
+    target: str, variant: str, kinds: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "by_cost", preferring(variant))
+    form, compiled = form_of(load_target(target)), 0
+    wide = [wide_network(seed, "conv2d", channels=(1, 4), columns=(4, 5), together=(1,)) for seed in range(24)]
+    for graph in map(replace, [*wide, *(g for kind in kinds for g in thrown(kind, 14))]):
+        if len(graph.ops) == 1 and kernel_of(graph.ops[0], graph, form).variant == variant:
+            artifacts = emit(plan(graph, load_target(target), ModelRequest(Path("m.onnx"), "model", target)), "")
+            publish([a for a in artifacts if a.name in ("model.c", "model.h")], tmp_path)
+            assert not unreached(tmp_path / "model.c", target), graph.operands(graph.ops[0])
+            compiled += 1
+    assert compiled

@@ -308,13 +308,14 @@ def zipped(s: Sums, form: Form) -> Gathered | None:
         return None
     n = fw * c
     padded = not s.pointwise and (s.padded_rows or s.padded_columns)
+    edge, groups = borders(s, form, 4), fh * n // 4
     shape = sums_shape(s, form) | {
         "pointwise": s.pointwise, "pixels": pixels, "n": n, "words": fh * n,
         "padded_rows": s.padded_rows, "padded_columns": s.padded_columns, "inner_last": w - fw - 3 * s.stride[1],
         "rest": bool((pixels if s.pointwise else ow) % 4),
+        "whole": edge.part < edge.passes and not (form.rings and form.rings[0]),  # some windows lie in the image
     }  # fmt: skip
     passes = pixels // 4 + pixels % 4 if s.pointwise else -(-ow // 4) * _rows(s, form)
-    edge, groups = borders(s, form, 4), fh * n // 4
     if s.pointwise:
         cost = passes * (27 + 21.3 * groups)
     else:

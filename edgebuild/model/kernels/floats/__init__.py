@@ -65,7 +65,7 @@ def _letters(layer: KernelLayer, joined: bool) -> dict[str, Any] | None:
         s |= rolled(Form())
     s |= {"line": pixels > 0, "whole": depthwise or pixels > 0 or (s["DX"] == 1 and s["CG"] == s["C"])}
     s |= {"tap_values": 1 if depthwise else s["CG"], "by_channel": depthwise and s["C"] > 1}
-    s |= dict.fromkeys(("overlap", "over"), False) | {"function": "", "most": 1, "groups": 1}
+    s |= dict.fromkeys(("overlap", "over", "either"), False) | {"function": "", "most": 1, "groups": 1}
     return s | {"matrix": kind == "batch_matmul"}
 
 
@@ -109,7 +109,7 @@ def micro_kernels(layer: KernelLayer) -> Kernel | None:
     if runs > MOST_RUNS:
         return None
     count, groups, some, taps = s["KG"], s["K"] // s["KG"], 4, s["FH"] * s["FW"] * s["tap_values"]
-    s |= {"most": 4, "groups": groups, "x_step": 4 * s["SX"] * s["C"], "list": str(2 * runs)}
+    s |= {"most": 4, "either": True, "groups": groups, "x_step": 4 * s["SX"] * s["C"], "list": str(2 * runs)}
     constants, rows, function = k.constants, None, f"%d_{registers.PACKED}"
     if s["matrix"]:
         column, tap = s["at"]
@@ -182,6 +182,9 @@ def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
         each[pixels] += _images(s) * count * (_around(s, runs) + copied + inner)
     total = sum(each.values())
     pace = sum(n * registers.pace(s["function"], pixels) for pixels, n in each.items()) / total
+    always = [n for n in each if each[n]]
+    if len(always) == 1:  # never four pixels, or always
+        k = replace(k, shape={**s, "either": False, "most": always[0], "function": name})
     return replace(k, estimate=LAYER + total / (s["OH"] if s["rolled"] else 1), pace=pace)
 
 
