@@ -65,32 +65,32 @@ def _main(argv: list[str]) -> int:
     try:
         return int(_function(args.command)(args))
     except EdgebuildError as error:
-        print(error, file=sys.stderr)
-        print(f"  `edgebuild explain {code_of(str(error))}` says more", file=sys.stderr)
-        return 3 if isinstance(error, MissingTool) else 1
+        return _refused(error)
     except BrokenPipeError:
         return 1
     except OSError as error:
-        print(from_os(error), file=sys.stderr)
-        return 1
+        return _refused(from_os(error))
     except UnicodeEncodeError as error:
-        print(fail(f"'{error.object}' is no name that this machine can write"), file=sys.stderr)
-        return 1
+        return _refused(fail(f"'{error.object}' is no name that this machine can write"))
     except MemoryError:
-        print(fail(NO_MEMORY), file=sys.stderr)
-        return 1
+        return _refused(fail(NO_MEMORY))
     except ImportError as error:
         if (error.name or "").startswith("edgebuild"):
             raise
-        print(reason := from_import(error), file=sys.stderr)
-        return 3 if isinstance(reason, MissingTool) else 1
+        return _refused(from_import(error))
     except KeyboardInterrupt:
         return 130
     except Exception as bug:
         if is_strict():
             raise
-        print(fault(bug), file=sys.stderr)
-        return 1
+        return _refused(fault(bug))
+
+
+def _refused(error: EdgebuildError) -> int:
+    """Print an error and the way to the page of its kind; the exit status."""
+    print(error, file=sys.stderr)
+    print(f"  `edgebuild explain {code_of(str(error))}` says more", file=sys.stderr)
+    return 3 if isinstance(error, MissingTool) else 1
 
 
 def _function(command: str) -> Callable[[Any], Any]:

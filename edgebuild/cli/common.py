@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
     return reports
 
 
+@cache
 def error_kinds() -> dict[str, dict[str, str]]:
     """Each kind of error by its code: `pattern`, `title` and `page`."""
     import yaml

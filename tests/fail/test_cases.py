@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,46 @@ def test_cases_are_of_many_kinds() -> None:
     assert code_of("x: error: something else") == [*error_kinds()][-1]
     missing = error_kinds().keys() - {code_of(text) for text in texts} - mistakes
     assert missing <= {"E0101", "E0102", "E0103", "E0104", "E0204"}, missing
+
+
+def words_of(node: ast.expr, names: dict[str, ast.expr]) -> str:
+    """The text of an expression, with `1` where a value is printed; `names`: what local names were assigned."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(
+                words_of(part.value if isinstance(part, ast.FormattedValue) else part, names) for part in parts
+            )
+        case ast.BinOp(left=left, right=right):
+            return words_of(left, names) + words_of(right, names)
+        case ast.IfExp(body=body):
+            return words_of(body, names)
+        case ast.Name(id=name) if name in names:
+            return words_of(names[name], {})
+    return "1"
+
+
+def texts_of_errors(function: ast.FunctionDef) -> Iterator[str]:
+    """First lines of the errors that a function makes, as they are printed of a file `f`."""
+    inside = [*ast.walk(function)]
+    assigned = ((n.targets[0], n.value) for n in inside if isinstance(n, ast.Assign))
+    names = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
+    for call in (n for n in inside if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
+        given = {keyword.arg for keyword in call.keywords}
+        if isinstance(call.func, ast.Name) and call.func.id in ("fail", "Diagnostic") and call.args:
+            text = words_of(call.args[0], names)
+            if "severity" not in given and re.search("[a-z]{3}", text):
+                yield "f: " + "node '1': " * ("node" in given) + f"error: {text}"
+
+
+def test_every_text_of_an_error_is_of_a_kind() -> None:
+    sources = [file.read_text() for file in (ROOT / "edgebuild").rglob("*.py")]
+    files = [ast.parse(source) for source in sources if re.search(r"\b(fail|Diagnostic)\(", source)]
+    functions = [n for file in files for n in ast.walk(file) if isinstance(n, ast.FunctionDef)]
+    texts = {text for function in functions for text in texts_of_errors(function)}
+    assert len(texts) > 300
+    assert not [text for text in texts if code_of(text) == [*error_kinds()][-1]]
 
 
 def test_as_a_process(tmp_path: Path) -> None:
