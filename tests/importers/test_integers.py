@@ -17,12 +17,12 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
-from edgebuild.model.formats.onnx.for_judges import in_standard
 from edgebuild.model.formats.onnx.integer_nodes import Form, integers, shift_of
 from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.ops import run
 from edgebuild.model.ops.pointwise import attributes
 from edgebuild.model.verify import verify
+from edgebuild.model.verify.oracles import in_standard
 from tests.exporters.writer import Net
 from tests.ops.host import run_on_host
 from tests.ops.meanings import INTEGER

@@ -34,14 +34,14 @@ MORE = {"avg_pool2d": 300, "max_pool2d": 300, "transpose": 60, "clamp": 60, "req
 # Rows that only layers made for them reach, and the test that makes these.
 ELSEWHERE = {
     "curves.linear_pieces": "test_curves.py",
-    "arm_mve.elements.dense_rows": "test_vectors.py",
+    "arm_mve.dense_rows": "test_vectors.py",
     "arm_mve.sum_kernels.depthwise_row": "test_vectors.py",
     "arm_mve.sum_kernels.depthwise_channels": "test_vectors.py",
     "blocks.elements.rescaled": "test_processors.py",
     "blocks.elements.along_cycles": "../rolling/test_in_place.py",
     "blocks.elements.in_blocks": "../rolling/test_in_place.py",
-    "arm_mve.elements.spread_in_blocks": "../rolling/test_in_place.py",
-    "xpulp.elements.pixels": "test_xpulp.py",
+    "arm_mve.spread_in_blocks": "../rolling/test_in_place.py",
+    "xpulp.pixels": "test_xpulp.py",
 }
 
 

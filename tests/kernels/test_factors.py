@@ -14,7 +14,8 @@ from edgebuild.model import kernels
 from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
-from edgebuild.model.kernels.arm_dsp import factors
+from edgebuild.model.kernels.arm_dsp import weight_words
+from edgebuild.model.kernels.arm_dsp.weight_words import Factors, factors, factors_within
 from edgebuild.model.ops import fixedpoint
 from edgebuild.model.ops.base import Sums
 from edgebuild.model.plan.search import form_of
@@ -46,7 +47,7 @@ def high_word(product: Array) -> Array:
     return np.array([int(value) >> 32 for value in product.ravel()], object).reshape(product.shape)
 
 
-def scaled(s: Sums, found: factors.Factors, x: Array) -> Array:
+def scaled(s: Sums, found: Factors, x: Array) -> Array:
     """Results of sums K x n by the instructions that the kernels use."""
     word, x = found.words[:, :1].astype(object), x.astype(object)
     unit = found.unit & 0xFFFFFFFF
@@ -70,7 +71,7 @@ def test_one_word_gives_what_two_give(arithmetic: Arithmetic, rectified: bool) -
         if s.finish == "sums":
             continue
         checked += 1
-        found = factors.factors(s)
+        found = factors(s)
         taken += found.words.shape[1] == 1
         if not found.unit:
             continue
@@ -90,11 +91,11 @@ def test_factors_that_no_word_holds() -> None:
     """Shifts that ROR of a positive unit does not give, and sums that are too long for the proof."""
     rng = np.random.default_rng(0)
     for right in (1, 23):
-        found = factors.factors(drawn(rng, Arithmetic.TFLITE, True, np.full(4, right)))
+        found = factors(drawn(rng, Arithmetic.TFLITE, True, np.full(4, right)))
         assert found.unit == 0 and found.words.shape == (4, 2) and found.finish.startswith("relu2")
     s = drawn(rng, Arithmetic.TFLITE, True, np.full(4, 8))
-    assert factors.factors(s).unit != 0
-    assert factors.factors_within(s, np.full(4, 2**30)).unit == 0
+    assert factors(s).unit != 0
+    assert factors_within(s, np.full(4, 2**30)).unit == 0
 
 
 @pytest.mark.one_in(4)
@@ -108,7 +109,7 @@ def test_factors_that_no_word_holds() -> None:
 def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As layers get them for which one word does not do."""
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
-    monkeypatch.setattr(factors, "_one_word", lambda *_: None)
+    monkeypatch.setattr(weight_words, "_one_word", lambda *_: None)
     form = form_of(load_target(target))
     count = 250 if variant == "dsp 4 pixels" else 60  # few layers suit it
     layers = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in integer(kind, count)]

@@ -19,7 +19,7 @@ from edgebuild.model import kernels
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.arm_dsp import winograd
-from edgebuild.model.kernels.arm_dsp.factors import two_words
+from edgebuild.model.kernels.arm_dsp.weight_words import two_words
 from edgebuild.model.kernels.arm_dsp.winograd import transformed
 from edgebuild.model.ops import SPECS
 from edgebuild.model.plan.kernel_selection import flash

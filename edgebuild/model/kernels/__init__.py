@@ -16,7 +16,7 @@ from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp
-from .arm_dsp import dot, matrix, operands, taps, wide, winograd
+from .arm_dsp import dot, matrix, taps, wide, winograd
 from .arm_mve import lanes
 from .blocks import two_in_one
 from .micro import Function
@@ -56,7 +56,6 @@ HELPERS = (
 FUNCTIONS: Mapping[str, Callable[[], Function]] = (
     two_in_one.FUNCTIONS
     | dot.FUNCTIONS
-    | operands.FUNCTIONS
     | taps.FUNCTIONS
     | wide.FUNCTIONS
     | matrix.FUNCTIONS

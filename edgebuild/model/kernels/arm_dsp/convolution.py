@@ -20,9 +20,11 @@ from .. import phases
 from ..row import KernelLayer
 from . import wide
 from .dot import MICROS, Micro, micro
-from .factors import Factors, factors, factors_within
 from .weight_words import (
+    Factors,
     bounds,
+    factors,
+    factors_within,
     of_channels,
     of_channels_with,
     of_nibbles,

@@ -20,7 +20,7 @@ from ...ops.base import Form, Sums
 from ..blocks.plane import Axis, Ends, Numbers, Plane
 from ..blocks.plane_cores import Thumb
 from ..micro import Part
-from .factors import factors
+from .weight_words import factors
 
 # Paces (`bench-cycles`): where flash is slow, and of weights in registers against compiled code, on a core that issues
 # one instruction at a time: loads stand one by one.

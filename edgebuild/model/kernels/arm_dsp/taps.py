@@ -23,8 +23,7 @@ from ..micro import Function, Loop, Part, Unrolled, framed, moved, pushed
 from ..row import KernelLayer
 from . import wide
 from .dot import FINISHES, Finish, within
-from .factors import factors, two_words
-from .weight_words import bounds
+from .weight_words import bounds, factors, two_words
 
 WRITTEN_OUT = (9, 25)  # taps of windows of int8
 PIXEL, GENERAL = 48, 25  # instructions of compiled C (`bench-kernels`): a pixel; a result of a sum

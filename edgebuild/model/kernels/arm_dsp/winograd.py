@@ -17,7 +17,7 @@ from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import kept, sums_shape, words
 from ..micro import Function, Loop, Part, framed, moved
 from .dot import FINISHES, Finish
-from .factors import factors
+from .weight_words import factors
 
 TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
 PLACES = 16  # of a tile of 4x4, each of which has its own matrix of channels

@@ -1,14 +1,114 @@
-"""Armv8.1-M with MVE (Helium): Cortex-M55 and M85."""
+"""Armv8.1-M with MVE (Helium): Cortex-M55 and M85.
+
+Here are ops on elements, pools and means: the op's own kernel, four to sixteen numbers at a time.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
+from ...ir import ITEM_BYTES
+from ...ops.base import Kernel, Loop
 from .. import curves
-from ..blocks import plane
-from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
-from . import elements, sum_kernels
+from ..blocks import elements, plane
+from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
+from . import sum_kernels
 from .plane_vectors import Vectors
+
+
+def elementwise(layer: KernelLayer) -> Kernel | None:
+    k = layer.plain
+    if k.variant != "linear" or not k.shape["flat"]:
+        return None
+    n, shift, offset = (int(str(value)) for value in (k.shape["N"], k.shape["shift"], k.scalars["offset"]))
+    half = 1 << shift - 1  # what the second of two narrowing shifts adds
+    narrow = 17 <= shift <= 24 and abs(offset) + half < 2**30  # the operands reach 2^30
+    scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
+    shape = {**k.shape, "narrow": narrow}
+    cost = 20.0 + (2.4 if narrow else 2.7) * n
+    return replace(
+        k, template="arm_mve/elements.c:elementwise", shape=shape, scalars=scalars, variant="mve", estimate=cost
+    )
+
+
+def rescaled(layer: KernelLayer) -> Kernel | None:
+    k = layer.plain
+    if not k.shape["linear"]:
+        return None  # less than a vector: a call of gcc 12's code was seen to miss what the call before it wrote
+    cost = 4.75 * int(str(k.shape["N"]))
+    return replace(k, template="arm_mve/elements.c:convert", variant="mve", estimate=cost)
+
+
+def mean(layer: KernelLayer) -> Kernel | None:
+    """Where the innermost loop over what is kept goes over neighbours."""
+    k, x = layer.plain, layer.graph.operands(layer.op)[0]
+    if k.template != "reductions.c:mean" or not k.shape["linear"]:
+        return None
+    kept = cast("tuple[Loop, ...]", k.shape["kept"])
+    if not kept or kept[-1][1] != 1:  # a last dimension of one element makes no loop
+        return None
+    return replace(k, template="arm_mve/elements.c:mean", variant="mve", estimate=1.4 * x.elements)
+
+
+def pool(layer: KernelLayer) -> Kernel | None:
+    """Neighbouring channels of a window's pixels: sixteen, or as many as sums of int16 or int32 leave room for."""
+    k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
+    average = bool(k.shape["average"])
+    if (
+        k.template != "reductions.c:pool2d"
+        or x.dtype != "int8"
+        or x.shape[0] != 1
+        or (average and not k.shape["linear"])
+    ):
+        return None
+    taps = layer.op.attrs["window"][0] * layer.op.attrs["window"][1]
+    lanes = 16 if not average else 8 if taps <= 255 else 4
+    reads = (y.shape[2] if layer.form.rolled else y.shape[1] * y.shape[2]) * taps
+    cost = reads * -(-x.shape[3] // lanes) * (4.3 + 15 / taps)
+    return replace(
+        k, template="arm_mve/elements.c:pool2d", shape={**k.shape, "lanes": lanes}, variant="mve", estimate=cost
+    )
+
+
+def dense_rows(layer: KernelLayer) -> Kernel | None:
+    """A dense layer that is fed with a row of its operand at a time."""
+    k = layer.plain
+    if k.template != "contractions.c:dense_rows" or not k.shape["folded"]:
+        return None
+    channels, rows, taps = (int(str(k.shape[letter])) for letter in ("K", "rows", "C"))
+    return replace(k, template="arm_mve/elements.c:dense_rows", estimate=channels * (15 + taps / rows * 0.25))
+
+
+def _spread(layer: KernelLayer) -> dict[str, Any] | None:
+    """Planes whose bytes go to pixels of few channels, sixteen at once."""
+    matrix, (x,) = elements.matrix(layer), layer.graph.operands(layer.op)
+    if matrix is None or ITEM_BYTES[x.dtype] != 1 or matrix[0] > 17:
+        return None
+    return {"offsets": tuple(range(0, 16 * matrix[0], matrix[0])), "planes": matrix[0], "length": matrix[1]}
+
+
+def spread(layer: KernelLayer) -> Kernel | None:
+    """Planes become pixels."""
+    letters = None if layer.form.over else _spread(layer)
+    if letters is None:
+        return None
+    cost = letters["planes"] * (20 + 9.0 * -(-letters["length"] // 16))
+    shape = {**layer.plain.shape, **letters}
+    return replace(layer.plain, template="arm_mve/elements.c:transpose", shape=shape, variant="mve", estimate=cost)
+
+
+def spread_in_blocks(layer: KernelLayer) -> Kernel | None:
+    """Planes become pixels where they stand."""
+    k, letters = elements.in_blocks(layer), _spread(layer)
+    if k is None or letters is None or not k.shape["planes"]:
+        return None
+    shape = {**k.shape, "spread": True, "offsets": letters["offsets"], "copy": "eb_copy_bytes"}
+    short, block, blocks = (int(str(shape[name])) for name in ("short", "block", "blocks"))
+    cost = elements.copies(shape, 20, 0.2) + blocks * short * (15 + 9 * -(-block // 16))
+    return replace(k, shape=shape, variant="mve in place by blocks", estimate=cost)
+
 
 CORE = frozenset({"mve"})
 ROWS = (
@@ -29,15 +129,15 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_channels)),
     Row("conv2d", CORE, sum_kernels.gathered_convolution),
     Row("transpose_conv2d", CORE, sum_kernels.gathered),
-    Row("dense", CORE, elements.dense_rows),
-    Row("add", CORE, elements.elementwise),
-    Row("mul", CORE, elements.elementwise),
-    Row("pointwise", CORE, curves.linear_pieces("arm_mve/elements.c:curve", "mve lines", 3.25, 0.25)),
-    Row("clamp", CORE, elements.rescaled),
-    Row("requantize", CORE, elements.rescaled),
-    Row("transpose", CORE, elements.spread),
-    Row("transpose", CORE, elements.spread_in_blocks),
-    Row("mean", CORE, elements.mean),
-    Row("avg_pool2d", CORE, elements.pool),
-    Row("max_pool2d", CORE, elements.pool),
+    Row("dense", CORE, dense_rows),
+    Row("add", CORE, elementwise),
+    Row("mul", CORE, elementwise),
+    Row("pointwise", CORE, curves.linear_pieces("arm_mve/c:curve", "mve lines", 3.25, 0.25)),
+    Row("clamp", CORE, rescaled),
+    Row("requantize", CORE, rescaled),
+    Row("transpose", CORE, spread),
+    Row("transpose", CORE, spread_in_blocks),
+    Row("mean", CORE, mean),
+    Row("avg_pool2d", CORE, pool),
+    Row("max_pool2d", CORE, pool),
 )

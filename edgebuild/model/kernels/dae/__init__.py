@@ -17,8 +17,8 @@ from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.spatial import in_place, kept, sums_shape, words
 from ..arm_dsp import CORE
 from ..arm_dsp.convolution import TWO_PIXELS
-from ..arm_dsp.factors import factors
 from ..arm_dsp.plane_words import multiplies
+from ..arm_dsp.weight_words import factors
 from ..row import Row, of_sums
 
 STEP = 4  # from one granularity to the next: one that holds all there is has no use for a coarser one
