@@ -44,13 +44,12 @@ def restarted(
     """
     home, relay = run.place(0), Relay({k: run.place(k) for k in run.programs}, Death(at))
     (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in first for x in vector))
-    relay.start()
     started: dict[int, subprocess.Popen[bytes]] = {}
     limit, lives = time.monotonic() + WALL_S, 1
     try:
         started |= {k: run._start(k, subprocess.Popen) for k in run.programs}
         while lives == 1 or started[0].poll() is None:
-            assert time.monotonic() < limit and relay.broken is None, "the devices hang"
+            assert time.monotonic() < limit, "the devices hang"
             if relay.dead():
                 started[0].kill()
                 started[0].wait()
@@ -61,15 +60,15 @@ def restarted(
                     relay.streams[way] += stream if arrives else b""
                 relay.revive(0)
                 started[0], lives = run._start(0, subprocess.Popen), 2
-            time.sleep(0.002)
+            relay.serve(0.002)
     finally:
         relay.stop()
+        limit = time.monotonic() + 20
+        while any(process.poll() is None for process in started.values()) and time.monotonic() < limit:
+            relay.serve(0.002)
         for process in started.values():
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
         relay.close()
     return run._results(home / "output.bin")[0]
 

@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +31,7 @@ from .vectors import Given, random_inputs, split_vectors
 
 VECTORS = 3
 WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: devices that never end are ended then
+POLL_S, ENDING_S = 0.003, 20.0  # between looks at the programs; for them to end
 STILL_S = 240.0  # so long may all of them compute without a word to the relay
 CODES = ("EB_OK", "EB_LINK_TIMEOUT", "EB_LINK_CRC", "EB_LINK_PLAN", "EB_LINK_ORDER")
 HOST, PROGRAM = "host", "device"
@@ -185,7 +185,6 @@ class Run:
         home = self.place(self.built.source)
         (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
         relay = Relay({k: self.place(k) for k in self.programs}, fault)
-        relay.start()
         started: dict[int, subprocess.Popen[bytes]] = {}
         try:
             with programs.together() as start:
@@ -193,13 +192,11 @@ class Run:
                     started[k] = self._start(k, start)
                 finished = self._wait(started, relay, WALL_S + EACH_S * len(vectors), start)
                 relay.stop()
-                for process in started.values():
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(timeout=20)
+                until = time.monotonic() + ENDING_S
+                while any(p.poll() is None for p in started.values()) and time.monotonic() < until:
+                    relay.serve(POLL_S)
         finally:
             relay.close()
-        if relay.broken is not None:
-            raise relay.broken
         for k, process in started.items():
             if finished and process.returncode and k not in relay.killed and k not in relay.buried:
                 text = (self.place(k) / "log.txt").read_text(encoding="utf-8", errors="replace")
@@ -224,17 +221,17 @@ class Run:
         """Whether the source ended by itself within the time."""
         began = heard = time.monotonic()
         requests, source = 0, started[self.built.source]
-        while source.poll() is None and (now := time.monotonic()) - began < limit and relay.broken is None:
+        while source.poll() is None and (now := time.monotonic()) - began < limit:
             if relay.requests != requests:
                 requests, heard = relay.requests, now
             elif now - heard > STILL_S:
                 break
             self._bring_back(started, relay, start)
-            for k, process in started.items():
-                dead = k in relay.killed or k in relay.buried or k in relay.ended
-                if k != self.built.source and process.poll() is not None and not dead:
+            ended = [k for k, process in started.items() if process.poll() is not None]
+            relay.serve(POLL_S)  # what these had sent counts
+            for k in ended:
+                if k != self.built.source and not (k in relay.killed or k in relay.buried or k in relay.ended):
                     relay.end(k)
-            time.sleep(0.003)
         return source.poll() is not None
 
     def _bring_back(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, start: Start) -> None:

@@ -11,7 +11,6 @@ import os
 import random
 import select
 import struct
-import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from ..ops.moves import EVERYONE
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 
 HEAD, TAIL, RELAY_EVERYONE = 24, 4, 255
+REQUEST, CHUNK = 16, 1 << 16  # bytes of a request's head, and as many as are read at once
 SEND, RECEIVE, TIME = 0, 1, 2
 KINDS = ("data", "start", "ready", "go")
 
@@ -58,10 +58,6 @@ class Delivery:
 Fault = Callable[[Frame], Sequence[Delivery]]
 
 
-class _Closed(Exception):
-    """The relay closes."""
-
-
 @dataclass(frozen=True)
 class LinkEvent:
     """Bytes that a device sent to another or received from it, after `ticks` of computing.
@@ -93,10 +89,8 @@ class Relay:
     frames: dict[tuple[int, int, str, int], int] = field(default_factory=dict)  # how often each was sent
     events: dict[int, list[LinkEvent]] = field(default_factory=dict)
     requests: int = 0  # of all devices; it stands still where they hang
-    broken: BaseException | None = None  # why a thread has ended before its time
 
     def __post_init__(self) -> None:
-        self.lock = threading.Condition()
         self.pipes: dict[int, tuple[int, int]] = {}
         for k, folder in self.folders.items():
             for name in ("to_relay", "from_relay"):
@@ -106,7 +100,8 @@ class Relay:
             # writes nor reads, so no read or write here may block.
             both = os.O_RDWR | os.O_NONBLOCK
             self.pipes[k] = (os.open(folder / "to_relay", both), os.open(folder / "from_relay", both))
-        self.closed, self._closing = os.pipe()  # the first can be read from when the relay closes
+        self.asked = {k: bytearray() for k in self.folders}  # bytes of a request that is not whole
+        self.answers = {k: bytearray() for k in self.folders}  # bytes that have no room in the pipe
         self.streams = {(a, b): bytearray() for a in self.folders for b in self.folders if a != b}
         self.unfinished = {(a, b): bytearray() for a in self.folders for b in (*self.folders, RELAY_EVERYONE)}
         self.waiting: dict[int, tuple[int, int, int]] = {}  # device: sender, bytes, deadline
@@ -117,153 +112,126 @@ class Relay:
         self.inference = 0  # the latest
         self.late: list[tuple[int, int, tuple[int, int], bytes]] = []
         self.events = {k: [] for k in self.folders}
-        self.threads = [threading.Thread(target=self._serve, args=(k,), daemon=True) for k in self.folders]
 
-    def start(self) -> None:
-        for thread in self.threads:
-            thread.start()
+    def serve(self, seconds: float) -> None:
+        """Do what devices ask, once one of them asks something, or so much later.
+
+        A killed device has sent all that counts: what is in its pipe stays there.
+        """
+        ready, ends = select.poll(), dict[int, tuple[int, bool]]()
+        for k, pipes in self.pipes.items():
+            ends |= {pipes[0]: (k, False), pipes[1]: (k, True)}
+            if k not in self.killed and k not in self.buried:
+                ready.register(pipes[0], select.POLLIN)
+            if self.answers[k]:
+                ready.register(pipes[1], select.POLLOUT)
+        for file, _ in ready.poll(1000 * seconds):
+            k, writes = ends[file]
+            if writes:
+                self._answer(k, b"")
+            else:
+                self._ask(k, os.read(file, CHUNK))
+        self._settle()
 
     def end(self, device: int) -> None:
         """A device has ended, or will never answer."""
-        with self.lock:
-            self.ended.add(device)
-            self._advance()
-            self.lock.notify_all()
+        self.ended.add(device)
+        self._settle()
 
     def dead(self) -> list[int]:
         """Killed devices, once all others wait: what these had sent until then does not depend on the machine."""
-        with self.lock:
-            quiet = all(k in self.killed or k in self.ended or self._stuck(k) for k in self.folders)
-            return [*self.killed] if quiet or self.over else []
+        quiet = all(k in self.killed or k in self.ended or self._stuck(k) for k in self.folders)
+        return [*self.killed] if quiet or self.over else []
 
     def bury(self, device: int) -> None:
         """A killed device has been ended: what it had received and not yet sent is gone."""
-        with self.lock:
-            for pipe in self.pipes[device]:
-                _drain(pipe)
-            for link, stream in self.streams.items():
-                if link[1] == device:
-                    stream.clear()
-            for link, rest in self.unfinished.items():
-                if link[0] == device:
-                    rest.clear()
-            self.waiting.pop(device, None)
-            self.expired.discard(device)
-            self.buried[device] = self.killed.pop(device)
-            if self.buried[device] > self.inference:
-                self.ended.add(device)
-                self._advance()
-            self.lock.notify_all()
+        for pipe in self.pipes[device]:
+            _drain(pipe)
+        lost = [stream for link, stream in self.streams.items() if link[1] == device]
+        lost += [rest for link, rest in self.unfinished.items() if link[0] == device]
+        for data in (*lost, self.asked[device], self.answers[device]):
+            data.clear()
+        self.waiting.pop(device, None)
+        self.expired.discard(device)
+        self.buried[device] = self.killed.pop(device)
+        if self.buried[device] > self.inference:
+            self.end(device)
 
     def due(self) -> list[int]:
         """Devices that are to start anew now."""
-        with self.lock:
-            return [k for k, back in self.buried.items() if back <= self.inference]
+        return [k for k, back in self.buried.items() if back <= self.inference]
 
     def revive(self, device: int) -> None:
         """A device is about to start anew."""
-        with self.lock:
-            del self.buried[device]
-            self.lock.notify_all()
+        del self.buried[device]
 
     def stop(self) -> None:
         """All receivers learn that the test is over."""
-        with self.lock:
-            self.over = True
-            self.lock.notify_all()
+        self.over = True
+        self._settle()
 
     def close(self) -> None:
-        self.stop()
-        os.close(self._closing)
-        for thread in self.threads:
-            thread.join(timeout=10)
-        for pipe in (self.closed, *(pipe for pair in self.pipes.values() for pipe in pair)):
+        for pipe in (pipe for pair in self.pipes.values() for pipe in pair):
             os.close(pipe)
 
     # ---- one device
 
-    def _serve(self, device: int) -> None:
-        try:
-            while True:
-                self._answer(device)
-        except _Closed:
-            pass
-        except BaseException as error:
-            self.broken = error
-            self.stop()
+    def _ask(self, device: int, data: bytes) -> None:
+        """Take bytes of a device, and do what the whole requests among them say."""
+        asked = self.asked[device]
+        asked += data
+        while len(asked) >= REQUEST and not (device in self.killed or device in self.waiting):
+            word, size, timeout, ticks = struct.unpack_from("<4I", asked)
+            what, other = word & 0xFF, word >> 8 & 0xFF
+            if len(asked) < REQUEST + (size if what == SEND else 0):
+                return
+            self.requests += 1
+            if what == TIME:
+                self.events[device].append(LinkEvent(TIME, other, 0, ticks))
+                self._answer(device, struct.pack("<I", self.now & 0xFFFFFFFF))
+            elif what == SEND:
+                self._send(device, other, bytes(asked[REQUEST : REQUEST + size]), ticks)
+                del asked[:size]
+            else:
+                self.events[device].append(LinkEvent(RECEIVE, other, size, ticks))
+                self.waiting[device] = (other, size, self.now + timeout)
+            del asked[:REQUEST]
 
-    def _answer(self, device: int) -> None:
-        """Take a request of a device and answer it. Raises _Closed when the relay closes."""
-        source, sink = self.pipes[device]
-        word, size, timeout, ticks = struct.unpack("<4I", self._read(source, 16))
-        what, other = word & 0xFF, word >> 8 & 0xFF
-        self.requests += 1
-        if what == TIME:
-            self.events[device].append(LinkEvent(TIME, other, 0, ticks))
-            self._write(sink, struct.pack("<I", self.now & 0xFFFFFFFF))
-        elif what == SEND:
-            self._send(device, other, self._read(source, size), ticks)
-            with self.lock:
-                while (device in self.killed or device in self.buried) and not self.over:
-                    self.lock.wait()
-        else:
-            self.events[device].append(LinkEvent(RECEIVE, other, size, ticks))
-            status, data = self._receive(device, other, size, timeout)
-            self._write(sink, struct.pack("<I", status) + data)
-
-    def _read(self, pipe: int, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            self._wait_for(pipe, select.POLLIN)
-            with suppress(BlockingIOError):
-                data += os.read(pipe, size - len(data))
-        return data
-
-    def _write(self, pipe: int, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            with suppress(BlockingIOError):
-                view = view[os.write(pipe, view) :]
-                continue
-            self._wait_for(pipe, select.POLLOUT)
-
-    def _wait_for(self, pipe: int, what: int) -> None:
-        waiting = select.poll()
-        waiting.register(pipe, what)
-        waiting.register(self.closed, select.POLLIN)
-        if any(file == self.closed for file, _ in waiting.poll()):
-            raise _Closed
+    def _answer(self, device: int, data: bytes) -> None:
+        """Write bytes to a device, those behind which its pipe has no room later."""
+        rest = self.answers[device]
+        rest += data
+        with suppress(BlockingIOError):
+            del rest[: os.write(self.pipes[device][1], rest)]
 
     def _send(self, sender: int, to: int, data: bytes, ticks: int) -> None:
         """Take bytes; hand on the frame that they complete."""
-        with self.lock:
-            buffer = self.unfinished.setdefault((sender, to), bytearray())
-            begins, kind_of = _begun(data) if not buffer else (0, "")
-            buffer += data
-            self.events[sender].append(LinkEvent(SEND, to, len(data), ticks, begins, kind_of))
-            if len(buffer) < HEAD:
-                return
-            inference, message, _, kind, length = struct.unpack_from("<IHBBI", buffer, 8)
-            total = HEAD + (length + TAIL if length else 0)
-            if len(buffer) < total:
-                return
-            number = message if KINDS[kind] == "data" else 0  # others say what changes from one inference to the next
-            frame = Frame(sender, to, KINDS[kind], number, inference, bytes(buffer))
-            buffer.clear()
-            self.wire[inference] = self.wire.get(inference, 0) + total
-            self.frames[frame.key] = self.frames.get(frame.key, 0) + 1
-            self.inference = max(self.inference, inference)
-            for k, back in self.buried.items():
-                if back <= self.inference:
-                    self.ended.discard(k)  # so that the time stands still until it has started
-            receivers = [k for k in self.folders if k != sender] if to == RELAY_EVERYONE else [to]
-            for delivery in self.fault(frame):
-                if delivery.kill is not None:
-                    self.killed[sender] = delivery.kill
-                    continue
-                for receiver in receivers:
-                    self._deliver((sender, receiver), delivery)
-            self.lock.notify_all()
+        buffer = self.unfinished.setdefault((sender, to), bytearray())
+        begins, kind_of = _begun(data) if not buffer else (0, "")
+        buffer += data
+        self.events[sender].append(LinkEvent(SEND, to, len(data), ticks, begins, kind_of))
+        if len(buffer) < HEAD:
+            return
+        inference, message, _, kind, length = struct.unpack_from("<IHBBI", buffer, 8)
+        total = HEAD + (length + TAIL if length else 0)
+        if len(buffer) < total:
+            return
+        number = message if KINDS[kind] == "data" else 0  # others say what changes from one inference to the next
+        frame = Frame(sender, to, KINDS[kind], number, inference, bytes(buffer))
+        buffer.clear()
+        self.wire[inference] = self.wire.get(inference, 0) + total
+        self.frames[frame.key] = self.frames.get(frame.key, 0) + 1
+        self.inference = max(self.inference, inference)
+        for k, back in self.buried.items():
+            if back <= self.inference:
+                self.ended.discard(k)  # so that the time stands still until it has started
+        receivers = [k for k in self.folders if k != sender] if to == RELAY_EVERYONE else [to]
+        for delivery in self.fault(frame):
+            if delivery.kill is not None:
+                self.killed[sender] = delivery.kill
+                continue
+            for receiver in receivers:
+                self._deliver((sender, receiver), delivery)
 
     def _deliver(self, link: tuple[int, int], delivery: Delivery) -> None:
         if link not in self.streams:
@@ -273,27 +241,13 @@ class Relay:
         else:
             self.streams[link] += delivery.data
 
-    def _receive(self, device: int, sender: int, size: int, timeout: int) -> tuple[int, bytes]:
-        with self.lock:
-            stream = self.streams.get((sender, device), bytearray())
-            self.waiting[device] = (sender, size, self.now + timeout)
-            while len(stream) < size and device not in self.expired and not self.over:
-                self._advance()
-                if len(stream) < size and device not in self.expired:
-                    self.lock.wait()
-            del self.waiting[device]
-            self.expired.discard(device)
-            data = bytes(stream[:size])
-            del stream[:size]
-            if len(data) == size:
-                return 0, data
-            return (2, b"") if self.over else (1, b"")
-
-    def _advance(self) -> None:
-        """If all wait for what is not there: on to the next arrival or timeout."""
-        while not self.over and all(k in self.ended or self._stuck(k) for k in self.folders):
+    def _settle(self) -> None:
+        """Answer the receivers whose bytes are there. If all wait for others: on to the next arrival or timeout."""
+        while True:
+            while ready := [k for k in self.waiting if self.over or not self._stuck(k)]:
+                self._receive(ready[0])
             alive = [k for k in self.waiting if k not in self.ended]
-            if not alive:
+            if not alive or not all(k in self.ended or self._stuck(k) for k in self.folders):
                 return
             deadline, first = min((self.waiting[k][2], k) for k in alive)
             if self.late and self.late[0][0] <= deadline:
@@ -303,7 +257,17 @@ class Relay:
             else:
                 self.now = max(self.now, deadline)
                 self.expired.add(first)
-            self.lock.notify_all()
+
+    def _receive(self, device: int) -> None:
+        """Give a receiver its bytes; or a code, where they have not come in time."""
+        sender, size, _ = self.waiting.pop(device)
+        self.expired.discard(device)
+        stream = self.streams.get((sender, device), bytearray())
+        data = bytes(stream[:size])
+        del stream[:size]
+        status = 0 if len(data) == size else 2 if self.over else 1
+        self._answer(device, struct.pack("<I", status) + (b"" if status else data))
+        self._ask(device, b"")
 
     def _stuck(self, device: int) -> bool:
         if device not in self.waiting or device in self.expired:
@@ -323,7 +287,7 @@ def _begun(head: bytes) -> tuple[int, str]:
 def _drain(pipe: int) -> None:
     """Forget what is in a pipe."""
     with suppress(BlockingIOError):
-        while os.read(pipe, 65536):
+        while os.read(pipe, CHUNK):
             pass
 
 
