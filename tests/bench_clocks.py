@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.target import load_target
-from edgebuild.build.papers.paper_tables import Setting, as_in_the_thesis, energy_choices
+from edgebuild.build.papers import Setting, as_in_the_thesis, energy_choices
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.clocked import Choices

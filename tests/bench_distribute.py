@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.build.papers.paper_tables import FOLDER, MB, reproduce
+from edgebuild.build.papers import FOLDER, MB, reproduce
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare

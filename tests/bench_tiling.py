@@ -32,7 +32,7 @@ import onnx
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.build.papers.paper_tables import papers
+from edgebuild.build.papers import papers
 from edgebuild.model.compile import compile_model, plan_model, prepare
 from tests.baselines import tflm, tvm
 from tests.bench import ROOT, models

@@ -100,7 +100,7 @@ def simulate(args: argparse.Namespace) -> int:
 
 
 def reproduce(args: argparse.Namespace) -> int:
-    from edgebuild.build.papers.paper_tables import as_text, reproduce
+    from edgebuild.build.papers import as_text, reproduce
 
     check_written(args, (), ())
     watch()

@@ -52,10 +52,11 @@ def version_request(args: argparse.Namespace, file: Path) -> DriverRequest:
 
 def adopt(args: argparse.Namespace) -> int:
     with _solver():
-        from edgebuild.driver.adopt import adopting
+        from edgebuild.driver.adopt import LEVELS
+        from edgebuild.driver.adopt import adopt as adopted
     out = args.output if args.output.suffix == ".c" else args.output / f"{args.source.stem}.bf.c"
     check_written(args, [out], [args.source, args.svd])
-    text, functions = adopting.adopt(version_request(args, args.source))
+    text, functions = adopted(version_request(args, args.source))
     converted = sum(len(f.accesses) for f in functions)
     lines = [f"{args.source}:{n}: {f.function.name}: stays C: {why}" for f in functions for n, why in f.stays]
     if not converted:
@@ -69,7 +70,7 @@ def adopt(args: argparse.Namespace) -> int:
     rows = [
         {
             "function": f.function.full_name,
-            "form": adopting.LEVELS[f.level][0],
+            "form": LEVELS[f.level][0],
             "accesses": len(f.accesses),
             "stays": [{"line": n, "why": why} for n, why in f.stays],
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from edgebuild.build.papers.paper_tables import paper_network
+from edgebuild.build.papers import paper_network
 from edgebuild.model.ir import Graph
 
 PAPER_NAMES = {"MobileNetV2-like": "MBV2", "VWW-like": "VWW", "person-detection-like": "PD"}

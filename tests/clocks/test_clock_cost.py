@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.build.papers.paper_tables import Net
+from edgebuild.build.papers import Net
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing, load_clock_tree

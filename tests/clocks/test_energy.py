@@ -19,7 +19,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
-from edgebuild.build.papers.paper_tables import Net
+from edgebuild.build.papers import Net
 from edgebuild.clock.emit import clock_files
 from edgebuild.model import ops
 from edgebuild.model.clocked import clocked_plan

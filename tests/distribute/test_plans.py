@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.build.papers.paper_tables import FOLDER
+from edgebuild.build.papers import FOLDER
 from edgebuild.cli import main
 from edgebuild.model.formats import shapes
 from edgebuild.model.plan.distribute import by_name

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.build.papers.paper_tables import FOLDER
+from edgebuild.build.papers import FOLDER
 from edgebuild.cli import main
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.build.papers.paper_tables import COMPUTED, as_text, papers, reproduce
+from edgebuild.build.papers import COMPUTED, as_text, papers, reproduce
 from edgebuild.cli import main
 from edgebuild.cli.parsing import TABLE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgebuild.base.request import DriverRequest
 from edgebuild.base.target import hal_dir
-from edgebuild.build.papers.paper_tables import driver_bytes
+from edgebuild.build.papers import driver_bytes
 from edgebuild.driver.pipeline import Driver, compile_driver
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
 from tests.drivers.machine import Machine, Model, link, models

@@ -187,16 +187,16 @@ def test_changes_of_one_register_stay_alone(tmp_path: Path, capsys: pytest.Captu
 def test_a_function_is_proved_again_only_if_its_code_or_what_it_calls_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edgebuild.driver.adopt import adopting
+    from edgebuild.driver import adopt
 
-    compare, rounds = adopting.compare_programs, list[tuple[str, ...]]()
+    compare, rounds = adopt.compare_programs, list[tuple[str, ...]]()
 
     def noted(old: Program, new: Program, words: Words, only: tuple[str, ...]) -> list[Comparison]:
         rounds.append(only)
         rows = compare(old, new, words, only)
         return [replace(r, verdict="proved") if r.function == "calls" else r for r in rows]
 
-    monkeypatch.setattr(adopting, "compare_programs", noted)
+    monkeypatch.setattr(adopt, "compare_programs", noted)
     text = TWICE.replace("void f", "static void f") + "void calls(UART_TypeDef *u) { u->DR = 1; f(u); }\n"
     status, _, printed = adopted(tmp_path, text + "void other(UART_TypeDef *u) { u->DR = 2; }", capsys)
     assert (status, rounds) == (0, [("f", "calls", "other"), ("f", "calls")]), printed
@@ -252,10 +252,10 @@ def test_a_wrong_field_is_never_adopted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proof is over what the generator makes of the text: a mistake in the conversion shows there."""
-    from edgebuild.driver.adopt import adopting
+    from edgebuild.driver import adopt
 
-    right = adopting.bits_of
-    monkeypatch.setattr("edgebuild.driver.adopt.adopting.bits_of", lambda f: right(f) << 1)
+    right = adopt.bits_of
+    monkeypatch.setattr("edgebuild.driver.adopt.bits_of", lambda f: right(f) << 1)
     text = (
         STRUCTS
         + "void f(UART_TypeDef *u) { u->CR1 |= 1 << 13; }\nint g(UART_TypeDef *u) { return (u->SR & 256) != 0; }"

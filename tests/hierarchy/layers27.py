@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgebuild.build.papers.paper_tables import FOLDER
-from edgebuild.build.papers.paper_tables import thesis_layers as layers
+from edgebuild.build.papers import FOLDER
+from edgebuild.build.papers import thesis_layers as layers
 
 __all__ = ["FILE", "KNOWN", "layers"]
 FILE = FOLDER / "layers27.yaml"
