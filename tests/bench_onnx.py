@@ -38,8 +38,7 @@ from onnx import numpy_helper
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import prepare
-from edgebuild.model.emit import emit
+from edgebuild.model.compile import emit, prepare
 from edgebuild.model.emit.code import access_functions
 from edgebuild.model.ir import Array
 from edgebuild.model.plan.choose import plan

@@ -16,7 +16,10 @@ from ..base.errors import Diagnostic, EdgebuildError, did_you_mean, fail, is_str
 from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
-from .emit import emit
+from .emit import code, weights_file
+from .emit.program import Program
+from .emit.program import program as program_of
+from .emit.report import report
 from .formats import read_model
 from .formats.format import Bound, Shapes
 from .ir import Graph, dump, verify
@@ -52,6 +55,45 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         artifacts = emit(decided, digest)
     check_weights(decided, len(next(a.data for a in artifacts if a.name.endswith("_weights.bin"))), target)
     return artifacts
+
+
+def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
+    """The generated files of a model, in the order of `request.model_outputs`.
+
+    `sha256` is that of the model file, for the report and the note.
+    """
+    program = program_of(plan)
+    if plan.request.set_weights:
+        program = replace(program, weights=_replaceable(program))
+    texts = {
+        ".c": code.source(program),
+        ".h": code.header(program),
+        "_arena.h": code.arena_header(plan),
+        "_weights.S": weights_file.assembly(plan, program.weights, sha256),
+        "_weights.c": weights_file.portable(plan, program.weights, sha256),
+        "_memory.ld": weights_file.fragment(plan),
+        "_check.ld": weights_file.check(plan),
+        "_clock.h": code.clock_header(plan),
+        "_report.json": report(plan, program.weights, sha256),
+    }
+    files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
+    files[f"{plan.name}_weights.bin"] = program.weights.blob
+    return tuple(Artifact(plan.name + suffix, files[plan.name + suffix]) for suffix in plan.request.SUFFIXES)
+
+
+def _replaceable(program: Program) -> weights_file.Weights:
+    """Weights that the program tells from those of another, whatever the model's file is called.
+
+    Raises EdgebuildError where none can be replaced.
+    """
+    plan, weights = program.plan, program.weights
+    file, hints = plan.graph.file, ["leave --set-weights out"]
+    if not weights.offsets:
+        raise fail("option 'set_weights': the model has no weights", file=file, hints=hints)
+    if plan.request.device is not None or plan.moves:  # a copy of weights may outlast the inference that made it
+        raise fail("option 'set_weights': neither with --cluster nor with --map", file=file, hints=hints)
+    nameless = replace(program, plan=replace(plan, graph=replace(plan.graph, file="")))
+    return weights_file.bound_to(weights, code.source(nameless))
 
 
 def plan_model(request: ModelRequest, target: Target) -> Plan:
@@ -153,14 +195,12 @@ def inspect(request: ModelRequest, after: str) -> str:
 
 def drawn_graph(request: ModelRequest, after: str) -> bytes:
     """The graph after a stage, or as it is planned, as an ONNX file to look at; see `views.onnx_view`."""
-    from .emit.program import program
-    from .emit.report import report
     from .views.onnx_view import onnx_file
 
     if after != "plan":
         return onnx_file(graph_after(request, after))
     decided = plan_model(request, load_target(request.target))
-    return onnx_file(decided.graph, json.loads(report(decided, program(decided).weights, "")))
+    return onnx_file(decided.graph, json.loads(report(decided, program_of(decided).weights, "")))
 
 
 def inspect_stages(request: ModelRequest) -> str:
@@ -178,17 +218,15 @@ def inspect_plan(
     request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
 ) -> tuple[str, str, str, str]:
     """The plan as text (with `tiling` or `energy`, in words), its picture, that of its other ways, and its report."""
-    from .emit.code import energy_words
     from .emit.pictures import clock_picture
-    from .emit.program import program
-    from .emit.report import report, steps, tiling_words, trade_rows
+    from .emit.report import steps, tiling_words, trade_rows
     from .views.drawing import memory_picture, trade_picture
 
     decided = plan_model(request, load_target(request.target))
     if energy:
-        text = energy_words(decided)
+        text = code.energy_words(decided)
     else:
         text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
-    written = report(decided, program(decided).weights, "")
+    written = report(decided, program_of(decided).weights, "")
     drawn = clock_picture(decided.clocks) if decided.clocks and energy else memory_picture(json.loads(written), scale)
     return text, drawn.svg(), trade_picture(trade_rows(decided), decided.graph.file).svg(), written

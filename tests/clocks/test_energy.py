@@ -23,8 +23,7 @@ from edgebuild.build.papers import Net
 from edgebuild.clock.emit import clock_files
 from edgebuild.model import ops
 from edgebuild.model.clocked import clocked_plan
-from edgebuild.model.compile import prepare
-from edgebuild.model.emit import emit
+from edgebuild.model.compile import emit, prepare
 from edgebuild.model.emit.code import energy_words
 from edgebuild.model.energy.select import TOLERANCE
 from edgebuild.model.ir import Graph

@@ -25,8 +25,8 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import Value, model_request
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import plan_model
-from edgebuild.model.emit import emit, program
+from edgebuild.model.compile import emit, plan_model
+from edgebuild.model.emit import program
 from edgebuild.model.ir import Array
 from edgebuild.model.ops.base import Kernel
 from edgebuild.model.plan.search import Plan

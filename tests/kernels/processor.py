@@ -13,7 +13,7 @@ from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.programs import own
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir
-from edgebuild.model.emit import emit
+from edgebuild.model.compile import emit
 from edgebuild.model.emit.addresses import access_functions
 from edgebuild.model.ir import Array, Graph
 from edgebuild.model.plan.choose import plan

@@ -11,7 +11,7 @@ import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
-from edgebuild.model.emit import emit
+from edgebuild.model.compile import emit
 from edgebuild.model.emit.call_loops import Letter, NumberNeeded
 from edgebuild.model.ir import Graph
 from edgebuild.model.ops import SPECS

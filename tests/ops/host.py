@@ -11,7 +11,7 @@ import numpy as np
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
-from edgebuild.model.emit import emit
+from edgebuild.model.compile import emit
 from edgebuild.model.emit.code import access_functions
 from edgebuild.model.ir import Array, Graph, Tensor
 from edgebuild.model.plan.choose import plan

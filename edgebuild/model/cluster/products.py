@@ -14,8 +14,7 @@ from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.request import ModelRequest
 from ...base.target import Target, hal_dir, load_target
 from .. import ops
-from ..compile import check_weights, compile_model, prepare
-from ..emit import emit
+from ..compile import check_weights, compile_model, emit, prepare
 from ..emit.code import cluster_header
 from ..formats.format import Bound, Shapes
 from ..ir import ITEM_BYTES, Graph, Link, Op

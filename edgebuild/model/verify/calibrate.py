@@ -17,8 +17,7 @@ from ...clock.configs import ClockPlan, clock_plan
 from ...clock.emit import clock_files, target_tree
 from ...clock.tree import Gpio
 from ..clocked import power_model, works
-from ..compile import plan_model
-from ..emit import emit
+from ..compile import emit, plan_model
 from ..energy.fit import calibration_text, calibration_words, fit, read_measurements, read_supply_log
 from ..energy.layer_cost import require_timing
 from ..plan.choose import plan
