@@ -56,13 +56,13 @@ def tflite_relus(path: Path) -> None:
 
 
 def onnx_file(
-    path: Path, nodes: list[Any], x: list[int], y: list[int], constants: dict[str, Any], kind: int = 1
+    path: Path, nodes: list[Any], x: list[int], y: list[int], constants: dict[str, Any], kind: int = 1, result: int = 1
 ) -> None:
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", kind, x)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
+        [helper.make_tensor_value_info("y", result, y)],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
@@ -150,6 +150,22 @@ def test_onnx_with_a_real_surface_is_compared_as_integers(tmp_path: Path, stored
     assert found.outputs[0][0].dtype == np.int8 and found.slack == 1
     assert found.outputs[0][0].tolist() == [[3, 3, 4, 127]]
     assert found.tensors[0]["r"].tolist() == found.tensors[0]["p"].tolist() == [[3, 3, 4, 127]]
+
+
+def test_unsigned_numbers_without_a_scale_are_compared_as_they_are(tmp_path: Path) -> None:
+    onnx_file(
+        tmp_path / "m.onnx",
+        [helper.make_node("Cast", ["x"], ["y"], to=2)],
+        [1, 3],
+        [1, 3],
+        {},
+        result=TensorProto.UINT8,
+    )
+    port = {"shape": [1, 3]}
+    report = {"model": {"format": "onnx"}, "inputs": [{**port, "name": "x", "dtype": "float32"}]}
+    report |= {"outputs": [{**port, "name": "y", "dtype": "uint8"}]}
+    (y,) = reference(tmp_path / "m.onnx", [[np.array([[0, 100, 255]], np.float32)]], report).outputs[0]
+    assert y.dtype == np.uint8 and y.tolist() == [[0, 100, 255]]
 
 
 def test_onnx_inputs_go_from_nhwc_to_nchw_and_results_come_back(tmp_path: Path) -> None:

@@ -311,7 +311,8 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
         integers = _integers(proto.graph, values)
         row = []
         for name, port in zip(ends, report["outputs"], strict=True):
-            value = values[name] if port["dtype"].startswith("float") else integers.get(name)
+            as_it_is = port["dtype"].startswith("float") or port["dtype"] == values[name].dtype.name
+            value = values[name] if as_it_is else integers.get(name)
             row.append(_as_firmware(values[name], port) if value is None else value)
         rows.append(row)
         tensors.append({**values, **integers})
