@@ -321,6 +321,15 @@ def tflite_wide_sigmoid_of_large_steps(folder: Path) -> tuple[str, str]:
 
 
 @case
+def tflite_log_softmax_of_small_steps(folder: Path) -> tuple[str, str]:
+    layer = Layer("int8")
+    layer.quant = Quant((1e-20,), (0,))
+    y = Quant((1 / 16,), (127,))
+    (folder / "m.tflite").write_bytes(layer.done("LOG_SOFTMAX", [layer.input((1, 4))], (1, 4), y, None))
+    return MODEL.format("m.tflite"), r"LOG_SOFTMAX.*a step of 'x0' is 1e-20"
+
+
+@case
 def onnx_without_outputs(folder: Path) -> tuple[str, str]:
     model = small_onnx()
     del model.graph.output[:]

@@ -185,6 +185,9 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
         [helper.make_node("Pad", ["x", "p", "v"], ["y"])], (1, 2, 3, 2, 2), p=np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0]),
         v=np.float32(0.5),
     ),
+    "padding of what is left of a cut": lambda: made(
+        [helper.make_node("Pad", ["x", "p"], ["y"], mode="wrap")], (1, 5), opset=19, p=np.array([0, 2, 0, -3]),
+    ),
     "padding by bytes": lambda: made(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Pad", ["q", "p", "v"], ["r"]),
          helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])], (1, 2, 4, 5),

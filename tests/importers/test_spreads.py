@@ -27,7 +27,7 @@ SPREAD: dict[str, Case] = {
     "of a size": (
         "ConvTranspose", (1, 2, 3, 3, 3), [(2, 2, 3, 3, 3)], {"strides": [2, 2, 2], "output_shape": [6, 5, 6]}
     ),
-    "same": ("ConvTranspose", (1, 2, 3, 2, 2), [(2, 2, 4, 3, 3)], {"strides": [2, 1, 2], "auto_pad": "SAME_UPPER"}),
+    "same": ("ConvTranspose", (1, 2, 3, 2, 2), [(2, 2, 4, 3, 1)], {"strides": [2, 1, 2], "auto_pad": "SAME_UPPER"}),
 }  # fmt: skip
 
 

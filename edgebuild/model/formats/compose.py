@@ -223,16 +223,15 @@ def values_along(node: Any, axis: int, index: Array, shape: Sequence[int], name:
 
 
 def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:
-    """A border that repeats, mirrors or continues the tensor, by numpy's name of the mode; negative: cut off."""
+    """A border that repeats, mirrors or continues the tensor, by numpy's name of the mode; negative: cut off before."""
     x, index = node.tensor(0), list[Index]()
     node.check_size([n + max(b, 0) + max(a, 0) for n, (b, a) in zip(x.shape, pads, strict=True)], x.dtype)
     for n, (before, after) in zip(x.shape, pads, strict=True):
-        grown = max(before, 0), max(after, 0)
-        if mode == "reflect" and max(grown) >= n > 1:
-            raise node.error(f"a border of {max(grown)} that mirrors {n} elements")
+        grown, kept = (max(before, 0), max(after, 0)), np.arange(n)[max(-before, 0) : n - max(-after, 0)]
+        if max(grown) and (not len(kept) or (mode == "reflect" and max(grown) >= len(kept) > 1)):
+            raise node.error(f"a border of {max(grown)} by mode {mode} of {len(kept)} elements")
         more: dict[str, Any] = {"constant_values": -1} if mode == "constant" else {}
-        line: Array = np.pad(np.arange(n), grown, mode, **more)  # type: ignore[call-overload]
-        index.append(line[max(-before, 0) : len(line) - max(-after, 0)])
+        index.append(np.pad(kept, grown, mode, **more))  # type: ignore[call-overload]
     values_at(node, node.inputs[0], index)
 
 

@@ -218,6 +218,7 @@ SOFTMAX = Spec(
 LOG_SOFTMAX_OUTPUT = (1 / 16, 127)  # scale and zero point of the result, in TFLM
 LOG_SOFTMAX_MOST = 4095  # exponentials that a sum in Q12.19 holds
 OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
+LEAST_STEP = 2.0**-26  # of the operand: at it and below, the factor from Q5.26 back to steps is no fraction
 
 
 def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
@@ -281,8 +282,15 @@ def int8_rows(op: Op, graph: Graph, output: tuple[float, int], most: int) -> str
 
 
 def log_softmax_form(op: Op, graph: Graph) -> str | None:
-    """A quantised LOG_SOFTMAX is of int8, with output scale 1/16, zero point 127, and rows of at most 4095 elements."""
-    return None if is_float(graph.result(op)) else int8_rows(op, graph, LOG_SOFTMAX_OUTPUT, LOG_SOFTMAX_MOST)
+    """A quantised LOG_SOFTMAX is of int8, with output scale 1/16, zero point 127, and rows of at most 4095 elements.
+
+    Its input's scale is above 2^-26.
+    """
+    (x,) = graph.operands(op)
+    if is_float(x):
+        return None
+    wrong = int8_rows(op, graph, LOG_SOFTMAX_OUTPUT, LOG_SOFTMAX_MOST)
+    return wrong or (f"a step of '{x.name}' is {scale_of(x):g}" if scale_of(x) <= LEAST_STEP else None)
 
 
 def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -74,7 +74,7 @@ def spread_size(node: Any, d: int, size: int, taps: int, stride: int, dilation: 
     if not wanted and not auto.startswith("SAME"):
         pads = listed(node, "pads", 0, dims, 2) if auto == "NOTSET" else [0] * 2 * dims
         return pads[d], full - pads[d] - pads[dims + d]
-    out = wanted[d] if wanted else size * stride
+    out = wanted[d] if wanted else min(full, size * stride)  # a stride beyond the window leaves nothing behind it
     spare = max(0, full - out)
     return (spare // 2 if auto == "SAME_UPPER" else spare - spare // 2), out
 
