@@ -227,8 +227,8 @@ ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
 
 def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
     """Table of reciprocal roots as in TFLM's elementwise.cc, which refuses values below 0: any result will do there."""
-    real = 1 / float(np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y)))
-    m, steps = quantize_multiplier(real), []
+    unit = np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y))  # may be 0; tiny ones have the largest factor
+    m, steps = quantize_multiplier(1 / float(max(unit, np.finfo(np.float32).tiny))), []
     for value in np.maximum(INT8 - zero_of(x), 0):
         factor, right = inverse_root(int(value))
         root = requantize(np.int64(1), factor, ROOT_BITS - right, Arithmetic.TFLITE)
