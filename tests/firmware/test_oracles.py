@@ -430,24 +430,24 @@ def test_outputs_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("branch", [False, True])
-def test_files_in_float16_are_computed_in_float32(tmp_path: Path, branch: bool) -> None:
-    """On both sides: onnxruntime would round each result to float16. Also inside of a branch."""
-    weights = np.random.default_rng(3).normal(0, 1, (16, 4)).astype(np.float16)
+@pytest.mark.parametrize(("kind", "branch"), [(TensorProto.FLOAT16, False), (TensorProto.BFLOAT16, True)])
+def test_files_in_16_bits_are_computed_in_float32(tmp_path: Path, kind: int, branch: bool) -> None:
+    """On both sides: onnxruntime would round each result. Also inside of a branch."""
+    weights = np.random.default_rng(3).normal(0, 1, (16, 4)).astype(helper.tensor_dtype_to_np_dtype(kind))
     inner = [
         helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(weights, "w")),
         helper.make_node("MatMul", ["half", "w"], ["z"]),
     ]
-    nodes = [helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16)]
+    nodes = [helper.make_node("Cast", ["x"], ["half"], to=kind)]
     if branch:
-        z = helper.make_tensor_value_info("z", TensorProto.FLOAT16, [1, 4])
+        z = helper.make_tensor_value_info("z", kind, [1, 4])
         graph = helper.make_graph(inner, "inner", [], [z])
         nodes.append(helper.make_node("If", ["yes"], ["last"], then_branch=graph, else_branch=graph))
     else:
         nodes += [*inner, helper.make_node("Identity", ["z"], ["last"])]
     nodes.append(helper.make_node("Cast", ["last"], ["y"], to=TensorProto.FLOAT))
     file = tmp_path / "half.onnx"
-    onnx_file(file, nodes, [1, 16], [1, 4], {"yes": np.array(True)}, TensorProto.FLOAT16)
+    onnx_file(file, nodes, [1, 16], [1, 4], {"yes": np.array(True)}, kind)
     result = verify(file, load_target("host"), compile_model(ModelRequest(file, "model", "host")))
     assert result["equal"] and result["max_abs_diff"] < 1e-5
 

@@ -330,24 +330,24 @@ def _of_saturation(mixed: list[str]) -> tuple[str, ...]:
 
 
 def _in_float32(part: Any) -> None:
-    """Make float16 of a graph or function float32, in which the firmware computes it."""
+    """Make float16 and bfloat16 of a graph or function float32, in which the firmware computes them."""
     import onnx
 
-    half, real = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    halves, real = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16), onnx.TensorProto.FLOAT
     tensors, values = list(getattr(part, "initializer", ())), []
     for name in ("input", "output", "value_info"):
         values += [v for v in getattr(part, name) if isinstance(v, onnx.ValueInfoProto)]
     for attribute in (a for node in part.node for a in node.attribute):
-        if attribute.name in ("to", "dtype") and attribute.i == half:
+        if attribute.name in ("to", "dtype") and attribute.i in halves:
             attribute.i = real
         tensors += [attribute.t] if attribute.HasField("t") else []
         for inner in [attribute.g] if attribute.HasField("g") else []:
             _in_float32(inner)
     for value in values:
-        if value.type.tensor_type.elem_type == half:
+        if value.type.tensor_type.elem_type in halves:
             value.type.tensor_type.elem_type = real
     for tensor in tensors:
-        if tensor.data_type == half:
+        if tensor.data_type in halves:
             data = onnx.numpy_helper.to_array(tensor).astype(np.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(data, tensor.name))
 
