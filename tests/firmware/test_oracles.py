@@ -168,6 +168,18 @@ def test_unsigned_numbers_without_a_scale_are_compared_as_they_are(tmp_path: Pat
     assert y.dtype == np.uint8 and y.tolist() == [[0, 100, 255]]
 
 
+def test_a_sparse_constant_is_no_result(tmp_path: Path) -> None:
+    """onnxruntime fails where one is an output."""
+    places, values = np.array([1, 3]), np.array([5, 7], np.float32)
+    sparse = helper.make_sparse_tensor(numpy_helper.from_array(values), numpy_helper.from_array(places), [4])
+    nodes = [helper.make_node("Constant", [], ["c"], sparse_value=sparse), helper.make_node("Add", ["x", "c"], ["y"])]
+    onnx_file(tmp_path / "m.onnx", nodes, [1, 4], [1, 4], {})
+    port = {"shape": [1, 4], "dtype": "float32"}
+    report = {"model": {"format": "onnx"}, "inputs": [{**port, "name": "x"}], "outputs": [{**port, "name": "y"}]}
+    (y,) = reference(tmp_path / "m.onnx", [[np.ones((1, 4), np.float32)]], report).outputs[0]
+    assert y.tolist() == [[1, 6, 1, 8]]
+
+
 def test_onnx_inputs_go_from_nhwc_to_nchw_and_results_come_back(tmp_path: Path) -> None:
     onnx_file(tmp_path / "m.onnx", [helper.make_node("Neg", ["x"], ["y"])], [1, 3, 2, 4], [1, 3, 2, 4], {})
     x = np.arange(24, dtype=np.float32).reshape(1, 2, 4, 3)

@@ -62,7 +62,7 @@ class Taken:
 def undercuts(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     """Whether all of `a` is at most what `b` is, and something is less by a percent."""
     pairs = list(zip(a, b, strict=True))
-    return all(x <= y for x, y in pairs) and any(x <= PERCENT * y for x, y in pairs)
+    return all(x <= y for x, y in pairs) and any(x < y and x <= PERCENT * y for x, y in pairs)
 
 
 def taken(graph: Graph, target: str, **options: Any) -> Taken | None:

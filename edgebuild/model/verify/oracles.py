@@ -389,10 +389,10 @@ def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Ar
 
 
 def _tell_all(graph: Any) -> list[str]:
-    """Make the result of every node an output, and tell their names."""
+    """Make the result of every node but constants an output, and tell their names."""
     import onnx
 
-    results = [name for node in graph.node for name in node.output if name]
+    results = [name for node in graph.node if node.op_type != "Constant" for name in node.output if name]
     declared = {value.name: value for value in graph.output}
     names = list(dict.fromkeys([*declared, *results]))
     values = [declared.get(name, onnx.ValueInfoProto(name=name)) for name in names]
