@@ -32,7 +32,9 @@ class Diagnostic:
     severity: str = "error"
     others: int = 0  # further nodes of which the same is true
 
-    def __str__(self) -> str:
+    @property
+    def places(self) -> list[str]:
+        """The file with its line, and the node: what stands in front of the text, as far as it is known."""
         where = visible(self.file)
         if self.line:
             where += f":{self.line}"
@@ -41,7 +43,10 @@ class Diagnostic:
         if self.node or self.kind:
             more = f" and {self.others} more" if self.others else ""
             parts.append(visible(f"node '{self.node}'{more}" + (f" ({self.kind})" if self.kind else "")))
-        parts += [self.severity, visible(self.text)]
+        return parts
+
+    def __str__(self) -> str:
+        parts = [*self.places, self.severity, visible(self.text)]
         return "\n  ".join([": ".join(parts), *map(visible, self.hints)])
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
+from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from edgebuild.base.options import options_of
 from edgebuild.base.request import KINDS, ClockRequest, ModelRequest, checked_request
 from edgebuild.base.target import Target, load_target
@@ -102,6 +102,25 @@ def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
     return text.count("\n", 0, call.start()) + 1 if call else 0
 
 
+def at_call(error: EdgebuildError, call: str, name: str, function: str = ANY_FUNCTION) -> EdgebuildError:
+    """The error of a build in the spelling of its script; where it has no line, with that of the call.
+
+    `call`: SCRIPT:LINE, or SCRIPT:TARGET of a call of `function` in CMake, or nothing. `name`: what the call makes.
+    """
+    script, _, place = call.rpartition(":")
+    line = int(place) if place.isdecimal() else line_of(script, place, function)
+    kind = MissingTool if isinstance(error, MissingTool) else EdgebuildError
+    return kind(*(_placed(spelled(d), script, line, name) for d in error.diagnostics))
+
+
+def _placed(d: Diagnostic, script: str, line: int, name: str) -> Diagnostic:
+    """The diagnostic with the line of a call in front, unless it has one of its own."""
+    if d.line or not script:
+        return d
+    text = ": ".join(filter(None, [name, *d.places, d.text]))
+    return replace(d, text=text, file=script, line=line, node="", kind="")
+
+
 def _problems(call: Any) -> list[Diagnostic]:
     if "request" in call:
         return check_request(call["request"], call["folder"], call["flags"])
@@ -116,12 +135,8 @@ def main(file: Path) -> int:
     status = 0
     for call in json.loads(file.read_text(encoding="utf-8")):
         for d in _problems(call):
-            place = d
-            if not Path(d.file).is_file():
-                named = f"{d.file}: {d.text}" if d.file else d.text
-                line = line_of(call["file"], call["target"], call.get("function", ANY_FUNCTION))
-                place = Diagnostic(f"{call['target']}: {named}", call["file"], line, hints=d.hints)
-            print(place, file=sys.stderr)
+            line = line_of(call["file"], call["target"], call.get("function", ANY_FUNCTION))
+            print(_placed(d, call["file"], line, call["target"]), file=sys.stderr)
             status = 1
     return status
 

@@ -13,12 +13,12 @@ import sys
 from edgebuild.base import own_code
 from edgebuild.build.stamp import is_current
 
-MAKEFILES, HEADER_ALONE = "--makefiles", "--header"  # of `run`
+MAKEFILES, HEADER_ALONE, CALL = "--makefiles", "--header", "--call="  # of `run`
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
-    options = arguments[1:-1]
+    options = [word for word in arguments[1:-1] if not word.startswith(CALL)]
     is_run = arguments[:1] == ["run"] and {*options} <= {MAKEFILES, HEADER_ALONE}
     held = _hold(arguments[-1]) if is_run else None
     try:

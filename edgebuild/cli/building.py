@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, publish, write_atomic
-from edgebuild.base.errors import EdgebuildError, MissingTool, fail
+from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import check_replaced, read_bytes, read_json
 from edgebuild.base.options import given
 from edgebuild.base.request import (
@@ -24,6 +24,7 @@ from edgebuild.base.request import (
     requests_in,
 )
 from edgebuild.base.target import load_target, target_names
+from edgebuild.build.stamp import REQUEST_SUFFIX
 from edgebuild.cli.common import check_written, publish_products, show, started
 
 
@@ -159,10 +160,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         return (run_header if args.header else run)(args.request, args.makefiles)
     except EdgebuildError as error:
-        from edgebuild.build.check import spelled
+        from edgebuild.build.check import at_call
 
-        kind = MissingTool if isinstance(error, MissingTool) else EdgebuildError
-        raise kind(*map(spelled, error.diagnostics)) from error
+        raise at_call(error, args.call, args.request.name.removesuffix(REQUEST_SUFFIX)) from error
 
 
 SHOWN = 5

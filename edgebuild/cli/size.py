@@ -19,6 +19,17 @@ BUDGETS = ("flash", "ram", "stack")
 
 
 def size(args: argparse.Namespace) -> int:
+    try:
+        return _size(args)
+    except EdgebuildError as error:
+        if not args.call:
+            raise
+        from edgebuild.build.check import at_call
+
+        raise at_call(error, args.call, "", "edgebuild_report") from error
+
+
+def _size(args: argparse.Namespace) -> int:
     import json
 
     from edgebuild.build.size import as_json, earlier, program_sizes, table

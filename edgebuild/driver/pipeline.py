@@ -59,8 +59,16 @@ def triple_of(target: str) -> str:
 
 
 def check_devices(source: Source, layout: Layout) -> None:
-    """No device begins within the registers of another. Where the layout is fixed, the silicon answers for that."""
+    """Every device begins at a whole register, and none within the registers of another.
+
+    Where the layout is fixed, the silicon answers for that. Raises EdgebuildError.
+    """
     devices = sorted(source.dialect.devices.values(), key=lambda d: d.address)
+    step = layout.bus.width // 8
+    for device in devices:
+        if device.address % step:
+            text = f"device '{device.name}' at {device.address:#x}: registers of {layout.bus.width} bits"
+            raise clang.wrong(device.where, source.unit.text, f"{text} lie at multiples of {step}")
     for low, high in pairwise(devices):
         size = layout.groups[low.group].size
         if high.address < low.address + size:

@@ -49,6 +49,7 @@ set_property(GLOBAL PROPERTY EDGEBUILD_CODEGEN "${_edgebuild_codegen}")
 
 cmake_minimum_required(VERSION 3.20...4.1)
 
+set(_edgebuild_asked_by "${CMAKE_PARENT_LIST_FILE}") # older CMake forgets it when this file includes others
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
 _edgebuild_find_python(EDGEBUILD_PYTHON)
 set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
@@ -204,30 +205,6 @@ if(NOT EDGEBUILD_NO_SHORT_NAMES)
 endif()
 
 # ---- behind the scenes; arg_* are those of the function that calls
-
-# Ends with an error, in front of which stands the line of the call: editors open it. CMake names the line of this file.
-# `target` and `call` are those of the caller: the first argument of the call, and a pattern of the function's name.
-function(_edgebuild_fail text)
-  if(ARGC GREATER 1)
-    string(APPEND text "${ARGV1}")
-  endif()
-  set(line "")
-  if(NOT call)
-    set(call "(edgebuild_)?add_[a-z_]+")
-  endif()
-  file(READ "${CMAKE_CURRENT_LIST_FILE}" script)
-  string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" pattern "${target}")
-  foreach(first IN ITEMS "${pattern}" "[^ )]*[$]{[^ )]*") # by name, or in a loop
-    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*${call}[ \t]*\\([ \t\r\n]*\"?${first}[\" \t\r\n)]")
-      string(REGEX REPLACE "[^\n]+" "" breaks "${CMAKE_MATCH_1}")
-      string(LENGTH "${breaks}" line)
-      math(EXPR line "${line} + 1")
-      set(line ":${line}")
-    endif()
-  endforeach()
-  message(NOTICE "${CMAKE_CURRENT_LIST_FILE}${line}: error: ${text}")
-  message(FATAL_ERROR "${text}")
-endfunction()
 
 # Sets `options` to the options of a kind of request, `single` to those with one value and `lists` to the others.
 macro(_edgebuild_options kind)
@@ -689,7 +666,7 @@ function(_edgebuild_add_header target base model)
     ${products}
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
     COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${request}" "${folder}"
-    COMMAND "${python}" -P -m edgebuild ${run} "${base}.req.json"
+    COMMAND "${python}" -P -m edgebuild ${run} "--call=${CMAKE_CURRENT_LIST_FILE}:${target}" "${base}.req.json"
     DEPENDS "${model}" ${option_files} "${request}" ${code}
     DEPFILE "${base}.header.d"
     COMMENT "Writing ${name}.h"
@@ -743,7 +720,7 @@ function(_edgebuild_add_command target base sources flags)
     COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${request}" "${folder}"
     ${copy_flags}
     ${forget}
-    COMMAND "${python}" -P -m edgebuild ${run} "${base}.req.json"
+    COMMAND "${python}" -P -m edgebuild ${run} "--call=${CMAKE_CURRENT_LIST_FILE}:${target}" "${base}.req.json"
     DEPENDS ${sources} ${option_files} "${request}" ${flags} ${header} ${code}
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"

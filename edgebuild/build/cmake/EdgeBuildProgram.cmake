@@ -56,7 +56,8 @@ function(edgebuild_report executable)
   set(written "${report}_size.json" "${report}.spdx.json")
   if(budgets)
     set(last "${place}${config}.last.json")
-    add_custom_command(TARGET "${executable}" POST_BUILD COMMAND ${size} --quiet --last "${last}" ${budgets} VERBATIM)
+    add_custom_command(TARGET "${executable}" POST_BUILD 
+      COMMAND ${size} --quiet --last "${last}" ${budgets} "--call=${CMAKE_CURRENT_LIST_FILE}:${executable}" VERBATIM)
     list(APPEND written "${last}")
   endif()
   if(NOT CMAKE_CONFIGURATION_TYPES) # CMake before 3.25 reads no $<CONFIG> in this property

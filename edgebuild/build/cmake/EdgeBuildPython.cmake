@@ -1,5 +1,42 @@
 # Which Python runs edgebuild. The project's own Python need not have it, so this is never FindPython's answer.
 
+# Ends with an error, in front of which stands the line of the call: editors open it. CMake names the line of this file.
+# `target` and `call` are those of the caller: the first argument of the call, and a pattern of the function's name.
+function(_edgebuild_fail text)
+  if(ARGC GREATER 1)
+    string(APPEND text "${ARGV1}")
+  endif()
+  set(line "")
+  if(NOT call)
+    set(call "(edgebuild_)?add_[a-z_]+")
+  endif()
+  file(READ "${CMAKE_CURRENT_LIST_FILE}" script)
+  string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" pattern "${target}")
+  foreach(first IN ITEMS "${pattern}" "[^ )]*[$]{[^ )]*") # by name, or in a loop
+    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*${call}[ \t]*\\([ \t\r\n]*\"?${first}[\" \t\r\n)]")
+      string(REGEX REPLACE "[^\n]+" "" breaks "${CMAKE_MATCH_1}")
+      string(LENGTH "${breaks}" line)
+      math(EXPR line "${line} + 1")
+      set(line ":${line}")
+    endif()
+  endforeach()
+  if(line)
+    message(NOTICE "${CMAKE_CURRENT_LIST_FILE}${line}: error: ${text}")
+  endif()
+  message(FATAL_ERROR "${text}")
+endfunction()
+
+# The same for an error at find_package, if EdgeBuildConfig.cmake noted who asks.
+function(_edgebuild_fail_to_find text)
+  if(NOT _edgebuild_asked_by)
+    message(FATAL_ERROR "${text}" ${ARGN})
+  endif()
+  set(CMAKE_CURRENT_LIST_FILE "${_edgebuild_asked_by}")
+  set(target EdgeBuild)
+  set(call find_package)
+  _edgebuild_fail("${text}" ${ARGN})
+endfunction()
+
 # The interpreter of the environment that `folder` belongs to: a checkout's .venv, the environment that the package is
 # installed in, or the system's. The nearest one that has edgebuild; nothing where none has.
 function(_edgebuild_look_for_python result folder)
@@ -31,7 +68,7 @@ function(_edgebuild_find_python result)
   if(NOT python)
     _edgebuild_look_for_python(python "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
     if(NOT python)
-      message(FATAL_ERROR "EdgeBuild: no Python with edgebuild found beside or above "
+      _edgebuild_fail_to_find("EdgeBuild: no Python with edgebuild found beside or above "
         "${CMAKE_CURRENT_FUNCTION_LIST_DIR}; in a checkout run ./sconsw, elsewhere set EDGEBUILD_PYTHON")
     endif()
   elseif(NOT python STREQUAL checked)
@@ -46,10 +83,10 @@ function(_edgebuild_check_python python)
   execute_process(COMMAND "${python}" -P -c "import edgebuild; print(edgebuild.__version__)"
     RESULT_VARIABLE status OUTPUT_VARIABLE version ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT status EQUAL 0)
-    message(FATAL_ERROR "EDGEBUILD_PYTHON=${python} has no edgebuild; "
+    _edgebuild_fail_to_find("EDGEBUILD_PYTHON=${python} has no edgebuild; "
       "run `${python} -m pip install edgebuild`, or name the Python of an environment that has it")
   elseif(NOT version STREQUAL PACKAGE_VERSION)
-    message(FATAL_ERROR "EDGEBUILD_PYTHON=${python} has edgebuild ${version}, and this CMake package is that of "
+    _edgebuild_fail_to_find("EDGEBUILD_PYTHON=${python} has edgebuild ${version}, and this CMake package is that of "
       "${PACKAGE_VERSION}; name the Python of one environment for both")
   endif()
 endfunction()

@@ -25,7 +25,6 @@ import json
 import os
 import re
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from SCons.Environment import MethodWrapper, OverrideEnvironment
 from SCons.Errors import StopError
 from SCons.Node.FS import File
 from SCons.PathList import PathList
+from SCons.Subst import Literal
 from SCons.Tool import CScanner
 
 from edgebuild.base.artifacts import is_written, write_atomic
@@ -348,6 +348,7 @@ def _products(
     request = folder.File(f"{name}.req.json")
     # Our Python is no input; what counts is the code.
     settings = {"EDGEBUILD_REQUEST": request.path, "EDGEBUILD_TEXT": text, "IMPLICIT_COMMAND_DEPENDENCIES": 0}
+    settings["EDGEBUILD_CALL"] = call_option()
     header = f"{name}.h" if kind == "model" and not options.get("CLUSTER") else ""
     ahead = _command(env, folder, name, ".header", [header], source, _HEADER_ACTION, settings) if header else []
     others = [f for f in outputs if f != header]
@@ -538,7 +539,7 @@ def _write_request(target: list[Node], source: list[Node], env: Environment) -> 
 
 def _run(message: str, *options: str) -> Any:
     """The action that runs the request."""
-    command = Action([["$EDGEBUILD", "run", *options, "$EDGEBUILD_REQUEST"]], message)
+    command = Action([["$EDGEBUILD", "run", *options, "$(", "$EDGEBUILD_CALL", "$)", "$EDGEBUILD_REQUEST"]], message)
     return Action([Action(_write_request, None), command])
 
 
@@ -548,12 +549,26 @@ _ACTION, _HEADER_ACTION = _run("$EDGEBUILDCOMSTR"), _run("$EDGEBUILDHEADERCOMSTR
 _code_version = functools.cache(code_digest)
 
 
+def call_place() -> str:
+    """The file and the line of the SConscript that calls, or nothing."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(HERE) and f"{os.sep}SCons{os.sep}" not in file:
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def call_option() -> Literal:
+    """The option that tells a command which call asks for it; SCons leaves blanks in its path alone."""
+    return Literal(f"--call={call_place()}")
+
+
 def wrong(text: str) -> StopError:
     """An error with the line of the SConscript. After a UserError SCons prints the innermost line, in this package."""
-    for frame in reversed(traceback.extract_stack()):
-        if not frame.filename.startswith(HERE) and f"{os.sep}SCons{os.sep}" not in frame.filename:
-            return StopError(f"{frame.filename}:{frame.lineno}: {text}")
-    return StopError(text)
+    place = call_place()
+    return StopError(f"{place}: {text}" if place else text)
 
 
 def wrong_file(where: str, error: EdgebuildError) -> StopError:
@@ -618,7 +633,7 @@ def report(env: Environment, program: Any, ENTRY: str = "", **budgets: Any) -> N
             limits += [f"--{option.partition('_')[0].lower()}", str(value)]
     if limits:
         last = folder.File(f"{name}.last.json")
-        check = [*words, "--quiet", "--last", last.path, *limits]
+        check = [*words, "--quiet", "--last", last.path, *limits, "$(", call_option(), "$)"]
         env.Depends(node, listed)
         env.AddPostAction(node, Action([check], f"Checking the size of {name}"))
         env.Clean(node, last)

@@ -234,7 +234,7 @@ def parse(
     if unit.errors and declared - own_types:
         return parse(name, text, triple, flags, cpp, unsaved, wrong, own_types | declared)
     if unit.errors and not wrong:
-        raise EdgebuildError(*(_diagnostic(d, text, _is_in(d, name)) for d in unit.errors))
+        raise EdgebuildError(*dict.fromkeys(_diagnostic(d, text, _is_in(d, name)) for d in unit.errors))
     return unit
 
 
@@ -256,6 +256,10 @@ def _is_in(d: Any, name: str) -> bool:
 
 
 def _diagnostic(d: Any, text: bytes, own: bool) -> Diagnostic:
+    for note in d.children if own else ():  # a device of a group that is none: seen at its uses, wrong where it is made
+        here = place(note.location)
+        if note.spelling.startswith("forward declaration of") and text[here.offset :].startswith(b"make_device"):
+            return here.says(f"make_device: {d.spelling}", *caret(here, text))
     here = place(d.location)
     return here.says(d.spelling, *(caret(here, text) if own else ()))
 

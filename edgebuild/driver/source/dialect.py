@@ -203,11 +203,8 @@ def read_dialect(unit: clang.Unit) -> Dialect:
     }
     for device in devices.values():
         if device.group not in groups:
-            raise clang.error_at(
-                definitions.get(device.group) or unit.tu.cursor,
-                unit.text,
-                f"make_device: '{device.group}' is not a bfGroup",
-            )
+            text = f"make_device: '{device.group}' is not a bfGroup{did_you_mean(device.group, groups)}"
+            raise clang.wrong(device.where, unit.text, text)
     return Dialect(groups, devices, cursors)
 
 
