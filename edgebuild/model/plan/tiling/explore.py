@@ -19,6 +19,7 @@ from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result
 
 UNLIMITED = 1 << 40
 TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
+ABOVE = 16  # the share of the arena by which an estimate may lie above it: some layouts take that much less
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,8 @@ class _Search:
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
         kept: tuple[TilingChoice, ...] | None = None
         for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
-            if self.limits.over or self.enough or (kept and max(c.bytes for c in chosen) > self.best.arena):
+            estimate = max(c.bytes for c in chosen)
+            if self.limits.over or self.enough or (kept and estimate > self.best.arena + self.best.arena // ABOVE):
                 break
             as_good = kept is not None and weight(chosen) < weight(kept)
             if self.try_out(base, before, chosen, self.best.arena if as_good else self.best.arena - 1):
