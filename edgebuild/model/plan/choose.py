@@ -192,7 +192,7 @@ class _Choice:
         if _at_any_price(request):
             yield _Try(self.smallest_plans)
         elif request.tile == "off":
-            yield _Try(lambda: self.alone)
+            yield _Try(lambda: [*self.alone, *self.no_slower([])])
             yield _Try(lambda: [self.alone_within])
         elif request.tile in METHODS:
             yield _Try(
@@ -305,12 +305,20 @@ class _Choice:
     def one_method(self, name: str, ram: int | None) -> list[Candidate]:
         """Ops cut by one method, and every op by itself: as `--tile off` has it, and no slower than the method."""
         plans = [plan for plan in self.parts(METHODS[name], f"--tile {name}", ram) if plan is not None]
-        singles, no_slower = self.planner.cutter.single_cuts, list[_Cut]()
-        for plan in plans:
+        return [*self.alone, self.alone_within, *self.no_slower(plans), *plans]
+
+    def no_slower(self, plans: Sequence[Plan]) -> list[_Cut]:
+        """Every op by itself, no slower than a plan and in no more memory than its layout takes.
+
+        Of these plans, and of every op by itself, whose layout may take more than its tensors do.
+        """
+        singles, cuts = self.planner.cutter.single_cuts, list[_Cut]()
+        alone = self.best(self.alone, SMALLEST) if self.planner.request.map == "off" else None
+        for plan in filter(None, (*plans, alone)):
             most = cost(plan.steps)
-            cuts = map(self.cut, (singles.knee(most), singles.within(plan.arena_bytes)))
-            no_slower += [cut for cut in cuts if cut.cost <= most]
-        return [*self.alone, self.alone_within, *no_slower, *plans]
+            near = map(self.cut, (singles.knee(most), singles.within(plan.arena_bytes)))
+            cuts += [cut for cut in near if cut.cost <= most]
+        return cuts
 
     def smallest_plans(self) -> list[Plan | None]:
         """The plan of least memory of each kind."""
