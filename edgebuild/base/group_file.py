@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from edgebuild.base.errors import Diagnostic, EdgebuildError
 from edgebuild.base.facts import compose, entries, keys_of, wrong
 from edgebuild.base.options import SharedBuffer, options_of, shared_buffer
-from edgebuild.base.request import GroupRequest, ModelRequest, grouped, model_request
+from edgebuild.base.request import GroupRequest, ModelRequest, check_buffer, grouped, model_request
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -37,12 +37,14 @@ def read_group(file: Path, name: str, target: str) -> GroupRequest:
         raise EdgebuildError(Diagnostic("the file is empty", str(file), 1))
     keys = keys_of(node, ("share", "models", "buffers"))
     if missing := [key for key in ("share", "models") if key not in keys]:
-        raise wrong(node, f"missing key '{missing[0]}'")
+        hints = {"share": "share: exclusive, pipeline or concurrent", "models": "models: {NAME: {file: MODEL}}"}
+        raise wrong(node, f"missing key '{missing[0]}'", hints[missing[0]])
     share = _at(keys["share"], lambda: options_of(GroupRequest)["share"].kind.read("share", _word(keys["share"])))
     models = [_model(n, entry, file, target) for n, entry in entries(keys["models"]).items()]
     if not models:
         raise wrong(keys["models"], "no models")
-    buffers = [_buffer(n, entry) for n, entry in entries(keys["buffers"]).items()] if "buffers" in keys else []
+    given = entries(keys["buffers"]) if "buffers" in keys else {}
+    buffers = [_buffer(n, entry, name, [m.name for m in models]) for n, entry in given.items()]
     return _at(node, lambda: grouped(GroupRequest(tuple(models), name, target, share, tuple(buffers), file)))
 
 
@@ -60,9 +62,11 @@ def _beside(file: Path, path: str) -> Path:
     return Path(os.path.normpath(file.parent / path))
 
 
-def _buffer(name: str, node: Node) -> SharedBuffer:
+def _buffer(name: str, node: Node, group: str, models: list[str]) -> SharedBuffer:
     words = {key: _word(value) for key, value in entries(node).items()}
-    return _at(node, lambda: shared_buffer(name, words))
+    buffer = _at(node, lambda: shared_buffer(name, words))
+    _at(node, lambda: check_buffer(buffer, group, models))
+    return buffer
 
 
 def _word(node: Node) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -343,17 +343,22 @@ def grouped(group: GroupRequest) -> GroupRequest:
         upper = [n.upper() for n in all_names]
         if twice := next((n for i, n in enumerate(all_names) if n.upper() in upper[:i]), None):
             raise fail(f"two {what} of the name '{twice}'", hints=["letters differ by more than their case"])
-    moments = [IDLE, *names, *(f"{n}.{part}" for n in names for part in PARTS)]
     for b in group.buffers:
-        _check_name(b.name, "it becomes part of a function")
-        function = f"{group.name}_{b.name}".upper()
-        ours = tuple(f"{n}_".upper() for n in (f"{group.name}_arena", *names))
-        if function.startswith(ours) or function.endswith("_ARENA"):
-            raise fail(f"buffer '{b.name}': '{function.lower()}' may be a name of ours", hints=["choose another name"])
-        if wrong := next((word for word in b.alive if word not in moments), None):
-            text = f"buffer '{b.name}': alive with '{wrong}', which is no model{did_you_mean(wrong, moments)}"
-            raise fail(text, hints=[f"known: {', '.join(moments)}"])
+        check_buffer(b, group.name, names)
     return replace(group, models=tuple(replace(m, arena="shared") for m in group.models))
+
+
+def check_buffer(b: SharedBuffer, group: str, models: Sequence[str]) -> None:
+    """Raise EdgebuildError for a name that is taken, and for moments that are not those of the models."""
+    _check_name(b.name, "it becomes part of a function")
+    function = f"{group}_{b.name}".upper()
+    ours = tuple(f"{n}_".upper() for n in (f"{group}_arena", *models))
+    if function.startswith(ours) or function.endswith("_ARENA"):
+        raise fail(f"buffer '{b.name}': '{function.lower()}' may be a name of ours", hints=["choose another name"])
+    moments = [IDLE, *models, *(f"{n}.{part}" for n in models for part in PARTS)]
+    if wrong := next((word for word in b.alive if word not in moments), None):
+        text = f"buffer '{b.name}': alive with '{wrong}', which is no model{did_you_mean(wrong, moments)}"
+        raise fail(text, hints=[f"known: {', '.join(moments)}"])
 
 
 def driver_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> DriverRequest:

@@ -73,6 +73,9 @@ def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     target = _on_board(args, load_target(request.target))
+    if args.max_instructions is not None and (target.firmware is None or (target.runner and target.runner.port)):
+        hints = ["leave --max-instructions out, or use a target with a simulator: mps2-an386, riscv-virt"]
+        raise fail(f"instructions are not counted on {target.name}", hints=hints)
     artifacts = compile_model(request)
     with bound_file(request.source, request.bind) as model:
         result = verify(
@@ -164,12 +167,8 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
         of = result["samples"]
         count = round(result["accuracy"] * of)
         missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {args.min_accuracy:g} is expected")
-    if args.max_instructions is not None:
-        counted = result["instructions"]
-        if counted is None:
-            missed.append(f"instructions are not counted on {result['target']}")
-        elif counted > args.max_instructions:
-            missed.append(f"{counted:,} instructions, {counted - args.max_instructions:,} more than expected")
+    if args.max_instructions is not None and (counted := result["instructions"]) > args.max_instructions:
+        missed.append(f"{counted:,} instructions, {counted - args.max_instructions:,} more than expected")
     return [Diagnostic(text, str(args.model)) for text in missed]
 
 

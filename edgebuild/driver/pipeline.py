@@ -76,6 +76,12 @@ def check_devices(source: Source, layout: Layout) -> None:
             raise clang.wrong(high.where, source.unit.text, f"{text} {low.address:#x}")
 
 
+def _check_groups(request: DriverRequest, dialect: Dialect) -> None:
+    if not dialect.groups:
+        hints = ["registers are bfGroup NAME { ... }: docs/drivers.md", "`edgebuild adopt` makes them of C with masks"]
+        raise fail("there is no bfGroup in it", file=str(request.sources[0]), hints=hints)
+
+
 def _check_names(source: Source, cdfg: Cdfg, interrupts: frozenset[str], file: str) -> None:
     for f in cdfg.functions.values():
         if f.interrupt and interrupts and f.interrupt not in interrupts:
@@ -102,6 +108,7 @@ def analyse(request: DriverRequest) -> Driver:
     source = read_sources(request.sources, triple_of(request.target), request.flags)
     dialect = source.dialect
     cdfg = read_functions(source)
+    _check_groups(request, dialect)
     shapes = simplify(dialect, cdfg)
     files, absent = [*source.files, *target.files], tuple[str, ...]()
     uses: Mapping[str, Uses] = {}

@@ -37,6 +37,9 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("model t.tflite --target host --json io.c/x.json", "io.c/x.json: error: cannot write it: io.c is not a folder"),
     ("verify t.tflite --target host --inputs x.npy", "x.npy: error: the inputs have 12 elements"),
     ("verify t.tflite --target host --max-instructions many", "--max-instructions: 'many' is no whole number"),
+    ("verify t.tflite --target host --max-instructions 9", "are not counted on host\n  leave --max-instructions out"),
+    ("driver io.c --name io --target pulpino -o io", "io.c: error: there is no bfGroup in it", "explain E0303"),
+    ("driver far.c --name io --target pulpino -o io", "far.c:1:10: error: 'far.h' file not found", "--include-dirs DIR"),
     ("inspect t.tflite --after nope", "unknown stage 'nope'\n  one of: import, ", "explain E0107"),
     ("model t.tflite --target host -o a;b --depfile d", "a path with a ';' cannot stand", "explain E0403"),
     ("map t.tflite --target mps2-an386", "has no memory levels\n  give its memories", "explain E0502"),
@@ -59,6 +62,7 @@ FILES = {
     "g.yaml": "share: exclusive\nmodels:\n  a: {file: t.tflite}\nbuffers:\n  b: {bytes: 4K, memory: nope}\n",
     "m.csv": "what,config,step,phase,value\ntime,hse,7,,5\n",
     "io.c": "int x;\n",
+    "far.c": '#include "far.h"\n',
     "io.cpp": "int y;\n",
     "latin.yaml": "description: Gr\xf6\xdfe\n",
 }

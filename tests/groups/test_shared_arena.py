@@ -180,13 +180,13 @@ WRONG = {
     ),
     "alive": (
         f"share: exclusive\n{TWO}buffers:\n  frame: {{bytes: 4K, alive: frnt.input}}\n",
-        "g.yaml:1:1: error: buffer 'frame': alive with 'frnt.input', which is no model; did you mean 'front.input'?",
+        "g.yaml:6:10: error: buffer 'frame': alive with 'frnt.input', which is no model; did you mean 'front.input'?",
     ),
     "same_name": (f"share: exclusive\n{TWO}  BACK: {{file: back.onnx}}\n", "error: two models of the name 'BACK'"),
     "same_key": (f"share: exclusive\n{TWO}  back: {{file: back.onnx}}\n", "5:3: error: key 'back' is given twice"),
     "name_of_a_file": (f"share: exclusive\n{TWO}  g: {{file: back.onnx}}\n", "error: two files of the name 'g.h'"),
     "share": (f"share: exclusiv\n{TWO}", "g.yaml:1:8: error: option 'share': 'exclusiv' is not known; did you mean"),
-    "no_share": (TWO, "g.yaml:1:1: error: missing key 'share'"),
+    "no_share": (TWO, "g.yaml:1:1: error: missing key 'share'\n  share: exclusive, pipeline or concurrent"),
     "no_models": ("share: exclusive\nmodels: {}\n", "g.yaml:2:9: error: no models"),
     "no_file": ("share: exclusive\nmodels:\n  a: {ram: 4K}\n", "g.yaml:3:6: error: model 'a': missing key 'file'"),
     "option": (

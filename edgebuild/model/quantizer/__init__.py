@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 
-from ...base.errors import fail, visible
+from ...base.errors import Diagnostic, fail, visible
+from ...base.progress import warn
 from ..verify.accuracy import check_classes
 from .corrections import ACTIVATIONS, corrected, equalised
 from .samples import Array, Quality, Row, Samples, float_model, folded, ports, quality, read_samples, run, runtime
@@ -29,6 +30,7 @@ PERCENTILE = 99.99  # per cent of the values that the range covers
 BINS = 2048
 CHUNK = 16  # samples of which all activations are in memory at once
 STEPS = 255  # of an int8 scale
+DOUBTFUL = 0.5  # accuracy of a float network below which its samples may not be those of its training
 SHARES = np.linspace(0.2, 1, 81)  # of the whole range, tried for the least square error
 
 
@@ -249,6 +251,10 @@ class _Bench:
         if samples.labels is not None and labels is not None:
             check_classes(samples.labels, self._right[0], labels)
         self.real = quality(simple, samples.judge, self._right, samples.labels)
+        if self.real.accuracy is not None and self.real.accuracy < DOUBTFUL:
+            text = f"the float network gets {self.real.accuracy:.0%} of the labels right"
+            hints = ("are samples scaled as in training, and labels in their order?",)
+            warn(Diagnostic(text, str(labels), severity="warning", hints=hints))
         self.trials: list[Trial] = []
 
     def measured(self, way: str, model: onnx.ModelProto, wide: tuple[str, ...] = ()) -> Trial:
