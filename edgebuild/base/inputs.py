@@ -55,7 +55,7 @@ def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) 
     try:
         return read_bytes(path, text, most).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise fail("is not UTF-8 text", file=str(path)) from None
+        raise fail("is not UTF-8 text", file=str(path), hints=["a text file is expected in its place"]) from None
 
 
 def read_json(path: str | Path, wrong: str, text: str = "cannot read it") -> Any:
