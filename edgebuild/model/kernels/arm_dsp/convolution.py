@@ -176,7 +176,18 @@ def in_place_bytes(s: Sums, form: Form) -> Gathered | None:
     c, pixels = s.size[2], s.size[0] * s.size[1]
     if not s.pointwise or c % 4:
         return None
-    return Gathered(1, c // 4, pixels, {"C": c, "K": s.out[2], "pixels": pixels, "widened": False}, 6 + 4.3 * pixels)
+    shape: Shape = {"C": c, "K": s.out[2], "pixels": pixels, "widened": False, "copied": 0}
+    return Gathered(1, c // 4, pixels, shape, 6 + 4.3 * pixels)
+
+
+def copied_once(s: Sums, form: Form) -> Gathered | None:
+    """The only pixel, copied: words may reach behind its last byte, where weights are zero."""
+    c = s.size[2]
+    if not s.pointwise or s.size[:2] != (1, 1) or c % 4 == 0:
+        return None
+    n = whole_words(c)
+    shape: Shape = {"C": c, "K": s.out[2], "pixels": 1, "widened": False, "copied": n}
+    return Gathered(1, n // 4, 1, shape, 12 + c / 2, scratch=n)
 
 
 def widened_once(s: Sums, form: Form) -> Gathered | None:
@@ -267,7 +278,8 @@ def _bytes(together: int) -> Callable[[Sums, Form], Gathered | None]:
         """
         (_, w, c), ow, (fh, fw) = s.size, s.out[1], s.window
         n = whole_words(fw * c)
-        if not _near(s) or not _whole(s) or (s.pointwise and c % 4 == 0):
+        copied = together == 1 and s.size[:2] == (1, 1)
+        if not _near(s) or not _whole(s) or (s.pointwise and (copied or c % 4 == 0)):
             return None
         edges, outside = s.padded_columns or n > fw * c, s.padded_rows
         shape = sums_shape(s, form) | {
@@ -335,12 +347,14 @@ PLAIN, WIDENED = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
 TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/convolution.c:conv_pairs", "eb_dot2", widened_pairs, TUNED)
 VARIANTS = (
     Variant("dsp 1 pixel", "arm_dsp/convolution.c:dense", "eb_dot1", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel", "arm_dsp/convolution.c:dense", "eb_dot1", copied_once, PLAIN),
     Variant("dsp 1 pixel, int16", "arm_dsp/convolution.c:dense", "eb_dot1w", widened_once, ONCE),
     TWO_PIXELS,
     Variant("dsp 2 pixels, packed taps", "arm_dsp/convolution.c:conv_packed", "eb_dot2", packed_taps, TUNED),
     Variant("dsp 2 pixels, int8", "arm_dsp/convolution.c:conv_bytes", "eb_dot2n", _bytes(2), WIDENED),
     Variant("dsp 1 pixel", "arm_dsp/convolution.c:conv_bytes", "eb_dot1", _bytes(1), WIDENED),
     Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:dense", "eb_single4", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:dense", "eb_single4", copied_once, PLAIN),
     Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:conv_bytes", "eb_single4", _bytes(1), PLAIN),
     Variant("dsp 1 pixel, row pointers", "arm_dsp/convolution.c:conv_rows", "eb_dot1r", row_pointers, WIDENED),
     Variant("dsp 1 pixel, 4-bit weights", "arm_dsp/convolution.c:dense", "eb_dot1h", in_place_bytes, ONCE),
