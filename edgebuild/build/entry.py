@@ -34,7 +34,9 @@ def main(argv: list[str] | None = None) -> int:
         import gc
 
         if argv is None:  # a process of its own: nearly all that it makes is used to its end
-            gc.set_threshold(100_000)
+            gc.set_threshold(1_000_000)
+            if is_run or arguments[:1] == ["model"]:  # multiplies little; threads of BLAS take longer to start
+                os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from edgebuild.cli import main as command
 
         try:
