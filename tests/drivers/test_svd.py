@@ -192,6 +192,7 @@ WRONG = {
     "place": (("", 2, 1), "register 'R' lies at 0x2, where none of 32 bits can be accessed"),
     "far": (("", 1 << 40, 1), "register 'R' lies at 0x10000000000, beyond 32 bits"),
     "negative": (("<resetValue>-1</resetValue>", 0, 1), "<resetValue> '-1' is not a number"),
+    "underscore": (("<resetValue>0x1_0</resetValue>", 0, 1), "<resetValue> '0x1_0' is not a number"),
     "width": (("", 0, 10**12), "field 'A' ends at bit 999999999999, and register 'R' has 32"),
     "many": (("<dim>99999999999</dim><dimIncrement>4</dimIncrement>", 0, 1), "<dim> 99999999999 is more than 65536"),
 }
@@ -207,6 +208,13 @@ def test_wrong_registers(what: str, tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError, match=re.escape(message)) as caught:
         made(tmp_path, text, source)
     assert re.search(r"chip\.svd:1:\d+: ", str(caught.value))
+
+
+@pytest.mark.parametrize(("text", "value"), [("+0X1C", 28), ("#1x1", 5), ("0b110", 6), ("010", 10), (" 2k ", 2048)])
+def test_numbers_as_the_format_writes_them(text: str, value: int, tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(chip(register("R", 0, "", f"<resetValue>{text}</resetValue>")))
+    (block,) = read_map(tmp_path / "chip.svd").blocks
+    assert block.registers[0].reset == value
 
 
 def test_arrays_in_arrays_end_somewhere(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
 POSITION = ("bitOffset", "bitWidth", "lsb", "msb", "bitRange")
 DEEP, MANY = 20, 1 << 16  # elements that one is derived from in turn; elements of an array, registers of a part
+# A number of the format, or binary with 0b as vendors write it, and a unit: k is 1024.
+NUMBER = re.compile(r"\+?(?:0x([0-9a-f]{1,32})|(?:0b|#)([01x]{1,64})|([0-9]{1,20}))([kmgt]?)")
+UNITS = ("", "k", "m", "g", "t")
 WILD = re.compile("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]")  # a number with bits that do not count
 SIZES = (8, 16, 32, 64)  # bits of an access, or of two
 INHERITED = ("size", "access", "resetValue", "resetMask")
@@ -351,16 +354,12 @@ class _Reader:
         return self.as_number(element.child(tag) or element, tag, text)
 
     def as_number(self, element: Element, tag: str, text: str) -> int:
-        word = text.strip().lower().lstrip("+")
-        try:
-            if word.startswith("#"):
-                return int(word[1:].replace("x", "0"), 2)
-            base = 16 if word.startswith("0x") else 2 if word.startswith("0b") else 10
-            if word.startswith("-"):
-                raise ValueError
-            return int(word, base)
-        except ValueError:
-            raise self.wrong(element, f"<{tag}> '{text}' is not a number") from None
+        match = NUMBER.fullmatch(text.strip().lower())
+        if match is None:
+            raise self.wrong(element, f"<{tag}> '{text}' is not a number")
+        by_base = zip((16, 2, 10), match.groups(), strict=False)
+        value = next(int(digits.replace("x", "0"), base) for base, digits in by_base if digits)
+        return value << 10 * UNITS.index(match[4])
 
     def wrong(self, element: Element, text: str) -> EdgebuildError:
         lines = [] if element.file else self.lines
