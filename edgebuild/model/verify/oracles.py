@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,11 @@ from ..formats.onnx.integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bound
 from ..formats.onnx.onnx_checks import opset_of
 from ..ir import Graph
 from ..ops.fixedpoint import limits
-from . import ort
-from .harness import run_tool
+from . import judges
 from .rounding import Rng, in_one_sign, near_file, near_graph
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
+MOST_SECONDS = 600  # of a judge
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
 # How a file is read: shapes of its inputs, and the tensors at which the firmware ends, instead of the file's outputs.
@@ -135,18 +136,18 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
             "pip install ai-edge-litert: LiteRT then judges",
         )
         return _by_meanings(prepare(model, (), outputs), inputs, "the operators' meanings in numpy")
-    judge = "litert" if misread else "tflm"
+    judge = "LiteRT" if misread else "TFLite Micro"
     _needs("tflite_micro")
     types = _tflite_input_types(model)
     given = [[_as_file(*x) for x in zip(row, report["inputs"], types, strict=True)] for row in inputs]
     try:
-        results = _interpreted(judge, model, given)
+        results = _interpreted(judge, model, model.read_bytes(), given)
     except EdgebuildError as error:
-        if judge == "litert" or not _has_litert():
+        if judge == "LiteRT" or not _has_litert():
             raise
         text = "the TFLite Micro interpreter cannot run this model, so LiteRT judges"
         _warn(model.name, text, *error.diagnostics[0].hints[:1], "LiteRT rounds some integers to a neighbouring step")
-        results = _interpreted(judge := "litert", model, given)
+        results = _interpreted(judge := "LiteRT", model, model.read_bytes(), given)
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
     for v in range(len(inputs)):
@@ -157,23 +158,28 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
         ]
         rows.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
         tensors.append({key[2:]: value for key, value in named.items() if key.startswith("t_")})
-    return Reference(rows, tensors, slack=0, judge="TFLite Micro" if judge == "tflm" else "LiteRT")
+    return Reference(rows, tensors, slack=0, judge=judge)
 
 
-def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str, Array]:
-    """Results of an interpreter in a process of its own, by the names that tflm.py tells."""
-    script = Path(__file__).with_name("tflm.py")
+def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]]) -> dict[str, Array]:
+    """What a judge in a process of its own finds, by the names that judges.py tells."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        np.savez(folder / "in.npz", **{f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)})  # type: ignore[arg-type]
-        command = [sys.executable, "-P", str(script), judge, str(model.resolve()), "in.npz", "out.npz"]
+        (folder / "model").write_bytes(data)
+        arrays = {f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)}
+        np.savez(folder / "in.npz", vectors=np.array(len(given)), **arrays)  # type: ignore[arg-type]
+        python = PYTHON if judge == "onnxruntime" else PYTHON[-2:]
         try:
-            run_tool(command, folder, "")
-        except EdgebuildError as error:
-            own = [h for h in error.diagnostics[0].hints[:-1] if h.strip() and not h.startswith((" ", "Traceback"))]
-            remedy = ["pip install ai-edge-litert: LiteRT then judges"] if judge == "tflm" else []
-            name = "the TFLite Micro interpreter" if remedy else "LiteRT"
-            raise NoJudge(f"{name} cannot run this model", model, [*own[-5:], *remedy]) from None
+            done = programs.run([*python, judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MOST_SECONDS)
+        except TimeoutExpired:
+            raise NoJudge(f"{judge} does not end within {MOST_SECONDS} seconds", model) from None
+        if done.returncode:
+            words = [h for h in (done.stdout + done.stderr).splitlines() if h.strip() and not h.startswith(" ")]
+            died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []
+            remedy = ["pip install ai-edge-litert: LiteRT then judges"] if judge == "TFLite Micro" else []
+            text = f"{'the TFLite Micro interpreter' if remedy else judge} cannot run this model"
+            text += " with these inputs" * (done.returncode == judges.BAD_INPUTS)
+            raise NoJudge(text, model, [*died, *words[-5:], *remedy])
         with np.load(folder / "out.npz") as file:
             return {key: file[key] for key in file.files}
 
@@ -370,19 +376,7 @@ def _in_rows(proto: Any) -> None:
 def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Array]]:
     """Per vector, the results of all nodes by name; no sequences. The model's list of outputs becomes that of them."""
     names = _tell_all(proto.graph)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "all.onnx").write_bytes(proto.SerializeToString())
-        arrays = {f"v{v}_i{i}": x for v, row in enumerate(feeds) for i, x in enumerate(row)}
-        np.savez(folder / "in.npz", vectors=np.array(len(feeds)), **arrays)  # type: ignore[arg-type]
-        command = [*PYTHON, ort.__file__, "all.onnx", "in.npz", "out.npz"]
-        done = programs.run(command, folder)
-        if done.returncode:
-            text = "onnxruntime cannot run this model" + " with these inputs" * (done.returncode == ort.BAD_INPUTS)
-            died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []
-            raise NoJudge(text, model, [*died, *done.stderr.splitlines()[-5:]])
-        with np.load(folder / "out.npz") as file:
-            results = {key: file[key] for key in file.files}
+    results = _interpreted("onnxruntime", model, proto.SerializeToString(), feeds)
     return [
         {n: results[f"v{v}_o{o}"] for o, n in enumerate(names) if f"v{v}_o{o}" in results} for v in range(len(feeds))
     ]

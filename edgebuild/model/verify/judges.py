@@ -1,0 +1,171 @@
+"""Interpreters of models in a process of their own: JUDGE MODEL INPUTS.npz OUTPUTS.npz.
+
+JUDGE is one of `JUDGES`: TFLite Micro, LiteRT, the interpreter of larger machines, or onnxruntime. Run as a script. It
+shares nothing with edgebuild, so that no mistake of ours can be in both results. One process per model: several in one
+have been seen to corrupt the heap, and some models make it end.
+
+INPUTS.npz has `vectors`, their number, and `v<vector>_i<input>`. OUTPUTS.npz gets `v<vector>_o<output>` for outputs
+that are tensors of numbers and, of TFLite files, `v<vector>_t_<tensor name>` for every result of an operator. Vectors
+run one after another on one interpreter, so variable tensors carry over. Ends with BAD_MODEL or BAD_INPUTS and the
+judge's own words.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+ARENA_BYTES = 256 << 20  # the host's memory is not what is tested
+BAD_MODEL, BAD_INPUTS = 3, 4
+
+
+def widened(data: bytes) -> bytes:
+    """The model with its float16 constants in float32, without their DEQUANTIZE, which TFLM has for integers alone."""
+    import flatbuffers
+    from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+    model, changed = schema.ModelT.InitFromPackedBuf(data, 0), False
+    codes = [max(code.builtinCode, code.deprecatedBuiltinCode) for code in model.operatorCodes]
+    for graph in model.subgraphs:
+        kept = []
+        for op in graph.operators or []:
+            values = None
+            if codes[op.opcodeIndex] == schema.BuiltinOperator.DEQUANTIZE:
+                source = graph.tensors[op.inputs[0]]
+                values = model.buffers[source.buffer].data if source.type == schema.TensorType.FLOAT16 else None
+            if values is None:
+                kept.append(op)
+                continue
+            buffer, changed = schema.BufferT(), True
+            buffer.data = np.frombuffer(np.frombuffer(bytes(values), np.float16).astype(np.float32).tobytes(), np.uint8)
+            graph.tensors[op.outputs[0]].buffer = len(model.buffers)
+            model.buffers.append(buffer)
+        graph.operators = kept
+    if not changed:
+        return data
+    builder = flatbuffers.Builder(len(data))
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+class OfTflite:
+    """Interpreter of a TFLite file. Inputs, outputs and tensors have the numbers that its first graph gives them."""
+
+    def __init__(self, data: bytes) -> None:
+        import tflite
+
+        self.data = widened(data)
+        graphs = tflite.Model.GetRootAsModel(self.data, 0)
+        graph, self.several = graphs.Subgraphs(0), graphs.SubgraphsLength() > 1
+        names = list[str]()  # of tensors with one name the later ones have their index behind it, as for edgebuild
+        for i in range(graph.TensorsLength()):
+            name = (graph.Tensors(i).Name() or f"tensor_{i}".encode()).decode("utf-8", "replace")
+            names.append(f"{name}#{i}" if name in names else name)
+        ops = [graph.Operators(i) for i in range(graph.OperatorsLength())]
+        produced = [op.Outputs(i) for op in ops for i in range(op.OutputsLength())]
+        self.produced = {names[n]: n for n in produced if graph.Tensors(n).Type() != tflite.TensorType.RESOURCE}
+        self.outputs = graph.OutputsLength()
+
+    def run(self: Any, values: list[Any]) -> dict[str, Any]:
+        """`tensor` is None if the interpreter holds it no more."""
+        self.invoke(values)
+        results = {f"o{o}": self.output(o) for o in range(self.outputs)}
+        results |= {f"t_{name}": self.tensor(number) for name, number in self.produced.items()}
+        return {name: np.array(value) for name, value in results.items() if value is not None}
+
+
+class Micro(OfTflite):
+    """TFLite Micro twice: as firmware runs it, and keeping all tensors.
+
+    Files of several graphs run in the latter alone: in the other one the loop of a Keras LSTM never ends.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        from tflite_micro.python.tflite_micro import runtime
+
+        super().__init__(data)
+        keep = runtime.InterpreterConfig.kPreserveAllTensors
+        self.traced = runtime.Interpreter.from_bytes(self.data, arena_size=ARENA_BYTES, intrepreter_config=keep)
+        self.plain = self.traced if self.several else runtime.Interpreter.from_bytes(self.data, arena_size=ARENA_BYTES)
+
+    def invoke(self, values: list[Any]) -> None:
+        for interpreter in dict.fromkeys((self.plain, self.traced)):
+            for i, value in enumerate(values):
+                interpreter.set_input(value.reshape(interpreter.get_input_details(i)["shape"]), i)
+            interpreter.invoke()
+
+    def output(self, o: int) -> Any:
+        return self.plain.get_output(o)
+
+    def tensor(self, number: int) -> Any:
+        return self.traced.GetTensor(number, 0)["tensor_data"]
+
+
+class Lite(OfTflite):
+    """LiteRT with its reference kernels."""
+
+    def __init__(self, data: bytes) -> None:
+        from ai_edge_litert import interpreter as litert  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        super().__init__(data)
+        kernels = litert.OpResolverType.BUILTIN_REF
+        self.whole = litert.Interpreter(
+            model_content=self.data, experimental_op_resolver_type=kernels, experimental_preserve_all_tensors=True
+        )
+        self.whole.allocate_tensors()
+
+    def invoke(self, values: list[Any]) -> None:
+        for value, port in zip(values, self.whole.get_input_details(), strict=True):
+            self.whole.set_tensor(port["index"], value.reshape(port["shape"]))
+        self.whole.invoke()
+
+    def output(self, o: int) -> Any:
+        return self.whole.get_tensor(self.whole.get_output_details()[o]["index"])
+
+    def tensor(self, number: int) -> Any:
+        try:
+            return self.whole.get_tensor(number)
+        except ValueError:  # of a size that the run decides
+            return None
+
+
+class Ort:
+    """onnxruntime without graph optimisation."""
+
+    def __init__(self, data: bytes) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    def run(self, values: list[Any]) -> dict[str, Any]:
+        names = [port.name for port in self.session.get_inputs()]
+        results = enumerate(self.session.run(None, dict(zip(names, values, strict=True))))
+        return {f"o{o}": x for o, x in results if isinstance(x, np.ndarray) and x.dtype.kind in "biuf"}
+
+
+JUDGES: dict[str, Any] = {"TFLite Micro": Micro, "LiteRT": Lite, "onnxruntime": Ort}
+
+
+def main(judge: str, model: str, inputs: str, outputs: str) -> int:
+    status, vectors, results = BAD_MODEL, np.load(inputs), dict[str, Any]()
+    try:
+        with open(model, "rb") as file:
+            interpreter = JUDGES[judge](file.read())
+        status = BAD_INPUTS
+        for v in (f"v{n}_" for n in range(vectors["vectors"])):
+            given = [vectors[f"{v}i{i}"] for i in range(sum(name.startswith(v) for name in vectors.files))]
+            results |= {v + name: value for name, value in interpreter.run(given).items()}
+    except Exception as problem:  # the judges' exceptions have no class in common
+        sys.stderr.write(str(problem).split("Status Message: ")[-1].strip())
+        return status
+    np.savez(outputs, **results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
