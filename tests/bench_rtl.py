@@ -40,7 +40,7 @@ def simulator(core: str = CORE, name: str = RTL, verilog: Sequence[Path] = ()) -
 
     `verilog`: what stands beside the core, with a module VexRiscvTop around both.
     """
-    sources, folder = [hal_dir() / "rtl" / "vexriscv.cpp", *verilog], FOLDER / (name if verilog else core)
+    sources, folder = [hal_dir() / "rtl" / "vexriscv.cpp", *verilog], FOLDER / f"{core}-{name}"
     program = folder / name
     if program.is_file() and all(program.stat().st_mtime > source.stat().st_mtime for source in sources):
         return folder

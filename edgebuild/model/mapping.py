@@ -124,7 +124,7 @@ def _of_model(
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     if target.engines:
         return _on_engines(graph, running, target, search, limits, least)
-    near, home = target.levels[:2]
+    near, home = nearest(target)
     room, store = limited(rooms(target, None), limits), target.memory("weights")
     layers = (layer_of_op(op, graph, target, form_of(target), (near, home, store), least=least) for op in running)
     return [_searched(layer, room, search, True, Path(graph.file)) for layer in layers]
@@ -158,7 +158,7 @@ def _on_engine(
         elif engine.memories:
             check_levels(target)
             room = limited({r.memory: r.bytes for r in regions_of(engine)}, limits)
-            spaces = target.levels[1], target.memory("weights")
+            spaces = nearest(target)[1], target.memory("weights")
             form = replace(form_of(target), engine=engine)
             layer = engine_layer(op, graph, target, engine, form, spaces, least=least)
             mapped = _searched(layer, room, search, False, Path(graph.file))

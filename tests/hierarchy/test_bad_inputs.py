@@ -41,6 +41,14 @@ def test_a_second_level_below_what_is_live(tmp_path: Path, capsys: pytest.Captur
     assert "node '" in text and "does not fit: memory RAM has 512 B" in text and "live at this step: " in text
 
 
+def test_mappings_go_to_the_memory_that_a_unit_joins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A memory before it has a unit of its own, which does not reach the first level."""
+    other, far = "OTHER: {origin: 3G, size: 64K, roles: [], level: 2}", RAM.replace("level: 2", "level: 3")
+    chip = target(tmp_path, ram=f"{other}, {far}", dma="channels: 16}, other: {between: [OTHER, RAM]")
+    assert main(["map", str(DIGITS), "--target", chip]) == 0
+    assert "total" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("way", ["layer", "auto"])
 def test_an_alignment_that_no_tile_meets(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, way, target(tmp_path, dma="channels: 16, align: 4096"))

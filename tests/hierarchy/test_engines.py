@@ -20,6 +20,7 @@ from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.emit.report import engine_rows
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
+from edgebuild.model.kernels.offload import refusal
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.assembly import mapped_plan
@@ -304,6 +305,8 @@ def test_why_a_layer_stays_on_the_core(tmp_path: Path) -> None:
     assert "would take" in reasons(changed(graph, y), target_file(tmp_path, cycles="1000000 * OY"))
     assert "no pattern" in reasons(changed(graph, y), target_file(tmp_path, patterns="dense"))
     assert "smallest tile needs" in reasons(changed(graph, y), target_file(tmp_path, weights="8"))
+    real = replace(graph, tensors={**graph.tensors, "x": replace(graph.tensors["x"], dtype="float32", quant=None)})
+    assert "its input is float32" in refusal(graph.ops[0], real, load_target(str(file)).engines[0])
 
 
 @pytest.mark.parametrize(

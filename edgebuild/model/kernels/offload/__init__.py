@@ -23,6 +23,7 @@ from ...ops.spatial import added, bounds
 from ..row import KernelLayer
 
 CALL = "offload/call.c.j2"
+OF_SUMS = ("conv2d", "depthwise_conv2d", "dense")
 HALF = 2**30  # a mantissa of 1/2: the factor is a power of two
 Shape = dict[str, int | str | bool | tuple[int, ...]]
 Values = dict[str, int | float]
@@ -85,6 +86,8 @@ class Job:
 def job_of(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str:
     """Make the job that an engine gets for an op, whose sums these are; or say why it does not compute it exactly."""
     pattern = pattern_of(op, sums)
+    if not pattern and (t := graph.operands(op)[0]).dtype != "int8" and op.kind in OF_SUMS:
+        return f"its input is {t.dtype}, and {engine.name} computes int8"
     if not pattern:
         return f"{engine.name} has no pattern for {op.kind}"
     if pattern not in engine.patterns:
