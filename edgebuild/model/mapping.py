@@ -23,9 +23,8 @@ from .compile import graph_of, prepare
 from .ir import Graph, Op
 from .kernels import layer_of as kernel_layer
 from .kernels.offload import called, in_one_line, refusal
-from .plan.dma.assembly import WAITS, far_memories, prefetches, search_of, spilled, stage_plan
+from .plan.dma.assembly import WAITS, far_memories, far_spaces, prefetches, search_of, stage_plan
 from .plan.dma.levels import (
-    channel_through,
     check_energies,
     check_levels,
     core_hardware,
@@ -41,7 +40,7 @@ from .plan.dma.levels import (
 from .plan.dma.residency import Residency, Step
 from .plan.hierarchy.mapper import NoMapping, best, dory, loma
 from .plan.hierarchy.nest import Mapped, MappingCost, TiledLayer, layer_of, read_layers
-from .plan.memory.problem import BufferMemory, DoesNotFit
+from .plan.memory.problem import DoesNotFit
 from .plan.search import Planner, form_of
 
 
@@ -274,32 +273,19 @@ def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[Modell
 
     `earlier`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
     """
-    target = planner.target
-    memories, near = levels_behind(planner), nearest(target)[0]
-    search = search_of(planner, rooms(target, None)[near.name], memories, spilled(planner, memories))
-    if earlier is not None:
-        search = replace(search, tiles=earlier.tiles, runs=earlier.runs)
-    figures = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
-    layers = search.layerwise()
-    if search.possible(layers):
-        figures.append(_cycles(search, layers))
-    fitting = [cycles for cycles in figures if cycles is not None]
-    return (Modelled(min(fitting), sum(search.whole.values())) if fitting else None), search
-
-
-def levels_behind(planner: Planner) -> tuple[BufferMemory, ...]:
-    """Where activations lie: also in memories that tiles reach by way of the second level.
-
-    Of that, tiles on their way take as much as the first level has, where some network would need it.
-    """
-    target, direct = planner.target, far_memories(planner)
-    near, stage = nearest(target)
-    by_name = {m.name: m for m in target.memories}
-    others = [m for m in planner.memories if m not in direct and channel_through(target, near, stage, by_name[m.name])]
-    if not others or sum(planner.cutter.sizes.values()) <= (direct[0].capacity or 0):
-        return direct
-    first = replace(direct[0], capacity=max(1, (direct[0].capacity or 0) - near.size))
-    return (first, *direct[1:], *others)
+    target, near = planner.target, nearest(planner.target)[0]
+    for spaces in far_spaces(planner):
+        search = search_of(planner, rooms(target, None)[near.name], spaces)
+        if earlier is not None:
+            search = replace(search, tiles=earlier.tiles, runs=earlier.runs)
+        figures = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
+        layers = search.layerwise()
+        if search.possible(layers):
+            figures.append(_cycles(search, layers))
+        fitting = [cycles for cycles in figures if cycles is not None]
+        if fitting:
+            return Modelled(min(fitting), sum(search.whole.values())), search
+    return None, search
 
 
 def _cycles(search: Residency, steps: Sequence[Step]) -> float | None:

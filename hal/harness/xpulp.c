@@ -286,8 +286,9 @@ static void mchan(uint32_t word)
     transfer_ends[transfer] = copied(&cluster, brings ? near : far, brings ? far : near, bytes, piece, stride, brings);
 }
 
-static uint32_t hyperbus[9]; /* registers; a queue of two copies */
-static uint64_t hyperbus_ends[2];
+/* The uDMA: registers of copies from the HyperRAM, of those to it, and the place there; a queue of two copies a way. */
+static uint32_t hyperbus[9];
+static uint64_t hyperbus_ends[2][2];
 
 static bool has_devices(uint32_t address)
 {
@@ -317,8 +318,11 @@ static bool device_load(uint32_t address, uint32_t *value)
         }
         *value |= allocated << 16;
         return true;
-    case HYPERBUS + 8: *value = (hyperbus_ends[1] > me->cycles ? 0x10u : 0) | (hyperbus_ends[0] > me->cycles ? 0x20u : 0);
+    case HYPERBUS + 0x08: case HYPERBUS + 0x18: {
+        const uint64_t *const ends = hyperbus_ends[address - HYPERBUS == 0x18];
+        *value = (ends[1] > me->cycles ? 0x10u : 0) | (ends[0] > me->cycles ? 0x20u : 0);
         return true;
+    }
     default: fail("a register that the simulator lacks");
     }
 }
@@ -327,12 +331,18 @@ static void device_store(uint32_t address, uint32_t value)
 {
     if (address - HYPERBUS < sizeof hyperbus) {
         hyperbus[(address - HYPERBUS) / 4] = value;
-        if (address == HYPERBUS + 8 && value & 0x10) {
-            if (hyperbus_ends[0] > me->cycles) {
-                fail("three copies from the HyperRAM at a time");
+        if ((address == HYPERBUS + 0x08 || address == HYPERBUS + 0x18) && value & 0x10) {
+            const bool sends = address == HYPERBUS + 0x18;
+            const uint32_t near = hyperbus[4 * sends], bytes = hyperbus[4 * sends + 1], far = 0x80000000u + hyperbus[8];
+            uint64_t *const ends = hyperbus_ends[sends];
+            if (ends[0] > me->cycles || hyperbus_ends[!sends][1] > me->cycles) {
+                fail("three copies of the HyperRAM at a time, or both ways at once");
             }
-            hyperbus_ends[0] = hyperbus_ends[1];
-            hyperbus_ends[1] = copied(&io, hyperbus[0], 0x80000000u + hyperbus[8], hyperbus[1], hyperbus[1], 0, true);
+            if ((near | far | bytes) % 4 != 0) {
+                fail("a copy of the HyperRAM that is not of whole words");
+            }
+            ends[0] = ends[1];
+            ends[1] = copied(&io, sends ? far : near, sends ? near : far, bytes, bytes, 0, true);
         }
         return;
     }

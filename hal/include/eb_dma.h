@@ -15,8 +15,8 @@ typedef struct {
 } eb_copy;
 
 /* Begins a copy; may return before it is done. A channel does its copies one after the other. The copy itself is read
- * until it is done. Channels from EB_DMA_STORE on copy constants from their store to the second level, for chips on which
- * another DMA unit does that; those below have an end in the first level. */
+ * until it is done. Channels from EB_DMA_STORE on copy between the second level and what lies behind it, for chips on
+ * which another DMA unit does that; those below have an end in the first level. */
 enum { EB_DMA_STORE = 40 };
 void eb_dma_start(int32_t channel, const eb_copy *copy);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0
  * eb_dma.h on a PULP cluster such as GAP8's: its event unit wakes cores, MCHAN copies between L1 and L2, and the uDMA
- * brings constants from HyperRAM to L2. Registers: GreenWaves' gap_sdk (archi/eu, archi/dma/mchan_v6.h, GAP8.h) as of
+ * copies between HyperRAM and L2. Registers: GreenWaves' gap_sdk (archi/eu, archi/dma/mchan_v6.h, GAP8.h) as of
  * 2020. The program has set up the pads and the timing of the HyperBus, and L3's addresses are its own less 0x80000000.
  */
 #include "eb_dma.h"
@@ -13,7 +13,8 @@
 
 #define TEAM 0xFFu /* eight cores */
 
-enum { CHANNELS = 64, QUEUE = 64, LONGEST = 0xFFFC, L1_TOP = 4, RUNNING = 0x10, PENDING = 0x20 };
+enum { CHANNELS = 64, QUEUE = 64, LONGEST = 0xFFFC, L1_TOP = 4, RUNNING = 0x10, PENDING = 0x20,
+       RECEIVE = 0x00, SEND = 0x10 };
 
 static uint64_t copies, bytes_copied, pieces;
 static uint32_t feed(void);
@@ -108,37 +109,46 @@ static void cluster_copy(uint32_t channel, const eb_copy *copy)
 /* ---- HyperRAM. The uDMA holds two transfers; others wait here, and are handed on whenever it is called. */
 
 typedef struct {
-    uint32_t to, from, bytes;
+    uint32_t far, near, bytes, side; /* addresses in HyperRAM and in L2; RECEIVE or SEND */
 } transfer;
 
 static transfer queue[QUEUE];
 static uint32_t asked, handed, last[CHANNELS]; /* transfers so far; those of a channel */
 
-static uint32_t feed(void) /* transfers that are done */
+/* Transfers that are done. Those from HyperRAM wait for those to it, and the other way round. */
+static uint32_t feed(void)
 {
-    uint32_t state = REGISTER(HYPERBUS + 0x08u);
+    static uint32_t side = RECEIVE;
+    uint32_t state = REGISTER(HYPERBUS + side + 0x08u);
     while (!(state & PENDING) && handed != asked) {
-        const transfer *const next = &queue[handed++ % QUEUE];
-        REGISTER(HYPERBUS + 0x20u) = next->from & 0x7FFFFFFFu;
-        REGISTER(HYPERBUS + 0x00u) = next->to;
-        REGISTER(HYPERBUS + 0x04u) = next->bytes;
-        REGISTER(HYPERBUS + 0x08u) = RUNNING;
-        state = REGISTER(HYPERBUS + 0x08u);
+        const transfer *const next = &queue[handed % QUEUE];
+        if (next->side != side) {
+            if (state & RUNNING) {
+                break;
+            }
+            side = next->side;
+        }
+        handed += 1;
+        REGISTER(HYPERBUS + 0x20u) = next->far & 0x7FFFFFFFu;
+        REGISTER(HYPERBUS + side) = next->near;
+        REGISTER(HYPERBUS + side + 0x04u) = next->bytes;
+        REGISTER(HYPERBUS + side + 0x08u) = RUNNING;
+        state = REGISTER(HYPERBUS + side + 0x08u);
     }
     return handed - (state & RUNNING ? 1u : 0u) - (state & PENDING ? 1u : 0u);
 }
 
 static void store_copy(uint32_t channel, const eb_copy *copy)
 {
+    const uint32_t sends = (uint32_t)(uintptr_t)copy->to >> 31;
     for (uint32_t row = 0; row < copy->rows * copy->planes; ++row) {
         const int32_t plane = (int32_t)(row / copy->rows), rest = (int32_t)(row % copy->rows);
         while (asked - feed() == QUEUE) {
         }
-        queue[asked++ % QUEUE] = (transfer){
-            (uint32_t)(uintptr_t)copy->to + (uint32_t)(plane * copy->to_plane + rest * copy->to_row),
-            (uint32_t)(uintptr_t)copy->from + (uint32_t)(plane * copy->from_plane + rest * copy->from_row),
-            (copy->bytes + 3u) & ~3u, /* whole words: what generated code brings has room for them */
-        };
+        const uint32_t to = (uint32_t)(uintptr_t)copy->to + (uint32_t)(plane * copy->to_plane + rest * copy->to_row);
+        const uint32_t from = (uint32_t)(uintptr_t)copy->from + (uint32_t)(plane * copy->from_plane + rest * copy->from_row);
+        const uint32_t bytes = (copy->bytes + 3u) & ~3u; /* whole words: what generated code brings has room for them */
+        queue[asked++ % QUEUE] = sends ? (transfer){to, from, bytes, SEND} : (transfer){from, to, bytes, RECEIVE};
     }
     last[channel] = asked;
     (void)feed();
@@ -147,7 +157,7 @@ static void store_copy(uint32_t channel, const eb_copy *copy)
 void eb_dma_start(int32_t channel, const eb_copy *copy)
 {
     __asm__ volatile("" ::: "memory");
-    if ((uint32_t)(uintptr_t)copy->from >> 31) {
+    if (((uint32_t)(uintptr_t)copy->from | (uint32_t)(uintptr_t)copy->to) >> 31) {
         store_copy((uint32_t)channel, copy);
     } else {
         cluster_copy((uint32_t)channel, copy);

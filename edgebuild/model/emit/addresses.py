@@ -15,7 +15,7 @@ from ...base.text import remark
 from ..interface_of import ports_of
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
-from ..plan.printed import Moves, RolledCalls, Start, Stream, StreamedRun, Transfer, Wait, newest_name
+from ..plan.printed import Moves, RolledCalls, Start, Stream, StreamedRun, TiledOp, Transfer, Wait, newest_name
 from ..plan.rolling import row_bytes, rows_of
 from ..plan.search import Plan
 from ..surface import interface
@@ -293,21 +293,26 @@ def fetched(plan: Plan, step: int, moved: Moves) -> tuple[Constant, ...]:
     return moved.blocks if any(id(b) in staged for b in moved.blocks) or not staged else tuple(staged.values())
 
 
-def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
-    """Where each step's constants lie on their way in the second level: address, memory, and bytes."""
-    by_step = dict[int, tuple[Named, str, int]]()
+def stages(plan: Plan) -> Mapping[tuple[int, bool], tuple[Named, str, int]]:
+    """Where each step's constants, and its activations (True), pass the second level: address, memory, and bytes."""
+    by_step = dict[tuple[int, bool], tuple[Named, str, int]]()
+    for step, moved in plan.moves.items():
+        if isinstance(moved, TiledOp) and (slots := moved.slots) is not None:
+            note = f"tiles on their way, step {step}: {comment(moved.op.name)}"
+            named = Named(f"{plan.offset_names[moved.op.outputs[0]]}_SLOTS", slots.base, note)
+            by_step[step, True] = named, slots.memory, slots.bytes
     for first, s in starts(plan):
         stage, op = plan.moves[s.step].stage, plan.steps[s.step].ops[0]
         if stage is not None and s.copy.into:
             note = f"constants of step {s.step}, steps {first} to {s.step}: {comment(op.name)}"
             named = Named(f"{plan.offset_names[op.outputs[0]]}_STAGE", stage.base, note)
-            by_step[s.step] = named, stage.memory, stage.bytes
+            by_step[s.step, False] = named, stage.memory, stage.bytes
     return dict(sorted(by_step.items()))
 
 
-def stage_at(plan: Plan, step: int, offset: int) -> str:
-    """C for the address of constants in the second level."""
-    named, memory, _ = stages(plan)[step]
+def stage_at(plan: Plan, step: int, offset: int, activations: bool = False) -> str:
+    """C for the address of constants, or of activations, on their way in the second level."""
+    named, memory, _ = stages(plan)[step, activations]
     return f"{at_macro(plan, memory)}(uint8_t, {named.at(offset)})"
 
 

@@ -360,7 +360,7 @@ def _level_step(plan: Plan, step: int) -> dict[str, Any]:
         assert moved is not None
         row = {"node": section.name, "engine": "cpu", "why": moved.why or NO_TILE, "loops": [], "operands": []}
         return row | {"compute_cycles": moved.whole[0], "dma_cycles": 0, "cycles": moved.whole[0], "calls": 1}
-    inside = [c.total for c in moved.copies if c.into] if isinstance(moved, TiledOp) else []
+    inside = [c.total for c in moved.copies if c.into and not c.tensor] if isinstance(moved, TiledOp) else []
     early, waited = list[dict[str, Any]](), 0.0
     for into in (False, True):
         begun = [(first, s) for first, s in starts(plan) if s.step == step and s.copy.into == into]
@@ -425,8 +425,11 @@ def _layer(plan: Plan, moved: MappedOp) -> dict[str, Any]:
         "engine": moved.engine,
         "why": moved.why,
         "loops": moved.loops,
-        "operands": [_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held],
-        "calls": len(moved.turns),
+        "operands": [
+            *(_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held),
+            *(_passing(plan, moved, i) for i in sorted({c.channel for c in moved.copies if c.tensor and c.into})),
+        ],
+        "calls": sum(bool(turn.calls) for turn in moved.turns),
         "near_bytes": sum(moved.used(r) for r in moved.regions) or moved.level1_bytes,
         "compute_cycles": moved.cycles.compute,
         "dma_cycles": moved.cycles.dma,
@@ -439,11 +442,26 @@ def _tiles(plan: Plan, moved: MappedOp, number: int) -> dict[str, Any]:
     o, move = moved.operands[number], moved.mapped.moves[number]
     copies = [c for c in moved.copies if c.channel // 2 == number]
     stage = next((c.stage for c in copies if c.stage), "")
-    far = stage or plan.weights_memory if o.packed else plan.places[plan.rolling.storage[o.name]].memory
+    far = stage or (plan.weights_memory if o.packed else plan.places[plan.rolling.storage[o.name]].memory)
     ends = (o.space, far) if o.result else (far, o.space)
     pieces = sum(c.rows * c.planes for c in copies)
     cycles = moved.cycles.operands[number].cycles
     return _operand(o.name, *ends, move.depth, move.buffers, [c.total for c in copies], pieces, cycles)
+
+
+def _passing(plan: Plan, moved: MappedOp, channel: int) -> dict[str, Any]:
+    """The copies of an operand between the second level and the third, with the cycles of their DMA unit."""
+    from ..plan.dma.levels import channel_to  # late: few plans move operands between memory levels
+    from ..plan.hierarchy.nest import copy_cycles
+
+    copies, target = [c for c in moved.copies if c.channel == channel], plan.target
+    name, stage, fetch = copies[0].tensor, copies[0].stage, copies[0].fetch
+    number = next(i for i, o in enumerate(moved.operands) if o.name == name and o.result != fetch)
+    far, move = plan.places[plan.rolling.storage[name]].memory, moved.mapped.moves[number]
+    unit = channel_to(target, target.memory_named(stage), target.memory_named(far))
+    cycles = sum(copy_cycles(unit, 1, c.total, c.rows * c.planes) for c in copies)
+    ends, pieces = (far, stage) if fetch else (stage, far), sum(c.rows * c.planes for c in copies)
+    return _operand(name, *ends, move.depth, move.buffers, [c.total for c in copies], pieces, cycles)
 
 
 # The trade between memory and time.

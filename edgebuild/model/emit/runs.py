@@ -314,7 +314,8 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
     """`kernels`: the op's kernels as they are printed, and their C functions."""
     loops = " > ".join(f"{loop['axis']} {loop['extent']}/{loop['tile']}" for loop in moved.loops)
     where = f" on {moved.engine}" if moved.regions else ""
-    calls = f"{len(moved.turns)} calls" if len(moved.turns) > 1 else "1 call"
+    called = sum(bool(turn.calls) for turn in moved.turns)
+    calls = f"{called} calls" if called > 1 else "1 call"
     text = f"{moved.op.kind} {comment(moved.op.name)}{where}: {loops or 'whole'}, {calls}"
     places = tile_places(plan, moved)
     turns = _turns(plan, moved, len(places) - 1)
@@ -335,7 +336,7 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
         parts=() if alike else [f"{{{kernel}, {_braced(map(str, at))}}}" for kernel, at in turns.parts],
         call=switch("part->kernel", cases, 4) if len(cases) > 1 else indent(cases[0].text, "    "),
         mask=_mask(moved.last_waits), in_blocks=_in_blocks(moved), any_in_blocks=any(map(_in_blocks, _tiled(plan))),
-        first_channel=PARTS,
+        first_channel=PARTS, pauses=called < len(moved.turns),
         turn_type="uint8_t" if len(turns.kinds) <= 256 else "uint16_t",
     )  # fmt: skip
     return Step(text, f"{plan.name}_tiles_{step}();", (), function, definition, "tiles")
@@ -356,8 +357,8 @@ def _tiled(plan: Plan) -> list[MappedOp]:
 
 
 def _in_blocks(moved: MappedOp) -> bool:
-    """Whether constants come to the second level block by block."""
-    return any(turn.staged for turn in moved.turns)
+    """Whether constants come to the second level block by block, or activations tile by tile."""
+    return any(turn.staged or turn.arrived for turn in moved.turns)
 
 
 def _mask(channels: Iterable[int], first: int = 0) -> str:
@@ -391,9 +392,10 @@ def _copies(
     fixed, first = min(offsets.values(), default=0), block_of(plan, step, moved, weights) if stored else None
     owners = moved.at_operands
     for c in moved.copies:
-        there = stage_at(plan, step, c.near) if c.into else _near(plan, moved, c, owners, places)
+        through = bool(c.tensor)
+        there = stage_at(plan, step, c.near, through) if c.into else _near(plan, moved, c, owners, places)
         if c.stage and not c.into:
-            far, more, what = stage_at(plan, step, c.far), 0, "constants"
+            far, more, what = stage_at(plan, step, c.far, through), 0, comment(c.tensor) or "constants"
         elif c.tensor:
             far = far_address(plan, plan.rolling.storage[c.tensor])
             more, what = c.far + plan.rolling.views[c.tensor][1], comment(c.tensor)
@@ -427,13 +429,13 @@ def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
     parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
     for turn in moved.turns:
         places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in turn.calls]
-        least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places)))]
+        least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places), default=0))]
         least += [0] * (width - len(least))
         rows = tuple(_part(call, at, least) for call, at in zip(turn.calls, places, strict=True))
         if rows not in first_parts:
             first_parts[rows] = len(parts)
             parts += rows
-        base = bases.setdefault(tuple(least), len(bases))
+        base = bases.setdefault(tuple(least), len(bases)) if rows else 0
         called = max(turn.fetched, turn.staged)
         starts = turn.fetched - started, turn.stored - called
         waits, arrived = _mask(turn.waits), _mask(turn.arrived, PARTS)

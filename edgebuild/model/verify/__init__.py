@@ -220,7 +220,8 @@ def _recorded(
     Raises EdgebuildError where `every` step is asked for and they cannot be recorded.
     """
     graph = prepare(model, *reading, scales=report["model"]["format"])
-    plot = Plot(graph, report, source_of(artifacts))
+    hidden = frozenset(m.name for m in builder.target.memories if m.access == "dma")
+    plot = Plot(graph, report, source_of(artifacts), hidden)
     ports = [port["name"] for port in report["inputs"]]
     stepped = rounds_to_steps(graph)
     if not (stepped or every):

@@ -234,10 +234,17 @@ class Arena:
 
 
 def arenas(target: Target, report: dict[str, Any]) -> list[Arena]:
-    """Arenas in the target's order. The first in use has the plain name, others have their memory's behind it."""
+    """Arenas that the core reaches, in the target's order.
+
+    The first in use has the plain name, others have their memory's behind it.
+    """
     sizes: dict[str, int] = report["ram"]["by_memory"]
-    used = [m.name for m in target.memories if sizes.get(m.name)]
-    return [Arena(m, f"{NAME}_arena{f'_{m.lower()}' if i else ''}", sizes[m]) for i, m in enumerate(used)]
+    used = [m for m in target.memories if sizes.get(m.name)]
+    return [
+        Arena(m.name, f"{NAME}_arena{f'_{m.name.lower()}' if i else ''}", sizes[m.name])
+        for i, m in enumerate(used)
+        if m.access == "cpu"
+    ]
 
 
 def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], report: dict[str, Any], n: int) -> None:

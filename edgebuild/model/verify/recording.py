@@ -62,11 +62,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Plot:
-    """The steps of a plan in terms of its graph. `source`: the generated C."""
+    """The steps of a plan in terms of its graph. `source`: the generated C. `hidden`: memories no core reaches."""
 
     graph: Graph
     report: dict[str, Any]
     source: str
+    hidden: frozenset[str] = frozenset()
 
     @cached_property
     def buffers(self) -> dict[str, dict[str, Any]]:
@@ -89,7 +90,8 @@ class Plot:
 
     def is_whole(self, name: str) -> bool:
         b = self.buffers.get(name)
-        return b is not None and not b.get("rows") and b["bytes"] == self.graph.tensors[name].bytes > 0
+        seen = b is not None and not b.get("rows") and b["memory"] not in self.hidden
+        return seen and b is not None and b["bytes"] == self.graph.tensors[name].bytes > 0
 
     def reads(self, step: int) -> list[str]:
         """Operands of a step that stand in the arena as it begins."""

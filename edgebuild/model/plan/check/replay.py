@@ -106,11 +106,11 @@ class Operations:
             size = self.graph.tensors[copy.tensor].bytes if copy.tensor else block.data.nbytes if block else 0
             if not far.size or far.min() < 0 or far.max() >= size:
                 raise BrokenPlan(f"{name}: a copy leaves {copy.tensor or 'its constants'}")
-        if copy.tensor:
-            view = self.relations.views[copy.tensor]
-            memory, far = self.places[view.storage].memory, far + self.places[view.storage].offset + view.start
-        elif memory == STORE and block is not None:
-            values = np.frombuffer(block.data.tobytes(), np.uint8)[far]
+            if copy.tensor:
+                view = self.relations.views[copy.tensor]
+                memory, far = self.places[view.storage].memory, far + self.places[view.storage].offset + view.start
+            elif block is not None:
+                values = np.frombuffer(block.data.tobytes(), np.uint8)[far]
         there, inside = Bytes(memory, far, NOWHERE, what, values), Bytes(*here, NOWHERE, what)
         return Move(name, copy.channel, *((there, inside) if copy.fetch else (inside, there)), copy.bytes)
 

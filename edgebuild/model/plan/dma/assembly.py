@@ -37,6 +37,7 @@ from .prefetch import (
     first_copies,
     hidden_before,
     joined,
+    passing_tiles,
     schedule_stagings,
     staged_tiles,
     staging_channel,
@@ -45,7 +46,7 @@ from .prefetch import (
 )
 from .residency import BareOp, Residency, Step, with_residents
 from .streamed import PlannedRun
-from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, fitting_tiles
+from .tiles import MOST_COPIES, MappedOp, aligned, fitting_tiles
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,51 @@ def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
     )
 
 
+@dataclass(frozen=True)
+class FarSpaces:
+    """Where activations lie behind the first level, by memory, and `homes` of storages that the second has no room for.
+
+    `passing`: bytes of the second level for tiles on their way to and from the third.
+    """
+
+    memories: tuple[BufferMemory, ...]
+    homes: Mapping[str, TargetMemory]
+    passing: int = 0
+
+
+def far_spaces(planner: Planner) -> Iterator[FarSpaces]:
+    """Memories that a DMA unit joins with the first level; then also those behind the second, with room for tiles.
+
+    Not for engines, whose scratchpads nothing reaches by way of another memory.
+    """
+    target, direct = planner.target, far_memories(planner)
+    yield FarSpaces(direct, spilled(planner, direct))
+    (near, home), others = levels.nearest(target), [m for m in planner.memories if m not in direct]
+    others = [m for m in others if levels.channel_through(target, near, home, target.memory_named(m.name))]
+    if not others or levels.engines_of(target):
+        return
+    size = direct[0].capacity or 0
+    for passing in (min(near.size, size // 2), min(2 * near.size, 3 * size // 4)):
+        smaller = replace(direct[0], capacity=size - passing)
+        if homes := spilled(planner, (smaller, *direct[1:], *others)):
+            yield FarSpaces((*direct, *others), homes, passing)
+
+
+def _fixed(
+    planner: Planner,
+    buffers: Iterable[Buffer],
+    inside: Mapping[str, tuple[str, int]],
+    memories: Sequence[BufferMemory],
+    homes: Mapping[str, TargetMemory] = MappingProxyType({}),
+) -> tuple[Buffer, ...]:
+    """The buffers with those of `homes` there, and the network's ends where the core reaches them."""
+    storage, graph = planner.cutter.rolling.storage, planner.graph
+    ends = {inside[storage[n]][0] for n in (*graph.inputs, *graph.outputs) if storage.get(n) in inside}
+    reached = tuple(m.name for m in memories if planner.target.memory_named(m.name).access == "cpu")
+    fixed = (replace(b, memories=reached) if b.name in ends and len(reached) < len(memories) else b for b in buffers)
+    return tuple(replace(b, memories=(homes[b.name].name,)) if b.name in homes else b for b in fixed)
+
+
 class OtherHomes(Exception):
     """The layout puts tensors into other memories than the search counted with."""
 
@@ -159,7 +205,8 @@ def stage_plan(
         wants.append(step_constants(step.by.blocks, first.get(i, i), step.cycles))
         there = {n for n, (begin, last) in cutter.life.items() if begin < step.start <= last}
         there.update(search.results(step.start, step.stop))
-        live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
+        passing = search.slot_bytes(step.start, step.by)
+        live.append(passing + sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
     busy = [step.cycles for step in steps]
     return schedule_stagings(wants, busy, live, channel, search.far[home] if room is None else room, home, earlier)
 
@@ -185,7 +232,7 @@ class _Assembly:
         near = levels.nearest(planner.target)[0].name
         unplaced = [self._unplaced(i) for i in range(len(self.path.steps))]
         sections = [self._section(step) for step in self.path.steps]
-        far, places, stages = self._far(sections)
+        far, places, stages = self._far(sections, unplaced)
         problem = self._near(unplaced)
         level = layout(problem, self.room, EFFORT)
         check_layout(problem, level)
@@ -193,6 +240,7 @@ class _Assembly:
         places |= {n: Place(near, at[n]) for n in self._held()} | dict(self.stay)
         moved, early = self._placed(unplaced, at, places)
         moved, early, staged = self._staged(moved, early, stages, far.places)
+        moved = {i: self._passing(i, step, far.places) for i, step in moved.items()}
         for run in moved.values():
             if isinstance(run, PlannedRun):
                 places |= {n: Place(near, offset) for n, offset in run.places.items()}
@@ -252,12 +300,15 @@ class _Assembly:
                 sizes[r.memory] = r.bytes if r.memory in full else max(sizes[r.memory], m.used(r))
         return dict(sizes)
 
-    def _far(self, sections: Sequence[Section]) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
+    def _far(
+        self, sections: Sequence[Section], unplaced: Sequence[MappedOp | PlannedRun | None]
+    ) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
         """Layout of what is behind the first level, places of the tensors there, and how constants come there."""
-        problem, inside = layout_problem(self.planner.cutter, sections, far_memories(self.planner))
+        memories = tuple(m for m in self.planner.memories if m.name in self.search.far)
+        problem, inside = layout_problem(self.planner.cutter, sections, memories)
         held, homes = {*self._held(), *self.stay}, self.search.homes
         buffers = (b for b in problem.buffers if b.name not in held)
-        fixed = tuple(replace(b, memories=(homes[b.name].name,)) if b.name in homes else b for b in buffers)
+        fixed = _fixed(self.planner, buffers, inside, memories, homes) + self._slot_buffers(sections, unplaced)
         whole = self.search.far[self.search.spaces[1].name]
         for tried in range(TRIES):
             room = whole - tried * whole // LESS
@@ -282,6 +333,21 @@ class _Assembly:
             Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], self.search.align, home)
             for s in stages
         )
+
+    def _slot_buffers(
+        self, sections: Sequence[Section], unplaced: Sequence[MappedOp | PlannedRun | None]
+    ) -> tuple[Buffer, ...]:
+        """Room in the second level for tiles of activations on their way."""
+        begins = list(accumulate((section.callers for section in sections), initial=0))
+        sizes = ((i, self.search.slot_bytes(self.path.steps[i].start, by)) for i, by in enumerate(unplaced) if by)
+        home, align = (self.search.spaces[1].name,), self.search.align
+        return tuple(Buffer(_slots(i), size, begins[i], begins[i + 1], align, home) for i, size in sizes if size)
+
+    def _passing(self, at: int, step: MappedOp | PlannedRun, places: Mapping[str, Place]) -> MappedOp | PlannedRun:
+        """The step with its activations by way of the second level, where they lie behind that."""
+        if _slots(at) not in places or not isinstance(step, MappedOp):
+            return step
+        return passing_tiles(step, self.search.passed_by(step.op), places[_slots(at)])
 
     def _staged(
         self,
@@ -374,6 +440,10 @@ def _stage(at: int) -> str:
     return f"stage of step {at}"
 
 
+def _slots(at: int) -> str:
+    return f"slots of step {at}"
+
+
 def _out_of_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
     """The fetch with its constants out of the second level, if they come by way of that."""
     copy = replace(fetch.start.copy, stage=memory, far=at)
@@ -397,13 +467,24 @@ def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Cho
 
     Raises EdgebuildError where nothing fits.
     """
-    planner = Planner(graph, target, request)
+    planner, refused = Planner(graph, target, request), None
+    for spaces in far_spaces(planner):
+        try:
+            return _plan_within(planner, spaces, choose)
+        except EdgebuildError as reason:
+            refused = refused or reason
+    assert refused is not None
+    raise refused
+
+
+def _plan_within(planner: Planner, spaces: FarSpaces, choose: Choose | None) -> Plan:
+    """The plan with activations in these memories. Raises EdgebuildError where nothing fits."""
+    graph, target, request = planner.graph, planner.target, planner.request
     near, _ = levels.nearest(target)
     room = whole = levels.rooms(target, None)[near.name]
-    memories = far_memories(planner)
-    jointly, homes = request.map == "auto" and not levels.engines_of(target), spilled(planner, memories)
+    jointly, homes = request.map == "auto" and not levels.engines_of(target), spaces.homes
     for _ in range(TRIES):
-        search = search_of(planner, room, memories, homes)
+        search = search_of(planner, room, replace(spaces, homes=homes))
         path, stay = _layers(search, request, choose)
         path = chosen(search, path.steps) if jointly else path
         for kept in (path, replace(path, early=())):
@@ -440,6 +521,7 @@ def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, Tar
         return {}
     steps = tuple(replace(cutter.whole(at), overlap=None) for at in range(len(cutter.order)))
     problem, inside = layout_problem(cutter, steps, memories)
+    problem = replace(problem, buffers=_fixed(planner, problem.buffers, inside, memories))
     try:
         placed = layout(problem, effort=EFFORT)
     except DoesNotFit:
@@ -447,17 +529,12 @@ def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, Tar
     return other_homes(planner.target, memories[0].name, placed, inside)
 
 
-def search_of(
-    planner: Planner,
-    room: int,
-    memories: Sequence[BufferMemory] = (),
-    homes: Mapping[str, TargetMemory] = MappingProxyType({}),
-) -> Residency:
-    """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
-    target, memories = planner.target, memories or far_memories(planner)
-    spaces = levels.nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
-    least = planner.request.objective == "energy"
-    return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes, least)
+def search_of(planner: Planner, room: int, far: FarSpaces | None = None) -> Residency:
+    """The search within `room` bytes of the first level, with activations in these memories behind it."""
+    target, far = planner.target, far or FarSpaces(far_memories(planner), {})
+    spaces = levels.nearest(target)[0], target.memory_named(far.memories[0].name), target.memory("weights")
+    least, sizes = planner.request.objective == "energy", {m.name: m.capacity or 0 for m in far.memories}
+    return Residency(planner.cutter, target, spaces, room, sizes, far.homes, least, far.passing)
 
 
 def candidates(search: Residency, layers: tuple[Step, ...]) -> Iterator[SearchPath]:
@@ -522,10 +599,16 @@ def reached(target: Target) -> Target:
 
     Raises EdgebuildError where no memory is left for them.
     """
-    near = levels.nearest(target)[0]
+    near, home = levels.nearest(target)
+
+    def joined_with(memory: TargetMemory) -> bool:
+        if levels.channel_between(target, near, memory) is not None:
+            return True
+        through = memory != home and levels.channel_through(target, near, home, memory) is not None
+        return through and "arena" in home.roles and not levels.engines_of(target)
+
     memories = [
-        m if levels.channel_between(target, near, m) else replace(m, roles=tuple(r for r in m.roles if r != "arena"))
-        for m in target.memories
+        m if joined_with(m) else replace(m, roles=tuple(r for r in m.roles if r != "arena")) for m in target.memories
     ]
     if not any("arena" in m.roles and m.level != 1 for m in memories):
         text = f"no DMA of target {target.name} joins {near.name} with a memory that has the role 'arena'"
@@ -563,9 +646,10 @@ def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose |
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
     op, graph, form, nothing = search.cutter.order[at], search.cutter.graph, search.cutter.form, frozenset[str]()
     (near, home, store), layer, room = search.spaces, search.layer(at, nothing), search.room
-    if near.name in levels.scratchpads(search.target) or len(layer.operands) > MOST_OPERANDS:
+    if near.name in levels.scratchpads(search.target):
         return None
     try:
+        search.check_operands(op, layer)
         mapped = choose(layer) if choose else None
         if request.map == "dory":
             free = room - (-(-kernel_of(op, graph, form).scratch // 8) * 8)
@@ -573,10 +657,12 @@ def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose |
         tiles = search.tiled(at, nothing, room) if mapped is None else None
         if not isinstance(tiles, MappedOp):
             tiles = fitting_tiles(op, graph, layer, form, room, mapped)
+        if len(tiles.copies) > MOST_COPIES:
+            raise NoMapping(layer.name, {})
     except NoMapping as reason:
         homes = search.homes_of(op)
         accesses = {homes.get(o.name, home).access for o in layer.operands if not o.packed}
         if "dma" in (*accesses, store.access):
             raise levels.no_tile(op, graph.file, near, room, layer, reason) from None
         return None
-    return tiles if len(tiles.copies) <= MOST_COPIES else None
+    return tiles

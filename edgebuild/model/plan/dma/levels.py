@@ -56,6 +56,9 @@ def no_tile(op: Op, file: str, near: Memory, room: int, layer: TiledLayer, reaso
     needed, align = reason.needed.get(near.name, 0), max(o.channel.align for o in layer.operands)
     text = f"does not fit: its smallest tile needs {needed} B of {near.name}, which has {room} B"
     hint = f"over by {needed - room} B; a larger {near.name}, or `--limit` that leaves more of it"
+    if not reason.needed:
+        text = f"no tiles of it can be moved: too many operands ({len(layer.operands)}), or copies"
+        hint = f"fewer operands, or a larger {near.name}"
     if needed <= room and align > 1:
         text, hint = (
             f"no tile of it begins and ends at multiples of {align} B, as the DMA asks for",

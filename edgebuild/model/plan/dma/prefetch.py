@@ -1,4 +1,4 @@
-"""Copies of constants and operations of caches between steps.
+"""Copies of constants and operations of caches between steps, and of tiles by way of the second level.
 
 Constants reach the first level by way of the second where no DMA unit goes all the way from their store. There they lie
 as a whole, from before an earlier step on, as far as there is room and time. Where they find no room as a whole, they
@@ -11,8 +11,9 @@ Buffers in cached memories take whole lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -234,6 +235,123 @@ def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Chan
         started, stored = turn.stored, len(copies)
         turns.append(replace(turn, fetched=last, stored=stored, arrived=tuple(sorted(arrived)), staged=staged))
     return replace(moved, copies=tuple(copies), turns=tuple(turns))
+
+
+# Tiles of activations that lie in the third level pass through slots of the second, as many as they have buffers.
+#
+# A tile is brought to its slot when the copies of the one before it to the first level have begun. It is stored to the
+# third level when the next one is made. Turns without calls stand where nothing else would wait for a slot.
+
+
+@dataclass
+class _Lists:
+    """Copies, waits and calls of a turn, in their order; see `printed.Turn`."""
+
+    calls: tuple[printed.CoreWork, ...] = ()
+    arrived: set[int] = field(default_factory=set)
+    fetched: list[printed.Copy] = field(default_factory=list)
+    waits: set[int] = field(default_factory=set)
+    staged: list[printed.Copy] = field(default_factory=list)
+    stored: list[printed.Copy] = field(default_factory=list)
+
+    def append_to(self, turns: list[printed.Turn], copies: list[printed.Copy]) -> None:
+        """Its turn, unless it does nothing, and its copies."""
+        ends = []
+        for part in (self.fetched, self.staged, self.stored):
+            copies += part
+            ends.append(len(copies))
+        fetched, staged, stored = ends
+        if self.calls or self.arrived or self.waits or stored > (turns[-1].stored if turns else 0):
+            arrived, waits = tuple(sorted(self.arrived)), tuple(sorted(self.waits))
+            turns.append(printed.Turn(fetched, waits, self.calls, stored, arrived, staged if self.staged else 0))
+
+
+Tile = tuple[int, tuple[int, ...]]  # the turn that begins its copies, and their numbers
+
+
+def _tiles(moved: MappedOp, operand: int) -> list[Tile]:
+    """The tiles of an operand between the levels, in order."""
+    tiles, started = list[Tile](), 0
+    for t, turn in enumerate(moved.turns):
+        by_channel = dict[int, list[int]]()
+        for k in range(started, turn.stored):
+            if moved.copies[k].channel // 2 == operand:
+                by_channel.setdefault(moved.copies[k].channel, []).append(k)
+        tiles += [(t, tuple(numbers)) for numbers in by_channel.values()]
+        started = turn.stored
+    return tiles
+
+
+def passing_slots(moved: MappedOp, names: Collection[str]) -> dict[int, tuple[int, int]]:
+    """Number of slots, and bytes of each, by operand, for those of these names that are copied."""
+    slots, align = dict[int, tuple[int, int]](), moved.layer.align
+    for i, operand in enumerate(moved.operands):
+        if operand.name in names and not operand.held and not operand.packed:
+            sizes = (sum(aligned(moved.copies[k].total, align) for k in numbers) for _, numbers in _tiles(moved, i))
+            slots[i] = moved.mapped.moves[i].buffers, max(sizes)
+    return slots
+
+
+def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> MappedOp:
+    """The op with tiles of the operands of these names by way of slots, which begin at `place`."""
+    at, copies = place.offset, list(moved.copies)
+    routes = list[tuple[int, list[Tile], int, list[list[printed.Copy]]]]()
+    for number, (i, (slots, size)) in enumerate(passing_slots(moved, names).items()):
+        tiles, beyond = _tiles(moved, i), list[list[printed.Copy]]()
+        for n, (_, numbers) in enumerate(tiles):
+            slot = Place(place.memory, at + n % slots * size)
+            beyond.append(_through(copies, numbers, printed.PASSING + number, slot, moved.layer.align))
+        routes.append((i, tiles, slots, beyond))
+        at += slots * size
+    turns = list(_lists(moved.turns, copies))
+    before, behind = _Lists(), [_Lists() for _ in (*turns, 0)]
+    for i, tiles, slots, beyond in routes:
+        channel = beyond[0][0].channel
+        if not moved.operands[i].result:
+            for n, (t, _) in enumerate(tiles):
+                earlier = tiles[n - 1][0] if n else t
+                turns[t].arrived.add(channel)
+                (turns[earlier].staged if earlier < t else before.stored).extend(beyond[n])
+            continue
+        store = [copies[numbers[0]].channel for _, numbers in tiles]
+        for n, (t, _) in enumerate(tiles):
+            behind[t].stored, turns[t].stored = turns[t].stored, []
+            if n and slots == 1:
+                turns[tiles[n - 1][0] + 1].staged += beyond[n - 1]
+            elif n:
+                behind[t].waits.add(store[n - 1])
+                behind[t].stored[:0] = beyond[n - 1]
+            behind[t].arrived.update([channel] if n else [])
+        behind[-1:] = [_Lists(waits={store[-1]}, stored=beyond[-1]), _Lists(arrived={channel})]
+    script, ordered = list[printed.Turn](), list[printed.Copy]()
+    for each in (before, *chain.from_iterable(zip_longest(turns, behind, fillvalue=_Lists()))):
+        each.append_to(script, ordered)
+    region = printed.Region(place.memory, place.offset, at - place.offset)
+    return replace(moved, copies=tuple(ordered), turns=tuple(script), slots=region)
+
+
+def _lists(turns: Sequence[printed.Turn], copies: Sequence[printed.Copy]) -> Iterator[_Lists]:
+    started = 0
+    for turn in turns:
+        called, ends = max(turn.fetched, turn.staged), turn.stored
+        parts = copies[started : turn.fetched], copies[turn.fetched : called], copies[called:ends]
+        yield _Lists(turn.calls, set(turn.arrived), list(parts[0]), set(turn.waits), list(parts[1]), list(parts[2]))
+        started = ends
+
+
+def _through(
+    copies: list[printed.Copy], numbers: Sequence[int], channel: int, slot: Place, align: int
+) -> list[printed.Copy]:
+    """The copies of a tile between its slot and the third level; changes those to the first level."""
+    beyond, at = list[printed.Copy](), slot.offset
+    for k in numbers:
+        c = copies[k]
+        packed = replace(c, channel=channel, near=at, near_row=c.bytes, near_plane=c.bytes * c.rows)
+        beyond.append(replace(packed, stage=slot.memory, into=True))
+        far = replace(c, far=at, bytes=c.total, rows=1, planes=1, far_row=0, far_plane=0, near_row=0, near_plane=0)
+        copies[k] = replace(far, stage=slot.memory)
+        at += aligned(c.total, align)
+    return beyond
 
 
 def coherence(

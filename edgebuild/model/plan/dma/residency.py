@@ -21,8 +21,9 @@ from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import MappingCost, TiledLayer
 from ..memory.problem import Place
+from ..printed import MOST_PASSING
 from .levels import channel_between, channel_to, constants_channel, in_tiles, layer_of_op, whole_cycles
-from .prefetch import staging_channel, step_constants
+from .prefetch import passing_slots, staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
 from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles
 
@@ -85,6 +86,7 @@ class Residency:
     far: Mapping[str, int]  # bytes for activations of each memory behind the first level
     homes: Mapping[str, Memory] = field(default_factory=dict)  # of storages that lie behind the second level
     least: bool = False  # mappings of ops are to take the least energy, not the fewest cycles
+    passing: int = 0  # bytes of the second level for tiles of activations on their way to and from the third
     layers: dict[object, TiledLayer] = field(default_factory=dict)
     tiles: dict[object, list[tuple[int, MappedOp | BareOp]]] = field(default_factory=dict)
     runs: dict[object, PlannedRun | None] = field(default_factory=dict)
@@ -126,10 +128,26 @@ class Residency:
         return tiles and all(self.fits_far(s.start, s.stop, s.held, self.staged_bytes(s)) for s in steps)
 
     def staged_bytes(self, step: Step) -> int:
-        """Bytes of the second level that constants of a step take at least where they come by way of it."""
-        if not self.staged or (constants := step_constants(step.by.blocks, 0, 0.0)) is None:
+        """Bytes of the second level for what goes by way of it: tiles of activations, and constants at least."""
+        constants = step_constants(step.by.blocks, 0, 0.0) if self.staged else None
+        return self.slot_bytes(step.start, step.by) + (constants.least if constants is not None else 0)
+
+    def slot_bytes(self, at: int, by: MappedOp | PlannedRun | BareOp) -> int:
+        """Bytes of the slots of an op's tiles."""
+        if not self.passed or not isinstance(by, MappedOp):
             return 0
-        return constants.least
+        return sum(n * size for n, size in passing_slots(by, self.passed_by(self.cutter.order[at])).values())
+
+    @cached_property
+    def passed(self) -> frozenset[str]:
+        """Storages of the third level that tiles reach by way of the second."""
+        near = self.spaces[0]
+        return frozenset(n for n, m in self.homes.items() if channel_between(self.target, near, m) is None)
+
+    def passed_by(self, op: Op) -> set[str]:
+        """Operands and results of an op that lie in those."""
+        storage = self.cutter.rolling.storage
+        return {n for n in (*op.inputs, *op.outputs) if storage.get(n) in self.passed}
 
     @cached_property
     def staged(self) -> bool:
@@ -155,7 +173,8 @@ class Residency:
             kept = sorted(states[at].items(), key=lambda item: (item[1].score, sorted(item[0])))[:STATES]
             for held, state in kept:
                 for step in self.options(at, held):
-                    if self.staged and not self.fits_far(at, step.stop, step.held, self.staged_bytes(step)):
+                    staged = self.staged_bytes(step)
+                    if staged and not self.fits_far(at, step.stop, step.held, staged):
                         continue
                     score = (
                         state.score + step.cycles + price * step.by.copied - (1 - waits) * step.by.first_constants[0]
@@ -226,7 +245,9 @@ class Residency:
 
     def run(self, start: int, stop: int, held: frozenset[str], room: int) -> PlannedRun | None:
         """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
-        touched = held & {*self.streamer.operands(start, stop), *self.results(start, stop)}
+        touched = held & (streams := {*self.streamer.operands(start, stop), *self.results(start, stop)})
+        if self.passed & (streams - held):
+            return None
         best, together = None, min(self.target.cores, MOST)
         while together:
             candidate = self._run(start, stop, touched, together)
@@ -240,9 +261,10 @@ class Residency:
         return best
 
     def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> PlannedRun | None:
-        key = (start, stop, touched, together)
+        here = frozenset((n, m.name) for n, m in self.homes.items())
+        key = (start, stop, touched, together, here)
         if key not in self.runs:
-            shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
+            shorter = self.runs.get((start, stop - 1, touched, together, here), "unknown")
             too_long = shorter is None and stop - 1 in self._stops[start]
             shares = min(self.target.cores, MOST) // together
             self.runs[key] = None if too_long else self.streamer.run(start, stop, touched, together, shares)
@@ -264,19 +286,27 @@ class Residency:
 
     def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | BareOp:
         """The best mapping of an op within so much room, with those of its operands held."""
-        mappings = self.tiles.setdefault((at, self.names(at, held)), [])
+        op = self.cutter.order[at]
+        homes = frozenset((name, memory.name) for name, memory in self.homes_of(op).items())
+        mappings = self.tiles.setdefault((at, self.names(at, held), homes), [])
+        room = min(room, self.passing) if self.passed_by(op) - self.names(at, held) else room
         for had, tiles in mappings:
             if had >= room >= tiles.level1_bytes:
                 return tiles
             if room > had and tiles.cycles.score <= ALIKE * self.least_of(mappings, room):
                 return tiles
         layer, cheapest = self.layer(at, held), None
-        if len(layer.operands) <= MOST_OPERANDS:
-            with suppress(NoMapping):
-                cheapest = cheapest_tiles(self.cutter.order[at], self.cutter.graph, layer, self.cutter.form, room)
+        with suppress(NoMapping):
+            self.check_operands(op, layer)
+            cheapest = cheapest_tiles(op, self.cutter.graph, layer, self.cutter.form, room)
         fits = cheapest is not None and len(cheapest.copies) <= MOST_COPIES
         mappings.append((room, cheapest if cheapest is not None and fits else BareOp.of(layer)))
         return mappings[-1][1]
+
+    def check_operands(self, op: Op, layer: TiledLayer) -> None:
+        """Raise NoMapping for more operands than there are channels for."""
+        if len(layer.operands) > MOST_OPERANDS or len(self.passed_by(op)) > MOST_PASSING:
+            raise NoMapping(layer.name, {})
 
     def homes_of(self, op: Op) -> dict[str, Memory]:
         """Where operands and result of an op lie that are not in the second level."""

@@ -542,5 +542,5 @@ class _Tiles:
             )  # fmt: skip
 
 
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
+def aligned(size: int, align: int = ALIGN) -> int:
+    return -(-size // align) * align

@@ -17,6 +17,8 @@ from ..memory.problem import Place
 STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, taken in turn
 PARTS = STORE + STORE_CHANNELS  # the first of those for blocks that come while their step runs, one for each slot
 SLOTS = 2  # of such blocks
+PASSING = PARTS + SLOTS  # the first of those for tiles between the third level and the second, one for each operand
+MOST_PASSING = 64 - PASSING
 
 
 def newest_name(tensor: str) -> str:
@@ -75,8 +77,8 @@ class Copy:
     """A copy between a tensor, or a block of constants, and the first level: planes x rows pieces of `bytes`.
 
     `far` counts from the tensor's or the block's first byte, `near` from that of the layer's buffers. Steps in bytes.
-    `stage`: constants come by way of this memory, by two copies. The one `into` it goes to `near`, counted there; the
-    other one takes them from `far`, counted there as well.
+    `stage`: the bytes go by way of this memory, by two copies. That between there and the farther memory (`into`) has
+    its place there as `near`, counted in that memory; the other one has it as `far`.
     """
 
     channel: int
@@ -117,8 +119,8 @@ class CoreWork:
 class Turn:
     """Copies up to number `fetched` are started, `waits` (channels) awaited, calls made, then copies up to `stored`.
 
-    Each core makes one of the calls. Where constants come by way of a second memory, `arrived` (channels) are awaited
-    first, and copies up to `staged` are started behind `waits`.
+    Each core makes one of the calls; without calls a turn only copies. Where bytes go by way of a second memory,
+    `arrived` (channels) are awaited first, and copies up to `staged` are started behind `waits`.
     """
 
     fetched: int
@@ -143,8 +145,8 @@ class TiledOp:
     """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
 
     Operand i has the channels 2i and 2i + 1. Until all is placed, places in a turn count from where their operand
-    begins. `stage`: the memory that constants come by way of, and what they take there. `why` it runs so. `whole`:
-    cycles of the op in one call that waits for nothing.
+    begins. `stage`: the memory that constants come by way of, and what they take there; `slots`: what tiles of
+    activations take there. `why` it runs so. `whole`: cycles of the op in one call that waits for nothing.
     """
 
     op: Op
@@ -158,6 +160,7 @@ class TiledOp:
     last_waits: tuple[int, ...]  # channels to wait for at the end
     regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
     stage: Region | None = None
+    slots: Region | None = None
     why: str = "tiles by DMA"
     whole: tuple[float, ...] = ()
 
