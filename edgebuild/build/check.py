@@ -89,7 +89,7 @@ def in_scripts(text: str) -> str:
 
 
 def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
-    """The line of the script with the call that makes this target, or such a call in a loop; 0 where there is none."""
+    """The line of the script with the call that makes this target, in a loop or by a function; 0 if there is none."""
     try:
         text = Path(script).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -97,7 +97,11 @@ def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
     cluster = target.rpartition("_")[0]  # add_cluster makes a target for each device
     patterns = [CALL.format(function, re.escape(target))]
     patterns += [CALL.format("(?:edgebuild_)?add_cluster", re.escape(cluster))] if cluster else []
-    results = (re.search(pattern, text) for pattern in (*patterns, CALL.format(function, IN_LOOP)))
+    patterns += [
+        CALL.format(function, IN_LOOP),
+        CALL.format(r"\w+", re.escape(target)),
+    ]  # last: by a function of theirs
+    results = (re.search(pattern, text) for pattern in patterns)
     call = next((match for match in results if match), None)
     return text.count("\n", 0, call.start()) + 1 if call else 0
 

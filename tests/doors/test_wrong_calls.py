@@ -68,6 +68,9 @@ add_model(folder MODEL b)"""
 @pytest.mark.parametrize(
     ("call", "line", "said"),
     [
+        ('add_model("a b" MODEL digits.onnx)', 5, "a target has a name of letters"),
+        ("function(net n)\nadd_models(${n} ${ARGN})\nendfunction()\nnet(digits SHARE)", 6, "no value given for SHARE"),
+        ("function(net)\n  add_models(${ARGV})\nendfunction()\n\nnet(digits MODELS x.onnx)", 6, "no such file: "),
         ("foreach(n a b)\nadd_model(${n} MODEL ${n}.onnx)\nendforeach()", 6, "no such file: "),
         ("add_executable(a a.c)\nedgebuild_firmware(a)", 6, "no bare target"),
     ],
@@ -157,8 +160,8 @@ def test_only_options_are_spelled_anew() -> None:
 
 
 def test_the_line_of_a_call(tmp_path: Path) -> None:
-    (script := tmp_path / "s").write_text('add_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\n')
-    assert [line_of(str(script), name) for name in ("ab", "a.b", "c+", "a", "d")] == [1, 2, 3, 0, 0]
+    (script := tmp_path / "s").write_text('add_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\nnet(a)')
+    assert [line_of(str(script), name) for name in ("ab", "a.b", "c+", "a", "d")] == [1, 2, 3, 4, 0]
     assert line_of(str(tmp_path / "none"), "ab") == 0
 
 

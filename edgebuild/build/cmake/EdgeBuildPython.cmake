@@ -12,8 +12,10 @@ function(_edgebuild_fail text)
   endif()
   file(READ "${CMAKE_CURRENT_LIST_FILE}" script)
   string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" pattern "${target}")
-  foreach(first IN ITEMS "${pattern}" "[^ )]*[$]{[^ )]*") # by name, or in a loop
-    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*${call}[ \t]*\\([ \t\r\n]*\"?${first}[\" \t\r\n)]")
+  set(begin "[ \t]*\\([ \t\r\n]*\"?")
+  # By name, in a loop, or by a function of the project.
+  foreach(first IN ITEMS "${call}${begin}${pattern}" "${call}${begin}[^ )]*[$]{[^ )]*" "[A-Za-z0-9_]+${begin}${pattern}")
+    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*${first}[\" \t\r\n)]")
       string(REGEX REPLACE "[^\n]+" "" breaks "${CMAKE_MATCH_1}")
       string(LENGTH "${breaks}" line)
       math(EXPR line "${line} + 1")
