@@ -185,6 +185,12 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
         [helper.make_node("Pad", ["x", "p", "v"], ["y"])], (1, 2, 3, 2, 2), p=np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0]),
         v=np.float32(0.5),
     ),
+    "mean of numbers without dimensions": lambda: made(
+        [helper.make_node("Mean", ["a", "b", "x"], ["y"])], (), a=np.float32(1), b=np.float32(4)
+    ),
+    "reduction of nothing": lambda: made(
+        [helper.make_node("ReduceL2", ["x"], ["y"], noop_with_empty_axes=1)], (2, 3), opset=18
+    ),
     "padding of what is left of a cut": lambda: made(
         [helper.make_node("Pad", ["x", "p"], ["y"], mode="wrap")], (1, 5), opset=19, p=np.array([0, 2, 0, -3]),
     ),

@@ -229,7 +229,7 @@ class Node(ABC):
 
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""
-        data = np.ascontiguousarray(data, like.dtype if like is not None else None)
+        data = np.asarray(data, like.dtype if like is not None else None, order="C")
         return self.store(self.fresh("constant"), data, like.quant if like is not None else None)
 
     def store(self, name: str, data: Array, quant: Quant | None = None) -> str:
@@ -292,7 +292,7 @@ class Node(ABC):
         x = self._whole(name)
         view = Tensor(self.fresh("turned"), tuple(x.shape[p] for p in perm), x.dtype, x.quant)
         if x.data is not None:
-            self.builder.tensors[view.name] = replace(view, data=np.ascontiguousarray(x.data.transpose(perm)))
+            self.builder.tensors[view.name] = replace(view, data=np.asarray(x.data.transpose(perm), order="C"))
         else:
             self._add("transpose", [name], view, {"perm": perm})
         return view.name

@@ -119,7 +119,7 @@ def fold_constant(op: Op, graph: Graph) -> Edit | None:
         graph = replace(graph, tensors={**graph.tensors, **values})
         operands = [graph.tensors[n] for n in op.inputs]
     quant = first.quant if moved else y.quant
-    data = np.ascontiguousarray(spec.reference(op, graph, *(t.data for t in operands)))
+    data = np.asarray(spec.reference(op, graph, *(t.data for t in operands)), order="C")
     if y.name in graph.outputs:
         source = Tensor(unused(f"{y.name}@constant", graph), data.shape, y.dtype, quant, data)
         return Edit((op,), (Op("copy", op.name, (source.name,), op.outputs, {}, op.origin),), (source,))

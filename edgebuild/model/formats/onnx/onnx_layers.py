@@ -517,7 +517,7 @@ def read_reduction(node: Any, kind: str, before: str = "", after: str = "") -> N
     keep = keeps_dims(node)
     x = node.tensor(0)
     if axes is None:
-        return node.emit("reshape", [name], shape=x.shape)
+        return node.emit_function(after, name) if after else node.emit("reshape", [name], shape=x.shape)
     shape = compose.kept_shape(x, axes, keep)
     if not axes:
         axes, shape = (0,), ()
