@@ -84,6 +84,12 @@ def test_inline_functions_count_where_they_are_called() -> None:
     assert (terms["program"], terms["float"], terms["divide"], terms["subtract"], terms["wide"]) == (1, 1, 1, 0, 0)
 
 
+def test_arguments_count_where_several_calls_share_a_function() -> None:
+    functions = "void each(int32_t a, int32_t b)\n{\n}\n\nvoid lone(int32_t a)\n{\n}\n\n"
+    text = f"{functions}void all(void)\n{{\n    each(min(1, 2), (3, 4));\n    each(5, 6);\n    lone(7);\n}}\n"
+    assert counts(text, "rv32")[1]["arguments"] == 4
+
+
 def test_what_does_not_fit_says_by_how_much() -> None:
     row = row_of(DIGITS, "stm32f030f4")
     assert not row.fits or row.arena_bytes is not None
