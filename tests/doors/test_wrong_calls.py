@@ -68,6 +68,11 @@ add_model(folder MODEL b)"""
 @pytest.mark.parametrize(
     ("call", "line", "said"),
     [
+        (
+            "add_model(digits MODEL digits.onnx RAMM 3)",
+            5,
+            "unknown argument 'RAMM'; known are MODEL NAME TARGET ARENA B",
+        ),
         ('add_model("a b" MODEL digits.onnx)', 5, "a target has a name of letters"),
         ("function(net n)\nadd_models(${n} ${ARGN})\nendfunction()\nnet(digits SHARE)", 6, "no value given for SHARE"),
         ("function(net)\n  add_models(${ARGV})\nendfunction()\n\nnet(digits MODELS x.onnx)", 6, "no such file: "),

@@ -6,6 +6,7 @@ function(_edgebuild_fail text)
   if(ARGC GREATER 1)
     string(APPEND text "${ARGV1}")
   endif()
+  string(REGEX REPLACE ";([^ ])" " \\1" text "${text}") # lists of what is known
   set(line "")
   if(NOT call)
     set(call "(edgebuild_)?add_[a-z_]+")
