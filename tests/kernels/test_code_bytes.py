@@ -18,8 +18,7 @@ from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
 from edgebuild.model.clocked import uses_of
-from edgebuild.model.compile import compile_model, plan_model
-from edgebuild.model.emit import emit
+from edgebuild.model.compile import compile_model, emit, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.costs import code_bytes
 from edgebuild.model.plan.choose import plan
