@@ -16,8 +16,9 @@ from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
 from edgebuild.driver.analysis.simplify import Leaf
 from edgebuild.driver.layout import optimize
+from edgebuild.driver.layout import problem as problems
 from edgebuild.driver.layout.optimize import solve, solve_exactly
-from edgebuild.driver.layout.problem import Bins, Problem, heuristic, singles
+from edgebuild.driver.layout.problem import Bins, Problem, heuristic, improved, singles
 from edgebuild.driver.layout.registers import Bus
 from edgebuild.driver.pipeline import Driver, analyse
 from tests.drivers.scenarios import GPIO
@@ -68,13 +69,15 @@ def random_problem(seed: int) -> Problem:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(12))
-def test_exact_agrees_with_enumeration(seed: int) -> None:
+def test_exact_agrees_with_enumeration(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All 877 partitions, by brute force: the best one, and the best one of each size of the map."""
     problem = random_problem(seed)
     possible = [p for p in partitions(problem.leaves) if fits(p, problem)]
     found = solve_exactly(problem, [heuristic(problem)])
     assert found is not None and found.optimal
     assert problem.accesses(found.bins) == found.bound == min(map(problem.accesses, possible))
+    monkeypatch.setattr(problems, "STEPS", 2000)
+    assert problem.accesses(improved(problem, heuristic(problem))) == found.bound
     for largest in (8, 12, 16, 24):
         small = solve_exactly(problem, [singles(problem)], largest)
         best = min((problem.accesses(p) for p in possible if problem.bytes(p) <= largest), default=None)
@@ -192,6 +195,18 @@ def rank(bins_: Bins, problem: Problem) -> tuple[int, int, int]:
         if kind == "w"
     )
     return problem.accesses(bins_), modifies, problem.bytes(bins_)
+
+
+def test_large_class_by_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 fields of one byte: a function writes each four, and two functions read each pair across two of the fours."""
+    leaves = tuple(Leaf(f"f{i}", ("G", f"f{i}"), 8, (), ()) for i in range(120))
+    fours = [leaves[i : i + 4] for i in range(0, 120, 4)]
+    uses = Counter({("w", frozenset(x.name for x in four)): 1 for four in fours})
+    uses |= {("r", frozenset({a[3].name, b[0].name})): 2 for a, b in pairwise(fours)}
+    problem = Problem(leaves, uses, Bus(), 1)
+    monkeypatch.setattr(problems, "STEPS", 2000)
+    solution = solve(problem, exact=True)
+    assert set(solution.bins) == set(fours) and solution.bound < problem.accesses(heuristic(problem))
 
 
 def test_chained_pairs_stay_alone() -> None:

@@ -20,6 +20,9 @@ below the prices of its leaves. Gilmore and Gomory describe it in "A linear prog
 problem", 1961. When there is none, the prices prove the bound. The best choice among the columns may stay above it.
 Then more are made, the one of least reduced cost first, until what is left is too dear to be of help.
 
+A local search goes on where the optimiser has no proof, and takes its place in classes of more than `EXACT` leaves.
+There the bound is that of full registers.
+
 All limits are numbers of steps, so the result is a function of the problem.
 """
 
@@ -44,10 +47,13 @@ from edgebuild.driver.analysis.conflicts import Conflicts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.problem import (
     Bins,
+    Column,
+    Costs,
     Problem,
     Solution,
     Uses,
     heuristic,
+    improved,
     least_bound,
     packed,
     register,
@@ -62,15 +68,13 @@ COLUMNS = 40  # that are made per problem, besides those to begin with
 MISSES = 1  # integer programs of one problem that may reach their limit
 LIMIT = "num_workers:1 random_seed:0 max_deterministic_time:0.2 linearization_level:2"
 
-Column = tuple[int, ...]  # indices of the leaves that share a register, ascending
-
 
 def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None = None) -> Solution | None:
     """The least accesses, then the fewest read-modify-writes, then the least bytes.
 
     `starts` are partitions to begin with. `largest` bounds the bytes of the map; None if nothing that small is found.
     """
-    costs = _Costs(problem)
+    costs = Costs(problem)
     columns: dict[Column, None] = dict.fromkeys((i,) for i in range(len(problem.leaves)))
     for bins in starts:
         columns.update(dict.fromkeys(tuple(sorted(problem.leaves.index(leaf) for leaf in b)) for b in bins))
@@ -105,32 +109,6 @@ def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None 
     return Solution(bins, proven, proven == accesses)
 
 
-class _Costs:
-    """Whole numbers: one read-modify-write counts more than all bytes, one access more than all of both."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        names = [leaf.name for leaf in problem.leaves]
-        self.uses = sorted(
-            (kind, sorted(names.index(n) for n in members), times) for (kind, members), times in problem.uses.items()
-        )
-        bits = [register_bits([leaf], problem.bus) for leaf in problem.leaves]
-        self.modify = 1 + problem.count * sum(bits) // 8
-        self.access = self.modify * (1 + sum(len(members) for _, members, _ in self.uses))
-
-    def bytes(self, column: Column) -> int:
-        problem = self.problem
-        return problem.count * register_bits([problem.leaves[i] for i in column], problem.bus) // 8
-
-    def of(self, column: Column) -> int:
-        total, in_column = self.bytes(column), set(column)
-        for kind, members, times in self.uses:
-            if not in_column.isdisjoint(members):
-                shared = kind == "w" and not in_column.issubset(members)
-                total += self.access * times * (1 + shared) + self.modify * shared
-        return total
-
-
 # ---- which columns to take
 
 
@@ -144,10 +122,10 @@ class _Prices:
     bound: int
     used: tuple[Column, ...]  # columns of the linear program's solution
 
-    def reduced(self, costs: _Costs, column: Column, cost: int) -> int:
+    def reduced(self, costs: Costs, column: Column, cost: int) -> int:
         return cost + self.byte * costs.bytes(column) - sum(self.leaves[i] for i in column)
 
-    def proven(self, costs: _Costs, reduced: int, largest: int | None) -> int:
+    def proven(self, costs: Costs, reduced: int, largest: int | None) -> int:
         """A sum that no layout is below, if no column is more than `-reduced` cheaper than its leaves.
 
         Prices that are lowered alike until no column is too cheap: Farley, "A note on bounding a class of linear
@@ -159,7 +137,7 @@ class _Prices:
         return sum(self.leaves) * least // (least - reduced) - self.byte * (largest or 0)
 
 
-def _converged(costs: _Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
+def _converged(costs: Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
     """Prices by which no column that is one leaf away from a used one is too cheap; such columns join the pool."""
     while True:
         prices = _prices(costs, pool, largest)
@@ -180,7 +158,7 @@ def _neighbours(problem: Problem, column: Column) -> Iterator[Column]:
             yield tuple(sorted((*column, i)))
 
 
-def _program(solver: str, costs: _Costs, pool: dict[Column, int], largest: int | None, whole: bool) -> Any:
+def _program(solver: str, costs: Costs, pool: dict[Column, int], largest: int | None, whole: bool) -> Any:
     """Choose columns so that every leaf is covered: (solver, variables, rows of the leaves, row of the bytes)."""
     program = pywraplp.Solver.CreateSolver(solver)
     make = program.BoolVar if whole else (lambda name: program.NumVar(0, program.infinity(), name))
@@ -199,7 +177,7 @@ def _program(solver: str, costs: _Costs, pool: dict[Column, int], largest: int |
     return program, chosen, rows, small
 
 
-def _prices(costs: _Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
+def _prices(costs: Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
     program, chosen, rows, small = _program("GLOP", costs, pool, largest, whole=False)
     if small is not None:  # bytes above the limit, dearer than any access, so that there is a solution
         over = program.NumVar(0, program.infinity(), "")
@@ -212,7 +190,7 @@ def _prices(costs: _Costs, pool: dict[Column, int], largest: int | None) -> _Pri
     return _Prices(leaves, byte, sum(leaves) - byte * (largest or 0), used)
 
 
-def _choice(costs: _Costs, pool: dict[Column, int], largest: int | None) -> tuple[list[Column] | None, bool]:
+def _choice(costs: Costs, pool: dict[Column, int], largest: int | None) -> tuple[list[Column] | None, bool]:
     """(the cheapest partition, or None if all are too large; whether that is proven)."""
     program, chosen, *_ = _program("SAT", costs, pool, largest, whole=True)
     program.SetSolverSpecificParametersAsString(LIMIT)
@@ -229,7 +207,7 @@ class _Pricing:
     takes[i]: leaf i is in it. touched: the region touches it. shared: the region writes it and keeps some of it.
     """
 
-    def __init__(self, costs: _Costs) -> None:
+    def __init__(self, costs: Costs) -> None:
         self.costs = costs
         problem = costs.problem
         self.program = p = pywraplp.Solver.CreateSolver("SAT")
@@ -291,7 +269,7 @@ def _sizes(problem: Problem) -> list[int]:
     return [bits for bits in (8, 16, 32) if bits < width and problem.bus.bytes] + [width]
 
 
-EXACT = 60  # leaves of one class that the solver takes on
+EXACT = 60  # leaves of one class that the optimiser takes on
 
 
 Writers = Mapping[
@@ -416,8 +394,11 @@ def solve(problem: Problem, exact: bool) -> Solution:
         return Solution(start, problem.accesses(start), True)
     if exact:
         start = min(start, singles(problem), key=problem.rank)
-        if len(problem.leaves) <= EXACT:
-            return solve_exactly(problem, [start]) or Solution(start, least_bound(problem), False)
+        few = solve_exactly(problem, [start]) if len(problem.leaves) <= EXACT else None
+        if few and few.optimal:
+            return few
+        better, bound = improved(problem, few.bins if few else start), few.bound if few else least_bound(problem)
+        return Solution(better, bound, problem.accesses(better) == bound)
     return Solution(start, least_bound(problem), False)
 
 
@@ -629,7 +610,7 @@ def _by_size(problem: Problem) -> list[Bins]:
     if not problem.uses or len(problem.leaves) == 1:
         return [packed(problem)]
     if len(problem.leaves) > EXACT:
-        return [heuristic(problem), packed(problem)]
+        return [improved(problem, heuristic(problem)), packed(problem)]
     layouts: list[Bins] = []
     largest = None
     while len(layouts) < STEPS:

@@ -7,9 +7,10 @@ that have to be kept."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import read_facts
@@ -20,6 +21,7 @@ from edgebuild.driver.layout.registers import Bus, Register, Slot, cost
 
 Uses = Counter[tuple[str, frozenset[str]]]  # (kind, leaves of one region) -> how often
 Bins = tuple[tuple[Leaf, ...], ...]
+Column = tuple[int, ...]  # indices of the leaves that share a register
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,135 @@ def slot(leaf: Leaf, lsb: int) -> Slot:
         modified=field.modified,
         action=field.action,
     )
+
+
+# ---- sums, and layouts that no small change makes better
+
+STEPS = 200_000  # moves that the search weighs after its first descent
+SEED = 1
+
+Move = tuple[frozenset[int], ...]  # registers that take their leaves out of those where they were
+
+
+class Costs:
+    """Whole numbers: one read-modify-write counts more than all bytes, one access more than all of both."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        index = {leaf.name: i for i, leaf in enumerate(problem.leaves)}
+        self.uses = sorted(
+            (kind, sorted(index[n] for n in names), times) for (kind, names), times in problem.uses.items()
+        )
+        bits = [register_bits([leaf], problem.bus) for leaf in problem.leaves]
+        self.modify = 1 + problem.count * sum(bits) // 8
+        self.access = self.modify * (1 + sum(len(members) for _, members, _ in self.uses))
+        self._members = [frozenset(members) for _, members, _ in self.uses]
+        self._of = [[u for u, members in enumerate(self._members) if i in members] for i in index.values()]
+
+    def bytes(self, column: Column) -> int:
+        problem = self.problem
+        return problem.count * register_bits([problem.leaves[i] for i in column], problem.bus) // 8
+
+    def of(self, column: Column) -> int:
+        total = self.bytes(column)
+        for u in {u for i in column for u in self._of[i]}:
+            kind, _, times = self.uses[u]
+            shared = kind == "w" and not self._members[u].issuperset(column)
+            total += self.access * times * (1 + shared) + self.modify * shared
+        return total
+
+    def company(self, i: int) -> list[int]:
+        """The leaves that are accessed together with this one, ascending."""
+        return sorted({j for u in self._of[i] for j in self._members[u]} - {i})
+
+
+def improved(problem: Problem, bins: Bins) -> Bins:
+    """A layout that no move of a leaf to another register, no exchange of two and no union makes better.
+
+    Then the search takes leaves of one region out of their registers, descends anew, and keeps what is not worse:
+    iterated local search. Its result has no more accesses than `bins`. The random numbers are always the same.
+    """
+    search = _Search(problem, bins)
+    search.descend(range(len(problem.leaves)))
+    random, best, total = Random(SEED), list(search.at), search.total()
+    limit = search.steps + STEPS
+    while search.steps < limit:
+        region = random.choice(search.costs.uses)[1]
+        out = random.sample(region, random.randint(1, min(len(region), 4)))
+        search.move(tuple(frozenset([i]) for i in out))
+        search.descend(out)
+        now = search.total()
+        if now <= total:
+            best, total = list(search.at), now
+        else:
+            search.at = list(best)
+    return tuple(tuple(problem.leaves[i] for i in c) for c in sorted({tuple(sorted(c)) for c in best}))
+
+
+class _Search:
+    """at[i]: the leaves of the register that leaf i is in. steps: moves that were weighed."""
+
+    def __init__(self, problem: Problem, bins: Bins) -> None:
+        self.costs, self.steps = Costs(problem), 0
+        self.widths, self.room = [leaf.width for leaf in problem.leaves], problem.bus.width
+        self.company = [self.costs.company(i) for i in range(len(problem.leaves))]
+        index = {leaf.name: i for i, leaf in enumerate(problem.leaves)}
+        self.at = [frozenset[int]()] * len(problem.leaves)
+        self.move(tuple(frozenset(index[leaf.name] for leaf in b) for b in bins))
+        self.sums: dict[frozenset[int], int] = {frozenset(): 0}
+
+    def total(self) -> int:
+        return sum(map(self._sum, set(self.at)))
+
+    def descend(self, leaves: Iterable[int]) -> None:
+        """Make the best move of each leaf, and of those that it concerns, until none gains."""
+        waiting = dict.fromkeys(leaves)
+        while waiting:
+            i = next(iter(waiting))
+            del waiting[i]
+            gain, move = max(((self._gain(m), m) for m in self._moves(i)), key=lambda x: x[0], default=(0, ()))
+            if gain > 0:
+                self.move(move)
+                waiting.update(
+                    dict.fromkeys(j for c in move for leaf in sorted(c) for j in (leaf, *self.company[leaf]))
+                )
+
+    def move(self, move: Move) -> None:
+        for column in move:
+            for c in {self.at[i] for i in column}:
+                for i in c - column:
+                    self.at[i] = c - column
+            for i in column:
+                self.at[i] = column
+
+    def _moves(self, i: int) -> Iterator[Move]:
+        mine, width = self.at[i], self.widths[i]
+        if len(mine) > 1:
+            yield (frozenset([i]),)
+        used = self._width(mine)
+        for c in dict.fromkeys(self.at[j] for j in self.company[i] if j not in mine):
+            free = self.room - self._width(c)
+            if width <= free:
+                yield (c | {i},)
+            if used <= free and len(mine) > 1:
+                yield (c | mine,)
+            for j in sorted(c) if len(c) > 1 else ():
+                if width <= free + self.widths[j] and used - width + self.widths[j] <= self.room:
+                    yield (c - {j} | {i}, mine - {i} | {j})
+
+    def _width(self, c: frozenset[int]) -> int:
+        return sum(self.widths[i] for i in c)
+
+    def _gain(self, move: Move) -> int:
+        self.steps += 1
+        moved = frozenset[int]().union(*move)
+        before = {self.at[i] for i in moved}
+        return sum(self._sum(c) - self._sum(c - moved) for c in before) - sum(map(self._sum, move))
+
+    def _sum(self, c: frozenset[int]) -> int:
+        if c not in self.sums:
+            self.sums[c] = self.costs.of(tuple(c))
+        return self.sums[c]
 
 
 # Profiles: how often each function of a driver runs, for a layout that is best where it matters.
