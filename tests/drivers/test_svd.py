@@ -79,6 +79,25 @@ def test_registers_in_which_a_1_acts_are_not_written_back(plain: str, acting: st
     assert accesses(bench) == [("w", 4 * names.index(name), 4, 1)]
 
 
+@pytest.mark.parametrize(
+    ("values", "kinds"), [("Set=1", "w"), ("Clear=1", "w"), ("Set=1 None=0", "rw"), ("On=1", "rw")]
+)
+def test_the_one_value_to_write_says_what_a_write_does(values: str, kinds: str, tmp_path: Path) -> None:
+    """nRF's INTENSET has Disabled and Enabled to read, and only a Set to write."""
+    rows = "".join(
+        f"<enumeratedValue><name>{name}</name><value>{value}</value></enumeratedValue>"
+        for name, value in (v.split("=") for v in values.split())
+    )
+    both = "".join(
+        f"<enumeratedValues><usage>{usage}</usage>{text}</enumeratedValues>"
+        for usage, text in (("read", rows.replace("<name>", "<name>Is")), ("write", rows))
+    )
+    text = chip(register("R", 0, field("A", 0, 1, both) + field("B", 1, 1, both)))
+    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }")
+    bench.call("f")
+    assert "".join(kind for kind, *_ in accesses(bench)) == kinds
+
+
 @pytest.mark.parametrize("names", ["TIMESET TIME", "OFFSET ON", "SETINV"])
 def test_a_name_alone_says_nothing(names: str, tmp_path: Path) -> None:
     fields = field("A", 0, 1) + field("B", 1, 1)

@@ -32,6 +32,7 @@ DEEP, MANY = 20, 1 << 16  # elements that one is derived from in turn; elements 
 NUMBER = re.compile(r"\+?(?:0x([0-9a-f]{1,32})|(?:0b|#)([01x]{1,64})|([0-9]{1,20}))([kmgt]?)")
 UNITS = ("", "k", "m", "g", "t")
 WILD = re.compile("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]")  # a number with bits that do not count
+ONLY_VALUE = {"Set": "oneToSet", "Clear": "oneToClear"}  # names of a 1 that is the one value to write
 SIZES = (8, 16, 32, 64)  # bits of an access, or of two
 INHERITED = ("size", "access", "resetValue", "resetMask")
 
@@ -168,7 +169,7 @@ class _Reader:
                     lsb + shift,
                     width,
                     word,
-                    *self.effects(element, r, word),
+                    *self.effects(element, r, word, around, width),
                     values=self.values(element, around, width),
                     accepts=self.accepts(element, self.values(element, around, width)),
                     once="once" in (element.value("access") or access).lower(),
@@ -199,13 +200,17 @@ class _Reader:
                     self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
             yield late
 
-    def values(self, element: Element, around: tuple[str, ...], width: int) -> tuple[tuple[str, int], ...]:
+    def values(
+        self, element: Element, around: tuple[str, ...], width: int, usage: str = ""
+    ) -> tuple[tuple[str, int], ...]:
         """The enumeration of a field; values with bits that do not count, or that do not fit, are left out.
 
-        `around`: the names of the peripheral, the register and the field.
+        `around`: the names of the peripheral, the register and the field. `usage`: only values of it.
         """
         values: dict[str, int] = {}
         for holder in element.all("enumeratedValues"):
+            if usage and holder.value("usage") != usage:
+                continue
             origin = holder.attributes.get("derivedFrom", "")
             for e in (self.enumeration(origin, around) or holder).all("enumeratedValue"):
                 name, text = e.value("name") or "", e.value("value") or ""
@@ -228,8 +233,14 @@ class _Reader:
             raise self.wrong(limits, f"writeConstraint: minimum {low} is above maximum {high}")
         return ((low, high),)
 
-    def effects(self, element: Element, register: Element, access: str) -> tuple[str, str]:
-        """Effects of a write and a read; those of the whole register do not count where it lacks such an access."""
+    def effects(
+        self, element: Element, register: Element, access: str, around: tuple[str, ...] = (), width: int = 0
+    ) -> tuple[str, str]:
+        """Effects of a write and a read; those of the whole register do not count where it lacks such an access.
+
+        A bit for which the file has one value to write, a 1 called Set or Clear, is set or cleared by it: so are nRF's
+        INTENSET and INTENCLR, of which it says no more.
+        """
         whole = register if element is not register else Element("", {}, 0, 0)
         modified = element.value("modifiedWriteValues") or ("w" in access and whole.value("modifiedWriteValues")) or ""
         action = element.value("readAction") or ("r" in access and whole.value("readAction")) or ""
@@ -237,6 +248,9 @@ class _Reader:
             raise self.wrong(element, f"modifiedWriteValues '{modified}' is not known{did_you_mean(modified, NEUTRAL)}")
         if action and action not in READ_ACTIONS:
             raise self.wrong(element, f"readAction '{action}' is not known{did_you_mean(action, READ_ACTIONS)}")
+        if not modified and "w" in access and width == 1:
+            written = self.values(element, around, width, "write")
+            modified = ONLY_VALUE.get(written[0][0], "") if [v for _, v in written] == [1] else ""
         return modified, action
 
     def bits(self, f: Element) -> tuple[int, int]:
