@@ -162,7 +162,7 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
 
 
 def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]]) -> dict[str, Array]:
-    """What a judge in a process of its own finds, by the names that judges.py tells."""
+    """Results of a judge in a process of its own, by the names in judges.py."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model").write_bytes(data)
