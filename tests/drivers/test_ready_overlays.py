@@ -94,4 +94,6 @@ def test_widths_that_only_some_parts_take() -> None:
         Words(write="modify", bytes=True),
     ]
     assert [of(f, "SPI1.DR.DR").bytes for f in ("stm32", "stm32-crc", "stm32-fifo")] == [None, None, True]
+    triggers = ("RTC.CTRL.LOAD", "PIO1.CTRL.SM_RESTART", "PWM.CH3_CSR.PH_ADV", "USBCTRL_REGS.SIE_CTRL.STOP_TRANS")
+    assert {of("rp2040", name) for name in triggers} == {Words(back="0")}  # they clear themselves
     assert of("stm32-fifo", "SPI1.DR.DR") == Words(read="modify", write="modify", bytes=True)
