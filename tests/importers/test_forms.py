@@ -194,6 +194,13 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "padding of what is left of a cut": lambda: made(
         [helper.make_node("Pad", ["x", "p"], ["y"], mode="wrap")], (1, 5), opset=19, p=np.array([0, 2, 0, -3]),
     ),
+    "padding by a number that is no step": lambda: made(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]), helper.make_node("Pad", ["d", "p", "v"], ["r"]),
+         helper.make_node("QuantizeLinear", ["r", "t", "z"], ["e"]),
+         helper.make_node("DequantizeLinear", ["e", "t", "z"], ["y"])], (1, 2, 4, 5),
+        p=np.array([0, 0, 1, 0, 0, 0, 0, 2]), s=np.float32(0.1), t=np.float32(0.01), z=np.int8(0), v=np.float32(-0.35),
+    ),
     "padding by bytes": lambda: made(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Pad", ["q", "p", "v"], ["r"]),
          helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])], (1, 2, 4, 5),

@@ -573,7 +573,8 @@ def centred_weights(op: Op, graph: Graph) -> Edit | None:
 def requantize_moves(op: Op, graph: Graph) -> Edit | None:
     """An int8 op that only moves or selects values cannot change their scale: a requantize follows it.
 
-    Of several operands each is brought to the result's scale; constants are so at once. Indices have no scale.
+    Of several operands each is brought to the result's scale; constants are so at once. Indices have no scale. So is
+    what gets a border of a real number, which may be no step of the operand.
     TFLite's kernels move the integers as they are, whatever scales the file tells.
     """
     spec, y = ops.SPECS[op.kind], graph.tensors[op.outputs[0]]
@@ -583,8 +584,9 @@ def requantize_moves(op: Op, graph: Graph) -> Edit | None:
     wrong = {n: t for n, t in values.items() if t.quant != y.quant}
     if not wrong:
         return None
-    if len(values) == 1 and not any(t.constant for t in wrong.values()):
-        ((_, x),) = wrong.items()
+    ((_, x), *_) = wrong.items()
+    bordered = op.kind == "pad" and isinstance(op.attrs["value"], float) and x.dtype == y.dtype
+    if len(values) == 1 and not x.constant and not bordered:
         inner = replace(y, name=f"{y.name}@own", quant=x.quant, origin=None)
         after = Op("requantize", op.name, (inner.name,), (y.name,), {}, op.origin)
         return Edit((op,), (replace(op, outputs=(inner.name,)), after), (inner,))
