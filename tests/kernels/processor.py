@@ -44,13 +44,13 @@ def run_on(
 
 
 def run_plans(
-    target: Target, plans: Sequence[Plan], inputs: Sequence[list[list[Array]]], folder: Path
+    target: Target, plans: Sequence[Plan], inputs: Sequence[list[list[Array]]], folder: Path, debug: bool = False
 ) -> list[list[list[Array]]]:
-    """The same for plans, whose names differ."""
+    """The same for plans, whose names differ. `debug`: with what debuggers read, as the target's flags have it."""
     for p in plans:
         publish(emit(p, ""), folder)
     publish(firmware_support(target), folder)
-    _build(target, plans, [len(vectors) for vectors in inputs], folder)
+    _build(target, plans, [len(vectors) for vectors in inputs], folder, [] if debug else ["-g0"])
     data = b"".join(np.ascontiguousarray(x).tobytes() for vectors in inputs for v in vectors for x in v)
     (folder / "in.bin").write_bytes(data)
     assert target.runner is not None
@@ -68,7 +68,7 @@ def run_plans(
     return results
 
 
-def _build(target: Target, plans: Sequence[Plan], vectors: Sequence[int], folder: Path) -> None:
+def _build(target: Target, plans: Sequence[Plan], vectors: Sequence[int], folder: Path, flags: Sequence[str]) -> None:
     includes = "\n".join(f'#include "{p.name}.h"' for p in plans)
     calls = "\n".join(_calls(p, count) for p, count in zip(plans, vectors, strict=True))
     (folder / "main.c").write_text(MAIN.format(includes=includes, calls=calls))
@@ -79,7 +79,7 @@ def _build(target: Target, plans: Sequence[Plan], vectors: Sequence[int], folder
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"]
     includes_of = ["-I.", f"-I{hal_dir() / 'include'}"]
     checked(
-        [tools.compiler, *tools.cflags, "-g0", *warnings, *includes_of, "main.c", *models, *hal,
+        [tools.compiler, *tools.cflags, *flags, *warnings, *includes_of, "main.c", *models, *hal,
          *link_flags(target, tuple(f"{p.name}_memory.ld" for p in plans)), "-o", "program.elf", *tools.libs],
         folder,
     )  # fmt: skip

@@ -128,7 +128,7 @@ def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
     """
     known = load_target(request.target)
     plan = plan_model(request, known)
-    run_plans(known, [plan], [random_inputs(plan.graph, 1)], tmp_path)
+    run_plans(known, [plan], [random_inputs(plan.graph, 1)], tmp_path, debug=True)
     assembly = in_assembly(plan)
     kernels = [f.name for f in program(plan).functions]
     with (tmp_path / "program.elf").open("rb") as file:

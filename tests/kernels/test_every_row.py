@@ -50,7 +50,8 @@ def drawn() -> tuple[Graph, ...]:
     """Layers of all kinds, and those that rows with rare conditions serve."""
     found = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
     found += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
-    large = (network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6))
+    large = [network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6)]
+    large += [network(seed, "dense", columns=(1301,)) for seed in range(6)]  # that words do not divide
     return (*found, *map(eights, range(20)), *map(product_of_two, range(60)), *large, *of_four_bits(30))
 
 

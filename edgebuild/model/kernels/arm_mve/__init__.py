@@ -132,7 +132,7 @@ ROWS = (
     Row("dense", CORE, dense_rows),
     Row("add", CORE, elementwise),
     Row("mul", CORE, elementwise),
-    Row("pointwise", CORE, curves.linear_pieces("arm_mve/c:curve", "mve lines", 3.25, 0.25)),
+    Row("pointwise", CORE, curves.linear_pieces("arm_mve/elements.c:curve", "mve lines", 3.25, 0.25)),
     Row("clamp", CORE, rescaled),
     Row("requantize", CORE, rescaled),
     Row("transpose", CORE, spread),
