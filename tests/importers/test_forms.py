@@ -229,7 +229,6 @@ def verified(model: Path, **options: str) -> dict[str, Any]:
     return {**result, **json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))}
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", FORMS)
 def test_form(form: str, tmp_path: Path) -> None:

@@ -90,7 +90,6 @@ def segnet(seed: int = 0) -> onnx.ModelProto:
     return net.done(net.conv(y, 2, 4, (3, 3), pads=[1, 1, 1, 1]))
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("tile", ["off", "rolling", "fdt", "ffmt"])
 @pytest.mark.parametrize("form", ["float", "qdq"])

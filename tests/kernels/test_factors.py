@@ -47,10 +47,10 @@ def high_word(product: Array) -> Array:
     return np.array([int(value) >> 32 for value in product.ravel()], object).reshape(product.shape)
 
 
-def scaled(s: Sums, found: Factors, x: Array) -> Array:
+def scaled(s: Sums, factored: Factors, x: Array) -> Array:
     """Results of sums K x n by the instructions that the kernels use."""
-    word, x = found.words[:, :1].astype(object), x.astype(object)
-    unit = found.unit & 0xFFFFFFFF
+    word, x = factored.words[:, :1].astype(object), x.astype(object)
+    unit = factored.unit & 0xFFFFFFFF
     turned = [(unit << 32 | unit) >> (int(w) & 31) & 0xFFFFFFFF for w in word.ravel()]
     assert all(t < 2**31 for t in turned)
     q = high_word((x << 32) + x * word + (0 if s.arithmetic.rounds_once else 2**31))
@@ -71,11 +71,11 @@ def test_one_word_gives_what_two_give(arithmetic: Arithmetic, rectified: bool) -
         if s.finish == "sums":
             continue
         checked += 1
-        found = factors(s)
-        taken += found.words.shape[1] == 1
-        if not found.unit:
+        factored = factors(s)
+        taken += factored.words.shape[1] == 1
+        if not factored.unit:
             continue
-        units.add(found.unit)
+        units.add(factored.unit)
         per = (s.mantissa * 2.0**-31 / 2.0**s.right)[:, None]
         begins = np.rint((np.arange(-255, 256) + 0.5) / per).astype(np.int64)
         near = np.concatenate([begins + d for d in (-2, -1, 0, 1, 2)], axis=1)
@@ -83,7 +83,7 @@ def test_one_word_gives_what_two_give(arithmetic: Arithmetic, rectified: bool) -
         x = np.concatenate([near, ends, rng.integers(-(2**20), 2**20, (64, 200))], axis=1)
         x = np.clip(x, -s.bound[:, None], s.bound[:, None])
         exact = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], arithmetic) + s.y_zero
-        np.testing.assert_array_equal(scaled(s, found, x), np.clip(exact, s.low, s.high))
+        np.testing.assert_array_equal(scaled(s, factored, x), np.clip(exact, s.low, s.high))
     assert taken > checked / 2 > 15 and len(units) > 1, (taken, checked, units)
 
 
@@ -91,8 +91,8 @@ def test_factors_that_no_word_holds() -> None:
     """Shifts that ROR of a positive unit does not give, and sums that are too long for the proof."""
     rng = np.random.default_rng(0)
     for right in (1, 23):
-        found = factors(drawn(rng, Arithmetic.TFLITE, True, np.full(4, right)))
-        assert found.unit == 0 and found.words.shape == (4, 2) and found.finish.startswith("relu2")
+        factored = factors(drawn(rng, Arithmetic.TFLITE, True, np.full(4, right)))
+        assert factored.unit == 0 and factored.words.shape == (4, 2) and factored.finish.startswith("relu2")
     s = drawn(rng, Arithmetic.TFLITE, True, np.full(4, 8))
     assert factors(s).unit != 0
     assert factors_within(s, np.full(4, 2**30)).unit == 0
