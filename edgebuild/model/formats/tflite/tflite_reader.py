@@ -85,13 +85,19 @@ def ints(array: Any) -> list[int]:
 
 
 def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tensor]:
-    """All tensors of a subgraph, by number. `file_size` bounds what they say of their own sizes."""
-    tensors, names = [], set[str]()
+    """All tensors of a subgraph, by number. `file_size` bounds what they say of their own sizes.
+
+    A tensor that nothing uses may have any form: the converter notes ranges of an LSTM as such.
+    """
+    tensors, names, used = [], set[str](), _used(subgraph)
     for index in range(subgraph.TensorsLength()):
         t = subgraph.Tensors(index)
         name = (t.Name() or b"").decode() or f"tensor_{index}"
         name = name if name not in names else f"{name}#{index}"
         names.add(name)
+        if index not in used:
+            tensors.append(Tensor(name, (), "float32"))
+            continue
         shape = tuple(ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
         halves = t.Type() == INT4 and bool(model.Buffers(t.Buffer()).DataLength())
         dtype = "int8" if halves else TYPES.get(t.Type())
@@ -115,6 +121,12 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
             raise fail(text, file=file, hints=["a variable tensor has no data; it begins with zeros"])
         tensors.append(_in_own_type(own))
     return tensors
+
+
+def _used(subgraph: Any) -> set[int]:
+    """Numbers of the tensors that an operator or the subgraph itself takes or gives."""
+    operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
+    return {n for side in (subgraph, *operators) for n in ints(side.InputsAsNumpy()) + ints(side.OutputsAsNumpy())}
 
 
 def _writer(model: Any, subgraph: Any, number: int) -> str:
