@@ -13,7 +13,7 @@ operand at an end of its range: then a weight, a bias or a factor that is off by
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -293,9 +293,7 @@ def directed_rounds(plot: Plot, first: Round) -> list[Round]:
     for step, step_ops in enumerate(plot.steps):
         own = {op.outputs[0] for op in step_ops}
         for op in step_ops:
-            values = _directed(op, plot.graph)
-            for round_ in rounds:
-                operands = next(values)
+            for round_, operands in zip(rounds, _directed(op, plot.graph, count), strict=True):
                 round_.puts[step] |= {n: x for n, x in operands.items() if n not in own and plot.is_whole(n)}
     return rounds
 
@@ -310,18 +308,15 @@ def _useful(plot: Plot) -> int:
     return max(8, min(most, MOST))
 
 
-def _directed(op: Op, graph: Graph) -> Iterator[dict[str, Array]]:
-    """Values of the quantised operands that an op's step gets, round by round, without end."""
+def _directed(op: Op, graph: Graph, rounds: int) -> list[dict[str, Array]]:
+    """Values of the quantised operands that an op's step gets, round by round."""
     rng = np.random.default_rng(7)
     tensors = [t for t in graph.operands(op) if not t.constant and t.quant is not None and t.dtype in ("int8", "int16")]
     windows = Windows.of(op, graph) if ops.SPECS[op.kind].total is not None else None
-    number = 0
-    while True:
-        operands = {t.name: _plain(t, number, rng) for t in tensors}
-        if windows is not None and tensors and tensors[0].name == op.inputs[0]:
-            windows.put(operands[tensors[0].name], number)
-        yield operands
-        number += 1
+    values = [{t.name: _plain(t, number, rng) for t in tensors} for number in range(rounds)]
+    if windows is not None and tensors and tensors[0].name == op.inputs[0]:
+        windows.put([operands[op.inputs[0]] for operands in values])
+    return values
 
 
 def _plain(t: Tensor, number: int, rng: np.random.Generator) -> Array:
@@ -348,7 +343,7 @@ class Windows:
     def __init__(self, op: Op, graph: Graph, weights: Array, places: list[tuple[int, int]]) -> None:
         x, y = graph.operands(op)[0], graph.result(op)
         groups = weights.shape[0]
-        self.weights, self.places, self.turn = weights.astype(np.int64), places, 0
+        self.weights, self.places = weights.astype(np.int64), places
         self.low, self.high = limits(x.dtype)
         self.zero, self.filters = zero_of(x), weights.shape[1]
         bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
@@ -379,35 +374,34 @@ class Windows:
         places = [(row, column) for row in firsts[0] for column in firsts[1]]
         return Windows(op, graph, weights, places) if places else None
 
-    def put(self, values: Array, number: int) -> None:
-        """Write a round's windows into the operand's values."""
-        image = values[:, None] if values.ndim == 2 else values[0]
+    def put(self, values: Sequence[Array]) -> None:
+        """Write each round's windows into the operand's values."""
         rows, columns = self.weights.shape[2:4]
-        windows = self._values(number)
-        for (row, column), pixels in zip(self.places, windows, strict=True):
-            image[row : row + rows, column : column + columns] = pixels
-        self.turn += len(self.places) if number >= 2 else 0
+        for operand, windows in zip(values, self._pixels(len(values)), strict=True):
+            image = operand[:, None] if operand.ndim == 2 else operand[0]
+            for (row, column), pixels in zip(self.places, windows, strict=True):
+                image[row : row + rows, column : column + columns] = pixels
 
-    def _values(self, number: int) -> Array:
-        """Pixels of each place: [places, rows, columns, channels]."""
+    def _pixels(self, rounds: int) -> Array:
+        """Pixels of each place in each round: [rounds, places, rows, columns, channels].
+
+        The first two rounds reach the ends of all sums; the others come close to ties, filter by filter.
+        """
         count, groups = len(self.places), self.weights.shape[0]
-        turn = np.arange(count) + (self.turn if number >= 2 else number)
-        phase = turn // self.filters % PHASES
-        one = turn % self.filters
-        w = self.weights[:, one].swapaxes(0, 1).reshape(count * groups, -1)
+        starts = [number if number < 2 else (number - 2) * count for number in range(rounds)]
+        turn = (np.array(starts)[:, None] + np.arange(count)).ravel()
+        phase, one = turn // self.filters % PHASES, turn % self.filters
+        w = self.weights[:, one].swapaxes(0, 1).reshape(len(turn) * groups, -1)
         start, factor = (np.swapaxes(v[:, one], 0, 1).ravel() for v in (self.start, self.factor))
-        phase, end = np.repeat(phase, groups), np.repeat(turn % 2, groups)
-        if number < 2:
-            target = np.where(end == 0, np.inf, -np.inf)
-        else:
-            near = max(2, (self.most - self.least) // 16)
-            result = np.where(phase < 2, self.most - near, self.least + near)
-            finest = np.min(np.where(w == 0, 1 << 20, np.abs(w)), axis=1, initial=1 << 20)
-            aside = np.minimum(finest // 2 + 1, 0.25 / factor)
-            target = (result + 0.5) / factor - start + np.where(phase % 2 == 0, -aside, aside)
-        pixels = self._balanced(w, target)
-        shape = (count, groups, *self.weights.shape[2:])
-        return np.moveaxis(pixels.reshape(shape), 1, -2).reshape(count, *shape[2:4], -1)
+        phase, end, first = (np.repeat(v, groups) for v in (phase, turn % 2, np.arange(len(turn)) < 2 * count))
+        near = max(2, (self.most - self.least) // 16)
+        result = np.where(phase < 2, self.most - near, self.least + near)
+        finest = np.min(np.where(w == 0, 1 << 20, np.abs(w)), axis=1, initial=1 << 20)
+        aside = np.minimum(finest // 2 + 1, 0.25 / factor)
+        close = (result + 0.5) / factor - start + np.where(phase % 2 == 0, -aside, aside)
+        pixels = self._balanced(w, np.where(first, np.where(end == 0, np.inf, -np.inf), close))
+        shape = (rounds, count, groups, *self.weights.shape[2:])
+        return np.moveaxis(pixels.reshape(shape), 2, -2).reshape(rounds, count, *shape[3:5], -1)
 
     def _balanced(self, w: Array, target: Array) -> Array:
         """Operands with which each row of weights sums up to about its target: extremes, but for a few that adjust."""
