@@ -101,6 +101,15 @@ def tflite_custom_operator(folder: Path) -> tuple[str, str]:
 
 
 @case
+def tflite_compiled_for_an_npu(folder: Path) -> tuple[str, str]:
+    def change(model: Tiny) -> None:
+        code = model.file.codes[1]
+        code.builtinCode, code.deprecatedBuiltinCode, code.customCode = 32, 32, b"ethos-u"
+
+    return tflite(folder, change), r"custom ethos-u is not supported\n  the file was compiled for an Ethos-U NPU"
+
+
+@case
 def tflite_two_unknown_operators(folder: Path) -> tuple[str, str]:
     """Both are told at once."""
 

@@ -389,6 +389,7 @@ def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:
             node.emit("reshape", [name], output=i, shape=y.shape)
 
 
+COMPILED = {"custom edgetpu-custom-op": "an Edge TPU", "custom ethos-u": "an Ethos-U NPU"}
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
 MAY_MISS = (  # operators of which operands behind the first may be left out
     "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -678,6 +679,8 @@ def _check_written(nodes: Sequence[TfliteNode], given: Sequence[str], file: str)
 def _check_operator(node: Node) -> None:
     if node.origin not in READERS:
         hint = "edgebuild ops lists what is supported; keep this part of the model in the application"
+        if chip := COMPILED.get(node.origin):
+            hint = f"the file was compiled for {chip}; give the .tflite file that its compiler was given"
         raise node.error(f"operator {node.origin} is not supported", hint)
 
 
