@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
-from edgebuild.model.ir import Array
-from tests.graphs.tflite_models import VALID, File
+from edgebuild.model.ir import Array, Quant
+from edgebuild.model.passes.canonicalize import canonicalize
+from tests.graphs.tflite_models import SAME, VALID, File
 from tests.graphs.tflite_sparse import sparse
 from tests.importers.test_onnx import onnxruntime_outputs
+from tests.ops.host import run_on_host
 from tests.ops.test_tflm import interpreted
 
 Axes = tuple[int, int]
@@ -95,6 +98,54 @@ def test_convolution_of_mediapipe(size: Axes, window: Axes, stride: Axes, paddin
         f.operator("TRANSPOSE_CONV", inputs, [y], options)
         ((theirs,),) = interpreted([f.pack(inputs[2:3], [y])], [[[x]]], tmp_path)
         np.testing.assert_allclose(have.ravel(), np.ravel(theirs), rtol=1e-5, atol=1e-5)
+
+
+def averages(data: Array, steps: list[tuple[Axes, Axes, bool]]) -> tuple[bytes, Any]:
+    """A file in uint8 of averages of an image beside itself, and their results: windows, strides, whether it pads."""
+
+    def average(x: Array, window: Axes, stride: Axes, same: bool) -> Array:
+        sides = list(zip(x.shape, window, stride, strict=True))
+        size = [-(-n // s) if same else (n - k) // s + 1 for n, k, s in sides]
+        firsts = [(max(0, (m - 1) * s + k - n) // 2 if same else 0) for m, (n, k, s) in zip(size, sides, strict=True)]
+        y = np.zeros(size, np.int64)
+        for at in np.ndindex(*size):
+            cut = [slice(max(0, i * s - p), i * s - p + k) for i, (_, k, s), p in zip(at, sides, firsts, strict=True)]
+            y[at] = (int(x[*cut].sum()) + x[*cut].size // 2) // x[*cut].size
+        return y
+
+    f, quant, shape = File(), Quant((0.5,), (131,)), data.shape
+    image = f.tensor("x", (1, *shape, 1), "uint8", quant)
+    want, result = np.hstack([data, data]), f.tensor("twice", (1, shape[0], 2 * shape[1], 1), "uint8", quant)
+    beside = schema.ConcatenationOptionsT()
+    beside.axis = 2
+    f.operator("CONCATENATION", [image, image], [result], beside)
+    for window, stride, same in steps:
+        want = average(want, window, stride, same)
+        options = schema.Pool2DOptionsT()
+        options.filterHeight, options.filterWidth = window
+        (options.strideH, options.strideW), options.padding = stride, SAME if same else VALID
+        before, result = result, f.tensor(f"y{result}", (1, *want.shape, 1), "uint8", quant)
+        f.operator("AVERAGE_POOL_2D", [before], [result], options)
+    return f.pack([image], [result]), (data.reshape(1, *shape, 1), want.reshape(1, *want.shape, 1))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("tile", ["off", "rolling"])
+def test_averages_of_unsigned_elements(tile: str, tmp_path: Path) -> None:
+    """TFLite's uint8 kernel rounds halves up, its int8 kernel away from zero. The last one has no linear form."""
+    rng = np.random.default_rng(2)
+    files = [
+        averages(rng.integers(0, 256, (9, 8)), [((2, 2), (1, 2), False)]),
+        averages(rng.integers(0, 256, (9, 7)), [((2, 2), (1, 1), True), ((3, 4), (2, 2), True)]),
+        averages(rng.integers(0, 256, (12, 8)), [((2, 2), (2, 2), False), ((6, 8), (1, 1), False)]),
+        averages(np.tile([0, 1], (67, 16)), [((2, 1), (1, 1), False), ((66, 64), (1, 1), False)]),
+    ]
+    graphs = [canonicalize(read_tflite(data, "u.tflite")) for data, _ in files]
+    signed = [[(np.asarray(x - 128, np.int8), np.asarray(y - 128, np.int8)) for x, y in [both]] for _, both in files]
+    have = run_on_host(graphs, [[[x] for x, _ in rows] for rows in signed], tmp_path, tile=tile)
+    for graph, rows, mine in zip(graphs, signed, have, strict=True):
+        np.testing.assert_array_equal(mine[0][0], rows[0][1])
+        np.testing.assert_array_equal(ops.run(graph, rows[0][0])[graph.outputs[0]], rows[0][1])
 
 
 def test_options_that_are_none() -> None:

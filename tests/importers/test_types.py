@@ -24,7 +24,7 @@ from tests.graphs.tflite_models import TYPES, Draft
 from tests.ops.test_tflm import interpreted
 
 FLOAT16 = 1
-OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "MUL", "AVERAGE_POOL_2D", "SOFTMAX", "LOGISTIC",
+OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "MUL", "MAX_POOL_2D", "SOFTMAX", "LOGISTIC",
              "CONCATENATION", "MEAN", "PAD")  # fmt: skip
 FILES, NETWORKS = 8, 20
 

@@ -28,7 +28,8 @@ def reduced_nest(op: Op, graph: Graph) -> Nest:
 
 # Max and average pooling: each channel by itself, over a window of rows and columns.
 #
-# An average counts only elements inside of the input unless `count_include_pad` is set (ONNX).
+# An average counts only elements inside of the input unless `count_include_pad` is set (ONNX). Halves go away from
+# zero, or up if `halves_up` is set (files in uint8, whose elements are 128 less here).
 
 MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
 
@@ -63,6 +64,8 @@ def avg_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 def _pool2d_average(op: Op, graph: Graph, total: Array, count: Array) -> Array:
     """The result from sums of `count` elements each; onnx: of elements less the zero point."""
+    if graph.arithmetic.fixed_point and _halves_up(op):
+        return _clip((total + count // 2) // count, op, graph)
     if graph.arithmetic.fixed_point:
         mean = np.where(total > 0, total + count // 2, -((-total) + count // 2))
         return _clip(np.sign(mean) * (abs(mean) // count), op, graph)
@@ -73,6 +76,10 @@ def _pool2d_average(op: Op, graph: Graph, total: Array, count: Array) -> Array:
 
 def _clip(y: Array, op: Op, graph: Graph) -> Array:
     return np.clip(y, *spatial.bounds(op, graph.result(op))).astype(graph.result(op).dtype)
+
+
+def _halves_up(op: Op) -> bool:
+    return bool(op.attrs.get("halves_up", False))
 
 
 def _counts_pad(op: Op) -> int:
@@ -183,6 +190,7 @@ def pool2d_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "least": 0 if not integer else fixedpoint.limits(x.dtype)[0],
         "parts": base.parts(count, average and not integer),
         "count_pad": bool(_counts_pad(op)),
+        "halves_up": _halves_up(op),
         "scaled": average and integer and graph.arithmetic.rounds_once,
     }
     del shape["K"]  # which is C

@@ -134,6 +134,11 @@ def pool_attributes(node: Any) -> dict[str, Any]:
     return {"window": window, **window_of(node, "Pool2DOptions", window)}
 
 
+def average_attributes(node: Any) -> dict[str, Any]:
+    """TFLite rounds halves of unsigned averages up, and those of signed ones away from zero."""
+    return pool_attributes(node) | ({"halves_up": True} if node.outputs[0] in node.legacy else {})
+
+
 def read_l2_pool(node: Any) -> None:
     """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
     attrs, squares = pool_attributes(node), node.apply("square", *node.inputs)

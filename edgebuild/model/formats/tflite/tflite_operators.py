@@ -531,7 +531,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     },
     "arg": {"ARG_MAX": partial(layers.read_arg, largest=True), "ARG_MIN": partial(layers.read_arg, largest=False)},
     "avg_pool2d": {
-        "AVERAGE_POOL_2D": lambda node: node.emit("avg_pool2d", node.inputs, **layers.pool_attributes(node)),
+        "AVERAGE_POOL_2D": lambda node: node.emit("avg_pool2d", node.inputs, **layers.average_attributes(node)),
         "L2_POOL_2D": layers.read_l2_pool,
     },
     "batch_matmul": {"BATCH_MATMUL": layers.read_batch_matmul},

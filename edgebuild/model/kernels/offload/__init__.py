@@ -31,6 +31,8 @@ Values = dict[str, int | float]
 
 def pattern_of(op: Op, sums: Sums | None) -> str:
     """The struct of eb_engine.h that an op fills; empty if none does."""
+    if op.attrs.get("halves_up", False):
+        return ""
     if op.kind in ("add", "max_pool2d", "avg_pool2d"):
         return op.kind.removesuffix("2d")
     if sums is None or op.attrs.get("groups", 1) != 1:
