@@ -16,7 +16,7 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model import ops
-from edgebuild.model.formats import read_model
+from edgebuild.model.formats import pt2, read_model
 from edgebuild.model.formats.pt2.aten import READERS
 from edgebuild.model.ir import Array, Graph, Tensor, real_values
 from edgebuild.model.passes.canonicalize import canonicalize
@@ -94,7 +94,7 @@ def sizes(name: str, *values: Any) -> Change:
     [
         ("relu", lambda m: node(m).update(target="torch.ops.aten.fft_fft.default"),
          r"node 'one' \(aten.fft_fft\): error: operator aten.fft_fft is not supported\n  edgebuild ops pt2"),
-        ("relu", lambda m: node(m).update(target="torch.ops.aten.relu_.default"), "aten.relu_ is not.*decompositions"),
+        ("relu", lambda m: node(m).update(target="torch.ops.aten.relu_.default"), "aten.relu_ is not.*exporter"),
         ("mul", told("out_dtype", as_scalar_type=7), "argument out_dtype float32 is not supported"),
         ("div", told("rounding_mode", as_string="floor"), "argument rounding_mode floor is not supported"),
         ("relu", sizes("y0", {"as_int": 4}, {"as_int": 2}), r"shape \(2, 4\), in the file float32 of \(4, 2\)"),
@@ -110,7 +110,10 @@ def sizes(name: str, *values: Any) -> Change:
         ("relu", lambda m: node(m).update(inputs=[]), r"\(aten.relu\): error: (operand 0 is missing|cannot be read)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_names_the_node(case: str, change: Change, message: str, tmp_path: Path) -> None:
+def test_what_is_wrong_names_the_node(
+    case: str, change: Change, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pt2, "missing", lambda framework: ["torch"])
     with pytest.raises(EdgebuildError, match=f"(?s){message}"):
         read_model(changed(case, change, tmp_path))
 

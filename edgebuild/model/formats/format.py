@@ -54,7 +54,7 @@ class Format:
     `name`: of the folder, and in reports. `suffix`: of files. `holds`: whether the content of a file is surely of this
     format, whatever its name is. `read`: a file as a graph; what is wrong with it is an EdgebuildError that names it.
     `beside`: other files that a model reads. `bind`: write a copy of a model in which inputs are constants, for
-    interpreters that know no such option.
+    interpreters that know no such option. `to_onnx`: a file as ONNX, by the exporter of its own framework.
     """
 
     name: str
@@ -65,3 +65,4 @@ class Format:
     operators: Callable[[], Operators] | None  # None: those of the registry
     beside: Callable[[Path], list[Path]] = lambda path: []
     bind: Callable[[Path, Bound, Path], None] | None = None
+    to_onnx: Callable[[Path], bytes] | None = None

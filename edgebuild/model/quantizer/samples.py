@@ -19,7 +19,8 @@ from onnx import TensorProto, helper
 from ...base.errors import Diagnostic, MissingTool, fail, visible
 from ...base.inputs import MODEL, read_bytes
 from ...base.progress import warn
-from ..formats import file_kind
+from ..formats import file_kind, format_of
+from ..formats.exporting import onnx_file
 from ..formats.onnx.onnx_checks import load
 from ..verify.accuracy import classes, read_labels
 from ..verify.vectors import read_inputs
@@ -29,15 +30,8 @@ from ..verify.vectors import read_inputs
 Array = NDArray[Any]
 Row = dict[str, Array]  # one sample: the value of each input
 INSTALL = "pip install onnxruntime"
-EXPORTS = {
-    ".pt2": ["it may hold pickled objects, which torch runs as it loads them; if you trust it, this makes one:",
-             "program = torch.export.load('net.pt2')",
-             "torch.onnx.export(program, dynamo=True).save('net.onnx')"],
-    ".tflite": ["TensorFlow's converter quantises while it writes such a file: docs/models.md",
-                "or export the network to ONNX"],
-    ".keras": ["these lines make one:", "network = keras.saving.load_model('net.keras')",
-               "network.export('net.onnx', format='onnx')"],
-}  # fmt: skip
+TFLITE = ["TensorFlow's converter quantises while it writes such a file: docs/models.md",
+          "or export the network to ONNX"]  # fmt: skip
 QUANTISED = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
              "MatMulInteger", "ConvInteger"}  # fmt: skip
 
@@ -51,13 +45,19 @@ class Port:
 
 
 def float_model(path: Path) -> onnx.ModelProto:
-    """The network of an ONNX file. Raises EdgebuildError for other formats, and for what is quantised already."""
+    """The network of an ONNX file, or of one that the exporter of its framework makes ONNX.
+
+    Raises EdgebuildError for other formats, and for what is quantised already.
+    """
     file = visible(path.name)
-    if path.suffix in EXPORTS:
-        raise fail("is no ONNX file", file=file, hints=EXPORTS[path.suffix])
-    if path.suffix != ".onnx" and (kind := file_kind(path, read_bytes(path, "cannot read the model", MODEL))):
+    data = read_bytes(path, "cannot read the model", MODEL)
+    form = format_of(path, data)
+    if form is not None and form.name == "tflite":
+        raise fail("is no ONNX file", file=file, hints=TFLITE)
+    if (form is None or not form.holds(data)) and path.suffix != ".onnx" and (kind := file_kind(path, data)):
         raise fail(f"is no ONNX file but {kind[0]}", file=file, hints=[kind[1]])
-    model = load(path, file)
+    with onnx_file(form, path) as copy:
+        model = load(copy, file)
     if kinds := sorted({n.op_type for n in model.graph.node} & QUANTISED):
         raise fail(f"is quantised already: it has {kinds[0]}", file=file,
                    hints=["give the network as it was exported in float32"])  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, prod
 from pathlib import Path
@@ -369,15 +370,24 @@ READERS = {("quantized_decomposed." if "quantize_per" in name else "aten.") + na
            for name, reader in readers(TABLE, ONNX, OWN).items()}  # fmt: skip
 
 
-UNKNOWN = "edgebuild ops pt2 lists what is supported; ExportedProgram.run_decompositions() makes simpler operators"
+UNKNOWN = (
+    "edgebuild ops pt2 lists what is supported; with torch and onnxscript installed, PyTorch's exporter reads more"
+)
 MOST_COMPUTED = 1 << 24  # elements of a constant that is computed while the file is read
 BROKEN = (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, BadZipFile)
 
 
 def read_pt2(path: Path, file: str, outputs: Sequence[str] = ()) -> Graph:
     """An exported program, up to its outputs or these, as a graph in "onnx" arithmetic: halves are rounded to even."""
-    try:
+    with damaged(file):
         return _read(Archive(path, file), file, outputs)
+
+
+@contextmanager
+def damaged(file: str) -> Iterator[None]:
+    """Raise EdgebuildError for whatever Python says of values that are not where or what they should be."""
+    try:
+        yield
     except EdgebuildError:
         raise
     except BROKEN as problem:
