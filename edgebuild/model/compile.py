@@ -26,9 +26,8 @@ from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
 from .passes.powers import FORMAT, powers_of_two
-from .plan.choose import interpreted, interprets, plan, warn_of
+from .plan.choose import check_self_test, check_steps, interpreted, interprets, plan, warn_of
 from .plan.search import Plan
-from .plan.slices import check_self_test, check_steps
 
 SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels
 

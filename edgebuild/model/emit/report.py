@@ -18,8 +18,7 @@ from ..plan.choose import mac_overhead
 from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
-from ..plan.section import Section, scratch_name
-from ..plan.slices import slice_us
+from ..plan.section import Section, scratch_name, slice_us
 from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
 from .addresses import access_functions, comment, fetched, shape_text, starts
 from .program import kernel_uses

@@ -14,7 +14,7 @@ from ..ops.base import C_TYPES, Kernel
 from ..plan.printed import PARTS, Copy, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
-from ..plan.slices import calls_in_slice
+from ..plan.section import calls_in_slice
 from .addresses import (
     Named,
     address,

@@ -30,7 +30,6 @@ from .check import interpret
 from .rolling import with_output_rows, with_rows
 from .search import METHODS, NEAR, Orders, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
-from .slices import check_self_test, check_steps
 from .storage import least_bytes
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
@@ -70,6 +69,47 @@ def plan(
     if chosen is None:
         raise choice.bug or choice.refusal  # type: ignore[misc]
     return chosen
+
+
+def check_steps(request: ModelRequest, target: Target) -> None:
+    """Refuse what keeps its place in an inference by itself, and slices without a clock."""
+    if not request.stepwise:
+        return
+    is_cut = request.max_slice is not None
+    option = "max_slice" if is_cut else "steps"
+    _check_alone(request, option)
+    for other, is_there in (("map", request.map != "off"), ("objective energy", request.objective == "energy")):
+        if is_cut and is_there:
+            raise fail(f"option '{option}': not with --{other}", hints=["leave one of them out"])
+    if request.max_slice is not None and not target.clock_hz:
+        hints = ["add clock_hz to its YAML, or give --steps alone"]
+        raise fail(f"option 'max_slice': target {target.name} states no clock", hints=hints)
+    if request.max_slice == 0:
+        raise fail("option 'max_slice': 0 us is no time for anything", hints=["write microseconds, as 2000"])
+
+
+def _check_alone(request: ModelRequest, option: str, file: str = "") -> None:
+    """Refuse what the option needs and these leave to the application or to other devices: arena and whole input."""
+    others = {
+        "--arena caller": request.arena == "caller",
+        "--stream-input": request.stream_input is not None,
+        "--cluster": request.device is not None,
+    }
+    if other := next((name for name, is_there in others.items() if is_there), ""):
+        raise fail(f"option '{option}': not with {other}", file=file, hints=["leave one of them out"])
+
+
+def check_self_test(request: ModelRequest, graph: Graph) -> None:
+    """Refuse vectors where results may differ in the last place, and where nobody can write the input."""
+    if not request.selftest:
+        return
+    _check_alone(request, "selftest", graph.file)
+    if request.stream_output:
+        raise fail("option 'selftest': not with --stream-output", file=graph.file, hints=["leave one of them out"])
+    ports = [graph.tensors[n] for n in (*graph.ports_in, *graph.ports_out)]
+    if wide := next((t for t in ports if t.dtype not in ("int8", "uint8", "int16", "bool")), None):
+        text = f"option 'selftest': '{wide.name}' is {wide.dtype}; vectors are for quantised models"
+        raise fail(text, file=graph.file, hints=["quantise it: `edgebuild quantize`"])
 
 
 def _with_output_rows(graph: Graph, request: ModelRequest) -> Graph:

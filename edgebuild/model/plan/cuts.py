@@ -23,6 +23,7 @@ from math import inf
 
 from ...base import progress
 from ...base.errors import fail
+from ...base.target import Target
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..ops.base import SAME, Form
@@ -39,6 +40,7 @@ from .section import (
     distance,
     least_rings,
     scratch_name,
+    slice_us,
     with_kernels,
     with_overlaid,
     with_separate_rows,
@@ -549,3 +551,18 @@ class Cutter:
             if limit <= self.least_peak:
                 return tuple(sections for _, _, sections in reversed(front))
             limit = int(min(limit, peak) * STEP)
+
+
+def sliced(cutter: Cutter, steps: tuple[Section, ...], target: Target, limit: float) -> tuple[Section, ...]:
+    """The steps with ops by rows in place of those that run whole and take longer than the limit, us."""
+    cut, at = list[Section](), 0
+    for section in steps:
+        alone = cutter.order[at : at + len(section.ops)]
+        long = section.rolled is None and slice_us(cutter.graph, section, target, limit) > limit
+        if long and possible_starts(cutter.rolling, alone):
+            rows = cutter.by_rows(simulate(cutter.rolling, alone), at, at + 1)
+            quick = [i.within(i.ample) for i in rows]
+            section = min(quick, key=lambda s: slice_us(cutter.graph, s, target, limit))
+        cut.append(section)
+        at += len(section.ops)
+    return tuple(cut)

@@ -21,7 +21,7 @@ from ..ir import Graph
 from ..kernels.costs import OF_CALL, code_bytes, cycles_of
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
-from .cuts import Cutter, little_more
+from .cuts import Cutter, little_more, sliced
 from .kernel_selection import flash_of, kernels_of
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
@@ -30,7 +30,6 @@ from .memory.schedule import EFFORT, as_given, schedule
 from .printed import Moves
 from .rolling import RollingGraph, rows_of, with_rows
 from .section import COUPLED, Decoupled, Section, cost, instructions, with_kernels
-from .slices import sliced
 from .storage import (
     NEWEST,
     RING,

@@ -15,9 +15,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ...base.target import Target
 from .. import ops
 from ..ir import Array, Graph, Op
 from ..kernels import kernel_of
+from ..kernels.costs import cycles_of
 from ..ops.base import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN, PIXELS, Form
 from .memory.problem import aligned
 from .printed import Step, newest_name
@@ -458,3 +460,30 @@ def least_rings(rolled: Rolled, row_bytes: Mapping[str, int]) -> int:
         changes[first] += size
         changes[last + 1] -= size
     return max(accumulate(changes))
+
+
+# Time of a step, for `NAME_step()`: no call of it takes longer than the application may wait (modelled).
+
+
+def call_us(graph: Graph, section: Section, target: Target) -> list[float]:
+    """Time of one call of each op of a section, modelled; an instruction a cycle where the core has no figure."""
+    costs = [kernel_of(op, graph, form).cost for op, form in zip(section.ops, section.forms, strict=True)]
+    cycles = (cycles_of(target, cost) or cost for cost in costs)
+    return [1e6 * n / (target.clock_hz or 1e6) for n in cycles]
+
+
+def calls_in_slice(graph: Graph, section: Section, target: Target, limit: float | None) -> int:
+    """How many calls of a rolled section one slice makes; 0: all."""
+    if limit is None or section.rolled is None:
+        return 0
+    each = call_us(graph, section, target)
+    total = sum(n * us for n, us in zip(section.calls_of, each, strict=True))
+    return max(1, int(limit / max(each))) if total > limit else 0
+
+
+def slice_us(graph: Graph, section: Section, target: Target, limit: float | None) -> float:
+    """Time of the longest slice of a section."""
+    each = call_us(graph, section, target)
+    total = sum(n * us for n, us in zip(section.calls_of, each, strict=True))
+    count = calls_in_slice(graph, section, target, limit)
+    return min(total, count * max(each)) if count else total
