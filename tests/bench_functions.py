@@ -19,9 +19,8 @@ import numpy as np
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
-from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import emit
-from edgebuild.model.ir import Array, Graph, Op, Tensor
+from edgebuild.model.ir import Arithmetic, Array, Graph, Op, Tensor
 from edgebuild.model.kernels import kernel_of, used_helpers
 from edgebuild.model.ops import pointwise
 from edgebuild.model.ops.functions import FUNCTIONS

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .facts import Count, Picojoules, Size, count, entries, keys_of, one_of, read_text, wrong
-from .formula import Formula, parse_formula
+from .facts import Count, Formula, Picojoules, Size, count, entries, keys_of, one_of, parse_formula, read_text, wrong
 from .installation import hal_dir
 from .text import WORD, visible
 

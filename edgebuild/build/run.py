@@ -123,7 +123,7 @@ def targets_of(request: ModelRequest) -> list[str]:
     """The files of the targets of all devices of the cluster."""
     if request.cluster is None:
         return []
-    from edgebuild.model.plan.distribute.clusterfile import read_cluster
+    from edgebuild.model.plan.distribute.forms import read_cluster
 
     devices = read_cluster(request.cluster)[0].devices
     return list(dict.fromkeys(file for d in devices for file in load_target(d.target).files))

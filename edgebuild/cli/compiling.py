@@ -1,4 +1,4 @@
-"""Commands about models: compile, export and look at them.
+"""Commands about models: compile, export, quantise and look at them.
 
 Of each command there is `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
 """
@@ -9,6 +9,7 @@ import argparse
 import re
 from pathlib import Path
 from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.artifacts import publish, write_atomic
 from edgebuild.base.errors import EdgebuildError, fail
@@ -18,15 +19,11 @@ from edgebuild.base.progress import watch
 from edgebuild.base.request import READING, ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.base.text import identifier, visible
-from edgebuild.cli.common import (
-    check_written,
-    error_kinds,
-    model_request_of,
-    reports_of,
-    show,
-    started,
-    write_compiled,
-)
+from edgebuild.cli.common import check_written, error_kinds, model_request_of, reports_of, show, started, write_compiled
+
+if TYPE_CHECKING:
+    from edgebuild.model.quantizer import Quantised, Trial
+    from edgebuild.model.quantizer.samples import Quality
 
 
 def model(args: argparse.Namespace) -> int:
@@ -273,3 +270,51 @@ def inspect(args: argparse.Namespace) -> int:
         if file:
             write_atomic(file, drawn.encode())
     return 0
+
+
+def quantize(args: argparse.Namespace) -> int:
+    from edgebuild.model.quantizer import METHODS, quantise
+
+    check_written(args, [args.output], [args.model, args.data, args.labels])
+    methods, say = tuple(dict.fromkeys(args.method or METHODS)), [] if args.json == "-" else [_say_trial]
+    result = quantise(args.model, args.data, args.labels, methods, args.max_drop, args.wide, *say)
+    write_atomic(args.output, result.chosen.model.SerializeToString(deterministic=True))
+    show(args, _loss_words(result, args.output), _losses(result))
+    return 0
+
+
+def _say_trial(trial: Trial) -> None:
+    print(f"  {trial.way:44} {_quality_words(trial.quality)}", flush=True)
+
+
+def _quality_words(q: Quality) -> str:
+    return (f"{100 * q.accuracy:6.2f} %  " if q.accuracy is not None else "") + f"{q.sqnr:6.1f} dB"
+
+
+def _loss_words(result: Quantised, output: Path) -> str:
+    lines = [
+        f"{output}: {result.chosen.way}; {result.calibrated} samples to calibrate, {result.judged} others to judge"
+    ]
+    if result.real.accuracy is not None:
+        words = (
+            f"  accuracy {100 * (result.chosen.quality.accuracy or 0):.2f} %, float {100 * result.real.accuracy:.2f} %"
+        )
+        lines.append(f"{words}: {result.drop:+.2f} points lost")
+    lines.append(f"  signal to quantisation noise {result.chosen.quality.sqnr:.1f} dB")
+    if result.chosen.wide:
+        lines.append(f"  wide: {', '.join(result.chosen.wide)}")
+    return "\n".join(lines) + "\n"
+
+
+def _losses(result: Quantised) -> dict[str, Any]:
+    def of(q: Quality) -> dict[str, Any]:
+        return {"accuracy": q.accuracy, "snr_db": round(q.sqnr, 3)}
+
+    trials = [{"way": t.way, **of(t.quality), "wide": list(t.wide)} for t in result.trials]
+    return {
+        "float": {"accuracy": result.real.accuracy},
+        "chosen": {"way": result.chosen.way, **of(result.chosen.quality), "wide": list(result.chosen.wide)},
+        "drop_points": round(result.drop, 4) if result.real.accuracy is not None else None,
+        "samples": {"calibrated": result.calibrated, "judged": result.judged},
+        "trials": trials,
+    }

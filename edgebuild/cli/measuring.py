@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edgebuild.base.errors import fail
+from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import parse_size
 from edgebuild.base.progress import watch
+from edgebuild.base.request import DriverRequest, read_request, requests_in
 from edgebuild.base.target import load_target
 from edgebuild.cli.common import check_written, model_request_of, show
+
+if TYPE_CHECKING:
+    from edgebuild.build.size import Linked, ProgramSizes
 
 
 def map(args: argparse.Namespace) -> int:
@@ -107,3 +113,100 @@ def reproduce(args: argparse.Namespace) -> int:
     table = reproduce(args.paper)
     show(args, as_text(table), table)
     return 0
+
+
+BUDGETS = ("flash", "ram", "stack")
+
+
+def size(args: argparse.Namespace) -> int:
+    try:
+        return _size(args)
+    except EdgebuildError as error:
+        if not args.call:
+            raise
+        from edgebuild.build.check import at_call
+
+        raise at_call(error, args.call, "", "edgebuild_report") from error
+
+
+def _size(args: argparse.Namespace) -> int:
+    import json
+
+    from edgebuild.build.size import as_json, earlier, program_sizes, table
+
+    budgets = {o: parse_size(o, value) for o in BUDGETS if (value := getattr(args, o)) is not None}
+    allowed = parse_size("allow", args.allow) if args.allow is not None else 0
+    check_written(args, [args.last], [args.elf, args.diff, args.requests])
+    program = _program(args)
+    sizes = program_sizes(program)
+    base = earlier(args.diff, program) if args.diff else None
+    rows = as_json(sizes)
+    last = earlier(args.last, program) if args.last and args.last.exists() else None
+    problems = _over(args, sizes, budgets, last)
+    text = f"{table(sizes, base)}\n" if problems or not args.quiet else ""
+    more = {"base": as_json(base)} if base else {}
+    show(args, text, json.dumps({**rows, **more}, indent=1, sort_keys=True) + "\n")
+    if problems:
+        raise EdgebuildError(*problems)
+    if args.last:
+        write_atomic(args.last, (json.dumps(rows, indent=1, sort_keys=True) + "\n").encode())
+    if base:
+        _check_growth(args, sizes, base, allowed)
+    return 0
+
+
+def _program(args: argparse.Namespace) -> Linked:
+    from edgebuild.build.size import Linked
+
+    requests = [read_request(f).request for f in requests_in(args.requests)] if args.requests else []
+    drivers = [*args.driver, *(r.name for r in requests if isinstance(r, DriverRequest))]
+    targets = dict.fromkeys([args.target] if args.target else [r.target for r in requests])
+    memories = load_target(*targets).memories if len(targets) == 1 else ()
+    if args.allow is not None and args.diff is None:
+        raise fail("--allow says how much may grow since --diff BASE")
+    return Linked(args.elf, drivers, memories, args.entry, args.stack_usage, args.objdump)
+
+
+def _over(
+    args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
+) -> list[Diagnostic]:
+    """The budgets that do not hold, with what grew and the largest parts."""
+    from edgebuild.build.size import TOTAL, growth
+
+    problems = []
+    for what, most in budgets.items():
+        used = sizes.used(what)
+        reasons = sizes.stacks[TOTAL].reasons if what == "stack" else ()
+        if used <= most and not reasons:
+            continue
+        text = f"{what}: {used:,} B, {used - most:,} B over the budget"
+        if used <= most:
+            text = f"{what}: at least {used:,} B, and no bound: {'; '.join(reasons)}"
+        grown = growth(what, sizes, last) if last else []
+        hints = [f"grew since it was within the budget: {', '.join(grown)}"] if grown else []
+        problems.append(Diagnostic(text, str(args.elf), hints=(*hints, _largest(what, sizes))))
+    return problems
+
+
+def _largest(what: str, sizes: ProgramSizes) -> str:
+    from edgebuild.build.size import MOST_NAMED, TOTAL
+
+    bytes_of = {n: b.bytes for n, b in sizes.stacks.items() if n != TOTAL}
+    if what != "stack":
+        bytes_of = {name: getattr(part, what) for name, part in sizes.parts.items()}
+    largest = sorted(bytes_of.items(), key=lambda part: -part[1])[:MOST_NAMED]
+    return f"largest: {', '.join(f'{name} {size:,} B' for name, size in largest)}"
+
+
+def _check_growth(args: argparse.Namespace, sizes: ProgramSizes, base: ProgramSizes, allowed: int) -> None:
+    from edgebuild.build.size import growth
+
+    problems = []
+    for what in BUDGETS:
+        more = sizes.used(what) - base.used(what)
+        if more > allowed:
+            beyond = f", {allowed:,} B are allowed" if allowed else ""
+            hints = (", ".join(growth(what, sizes, base)),)
+            problems.append(Diagnostic(f"{what}: {more:+,} B since {args.diff}{beyond}", str(args.elf), hints=hints))
+    if problems:
+        raise EdgebuildError(*problems)

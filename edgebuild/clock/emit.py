@@ -9,8 +9,7 @@ from typing import Any
 
 from ..base.artifacts import Artifact
 from ..base.errors import did_you_mean, fail
-from ..base.facts import compose, entries, wrong
-from ..base.formula import parse_formula
+from ..base.facts import compose, entries, parse_formula, wrong
 from ..base.request import CLOCK_OUTPUTS, ClockRequest
 from ..base.target import Target, clock_tree_file, load_target
 from ..base.templates import render

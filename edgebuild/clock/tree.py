@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
-from edgebuild.base.facts import map_of, parts_of, read_facts, read_node, stated_in
-from edgebuild.base.formula import parse_formula
+from edgebuild.base.facts import map_of, parse_formula, parts_of, read_facts, read_node, stated_in
 from edgebuild.base.target import clock_tree_file, hal_dir
 from edgebuild.base.text import WORD
 

@@ -68,8 +68,6 @@ def test_rooms_of_a_folder_import_in_one_direction(folder: tuple[str, ...]) -> N
         if mine[:depth] == folder and len(mine) > depth:
             rooms = (there[depth] for _, there in imports(file) if there[:depth] == folder and len(there) > depth)
             graph.setdefault(mine[depth], set()).update(room for room in rooms if room != mine[depth])
-    if folder == ("model", "plan"):  # a plan still has the types of what a DMA unit moves
-        graph["search"].discard("moved")
     try:
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:

@@ -14,13 +14,18 @@ PACKAGES = {"numpy", "jinja2", "markupsafe", "yaml", "_yaml", "flatbuffers", "tf
 ROOMS = {
     "base", "build.api", "build.entry", "build.header", "build.run", "build.stamp", "build.summary", "cli.common",
     "cli.parsing",
-    "cli.compiling", "model.arithmetic", "model.axes",
-    "model.choices", "model.compile", "model.emit", "model.formats", "model.interface_of", "model.ir",
-    "model.kernels", "model.ops",
+    "cli.compiling", "model.ir", "model.axes",
+    "model.choices", "model.compile", "model.emit", "model.formats", "model.interface_of", "model.kernels", "model.ops",
     "model.passes", "model.plan", "model.surface",
 }  # fmt: skip
 # Parts of these rooms and packages that few models need.
-LATE = {"model.plan.distribute", "model.plan.moved.auto", "numpy.random", "numpy.ma", "model.formats.onnx.onnx_reader"}
+LATE = {
+    "model.plan.distribute",
+    "model.plan.dma.assembly",
+    "numpy.random",
+    "numpy.ma",
+    "model.formats.onnx.onnx_reader",
+}
 TFLITE = 20  # modules of the schema's 187
 ASK = """
 import sys

@@ -11,8 +11,8 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
-from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import plan_model
+from edgebuild.model.ir import Arithmetic
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops import normalization
 from tests.kernels.test_processors import NEEDS, check, integer, preferring

@@ -11,9 +11,8 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
-from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
-from edgebuild.model.ir import Array
+from edgebuild.model.ir import Arithmetic, Array
 from edgebuild.model.kernels.arm_dsp import weight_words
 from edgebuild.model.kernels.arm_dsp.weight_words import Factors, factors, factors_within
 from edgebuild.model.ops import fixedpoint

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebuild.model.kernels.blocks.two_in_one import MICROS, POOL, _rv_turn
-from edgebuild.model.kernels.in_order import LATE, LOADS, Instruction, in_order
+from edgebuild.model.kernels.micro import LATE, LOADS, Instruction, in_order
 
 FIXED = ("s0", "s1", "s2", "a0")
 REGISTERS = ("t0", "t1", "t2", "t3")

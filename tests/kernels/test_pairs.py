@@ -13,9 +13,8 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
-from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
-from edgebuild.model.ir import Array, Quant
+from edgebuild.model.ir import Arithmetic, Array, Quant
 from edgebuild.model.kernels.blocks import pairs, two_in_one
 from edgebuild.model.kernels.blocks.pairs import MOST_WEIGHT, SIZES, groups, sizes
 from edgebuild.model.ops.base import Form, Kernel

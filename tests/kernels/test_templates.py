@@ -10,7 +10,7 @@ import pytest
 from edgebuild.base.target import hal_dir
 from edgebuild.base.templates import FOLDERS, PACKAGE
 from edgebuild.model import kernels
-from edgebuild.model.arithmetic import Arithmetic
+from edgebuild.model.ir import Arithmetic
 
 TEMPLATES = sorted(file for folder in FOLDERS for file in (PACKAGE / folder).rglob("*.j2"))
 PREDICATES = re.compile(r"\b(?:vctp|vpst|vpt|vcmp|vmsr)\w*")  # instructions that write VPR, which no clobber can name

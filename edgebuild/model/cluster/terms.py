@@ -29,7 +29,6 @@ from ..kernels import kernel_of
 from ..ops.base import PER_TURN, Form, is_float, zero_of
 from ..plan.distribute import by_name
 from ..plan.distribute.by_name import Chosen, choose, macs, pareto
-from ..plan.distribute.clusterfile import read_cluster
 from ..plan.distribute.forms import (
     SUMS,
     Cluster,
@@ -41,6 +40,7 @@ from ..plan.distribute.forms import (
     Transfer,
     cost,
     frames,
+    read_cluster,
     routed,
     transfers,
 )

@@ -13,8 +13,7 @@ import numpy as np
 
 from ...base.errors import NO_MEMORY, Diagnostic, EdgebuildError, fail, grouped, shortened
 from .. import ops
-from ..arithmetic import Arithmetic
-from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
+from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
 from ..ops.base import check_limits
 from ..ops.pointwise import attributes
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ...base.templates import environment
-from ..arithmetic import Arithmetic
-from ..ir import Graph, Op
+from ..ir import Arithmetic, Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload, xpulp

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from ...base.target import Target
 from ...base.templates import Used, environment
-from ..arithmetic import Arithmetic
+from ..ir import Arithmetic
 from ..ops.base import Form, Kernel
 from . import used_helpers
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
-from ..arithmetic import Arithmetic
-from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir import Arithmetic, Array, Graph, Op, Quant, Tensor
 from ..ir.axes import Dim, Nest, Same, Whole
 from ..surface.interface import C_TYPES as C_TYPES
 

@@ -18,8 +18,7 @@ from math import floor, frexp
 
 import numpy as np
 
-from ..arithmetic import Arithmetic
-from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir import Arithmetic, Array, Graph, Op, Quant, Tensor
 from .base import Constant, scale_of, zero_of
 
 INT32_MAX = 2**31 - 1

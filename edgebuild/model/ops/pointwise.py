@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import terms
-from ..arithmetic import Arithmetic
-from ..ir import Array, Graph, Op, Tensor
+from ..ir import Arithmetic, Array, Graph, Op, Tensor
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .fixedpoint import INT8, Multiplier, inverse_root, limits, quantize_multiplier, requantize

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import Arithmetic
-from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
+from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Tensor
 from . import fixedpoint, spatial
 from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float, lettered, scale_of, zero_of
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import Arithmetic
-from ..ir import Array, Graph, Op, Tensor
+from ..ir import Arithmetic, Array, Graph, Op, Tensor
 from ..ir.axes import Nest, Same, Window, lines, numbered, same
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, SAME, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of

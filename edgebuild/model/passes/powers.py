@@ -14,8 +14,7 @@ from math import ceil, log2
 
 import numpy as np
 
-from ..arithmetic import Arithmetic
-from ..ir import Array, Graph, Op, Quant, Tensor, reals_of
+from ..ir import Arithmetic, Array, Graph, Op, Quant, Tensor, reals_of
 from ..ops import SPECS
 from ..ops.spatial import shifted
 

@@ -543,8 +543,8 @@ def _begin(places: Mapping[str, tuple[int, int]], name: str, elf: Path) -> int:
 
 # Modelled cycles of one inference, from what the simulator executed.
 #
-# A table of the core says what blocks of code take, and what leads from one to the next: cycles.py for Arm, in_order.py
-# for RISC-V. Contention on buses is not part of the models.
+# A table of the core says what blocks of code take, and what leads from one to the next: `CycleTable` for Arm,
+# `PipelineTable` for RISC-V. Contention on buses is not part of the models.
 
 
 class CoreModel(Protocol):

@@ -20,8 +20,7 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from ....base.errors import fail, visible
-from ...arithmetic import Arithmetic
-from ...ir import Graph, Quant, Tensor, real_values
+from ...ir import Arithmetic, Graph, Quant, Tensor, real_values
 from ..builder import GraphBuilder, Node, checked_size, needed
 from ..compose import batch_normalised, dequantize
 from . import control_flow, onnx_ml, other_nodes, preparation

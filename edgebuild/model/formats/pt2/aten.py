@@ -17,8 +17,7 @@ import numpy as np
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.inputs import JSON, MODEL, read_bytes
-from ...arithmetic import Arithmetic
-from ...ir import Array, Graph, Quant, Tensor
+from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from .. import compose
 from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed

@@ -28,8 +28,7 @@ import numpy as np
 from ....base.errors import EdgebuildError, did_you_mean, fail, visible
 from ....base.inputs import MODEL, read_bytes
 from ... import ops
-from ...arithmetic import Arithmetic
-from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Removed, State, Tensor, verify
+from ...ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Quant, Removed, State, Tensor, verify
 from ...ops.base import Form, check_limits
 from . import data_file
 

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
-from ...arithmetic import Arithmetic
-from ...ir import Array, Graph, Quant, Tensor
+from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, checked_size, needed
 from ..compose import either

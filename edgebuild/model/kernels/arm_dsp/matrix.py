@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...arithmetic import Arithmetic
+from ...ir import Arithmetic
 from ...ops import contractions, fixedpoint, spatial
 from ...ops.base import Constant, Kernel, is_float, zero_of
 from ...ops.fixedpoint import Multiplier

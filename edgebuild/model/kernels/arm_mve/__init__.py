@@ -15,7 +15,7 @@ from .. import curves
 from ..blocks import elements, plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import sum_kernels
-from .plane_vectors import Vectors
+from .lanes import Vectors
 
 
 def elementwise(layer: KernelLayer) -> Kernel | None:

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...ops.base import Sums
-from ..in_order import Instruction, in_order
-from ..micro import Loop, Part, moved, pushed
+from ..micro import Instruction, Loop, Part, in_order, moved, pushed
 from .plane import Core, Ends, Plane, numbers, table
 from .two_in_one import SAVED, rv_bounded, rv_frame, rv_rescaled, v6_frame, v6_result, v7_result
 from .two_in_one import Ends as Rounding

@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
-from ..in_order import Instruction, in_order
-from ..micro import Cases, Function, Loop, Part, asm, length, moved, pushed
+from ..micro import Cases, Function, Instruction, Loop, Part, asm, in_order, length, moved, pushed
 
 Lines = tuple[str, ...]
 OUTSIDE = 0.25  # share of results that bounds change: of networks of `./sconsw bench-kernels`, random inputs

@@ -19,8 +19,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from ...arithmetic import Arithmetic
-from ...ir import Array
+from ...ir import Arithmetic, Array
 from ...ops import fixedpoint
 from ...ops.base import Constant, Form, FourBytes, Kernel, Sums, Traffic
 from ...ops.spatial import kept, sums_shape, words
