@@ -19,10 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support
 from edgebuild.base.installation import hal_dir
 from edgebuild.base.request import model_request
-from edgebuild.base.target import Target, load_target
+from edgebuild.base.target import Target, firmware_support, load_target
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op
 from edgebuild.model.verify import harness as flashes

@@ -45,7 +45,7 @@ def clock(args: argparse.Namespace) -> int:
     from edgebuild.clock.configs import base_of, behind, explain, parse_setting, violation
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
     from edgebuild.clock.power import figures, table
-    from edgebuild.model.energy.fit import calibrated, read_calibration
+    from edgebuild.model.energy.layer_cost import calibrated, read_calibration
 
     began = started(args)
     request = clock_request("clocks", args.target, given(args, ClockRequest))
@@ -82,7 +82,7 @@ def ops(args: argparse.Namespace) -> int:
 def targets(args: argparse.Namespace) -> int:
     from fnmatch import fnmatchcase
 
-    from edgebuild.base.firmware import describe
+    from edgebuild.base.target import describe
 
     if not args.name or set(args.name) & set("*?["):
         pattern = args.name or "*"

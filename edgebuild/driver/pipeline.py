@@ -16,8 +16,7 @@ from edgebuild.driver.analysis.simplify import Shapes, simplify
 from edgebuild.driver.analysis.walk import read_functions
 from edgebuild.driver.emit import products
 from edgebuild.driver.layout.optimize import group_uses, optimize, writers
-from edgebuild.driver.layout.problem import Uses
-from edgebuild.driver.layout.registers import Bus, Layout
+from edgebuild.driver.layout.registers import Bus, Layout, Uses, read_profile
 from edgebuild.driver.merge.check import check
 from edgebuild.driver.merge.hazards import hazards, misfits, races, refused
 from edgebuild.driver.merge.merging import Merged, merge
@@ -134,8 +133,6 @@ def analyse(request: DriverRequest) -> Driver:
         conflicts = find_conflicts(dialect, cdfg, shapes)
         weights: Mapping[str, int] = {}
         if request.profile:
-            from edgebuild.driver.layout.problem import read_profile  # late, as above
-
             weights = read_profile(request.profile, cdfg)
             files.append(str(request.profile))
         uses = group_uses(conflicts, weights)

@@ -10,8 +10,7 @@ from edgebuild.base.request import DriverRequest
 from edgebuild.driver.analysis.cdfg import Cdfg
 from edgebuild.driver.analysis.conflicts import Conflicts
 from edgebuild.driver.analysis.simplify import Shapes
-from edgebuild.driver.layout.problem import Uses
-from edgebuild.driver.layout.registers import Layout
+from edgebuild.driver.layout.registers import Layout, Uses
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.sources import Source

@@ -22,7 +22,6 @@ from ..clock.emit import target_tree
 from ..clock.power import PowerModel
 from ..clock.tree import Timing
 from . import ops
-from .energy.fit import calibrated, read_calibration
 from .energy.layer_cost import (
     CACHE_SHARE,
     GRANULARITIES,
@@ -30,7 +29,9 @@ from .energy.layer_cost import (
     EnergyLayer,
     KernelUse,
     Work,
+    calibrated,
     layers_of,
+    read_calibration,
     require_timing,
     work,
 )

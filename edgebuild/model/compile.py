@@ -17,8 +17,8 @@ from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
 from .emit import code, weights_file
-from .emit.program import Program
-from .emit.program import program as program_of
+from .emit.code import Program
+from .emit.code import program as program_of
 from .emit.report import report
 from .formats import read_model
 from .formats.format import Bound, Shapes

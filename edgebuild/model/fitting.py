@@ -30,8 +30,8 @@ from ..base.target import Memory, Target, load_target, target_names
 from ..base.workers import results
 from ..clock.emit import target_tree
 from .clocked import power_model
+from .emit.code import program as make_program
 from .emit.code import source
-from .emit.program import program as make_program
 from .emit.report import level_steps
 from .ir import Graph
 from .kernels.costs import cycles_of

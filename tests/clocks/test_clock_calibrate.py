@@ -15,17 +15,21 @@ from edgebuild.cli import main
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree, load_clock_tree
-from edgebuild.model.energy.fit import (
+from edgebuild.model.energy.layer_cost import (
     COLUMNS,
+    CodeStretch,
     Measurement,
+    Work,
     calibrated,
     calibration_text,
     calibration_words,
     fit,
+    layer_points,
+    point,
     read_calibration,
     read_measurements,
+    require_timing,
 )
-from edgebuild.model.energy.layer_cost import CodeStretch, Work, layer_points, point, require_timing
 
 TREE = load_clock_tree("stm32f767")
 CONSTANTS = {"cycles_per_instruction": 1.37, "flash_line_cycles": 7.5, "sram_line_cycles": 17.0}

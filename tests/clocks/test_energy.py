@@ -16,9 +16,8 @@ import pytest
 
 from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.base.target import Target, firmware_support, hal_dir, link_flags, load_target
 from edgebuild.build.papers import Net
 from edgebuild.clock.emit import clock_files
 from edgebuild.model import ops

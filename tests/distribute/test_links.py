@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, load_target
 from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.harness import SANITIZERS, Builder, run_tool

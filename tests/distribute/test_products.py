@@ -14,9 +14,8 @@ import pytest
 
 from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.base.firmware import firmware_support
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import hal_dir
+from edgebuild.base.target import firmware_support, hal_dir
 from edgebuild.cli import main
 from edgebuild.model.cluster import products
 from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, build_cluster

@@ -21,8 +21,7 @@ import yaml
 
 import edgebuild
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.firmware import firmware_support, link_flags
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from edgebuild.base.templates import environment
 from edgebuild.build import exporting
 from edgebuild.build.exporting import Library, forms, write

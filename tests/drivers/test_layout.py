@@ -16,10 +16,9 @@ from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
 from edgebuild.driver.analysis.simplify import Leaf
 from edgebuild.driver.layout import optimize
-from edgebuild.driver.layout import problem as problems
+from edgebuild.driver.layout import registers as problems
 from edgebuild.driver.layout.optimize import solve, solve_exactly
-from edgebuild.driver.layout.problem import Bins, Problem, heuristic, improved, singles
-from edgebuild.driver.layout.registers import Bus
+from edgebuild.driver.layout.registers import Bins, Bus, Problem, heuristic, improved, singles
 from edgebuild.driver.pipeline import Driver, analyse
 from tests.drivers.scenarios import GPIO
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from edgebuild.cli import main
-from edgebuild.model.emit import program
+from edgebuild.model.emit import code
 from tests.zoo.builders import quantized
 from tests.zoo.papers import running_example
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
     """One weight in the last channel of an op of this kind is another; the names of such ops."""
-    right, names = program.kernel_uses, list[str]()
+    right, names = code.kernel_uses, list[str]()
 
-    def spoiled(use: program.Use) -> program.Use:
+    def spoiled(use: code.Use) -> code.Use:
         if use.op.kind != kind or names not in ([], [use.op.name]):
             return use
         names[:] = [use.op.name]
@@ -32,10 +32,10 @@ def spoil(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
             constants.append(replace(c, data=data) if c.name == "w" else c)
         return replace(use, kernel=replace(use.kernel, constants=tuple(constants)))
 
-    def uses(*arguments: Any) -> Sequence[program.Use]:
+    def uses(*arguments: Any) -> Sequence[code.Use]:
         return [spoiled(use) for use in right(*arguments)]
 
-    monkeypatch.setattr(program, "kernel_uses", uses)
+    monkeypatch.setattr(code, "kernel_uses", uses)
     return names
 
 

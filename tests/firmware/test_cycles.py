@@ -10,9 +10,8 @@ import pytest
 from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.facts import read_facts
-from edgebuild.base.firmware import firmware_support
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.execution import (

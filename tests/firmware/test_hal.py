@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support, link_flags
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from tests.conftest import run
 from tests.firmware import fake
 from tests.firmware.fake import STRICT

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.programs import own
 from edgebuild.base.request import model_request
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from edgebuild.cli import main
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify

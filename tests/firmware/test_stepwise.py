@@ -17,7 +17,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
-from edgebuild.model.emit import program
+from edgebuild.model.emit import code
 from edgebuild.model.ir import Array, Graph, Tensor, origin_of
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.oracles import Reference, reference
@@ -391,9 +391,9 @@ def test_a_wrong_kernel_differs(kind: str, tmp_path: Path, monkeypatch: pytest.M
     """The number of elements of a window, the weights: in the program, behind everything that knows the plan."""
     file = tmp_path / "net.onnx"
     file.write_bytes(steep().SerializeToString())
-    right = program.kernel_uses
+    right = code.kernel_uses
 
-    def spoiled(use: program.Use) -> program.Use:
+    def spoiled(use: code.Use) -> code.Use:
         if use.op.kind != kind:
             return use
         kernel = use.kernel
@@ -402,8 +402,8 @@ def test_a_wrong_kernel_differs(kind: str, tmp_path: Path, monkeypatch: pytest.M
         scalars = {n: v - 1 if n == "FH" else v for n, v in kernel.scalars.items()}
         return replace(use, kernel=replace(kernel, constants=constants, shape=shape, scalars=scalars))
 
-    def uses(*arguments: Any) -> Sequence[program.Use]:
+    def uses(*arguments: Any) -> Sequence[code.Use]:
         return [spoiled(use) for use in right(*arguments)]
 
-    monkeypatch.setattr(program, "kernel_uses", uses)
+    monkeypatch.setattr(code, "kernel_uses", uses)
     assert not verify(file, load_target("host"), compiled(file))["equal"]

@@ -27,9 +27,8 @@ from onnx import helper, numpy_helper
 
 from edgebuild.base.artifacts import Artifact, publish
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.request import ClockRequest, DriverRequest, model_request
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from edgebuild.base.text import is_xml, visible
 from edgebuild.clock.emit import clock_files, requested_plan
 from edgebuild.driver.pipeline import compile_driver, template

@@ -26,7 +26,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import Value, model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import emit, plan_model
-from edgebuild.model.emit import program
+from edgebuild.model.emit import code
 from edgebuild.model.ir import Array
 from edgebuild.model.ops.base import Kernel
 from edgebuild.model.plan.search import Plan
@@ -99,9 +99,9 @@ def fault(places: list[tuple[str, str, int]], random: Random) -> Fault:
 
 def printed(plan: Plan, planted: Fault | None = None) -> tuple[tuple[Artifact, ...], list[tuple[str, str, int]]]:
     """The products with a fault in them, and the places where one may be."""
-    right, places = program.kernel_uses, dict[tuple[str, str], int]()
+    right, places = code.kernel_uses, dict[tuple[str, str], int]()
 
-    def uses(*arguments: Any) -> list[program.Use]:
+    def uses(*arguments: Any) -> list[code.Use]:
         made = right(*arguments)
         for use in made:
             for op, name, size in slots(use.op.name, use.kernel):  # parts of an op have its name, and other sizes
@@ -109,7 +109,7 @@ def printed(plan: Plan, planted: Fault | None = None) -> tuple[tuple[Artifact, .
         return [replace(u, kernel=planted.planted(u.kernel)) if planted and u.op.name == planted.op else u
                 for u in made]  # fmt: skip
 
-    with patch.object(program, "kernel_uses", uses):
+    with patch.object(code, "kernel_uses", uses):
         artifacts = emit(plan, "")
     return artifacts, [(op, name, size) for (op, name), size in places.items()]
 

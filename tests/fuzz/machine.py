@@ -21,9 +21,8 @@ import numpy as np
 
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.base.firmware import link_flags
 from edgebuild.base.request import Value, model_request
-from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.base.target import Target, hal_dir, link_flags, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
 from edgebuild.model.plan.memory.problem import ALIGN

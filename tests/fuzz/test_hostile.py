@@ -14,9 +14,8 @@ from systemrdl.parser.SystemRDLLexer import SystemRDLLexer
 from edgebuild.base import templates, text
 from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.firmware import regions_script
 from edgebuild.base.request import DriverRequest
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import hal_dir, load_target, regions_script
 from edgebuild.cli import main
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.driver.emit.hal import named

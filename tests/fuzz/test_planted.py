@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.emit import program
+from edgebuild.model.emit import code
 from edgebuild.model.ir import Array
 from edgebuild.model.ops.base import Kernel
 from tests.fuzz.machine import Failure, Machine, machine
@@ -92,12 +92,12 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> list[Judge]:
 def test_the_slice_finds_what_is_printed_wrong(
     name: str, host: Machine, judges: list[Judge], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = program.kernel_uses
+    right = code.kernel_uses
 
-    def uses(*arguments: Any) -> list[program.Use]:
+    def uses(*arguments: Any) -> list[code.Use]:
         return [replace(use, kernel=PLANTED[name](use.op.kind, use.kernel)) for use in right(*arguments)]
 
-    monkeypatch.setattr(program, "kernel_uses", uses)
+    monkeypatch.setattr(code, "kernel_uses", uses)
     kinds = set()
     for judge in judges:
         try:

@@ -16,9 +16,8 @@ pytest.importorskip("unicorn", reason="the core of the prototype is unicorn's")
 import unicorn
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare

@@ -13,9 +13,8 @@ import pytest
 pytest.importorskip("unicorn", reason="the register model runs under unicorn")
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from tests.conftest import ROOT

@@ -17,7 +17,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.compile import emit
 from edgebuild.model.emit import runs
-from edgebuild.model.emit.program import program
+from edgebuild.model.emit.code import program
 from edgebuild.model.emit.runs import under_way
 from edgebuild.model.emit.weights_file import HEADER, arenas
 from edgebuild.model.ir import Graph

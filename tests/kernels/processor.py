@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.programs import own
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import Target, hal_dir
+from edgebuild.base.target import Target, firmware_support, hal_dir, link_flags
 from edgebuild.model.compile import emit
 from edgebuild.model.emit.addresses import access_functions
 from edgebuild.model.ir import Array, Graph

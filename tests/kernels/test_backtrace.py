@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import plan_model
-from edgebuild.model.emit.program import program
+from edgebuild.model.emit.code import program
 from edgebuild.model.plan.search import Plan
 from tests.fuzz.networks import WRITERS, drawn
 from tests.graphs import random_inputs

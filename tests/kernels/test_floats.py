@@ -13,8 +13,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels
 from edgebuild.model.ir import Graph, Op, Quant, dump
 from edgebuild.model.kernels import floats, kernel_of
-from edgebuild.model.kernels.floats import KINDS, block_of, starts
-from edgebuild.model.kernels.floats.registers import BLOCKS
+from edgebuild.model.kernels.floats import BLOCKS, KINDS, block_of, starts
 from edgebuild.model.plan.search import form_of
 from tests.graphs import examples, random_inputs, small_graphs, thrown
 from tests.kernels.processor import run_on

@@ -9,8 +9,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.facts import Rate, Size, read_facts
-from edgebuild.base.firmware import describe, firmware_support, link_flags
-from edgebuild.base.target import Memory, hal_dir, load_target, target_names
+from edgebuild.base.target import Memory, describe, firmware_support, hal_dir, link_flags, load_target, target_names
 
 PROMISED = ["host", "microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "pulpino", "riscv-virt"]
 

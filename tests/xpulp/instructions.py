@@ -15,8 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.firmware import firmware_support, link_flags
-from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.base.target import Target, firmware_support, hal_dir, link_flags, load_target
 from edgebuild.model.kernels.xpulp.encoding import TABLE, encoded
 from edgebuild.model.verify.harness import run_program, run_tool
 

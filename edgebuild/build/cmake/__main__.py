@@ -12,10 +12,9 @@ from pathlib import Path
 
 from edgebuild.base.artifacts import publish, write_atomic
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.firmware import describe, firmware_support
 from edgebuild.base.options import options_of
 from edgebuild.base.request import CLOCK_OUTPUTS, KINDS
-from edgebuild.base.target import load_target
+from edgebuild.base.target import describe, firmware_support, load_target
 
 OPTIONS_FILE = Path(__file__).with_name("EdgeBuildOptions.cmake")
 

@@ -40,7 +40,6 @@ from SCons.Tool import CScanner
 
 from edgebuild.base.artifacts import is_written, write_atomic
 from edgebuild.base.errors import EdgebuildError, did_you_mean
-from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.installation import cmsis_nn_sources
 from edgebuild.base.options import Option, options_of, parse_size
 from edgebuild.base.own_code import code_digest, with_code
@@ -53,7 +52,7 @@ from edgebuild.base.request import (
     group_outputs,
     model_outputs,
 )
-from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.base.target import Target, firmware_support, hal_dir, link_flags, load_target
 from edgebuild.base.text import identifier
 from edgebuild.build.check import check_core, check_request, spelled
 from edgebuild.build.entry import HEADER_ALONE

@@ -45,12 +45,18 @@ from edgebuild.base.text import xml
 from edgebuild.driver.analysis.cdfg import MAIN, Cdfg, contexts
 from edgebuild.driver.analysis.conflicts import Conflicts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
-from edgebuild.driver.layout.problem import (
+from edgebuild.driver.layout.registers import (
     Bins,
+    Bus,
     Column,
     Costs,
+    GroupLayout,
+    Layout,
     Problem,
+    Register,
+    Slot,
     Solution,
+    Sub,
     Uses,
     heuristic,
     improved,
@@ -61,7 +67,6 @@ from edgebuild.driver.layout.problem import (
     singles,
     slot,
 )
-from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub
 from edgebuild.driver.source.dialect import Dialect
 
 COLUMNS = 40  # that are made per problem, besides those to begin with

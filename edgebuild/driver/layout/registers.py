@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
+from pathlib import Path
+from random import Random
 
+from edgebuild.base.errors import did_you_mean, fail
+from edgebuild.base.facts import read_facts
+from edgebuild.base.inputs import read_text
+from edgebuild.driver.analysis.cdfg import Cdfg
+from edgebuild.driver.analysis.simplify import Leaf
 from edgebuild.driver.source.dialect import FieldId
 
 
@@ -245,3 +253,308 @@ def unlike(first: list[Register], second: list[Register]) -> Iterator[str]:
             if s != t and (a.offset, s.mask) == (b.offset, t.mask):
                 yield f"what is known of '{s.key}' and of '{t.key}' differs; an overlay may speak of one alone"
                 return
+
+
+# One layout problem: which leaves share a register, and what that costs.
+#
+# A layout is a partition of the leaves into registers, here called bins. Its cost is a sum over the bins. A region of
+# accesses costs one read or one write for each bin that it touches. It costs two if it writes a bin with other leaves
+# that have to be kept.
+
+Uses = Counter[tuple[str, frozenset[str]]]  # (kind, leaves of one region) -> how often
+Bins = tuple[tuple[Leaf, ...], ...]
+Column = tuple[int, ...]  # indices of the leaves that share a register
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One class of leaves of a group that may share registers, with the regions restricted to them."""
+
+    leaves: tuple[Leaf, ...]
+    uses: Uses
+    bus: Bus
+    count: int  # elements; 1 for single fields
+    glued: bool = False  # all in one register, because the source accesses them as a whole
+
+    def bytes(self, bins: Bins) -> int:
+        return self.count * sum(register_bits(b, self.bus) // 8 for b in bins)
+
+    def accesses(self, bins: Bins) -> int:
+        total = 0
+        for (kind, names), times in self.uses.items():
+            for b in bins:
+                touched = {leaf.name for leaf in b} & names
+                if touched:
+                    total += times * cost(kind, register(b, self.bus), touched, self.bus)
+        return total
+
+    def rank(self, bins: Bins) -> tuple[int, int]:
+        """Objective: least accesses, then least bytes."""
+        return self.accesses(bins), self.bytes(bins)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """`bound`: no partition has fewer accesses."""
+
+    bins: Bins
+    bound: int
+    optimal: bool
+
+
+def heuristic(problem: Problem) -> Bins:
+    """Combinations by their number of uses, then by size; each field goes with the first combination that has it.
+
+    This is the heuristic of Stahl, section 6.4.4.
+    """
+    counts: Counter[frozenset[str]] = Counter()
+    for (_, names), times in problem.uses.items():
+        if len(names) > 1:
+            counts[names] += times
+    combinations = sorted(counts, key=lambda c: (-counts[c], -len(c), sorted(c)))
+    placed: set[str] = set()
+    bins: list[tuple[Leaf, ...]] = []
+    for leaf in problem.leaves:
+        if leaf.name in placed:
+            continue
+        company = next((c for c in combinations if leaf.name in c), frozenset([leaf.name]))
+        chosen, free = [leaf], problem.bus.width - leaf.width
+        for other in problem.leaves:
+            if other.name in company and other.name not in placed and other is not leaf and other.width <= free:
+                chosen.append(other)
+                free -= other.width
+        placed |= {c.name for c in chosen}
+        bins.append(tuple(sorted(chosen, key=problem.leaves.index)))
+    return tuple(bins)
+
+
+def singles(problem: Problem) -> Bins:
+    return tuple((leaf,) for leaf in problem.leaves)
+
+
+def packed(problem: Problem) -> Bins:
+    """Registers in the order of declaration, each filled as far as it goes."""
+    bins: list[tuple[Leaf, ...]] = []
+    for leaf in problem.leaves:
+        if bins and sum(x.width for x in bins[-1]) + leaf.width <= problem.bus.width:
+            bins[-1] += (leaf,)
+        else:
+            bins.append((leaf,))
+    return tuple(bins)
+
+
+def least_bound(problem: Problem) -> int:
+    """No region costs less than the registers that its bits fill."""
+    widths = {leaf.name: leaf.width for leaf in problem.leaves}
+    return sum(
+        times * -(-sum(widths[n] for n in names) // problem.bus.width) for (_, names), times in problem.uses.items()
+    )
+
+
+# ---- from bins to registers
+
+
+def register_bits(leaves: Sequence[Leaf], bus: Bus) -> int:
+    """Size of the register: whole bus words, or the least of 8, 16, 32 where the bus has bytes."""
+    need = sum(leaf.width for leaf in leaves)
+    for bits in (8, 16, 32) if bus.bytes else ():
+        if need <= bits <= bus.width:
+            return bits
+    return bus.width * -(-need // bus.width)
+
+
+def register(leaves: Sequence[Leaf], bus: Bus, offset: int = 0) -> Register:
+    bits = register_bits(leaves, bus)
+    slots, at = [], 0
+    for i, leaf in enumerate(leaves):
+        rest = sum(x.width for x in leaves[i + 1 :])
+        aligned = -(-at // 8) * 8
+        if leaf.width >= 8 and aligned + leaf.width + rest <= bits:  # a whole byte costs no shift on most cores
+            at = aligned
+        slots.append(slot(leaf, at))
+        at += leaf.width
+    name = "_".join(leaf.name for leaf in leaves)
+    name = name if len(name) <= 40 else f"{leaves[0].name}_and_{len(leaves) - 1}_more"
+    stride = max([bits // 8, *(leaf.info.stride for leaf in leaves if leaf.info)]) if leaves[0].dims else 0
+    reset = sum((s.reset or 0) << s.lsb for s in slots)
+    return Register(name, offset, bits, tuple(slots), leaves[0].count, stride, reset, leaves[0].dims)
+
+
+def slot(leaf: Leaf, lsb: int) -> Slot:
+    """A leaf at its place, with what the source says of its field."""
+    field = leaf.info
+    if field is None:
+        return Slot(leaf.name, lsb, leaf.width, leaf.field)
+    return Slot(
+        leaf.name,
+        lsb,
+        leaf.width,
+        leaf.field,
+        field.access,
+        field.back,
+        bool(field.rse),
+        reset=field.reset,
+        modified=field.modified,
+        action=field.action,
+    )
+
+
+# ---- sums, and layouts that no small change makes better
+
+STEPS = 200_000  # moves that the search weighs after its first descent
+SEED = 1
+
+Move = tuple[frozenset[int], ...]  # registers that take their leaves out of those where they were
+
+
+class Costs:
+    """Whole numbers: one read-modify-write counts more than all bytes, one access more than all of both."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        index = {leaf.name: i for i, leaf in enumerate(problem.leaves)}
+        self.uses = sorted(
+            (kind, sorted(index[n] for n in names), times) for (kind, names), times in problem.uses.items()
+        )
+        bits = [register_bits([leaf], problem.bus) for leaf in problem.leaves]
+        self.modify = 1 + problem.count * sum(bits) // 8
+        self.access = self.modify * (1 + sum(len(members) for _, members, _ in self.uses))
+        self._members = [frozenset(members) for _, members, _ in self.uses]
+        self._of = [[u for u, members in enumerate(self._members) if i in members] for i in index.values()]
+
+    def bytes(self, column: Column) -> int:
+        problem = self.problem
+        return problem.count * register_bits([problem.leaves[i] for i in column], problem.bus) // 8
+
+    def of(self, column: Column) -> int:
+        total = self.bytes(column)
+        for u in {u for i in column for u in self._of[i]}:
+            kind, _, times = self.uses[u]
+            shared = kind == "w" and not self._members[u].issuperset(column)
+            total += self.access * times * (1 + shared) + self.modify * shared
+        return total
+
+    def company(self, i: int) -> list[int]:
+        """The leaves that are accessed together with this one, ascending."""
+        return sorted({j for u in self._of[i] for j in self._members[u]} - {i})
+
+
+def improved(problem: Problem, bins: Bins) -> Bins:
+    """A layout that no move of a leaf to another register, no exchange of two and no union makes better.
+
+    Then the search takes leaves of one region out of their registers, descends anew, and keeps what is not worse:
+    iterated local search. Its result has no more accesses than `bins`. The random numbers are always the same.
+    """
+    search = _Search(problem, bins)
+    search.descend(range(len(problem.leaves)))
+    random, best, total = Random(SEED), list(search.at), search.total()
+    limit = search.steps + STEPS
+    while search.steps < limit:
+        region = random.choice(search.costs.uses)[1]
+        out = random.sample(region, random.randint(1, min(len(region), 4)))
+        search.move(tuple(frozenset([i]) for i in out))
+        search.descend(out)
+        now = search.total()
+        if now <= total:
+            best, total = list(search.at), now
+        else:
+            search.at = list(best)
+    return tuple(tuple(problem.leaves[i] for i in c) for c in sorted({tuple(sorted(c)) for c in best}))
+
+
+class _Search:
+    """at[i]: the leaves of the register that leaf i is in. steps: moves that were weighed."""
+
+    def __init__(self, problem: Problem, bins: Bins) -> None:
+        self.costs, self.steps = Costs(problem), 0
+        self.widths, self.room = [leaf.width for leaf in problem.leaves], problem.bus.width
+        self.company = [self.costs.company(i) for i in range(len(problem.leaves))]
+        index = {leaf.name: i for i, leaf in enumerate(problem.leaves)}
+        self.at = [frozenset[int]()] * len(problem.leaves)
+        self.move(tuple(frozenset(index[leaf.name] for leaf in b) for b in bins))
+        self.sums: dict[frozenset[int], int] = {frozenset(): 0}
+
+    def total(self) -> int:
+        return sum(map(self._sum, set(self.at)))
+
+    def descend(self, leaves: Iterable[int]) -> None:
+        """Make the best move of each leaf, and of those that it concerns, until none gains."""
+        waiting = dict.fromkeys(leaves)
+        while waiting:
+            i = next(iter(waiting))
+            del waiting[i]
+            gain, move = max(((self._gain(m), m) for m in self._moves(i)), key=lambda x: x[0], default=(0, ()))
+            if gain > 0:
+                self.move(move)
+                waiting.update(
+                    dict.fromkeys(j for c in move for leaf in sorted(c) for j in (leaf, *self.company[leaf]))
+                )
+
+    def move(self, move: Move) -> None:
+        for column in move:
+            for c in {self.at[i] for i in column}:
+                for i in c - column:
+                    self.at[i] = c - column
+            for i in column:
+                self.at[i] = column
+
+    def _moves(self, i: int) -> Iterator[Move]:
+        mine, width = self.at[i], self.widths[i]
+        if len(mine) > 1:
+            yield (frozenset([i]),)
+        used = self._width(mine)
+        for c in dict.fromkeys(self.at[j] for j in self.company[i] if j not in mine):
+            free = self.room - self._width(c)
+            if width <= free:
+                yield (c | {i},)
+            if used <= free and len(mine) > 1:
+                yield (c | mine,)
+            for j in sorted(c) if len(c) > 1 else ():
+                if width <= free + self.widths[j] and used - width + self.widths[j] <= self.room:
+                    yield (c - {j} | {i}, mine - {i} | {j})
+
+    def _width(self, c: frozenset[int]) -> int:
+        return sum(self.widths[i] for i in c)
+
+    def _gain(self, move: Move) -> int:
+        self.steps += 1
+        moved = frozenset[int]().union(*move)
+        before = {self.at[i] for i in moved}
+        return sum(self._sum(c) - self._sum(c - moved) for c in before) - sum(map(self._sum, move))
+
+    def _sum(self, c: frozenset[int]) -> int:
+        if c not in self.sums:
+            self.sums[c] = self.costs.of(tuple(c))
+        return self.sums[c]
+
+
+# Profiles: how often each function of a driver runs, for a layout that is best where it matters.
+#
+# functions: {set_gpio_pin_value: 50000, get_gpio_irq_status: 900}
+
+MOST = 10**9
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Runs in any unit of time. Functions that are not named count once."""
+
+    functions: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        for name, count in self.functions.items():
+            if not 1 <= count <= MOST:
+                raise ValueError(f"'{name}' runs {count} times: from 1 to {MOST} are possible")
+
+
+def read_profile(path: Path, cdfg: Cdfg) -> Mapping[str, int]:
+    """Raises EdgebuildError if the file is not right, or names a function that the driver does not have."""
+    functions = read_facts(Profile, path).functions
+    for name in functions:
+        if name not in cdfg.functions:
+            lines = read_text(path).splitlines()
+            line = next((i for i, text in enumerate(lines, 1) if name in text), 0)
+            raise fail(
+                f"the driver has no function '{name}'{did_you_mean(name, cdfg.functions)}", file=str(path), line=line
+            )
+    return functions

@@ -21,7 +21,7 @@ from ..plan.search import Plan, state_bytes
 from ..plan.section import Section, scratch_name, slice_us
 from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
 from .addresses import access_functions, comment, fetched, shape_text, starts
-from .program import kernel_uses
+from .code import kernel_uses
 from .weights_file import HEADER, Weights
 
 if TYPE_CHECKING:

@@ -13,13 +13,23 @@ instead of for every pair of them. The access phases may run from the HSE by the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebuild.base.errors import did_you_mean, fail
+from edgebuild.base.facts import read_facts
+from edgebuild.base.inputs import JSON, read_text
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
-from edgebuild.clock.tree import Timing
+from edgebuild.clock.tree import ClockTree, Timing
 from edgebuild.model.ops.base import PER_CALL, PER_TURN, Kernel
 
 from ...clock.configs import FREE, IdleMode, SwitchCost, Switches
@@ -261,3 +271,424 @@ def pareto(points: Iterable[OperatingPoint], idle_mw: float = 0.0) -> tuple[Oper
                 least = value
                 kept.append(p)
     return tuple(kept)
+
+
+# Calibration: the cost model's constants, fitted by least squares to what was measured on a chip.
+#
+# A step's cycles are linear in three constants (energy/layer_cost.py): with I instructions, F lines fetched from flash,
+# S lines fetched from RAM behind the bus and w wait states,
+#
+#     cycles = I * cycles_per_instruction + F * (flash_line_cycles + w) + S * sram_line_cycles
+#
+# so all steps in all configurations make one linear system. Its rows are divided by the root of the cycles assumed
+# before: small steps count less than large ones, and the modelled cycles of all measurements together are the measured
+# ones. A current is the sheet's, times a factor and plus an offset, the same for all configurations. What the model
+# then says is modelled still, from measured constants.
+
+# Measurements of a profiled model on a chip: the file that `edgebuild calibrate --fit` reads.
+#
+# CSV with the header `what,config,step,phase,value`, or JSON, a list of objects with these members. Lines that begin
+# with # are passed over, so the output of the profiling firmware is such a file as it stands.
+#
+#     what      cycles     of the core's clock, of one step in one configuration (or `us`, its time in microseconds)
+#               run_ma     supply current while the model runs
+#               sleep_ma   in Sleep mode with the clocks running
+#               lfo_ma     while SYSCLK is the HSE by the quick mux and the PLL runs on
+#               stop_ma    in a Stop mode
+#     config    as `edgebuild clock` names it: 216MHZ; of stop_ma the mode: main, low_power
+#     step      of cycles and us: the number of the step in the schedule, from 0
+#     phase     of these: access or execute of a decoupled step; empty: the whole step
+#     value     above 0; currents in mA
+#
+# Several rows for the same thing are all used.
+
+COLUMNS = ("what", "config", "step", "phase", "value")
+KINDS = ("cycles", "us", "run_ma", "sleep_ma", "lfo_ma", "stop_ma")
+PHASES = ("", "access", "execute")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One row; `line` is where it stands, of JSON its place in the list."""
+
+    what: str
+    config: str
+    step: int | None
+    phase: str
+    value: float
+    line: int
+
+
+def read_measurements(file: Path) -> tuple[Measurement, ...]:
+    """All rows of the file. Raises EdgebuildError with file and line."""
+    text = read_text(file, "cannot read the measurements", JSON)
+    rows = _json(text, file) if file.suffix == ".json" else _csv(text, file)
+    measurements = tuple(_measurement(row, line, str(file)) for line, row in rows)
+    if not measurements:
+        raise fail("there are no measurements in it", file=str(file))
+    return measurements
+
+
+def read_supply_log(file: Path, configs: Sequence[str]) -> list[Measurement]:
+    """`run_ma` of every configuration, from a record of the supply's current while the profiling firmware runs.
+
+    CSV with the columns `ma` and `pin` (0 or 1), a line for each sample, as a program that reads an INA219 writes them;
+    other columns are passed over. The pin is high once for each configuration, in their order. The first and the last
+    sample of each time are of two states and left out. Raises EdgebuildError where there are not so many times.
+    """
+    text = read_text(file, "cannot read the log")
+    try:
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as error:
+        raise fail(str(error), file=str(file)) from None
+    if not rows or not {"ma", "pin"} <= rows[0].keys():
+        raise fail("the first line does not name the columns ma and pin", file=str(file), line=1)
+    times: list[list[tuple[int, float]]] = []
+    before = False
+    for line, row in enumerate(rows, 2):
+        try:
+            high, ma = bool(int(row["pin"])), float(row["ma"])
+        except (TypeError, ValueError):
+            raise fail(f"'{row['ma']}', '{row['pin']}': a current and 0 or 1 are expected", file=str(file),
+                       line=line) from None  # fmt: skip
+        if high:
+            times += [] if before else [[]]
+            times[-1].append((line, ma))
+        before = high
+    if len(times) != len(configs) or any(len(t) < 3 for t in times):
+        shortest = min(map(len, times), default=0)
+        raise fail(
+            f"the pin is high {len(times)} times, for at least {shortest} samples",
+            file=str(file),
+            hints=[f"{len(configs)} times of 3 samples or more are expected: {', '.join(configs)}"],
+        )
+    inner = [t[1:-1] for t in times]
+    return [Measurement("run_ma", c, None, "", sum(ma for _, ma in t) / len(t), t[0][0])
+            for c, t in zip(configs, inner, strict=True)]  # fmt: skip
+
+
+def _csv(text: str, file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip() and not line.startswith("#")]
+    if not lines:
+        return
+    header = tuple(word.strip() for word in lines[0][1].split(","))
+    if header != COLUMNS:
+        raise fail("the first line is not the header of a file of measurements", file=str(file), line=lines[0][0],
+                   hints=["it is: " + ",".join(COLUMNS)])  # fmt: skip
+    for n, line in lines[1:]:
+        cells = next(csv.reader([line]))
+        if len(cells) != len(COLUMNS):
+            raise fail(f"{len(cells)} columns, not {len(COLUMNS)}", file=str(file), line=n,
+                       hints=["they are: " + ",".join(COLUMNS)])  # fmt: skip
+        yield n, dict(zip(COLUMNS, (c.strip() for c in cells), strict=True))
+
+
+def _json(text: str, file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 0)
+        raise fail(f"not JSON: {getattr(error, 'msg', error)}", file=str(file), line=line) from None
+    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
+        raise fail("a list of objects is expected", file=str(file), hints=["with the members " + ", ".join(COLUMNS)])
+    for n, row in enumerate(data, 1):
+        for key in row.keys() - set(COLUMNS):
+            raise fail(f"object {n}: unknown member '{key}'{did_you_mean(key, COLUMNS)}", file=str(file))
+        yield n, {c: "" if row.get(c) is None else str(row[c]) for c in COLUMNS}
+
+
+def _measurement(row: dict[str, str], line: int, file: str) -> Measurement:
+    what, config, phase = row["what"], row["config"], row["phase"]
+    if what not in KINDS:
+        hints = ["known: " + ", ".join(KINDS)]
+        raise fail(f"'{what}' is not measured{did_you_mean(what, KINDS)}", file=file, line=line, hints=hints)
+    if phase not in PHASES:
+        raise fail(f"phase '{phase}'", file=file, line=line, hints=["access, execute, or nothing for the whole step"])
+    of_step = what in ("cycles", "us")
+    if of_step != row["step"].isdigit():
+        text = (
+            "the number of a step is missing" if of_step else f"{what} is not of a step, but there is '{row['step']}'"
+        )
+        raise fail(text, file=file, line=line)
+    try:
+        value = float(row["value"])
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise fail(f"'{row['value']}' is not a number above 0", file=file, line=line)
+    return Measurement(what, config, int(row["step"]) if of_step else None, phase, value, line)
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Error:
+    """How far the model is from what was measured, percent of the measured value: root mean square, and the most."""
+
+    rms_percent: float
+    worst_percent: float
+    measurements: int
+
+
+@dataclass(frozen=True)
+class FittedTiming:
+    """Cycles; None where nothing measured depends on it, and the clock tree's value stays."""
+
+    cycles_per_instruction: float | None
+    flash_line_cycles: float | None
+    sram_line_cycles: float | None
+    error: Error
+
+    def __post_init__(self) -> None:
+        if any(x is not None and x < 0 for x in (*self.constants, self.error.rms_percent, self.error.worst_percent)):
+            raise ValueError("cycles and errors are not negative")
+
+    @property
+    def constants(self) -> tuple[float | None, ...]:
+        return self.cycles_per_instruction, self.flash_line_cycles, self.sram_line_cycles
+
+
+@dataclass(frozen=True)
+class FittedCurrent:
+    """The current is `factor` times the sheet's plus `offset_ma`."""
+
+    factor: float
+    offset_ma: float
+    error: Error
+
+    def __post_init__(self) -> None:
+        if self.factor <= 0:
+            raise ValueError("a current's factor is above 0")
+
+    def of(self, ma: float) -> float:
+        return self.factor * ma + self.offset_ma
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Constants of a device, with the code in one placement. None: not measured, the clock tree's facts stay."""
+
+    device: str
+    placement: str
+    measurements: str  # the file's name
+    timing: FittedTiming | None
+    run: FittedCurrent | None
+    sleep: FittedCurrent | None
+    lfo_ma: Mapping[int, float] | None  # by the SYSCLK of the PLL that runs on, Hz
+    stop_ma: Mapping[str, float] | None
+
+    def __post_init__(self) -> None:
+        if any(ma <= 0 for table in (self.lfo_ma, self.stop_ma) for ma in (table or {}).values()):
+            raise ValueError("a current is above 0")
+
+
+def read_calibration(file: Path, tree: ClockTree) -> Calibration:
+    """A calibration of this device. Raises EdgebuildError with file and line."""
+    if not file.is_file():
+        raise fail("no such calibration file", file=str(file))
+    facts = read_facts(Calibration, file)
+    if facts.device != tree.device:
+        raise fail(f"this is a calibration of {facts.device}, not of {tree.device}", file=str(file))
+    if tree.power and facts.placement not in tree.power.run_ma:
+        placements = tree.power.run_ma
+        raise fail(f"{tree.device} has no placement '{facts.placement}'{did_you_mean(facts.placement, placements)}",
+                   file=str(file), hints=["known: " + ", ".join(placements)])  # fmt: skip
+    return facts
+
+
+def calibrated(tree: ClockTree, c: Calibration) -> ClockTree:
+    """The tree with what was measured in place of what was assumed or of another device."""
+    timing, power = tree.timing, tree.power
+    if c.timing and timing:
+        old = timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles
+        new = [was if measured is None else measured for was, measured in zip(old, c.timing.constants, strict=True)]
+        timing = replace(timing, cycles_per_instruction=new[0], flash_line_cycles=new[1], sram_line_cycles=new[2],
+                         source=f"fitted to {c.measurements}")  # fmt: skip
+    if power and (c.run or c.sleep or c.lfo_ma or c.stop_ma):
+        run = dict(power.run_ma)
+        if c.run:
+            rows = run[c.placement].items()
+            run[c.placement] = {scale: {f: c.run.of(ma) for f, ma in row.items()} for scale, row in rows}
+        sleep = (
+            {f: c.sleep.of(ma) for f, ma in power.sleep_ma.items()} if c.sleep and power.sleep_ma else power.sleep_ma
+        )
+        stop = {n: replace(w, ma=(c.stop_ma or {}).get(n, w.ma)) for n, w in (power.stop or {}).items()}
+        power = replace(power, of=f"{power.of}, fitted to {c.measurements}", run_ma=run, sleep_ma=sleep,
+                        stop=stop or power.stop, lfo_ma=c.lfo_ma or power.lfo_ma)  # fmt: skip
+    return replace(tree, timing=timing, power=power)
+
+
+def fit(measured: Sequence[Measurement], works: Sequence[Work], model: PowerModel, file: str) -> Calibration:
+    """Fit all that the measurements determine. `works`: those of the profiled model's steps, in order; `file`: the name
+    of the measurements' file. Raises EdgebuildError where a measurement names what is not there."""
+    tree, power = model.plan.tree, model.plan.tree.power
+    by = {what: [m for m in measured if m.what == what] for what in KINDS}
+    steps = _cycles(measured, model, file)
+    vdd = power.vdd_v if power else 1.0
+    sleeps = by["sleep_ma"] if power and power.sleep_ma else []
+    lfo = {_config(m, model, file).sysclk_hz: m.value for m in by["lfo_ma"]}
+    stops = tuple(power.stop or ()) if power else ()
+    for m in by["stop_ma"]:
+        if m.config not in stops:
+            raise fail(f"{tree.device} has no stop mode '{m.config}'{did_you_mean(m.config, stops)}", file=file,
+                       line=m.line, hints=["known: " + ", ".join(stops)])  # fmt: skip
+    stop = {n: [m.value for m in by["stop_ma"] if m.config == n] for n in stops}
+    return Calibration(
+        device=tree.device,
+        placement=model.placement,
+        measurements=Path(file).name,
+        timing=_fit_timing(steps, works, model, file) if steps else None,
+        run=_fit_current(by["run_ma"], model, lambda c: model.run_mw(c) / vdd, file),
+        sleep=_fit_current(sleeps, model, lambda c: model.sleep_mw(c) / vdd, file),
+        lfo_ma=lfo or None,
+        stop_ma={n: float(np.mean(values)) for n, values in stop.items() if values} or None,
+    )
+
+
+def _cycles(measured: Sequence[Measurement], model: PowerModel, file: str) -> list[Measurement]:
+    """Measurements of steps, times as cycles too."""
+    times = [replace(m, value=m.value * _config(m, model, file).sysclk_hz / 1e6) for m in measured if m.what == "us"]
+    return [m for m in measured if m.what == "cycles"] + times
+
+
+def _fit_timing(rows: Sequence[Measurement], works: Sequence[Work], model: PowerModel, file: str) -> FittedTiming:
+    design, cycles, waits = [], [], []
+    for m in rows:
+        if m.step is None or not 0 <= m.step < len(works):
+            raise fail(f"the model has no step {m.step}: its steps are 0 to {len(works) - 1}", file=file, line=m.line)
+        phase = _phase(works[m.step], m, file)
+        design.append((phase.instructions, phase.flash_lines, phase.sram_lines))
+        cycles.append(m.value)
+        waits.append(phase.flash_lines * (_config(m, model, file).wait_states or 0))
+    a, y, w = np.array(design, float), np.array(cycles, float), np.array(waits, float)
+    timing = require_timing(model)
+    assumed = np.array([timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles])
+    weight = 1 / np.sqrt(np.maximum(a @ assumed, 1.0))
+    solved, fitted = _nonnegative(a * weight[:, None], (y - w) * weight, assumed)
+    values = [float(round(v, 4)) if is_fitted else None for v, is_fitted in zip(solved, fitted, strict=True)]
+    return FittedTiming(values[0], values[1], values[2], _error(a @ solved + w, y))
+
+
+def _nonnegative(a: Floats, y: Floats, assumed: Floats) -> tuple[Floats, list[bool]]:
+    """Least squares with coefficients of at least 0, by leaving out those that would be less, one after the other.
+
+    A column that the others explain, or of nothing, keeps its assumed value. Also which columns were fitted.
+    """
+    free = list(range(a.shape[1]))
+    scale = np.linalg.norm(a, axis=0)
+    for column in sorted(free, key=lambda c: scale[c]):
+        others = [c for c in free if c != column]
+        rest = a[:, column] - a[:, others] @ np.linalg.lstsq(a[:, others], a[:, column], rcond=None)[0]
+        if np.linalg.norm(rest) <= 1e-6 * max(scale[column], scale.max() * 1e-9):
+            free.remove(column)
+    fitted, solution = [c in free for c in range(a.shape[1])], assumed.astype(float)
+    rest = y - a[:, [c for c in range(a.shape[1]) if c not in free]] @ solution[[not f for f in fitted]]
+    while free:
+        solved = np.linalg.lstsq(a[:, free], rest, rcond=None)[0]
+        solution[free] = solved
+        if (solved >= 0).all():
+            break
+        worst = free[int(solved.argmin())]
+        solution[worst] = 0.0
+        free.remove(worst)
+    return solution, fitted
+
+
+def _fit_current(
+    rows: Sequence[Measurement], model: PowerModel, sheet: Callable[[Config], float], file: str
+) -> FittedCurrent | None:
+    if not rows:
+        return None
+    x = np.array([sheet(_config(m, model, file)) for m in rows])
+    y = np.array([m.value for m in rows])
+    if np.ptp(x) > 1e-6 * x.max():
+        factor, offset = np.linalg.lstsq(np.stack([x / y, 1 / y], axis=1), np.ones(len(y)), rcond=None)[0]
+    else:
+        factor, offset = float(np.mean(y) / np.mean(x)), 0.0
+    low = sheet(model.plan.configs[0])
+    if factor <= 0 or factor * low + offset <= 0:
+        raise fail("the measured currents fall where the sheet's rise: there is no factor that fits", file=file,
+                   line=rows[0].line, hints=["is each with the configuration that it was measured in?"])  # fmt: skip
+    return FittedCurrent(round(float(factor), 5), round(float(offset), 4), _error(factor * x + offset, y))
+
+
+def _config(m: Measurement, model: PowerModel, file: str) -> Config:
+    names = [c.name for c in model.plan.configs]
+    if m.config not in names:
+        raise fail(f"there is no configuration '{m.config}'{did_you_mean(m.config, names)}", file=file, line=m.line,
+                   hints=[f"at this HSE: {', '.join(names)}"])  # fmt: skip
+    return model.plan.config(m.config)
+
+
+def _phase(work: Work, m: Measurement, file: str) -> CodeStretch:
+    if m.phase == "execute":
+        return work.execute
+    if m.phase == "access" and work.access is None:
+        raise fail(f"step {m.step} is not decoupled: it has no access phase", file=file, line=m.line)
+    if m.phase == "access" and work.access:
+        return work.access
+    return work.execute + work.access if work.access else work.execute
+
+
+def _error(modelled: Floats, measured: Floats) -> Error:
+    relative = 100 * np.abs(modelled / measured - 1)
+    rms, worst = float(np.sqrt(np.mean(relative**2))), float(relative.max())
+    return Error(round(rms, 3), round(worst, 3), len(measured))
+
+
+# ---- as a file
+
+
+def calibration_text(c: Calibration) -> str:
+    """The YAML that `read_calibration` reads."""
+    lines = [
+        f"# Constants of the cost model for the {c.device}, fitted to measurements.",
+        f"device: {c.device}",
+        f"placement: {c.placement}",
+        f'measurements: "{c.measurements}"',
+    ]
+    for name, value in (("timing", c.timing), ("run", c.run), ("sleep", c.sleep)):
+        lines += _block(name, value)
+    for name, table in (("lfo_ma", c.lfo_ma), ("stop_ma", c.stop_ma)):
+        entries = ", ".join(f"{k}: {v:g}" for k, v in (table or {}).items())
+        lines.append(f"{name}: {{{entries}}}" if table else f"{name}: unknown")
+    return "\n".join(lines) + "\n"
+
+
+def _block(name: str, value: FittedTiming | FittedCurrent | None) -> Iterable[str]:
+    if value is None:
+        return [f"{name}: unknown"]
+    e = value.error
+    error = f"{{rms_percent: {e.rms_percent:g}, worst_percent: {e.worst_percent:g}, measurements: {e.measurements}}}"
+    rows = {k: v for k, v in vars(value).items() if k != "error"}
+    words = [f"  {k}: {'unknown' if v is None else f'{v:.6g}'}" for k, v in rows.items()]
+    return [f"{name}:", *words, f"  error: {error}"]
+
+
+def calibration_words(c: Calibration, model: PowerModel, works: Sequence[Work], measured: Sequence[Measurement]) -> str:
+    """The fitted constants beside the old ones, and how well each predicts the measurements."""
+    lines = [f"{c.device}, code in {c.placement}: fitted to {len(measured)} measurements of {c.measurements}"]
+    if c.timing:
+        timing = require_timing(model)
+        rows = _cycles(measured, model, c.measurements)
+        phases = [_phase(works[m.step or 0], m, c.measurements) for m in rows]
+        waits = [_config(m, model, c.measurements).wait_states or 0 for m in rows]
+        before = np.array([p.cycles(timing, w) for p, w in zip(phases, waits, strict=True)])
+        old = (timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles)
+        names = ("cycles per instruction", "cycles per line of flash", "cycles per line of RAM")
+        for name, assumed, new in zip(names, old, c.timing.constants, strict=True):
+            lines.append(f"  {name:26} {assumed:8.3f} -> " + ("not determined" if new is None else f"{new:.3f}"))
+        was, now = _error(before, np.array([m.value for m in rows])), c.timing.error
+        lines.append(f"  error of a step's cycles   {was.rms_percent:7.1f}% -> {now.rms_percent:.1f}% rms, "
+                     f"{now.worst_percent:.1f}% at worst")  # fmt: skip
+    for name, current in (("run", c.run), ("sleep", c.sleep)):
+        if current:
+            e = current.error
+            lines.append(f"  {name} current: {current.factor:.4g} x the sheet's {current.offset_ma:+.4g} mA; "
+                         f"error {e.rms_percent:.1f}% rms, {e.worst_percent:.1f}% at worst")  # fmt: skip
+    for hz, ma in (c.lfo_ma or {}).items():
+        lines.append(f"  on the HSE with the PLL at {hz / 1e6:g} MHz: {ma:g} mA")
+    for mode, ma in (c.stop_ma or {}).items():
+        lines.append(f"  stop mode {mode}: {ma:g} mA")
+    return "\n".join(lines) + "\n"

@@ -60,7 +60,7 @@ FUNCTIONS: Mapping[str, Callable[[], Function]] = (
     | matrix.FUNCTIONS
     | winograd.FUNCTIONS
     | lanes.FUNCTIONS
-    | floats.registers.FUNCTIONS
+    | floats.FUNCTIONS
 )
 
 

@@ -18,8 +18,14 @@ from ...clock.emit import clock_files, target_tree
 from ...clock.tree import Gpio
 from ..clocked import power_model, works
 from ..compile import emit, plan_model
-from ..energy.fit import calibration_text, calibration_words, fit, read_measurements, read_supply_log
-from ..energy.layer_cost import require_timing
+from ..energy.layer_cost import (
+    calibration_text,
+    calibration_words,
+    fit,
+    read_measurements,
+    read_supply_log,
+    require_timing,
+)
 from ..plan.choose import plan
 from ..plan.search import Plan
 from . import report_of

@@ -16,9 +16,8 @@ import numpy as np
 from ...base import programs
 from ...base.artifacts import Artifact, publish
 from ...base.errors import Diagnostic, MissingTool, fail
-from ...base.firmware import firmware_support
 from ...base.programs import Start
-from ...base.target import hal_dir, load_target
+from ...base.target import firmware_support, hal_dir, load_target
 from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from ..formats import bound_file

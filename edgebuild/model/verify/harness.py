@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from ...base import programs
 from ...base.artifacts import Artifact, own_folder, publish
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
-from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
-from ...base.target import Flash, Target, hal_dir, load_target, target_names
+from ...base.target import Flash, Target, firmware_support, hal_dir, link_flags, load_target, target_names
 from ..emit.weights_file import HEADER
 from ..surface.interface import C_TYPES
 from .board import PROGRAM, run_on_board

@@ -8,8 +8,7 @@ from functools import partial
 from ....base.target import SLOW_FLASH
 from ...ops import spatial
 from ...ops.base import Kernel
-from .. import curves
-from ..blocks import plane
+from ..blocks import elements, plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import convolution, matrix, taps, wide, winograd
 from .plane_words import Words
@@ -88,5 +87,5 @@ ROWS = (
     Row("batch_matmul", CORE, matrix.wide),
     Row("svdf_state", CORE, matrix.state),
     Row("svdf", CORE, matrix.total),
-    Row("pointwise", CORE, curves.linear_pieces("arm_dsp/elements.c:curve", "dsp lines", 6.0, 1.0)),
+    Row("pointwise", CORE, elements.linear_pieces("arm_dsp/elements.c:curve", "dsp lines", 6.0, 1.0)),
 )

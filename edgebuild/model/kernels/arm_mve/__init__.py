@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from ...ir import ITEM_BYTES
 from ...ops.base import Kernel, Loop
-from .. import curves
 from ..blocks import elements, plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import sum_kernels
@@ -132,7 +131,7 @@ ROWS = (
     Row("dense", CORE, dense_rows),
     Row("add", CORE, elementwise),
     Row("mul", CORE, elementwise),
-    Row("pointwise", CORE, curves.linear_pieces("arm_mve/elements.c:curve", "mve lines", 3.25, 0.25)),
+    Row("pointwise", CORE, elements.linear_pieces("arm_mve/elements.c:curve", "mve lines", 3.25, 0.25)),
     Row("clamp", CORE, rescaled),
     Row("requantize", CORE, rescaled),
     Row("transpose", CORE, spread),
