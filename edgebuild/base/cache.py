@@ -98,14 +98,14 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
         outputs = (*model_outputs(request.name), WARNINGS)
         data = _read(top, name, outputs)
         if data is not None:
-            return _given(request, data)
-        with _held(top, name):
+            return _entry_artifacts(request, data)
+        with _key_lock(top, name):
             data = _read(top, name, outputs) or _fetched(top, name, outputs)
             if data is not None:
-                return _given(request, data)
+                return _entry_artifacts(request, data)
             earlier = len(progress.warnings())
             artifacts = compile_model(request)
-            warned = Artifact(WARNINGS, _written(request, progress.warnings()[earlier:]))
+            warned = Artifact(WARNINGS, _warnings_json(request, progress.warnings()[earlier:]))
             # No file was changed meanwhile, nor changed back; and the user has not ended the search.
             if states(files) == before and key(request, files) == name and not progress.stopped():
                 _write(top, name, (*artifacts, warned))
@@ -150,7 +150,7 @@ def _warn_remote(is_ours: bool) -> None:
     warn(Diagnostic(text, hints=hints, severity="warning"))
 
 
-def _given(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[Artifact, ...]:
+def _entry_artifacts(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[Artifact, ...]:
     """The artifacts of an entry, whose warnings are given."""
     for fields in json.loads(data[WARNINGS]):
         file = str(request.source) if fields["file"] is None else fields["file"]
@@ -158,7 +158,7 @@ def _given(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[Artifact, 
     return tuple(Artifact(file, content) for file, content in data.items() if file != WARNINGS)
 
 
-def _written(request: ModelRequest, warnings: Sequence[Diagnostic]) -> bytes:
+def _warnings_json(request: ModelRequest, warnings: Sequence[Diagnostic]) -> bytes:
     """Warnings as JSON. The model has no path in it: the entry is for models elsewhere, too."""
     rows = [{**asdict(w), "file": None if w.file == str(request.source) else w.file} for w in warnings]
     return json.dumps(rows).encode()
@@ -190,7 +190,7 @@ _code_digest = functools.cache(code_digest)  # of the code that this process beg
 
 
 @contextmanager
-def _held(top: int, name: str) -> Iterator[None]:
+def _key_lock(top: int, name: str) -> Iterator[None]:
     """Hold a key against other processes; go on without where the file system has no locks."""
     with ExitStack() as stack:
         with suppress(ImportError, OSError):

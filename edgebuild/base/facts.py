@@ -187,7 +187,7 @@ def _read(kind: Any, node: Node) -> Any:
     if origin is Mapping or origin is dict:
         return {_key(arguments[0], k): _read(arguments[1], v) for k, v in _entries(node)}
     if not isinstance(node.value, str):
-        raise wrong(node, f"expected {_name(kind)}{_seen(node)}")
+        raise wrong(node, f"expected {_name(kind)}{_instead_of(node)}")
     return _scalar(kind, node, node.value)
 
 
@@ -227,7 +227,7 @@ def _read_tuple(arguments: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
 
     items = node.value
     if not isinstance(node, SequenceNode):
-        raise wrong(node, f"expected a list [a, b]{_seen(node)}")
+        raise wrong(node, f"expected a list [a, b]{_instead_of(node)}")
     if arguments[-1] is Ellipsis:
         return tuple(_read(arguments[0], item) for item in items)
     if len(items) != len(arguments):
@@ -239,7 +239,7 @@ def _entries(node: Node) -> list[tuple[Node, Node]]:
     from yaml.nodes import MappingNode
 
     if not isinstance(node, MappingNode):
-        seen = ", not a list" if isinstance(node.value, list) else _seen(node)
+        seen = ", not a list" if isinstance(node.value, list) else _instead_of(node)
         raise wrong(node, f"expected a map (key: value){seen}")
     return list(node.value)
 
@@ -283,7 +283,7 @@ def _scalar(kind: Any, node: Node, text: str) -> Any:
                 return number
             if abs(number - round(number)) < 1e-6:
                 return round(number)
-    raise wrong(node, f"expected {_name(kind)}{_seen(node)}")
+    raise wrong(node, f"expected {_name(kind)}{_instead_of(node)}")
 
 
 def _bounded(node: Node, number: N) -> N:
@@ -303,7 +303,7 @@ def size(node: Node) -> int:
     """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024), also with B or iB behind them."""
     match = re.fullmatch(f"({HEX}|{DIGITS})([KMG]?)(?:i?B)?", node.value) if isinstance(node.value, str) else None
     if not match:
-        raise wrong(node, f"expected a number{_seen(node)}", "such as 4096, 0x1000, 256K or 2M")
+        raise wrong(node, f"expected a number{_instead_of(node)}", "such as 4096, 0x1000, 256K or 2M")
     if len(match[1]) > MOST_DIGITS:
         raise wrong(node, "the number is too large: at most 2^64")
     return _bounded(node, int(match[1], 0 if match[1].startswith("0x") else 10) << _BINARY[match[2]])
@@ -320,14 +320,14 @@ def count(node: Node) -> int:
 def rate(node: Node) -> float:
     """A number above 0, such as 8 or 0.5."""
     if not isinstance(node.value, str) or not re.fullmatch(r"[0-9]*\.?[0-9]+", node.value) or not float(node.value):
-        raise wrong(node, f"expected a number above 0{_seen(node)}")
+        raise wrong(node, f"expected a number above 0{_instead_of(node)}")
     return _bounded(node, float(node.value))
 
 
 def picojoules(node: Node) -> float:
     """Energy: a number from 0 upwards, such as 0.05."""
     if not isinstance(node.value, str) or not re.fullmatch(r"[0-9]*\.?[0-9]+", node.value):
-        raise wrong(node, f"expected picojoules, a number from 0 upwards{_seen(node)}")
+        raise wrong(node, f"expected picojoules, a number from 0 upwards{_instead_of(node)}")
     return _bounded(node, float(node.value))
 
 
@@ -359,7 +359,7 @@ Rate = Annotated[float, rate]
 Picojoules = Annotated[float, picojoules]
 
 
-def _seen(node: Node) -> str:
+def _instead_of(node: Node) -> str:
     return f", not '{node.value}'" if isinstance(node.value, str) else ", not a map or list"
 
 

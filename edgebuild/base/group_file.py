@@ -39,13 +39,13 @@ def read_group(file: Path, name: str, target: str) -> GroupRequest:
     if missing := [key for key in ("share", "models") if key not in keys]:
         hints = {"share": "share: exclusive, pipeline or concurrent", "models": "models: {NAME: {file: MODEL}}"}
         raise wrong(node, f"missing key '{missing[0]}'", hints[missing[0]])
-    share = _at(keys["share"], lambda: options_of(GroupRequest)["share"].kind.read("share", _word(keys["share"])))
+    share = _located(keys["share"], lambda: options_of(GroupRequest)["share"].kind.read("share", _word(keys["share"])))
     models = [_model(n, entry, file, target) for n, entry in entries(keys["models"]).items()]
     if not models:
         raise wrong(keys["models"], "no models")
     given = entries(keys["buffers"]) if "buffers" in keys else {}
     buffers = [_buffer(n, entry, name, [m.name for m in models]) for n, entry in given.items()]
-    return _at(node, lambda: grouped(GroupRequest(tuple(models), name, target, share, tuple(buffers), file)))
+    return _located(node, lambda: grouped(GroupRequest(tuple(models), name, target, share, tuple(buffers), file)))
 
 
 def _model(name: str, node: Node, file: Path, target: str) -> ModelRequest:
@@ -53,19 +53,21 @@ def _model(name: str, node: Node, file: Path, target: str) -> ModelRequest:
     options = keys_of(node, ("file", *(o for o in options_of(ModelRequest) if o in of_group)))
     if "file" not in options:
         raise wrong(node, f"model '{name}': missing key 'file'")
-    source = _beside(file, _word(options.pop("file")))
-    words = {o: of_group[o].moved(_word(value), lambda path: str(_beside(file, path))) for o, value in options.items()}
-    return _at(node, lambda: model_request(source, name, target, words))
+    source = _relative_path(file, _word(options.pop("file")))
+    words = {
+        o: of_group[o].moved(_word(value), lambda path: str(_relative_path(file, path))) for o, value in options.items()
+    }
+    return _located(node, lambda: model_request(source, name, target, words))
 
 
-def _beside(file: Path, path: str) -> Path:
+def _relative_path(file: Path, path: str) -> Path:
     return Path(os.path.normpath(file.parent / path))
 
 
 def _buffer(name: str, node: Node, group: str, models: list[str]) -> SharedBuffer:
     words = {key: _word(value) for key, value in entries(node).items()}
-    buffer = _at(node, lambda: shared_buffer(name, words))
-    _at(node, lambda: check_buffer(buffer, group, models))
+    buffer = _located(node, lambda: shared_buffer(name, words))
+    _located(node, lambda: check_buffer(buffer, group, models))
     return buffer
 
 
@@ -80,7 +82,7 @@ def _word(node: Node) -> str:
     return "+".join(map(_word, node.value))
 
 
-def _at(node: Node, read: Callable[[], T]) -> T:
+def _located(node: Node, read: Callable[[], T]) -> T:
     """Call `read`; its errors are those of the node."""
     try:
         return read()

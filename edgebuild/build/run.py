@@ -49,7 +49,7 @@ def run(path: Path, makefiles: bool = False) -> int:
     if isinstance(request, ModelRequest):
         follow()
     artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else compiled_files(request)
-    lines = _settled(read, before, lines)
+    lines = _settled_lines(read, before, lines)
     _finish(path, began, file.output, artifacts, inputs, lines, makefiles)
     print(text)
     return 0
@@ -86,7 +86,7 @@ def _fingerprints(paths: Sequence[str], began: int) -> list[str]:
         raise from_os(error, "cannot read it") from error
 
 
-def _settled(paths: list[str], before: list[tuple[int, int, int] | None], lines: list[str]) -> list[str]:
+def _settled_lines(paths: list[str], before: list[tuple[int, int, int] | None], lines: list[str]) -> list[str]:
     """The stamp lines of files, but of those that were written since `before`: the work may have read other bytes than
     are there now, also where they are the same as before it.
     """
@@ -141,7 +141,7 @@ def _run_driver(
     sources = [os.path.abspath(p) for p in (path, *request.sources, *([flags] if flags.exists() else []))]
     before, lines = states(sources), _fingerprints(sources, began)
     artifacts, driver, text = generate(request)
-    lines = _settled(sources, before, lines)
+    lines = _settled_lines(sources, before, lines)
     inputs = list(dict.fromkeys([*sources[1:], *with_code(list(driver.files), code)]))
     headers = [p for p in inputs if p not in sources]
     rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)

@@ -288,11 +288,14 @@ def growth(what: str, now: ProgramSizes, before: ProgramSizes) -> list[str]:
     if what == "stack":
         rows = [(n, b.bytes - before.stacks.get(n, Bound()).bytes) for n, b in now.stacks.items() if n != TOTAL]
     else:
-        rows = _more(what, now.parts, before.parts) + _more(what, now.symbols, before.symbols)[:MOST_NAMED]
+        rows = (
+            _growth_by_name(what, now.parts, before.parts)
+            + _growth_by_name(what, now.symbols, before.symbols)[:MOST_NAMED]
+        )
     return [f"{name} {more:+,} B" for name, more in sorted(rows, key=lambda r: -r[1])[: 2 * MOST_NAMED] if more > 0]
 
 
-def _more(what: str, now: Mapping[str, Sizes], before: Mapping[str, Sizes]) -> list[tuple[str, int]]:
+def _growth_by_name(what: str, now: Mapping[str, Sizes], before: Mapping[str, Sizes]) -> list[tuple[str, int]]:
     rows = [(name, getattr(s, what) - getattr(before.get(name, Sizes()), what)) for name, s in now.items()]
     return sorted(rows, key=lambda row: -row[1])
 

@@ -60,7 +60,7 @@ def _price(r: dict[str, Any]) -> list[str]:
     """Cost of less memory against every op by itself. Nothing where nothing is tiled."""
     if not r["tiling"] or "price" not in r:
         return []
-    more = _more(r["price"]["instructions"], r["price"]["cycles"])
+    more = _share_words(r["price"]["instructions"], r["price"]["cycles"])
     return [f"{more} against --tile off ({r['ram']['untiled_arena_bytes']} B), estimated"]
 
 
@@ -76,12 +76,12 @@ def _less(r: dict[str, Any]) -> list[str]:
 
 def _against(now: dict[str, Any], cut: dict[str, Any]) -> str:
     """Shares that another cut takes more than that of the plan, and bytes of flash."""
-    more = _more(cut["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, cut["time"] - 1)
+    more = _share_words(cut["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, cut["time"] - 1)
     flash = cut["flash_bytes"] - now["flash_bytes"]
     return f"{more}, {flash:+d} B of flash" if flash >= NOTED else more
 
 
-def _more(instructions: float, cycles: float) -> str:
+def _share_words(instructions: float, cycles: float) -> str:
     """Shares in words; cycles only where they are another share."""
     words = f"{instructions:+.1%} instructions"
     return words if abs(cycles - instructions) < 0.005 else f"{words}, {cycles:+.1%} cycles"

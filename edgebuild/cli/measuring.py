@@ -142,7 +142,7 @@ def _size(args: argparse.Namespace) -> int:
     base = earlier(args.diff, program) if args.diff else None
     rows = as_json(sizes)
     last = earlier(args.last, program) if args.last and args.last.exists() else None
-    problems = _over(args, sizes, budgets, last)
+    problems = _over_budget(args, sizes, budgets, last)
     text = f"{table(sizes, base)}\n" if problems or not args.quiet else ""
     more = {"base": as_json(base)} if base else {}
     show(args, text, json.dumps({**rows, **more}, indent=1, sort_keys=True) + "\n")
@@ -167,7 +167,7 @@ def _program(args: argparse.Namespace) -> Linked:
     return Linked(args.elf, drivers, memories, args.entry, args.stack_usage, args.objdump)
 
 
-def _over(
+def _over_budget(
     args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
 ) -> list[Diagnostic]:
     """The budgets that do not hold, with what grew and the largest parts."""

@@ -31,13 +31,17 @@ def with_choices(request: ModelRequest) -> ModelRequest:
 def files(request: ModelRequest) -> list[str]:
     """The file with choices for the request's target, if there is one that may be read."""
     where = folder()
-    return [str(where / FOLDER / _name(request))] if where is not None and _kept(_name(request)) is not None else []
+    return (
+        [str(where / FOLDER / _name(request))]
+        if where is not None and _stored_choices(_name(request)) is not None
+        else []
+    )
 
 
 def read(request: ModelRequest) -> dict[str, str]:
     """Layer to variant; empty if nothing was measured."""
     try:
-        stored = json.loads(_kept(_name(request)) or b"{}")
+        stored = json.loads(_stored_choices(_name(request)) or b"{}")
     except (RecursionError, ValueError):
         return {}
     return {str(layer): str(variant) for layer, variant in stored.items()} if isinstance(stored, dict) else {}
@@ -70,7 +74,7 @@ def clear() -> int:
         return 0
 
 
-def _kept(name: str) -> bytes | None:
+def _stored_choices(name: str) -> bytes | None:
     """The bytes of a file with choices; None if there is none that may be read."""
     try:
         with used() as top:

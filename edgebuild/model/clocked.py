@@ -35,7 +35,7 @@ from .energy.layer_cost import (
     require_timing,
     work,
 )
-from .energy.select import SLACKS, ClockSchedule, Ways, compare, select_all
+from .energy.select import SLACKS, ClockSchedule, StepForms, compare, select_all
 from .ir import Graph, Op
 from .kernels import kernel_of
 from .ops.base import Kernel
@@ -183,13 +183,13 @@ def _cached(model: PowerModel) -> float:
     return CACHE_SHARE * require_timing(model).cache_bytes
 
 
-def _largest(options: Choices, ways: Ways) -> int:
+def _largest(options: Choices, ways: StepForms) -> int:
     """Bytes of the largest buffer that a selection asks for."""
     chosen = zip(options.forms, ways, strict=True)
     return max(w.buffer_bytes for each, (g, _) in chosen for w in each if w.g == g and g)
 
 
-def _decoupled(whole: Plan, ways: Ways) -> Decoupled:
+def _decoupled(whole: Plan, ways: StepForms) -> Decoupled:
     """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
     return {name: form for name, form in zip(_results(whole), ways, strict=True) if form[0]}
 

@@ -117,10 +117,10 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
     """The plan of ops whose operands move between the target's memory levels."""
-    from .plan.dma.assembly import check_request, mapped_plan, reached  # late: few targets have levels
+    from .plan.dma.assembly import check_request, mapped_plan, with_dma_memories  # late: few targets have levels
     from .plan.dma.levels import limited
 
-    target = reached(limited(target, request.limit))
+    target = with_dma_memories(limited(target, request.limit))
     check_request(target, request)
     check_steps(request, target)
     graph = graph_of(request)

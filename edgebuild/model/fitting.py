@@ -36,7 +36,7 @@ from .emit.report import level_steps
 from .ir import Graph
 from .kernels.costs import cycles_of
 from .plan.choose import plan
-from .plan.dma.assembly import check_request, mapped_plan, reached
+from .plan.dma.assembly import check_request, mapped_plan, with_dma_memories
 from .plan.dma.levels import unstated_energies
 from .plan.search import Orders, Plan, arena_memories
 from .plan.section import cost
@@ -370,7 +370,7 @@ class Fit:
         request = replace(self.request, target=target.name, map="layer", tile="off")
         try:
             check_request(target, request)
-            steps = level_steps(mapped_plan(self.graph, reached(target), request))
+            steps = level_steps(mapped_plan(self.graph, with_dma_memories(target), request))
         except EdgebuildError:
             return None
         return sum(row["energy_uj"] for row in steps)

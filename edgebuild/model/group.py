@@ -142,7 +142,7 @@ def _arenas(
             text = f"pipeline: '{after.name}' cannot begin where '{before.name}' leaves its output: its arena lies on a"
             hints = [f"output at {source['offset']}, input at {goal['offset']}: use share: exclusive and copy"]
             raise fail(f"{text} multiple of {step}", file=str(group.file or ""), hints=hints)
-        joined = _joined(one, other, shift)
+        joined = _joined_blocks(one, other, shift)
         if not joined.memories:
             text = (
                 f"pipeline: '{before.name}' leaves its output in {source['memory']}, and '{after.name}' cannot have it"
@@ -187,7 +187,7 @@ def _ports(report: Report, side: str) -> list[Mapping[str, Any]]:
     return [rows[port["name"]] for port in report[side]]
 
 
-def _joined(one: _Block, other: _Block, shift: int) -> _Block:
+def _joined_blocks(one: _Block, other: _Block, shift: int) -> _Block:
     """Two blocks as one, the second `shift` bytes further up than the first."""
     moves = [(one, max(-shift, 0)), (other, max(shift, 0))]
     members = tuple(replace(m, offset=m.offset + by) for block, by in moves for m in block.members)
@@ -257,7 +257,7 @@ def _check_ends(group: GroupRequest, before: Report, after: Report) -> None:
             raise fail(text, file=where, hints=["name one with the option outputs, or use share: exclusive and copy"])
     source, goal = before["outputs"][0], after["inputs"][0]
     different = [
-        f"{key} {_shown(source.get(key))} and {_shown(goal.get(key))}"
+        f"{key} {_value_words(source.get(key))} and {_value_words(goal.get(key))}"
         for key in ("dtype", "shape", "scale", "zero_point")
         if source.get(key) != goal.get(key)
     ]
@@ -267,7 +267,7 @@ def _check_ends(group: GroupRequest, before: Report, after: Report) -> None:
         raise fail(text + "; ".join(different), file=where, hints=hints)
 
 
-def _shown(value: Any) -> str:
+def _value_words(value: Any) -> str:
     return "none" if value is None else "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

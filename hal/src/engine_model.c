@@ -63,8 +63,8 @@ static int8_t result(const eb_conv2d *job, int32_t sum, int32_t k)
     return clamped(job->y_zero + scaled, job->low, job->high);
 }
 
-/* `depth`: channels that go into a sum; the first of them, for output channel k, is k * apart. */
-static void convolve(const eb_conv2d *job, int32_t depth, int32_t apart)
+/* `depth`: channels that go into a sum; the first of them, for output channel k, is k * step. */
+static void convolve(const eb_conv2d *job, int32_t depth, int32_t step)
 {
     int8_t *y = job->y;
     for (int32_t oy = 0; oy < job->out_height; ++oy) {
@@ -76,7 +76,7 @@ static void convolve(const eb_conv2d *job, int32_t depth, int32_t apart)
                         const int32_t iy = oy * job->stride_y + fy - job->top, ix = ox * job->stride_x + fx - job->left;
                         const int outside = iy < 0 || iy >= job->height || ix < 0 || ix >= job->width;
                         const int8_t *const in =
-                            outside ? job->x : job->x + (iy * job->width + ix) * job->channels + k * apart;
+                            outside ? job->x : job->x + (iy * job->width + ix) * job->channels + k * step;
                         const int8_t *const w =
                             job->weights + ((k * job->window_height + fy) * job->window_width + fx) * depth;
                         for (int32_t i = 0; i < depth; ++i) {

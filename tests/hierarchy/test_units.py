@@ -13,7 +13,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.dma.assembly import check_request, mapped_plan, reached
+from edgebuild.model.plan.dma.assembly import check_request, mapped_plan, with_dma_memories
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.search import Plan, Planner
 from tests.graphs import examples, small_graphs
@@ -95,11 +95,11 @@ def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
     other = replace(home, name="FAST", origin=3 << 30, level=0)
     peak = Planner(graph, chip, asked).untiled_bytes
     chip = replace(chip, memories=(other, *chip.memories))
-    found = reached(chip)
+    found = with_dma_memories(chip)
     made = mapped_plan(graph, found, asked)
     assert peak and {place.memory for place in made.places.values()} <= {"RAM", "L1"}
     with pytest.raises(EdgebuildError, match="joins L1 with a memory that has the role 'arena'"):
-        reached(replace(chip, dma=tuple(replace(d, between=("ROM", "L1")) for d in chip.dma)))
+        with_dma_memories(replace(chip, dma=tuple(replace(d, between=("ROM", "L1")) for d in chip.dma)))
 
 
 @pytest.mark.needs("gcc")

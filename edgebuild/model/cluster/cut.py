@@ -140,7 +140,7 @@ class _Device:
         """The graph; the model's inputs and outputs lie at the source under their own names."""
         graph = self.graph
         if not self.is_source:
-            return replace(_with(graph, self.ops, self.tensors), inputs=(), outputs=(), states=())
+            return replace(_device_graph(graph, self.ops, self.tensors), inputs=(), outputs=(), states=())
         other = {cut.piece_of(self, name, SOURCE).name: name for name in graph.outputs}
         swap = {**{new: old for old, new in other.items() if new in self.tensors}, **other}
 
@@ -149,10 +149,12 @@ class _Device:
 
         self.ops = [replace(op, inputs=names(op.inputs), outputs=names(op.outputs)) for op in self.ops]
         tensors = {swap.get(n, n): replace(t, name=swap.get(n, n)) for n, t in self.tensors.items()}
-        return _with(graph, self.ops, tensors, graph.outputs)
+        return _device_graph(graph, self.ops, tensors, graph.outputs)
 
 
-def _with(graph: Graph, ops_new: Sequence[Op], tensors: Mapping[str, Tensor], outputs: Sequence[str] = ()) -> Graph:
+def _device_graph(
+    graph: Graph, ops_new: Sequence[Op], tensors: Mapping[str, Tensor], outputs: Sequence[str] = ()
+) -> Graph:
     """The graph of a device, without ops whose results it neither reads, sends nor gives back."""
     kept_ops, wanted = list[Op](), set(outputs)
     for op in reversed(ops_new):

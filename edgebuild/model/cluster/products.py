@@ -293,7 +293,7 @@ def _built(
     source, digest = chosen.plan.cluster.source, int(report["plan_hash"][:8], 16)
     graphs, messages = project(graph, chosen.plan)
     if len(graphs) == 1:
-        parts = [_alone(request, chosen)]
+        parts = [_single_device(request, chosen)]
     else:
         parts = _Builder(request, graph, chosen, digest, spare).parts(graphs, messages)
     for part in parts:
@@ -330,7 +330,7 @@ def _address(m: Message) -> int:
     return m.transfer.receivers[0] if len(m.transfer.receivers) == 1 else EVERYONE
 
 
-def _alone(request: ClusterRequest, chosen: Chosen) -> Part:
+def _single_device(request: ClusterRequest, chosen: Chosen) -> Part:
     """One device: the files of `edgebuild model`."""
     device = chosen.plan.cluster.devices[0]
     own = request.one_device(request.name, request.target or device.target)
@@ -385,7 +385,7 @@ class _Builder:
             return plan(graph, target, replace(own, ram=room))
         except EdgebuildError as error:
             more = {k: (0, min(planned_here.arena_bytes - room, device.ram // STEPS) + 1)}
-            raise _Over(more, _of(device.name, error, self.request.cluster)) from None
+            raise _Over(more, _device_error(device.name, error, self.request.cluster)) from None
 
     def part(self, k: int, plan: Plan, sha256: str) -> Part:
         artifacts, link = emit(plan, sha256), plan.graph.link
@@ -419,7 +419,7 @@ def code_of(part: Part) -> int:
     return round(MARGIN * (part.plan.code_bytes + messages))
 
 
-def _of(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:
+def _device_error(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:
     """The error of a device's own network, with its name: nodes alone do not tell which device lacks memory."""
     first = error.diagnostics[0]
     return fail(f"device '{device}': {first.text}", file=str(file), node=first.node, kind=first.kind, hints=first.hints)

@@ -123,7 +123,7 @@ def looped(steps: Sequence[Other]) -> list[Other | Loop]:
     return schedule
 
 
-def _alike(a: object, b: object) -> bool:
+def _differ_in_numbers(a: object, b: object) -> bool:
     """Two calls that differ in nothing but numbers."""
     if not isinstance(a, Call) or not isinstance(b, Call) or a.function != b.function or len(a.args) != len(b.args):
         return False
@@ -137,7 +137,7 @@ def _turns(steps: Sequence[object], at: int, body: int) -> int:
     while at + (turns + 1) * body <= len(steps):
         for i in range(at, at + body):
             first, second, this = steps[i], steps[i + body], steps[i + turns * body]
-            if not _alike(first, this) or not _alike(first, second):
+            if not _differ_in_numbers(first, this) or not _differ_in_numbers(first, second):
                 return turns
             assert isinstance(first, Call) and isinstance(second, Call) and isinstance(this, Call)
             there = zip(first.args, second.args, this.args, strict=True)

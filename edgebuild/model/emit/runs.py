@@ -393,7 +393,7 @@ def _copies(
     owners = moved.at_operands
     for c in moved.copies:
         through = bool(c.tensor)
-        there = stage_at(plan, step, c.near, through) if c.into else _near(plan, moved, c, owners, places)
+        there = stage_at(plan, step, c.near, through) if c.into else _level1_place(plan, moved, c, owners, places)
         if c.stage and not c.into:
             far, more, what = stage_at(plan, step, c.far, through), 0, comment(c.tensor) or "constants"
         elif c.tensor:
@@ -415,7 +415,7 @@ def _copies(
     return tuple(forms), tuple(rows)
 
 
-def _near(plan: Plan, moved: MappedOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
+def _level1_place(plan: Plan, moved: MappedOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
     """C for where a copy goes to or comes from in the first level."""
     macro, offset = level1_place(plan, moved, copy.near)
     number = copy.channel // 2

@@ -58,7 +58,7 @@ def _solve(problem: EnergyProblem) -> Selection:
     arrays = _Arrays.of(problem)
     cases = _Cases.of(problem, arrays)
     shortest, _ = _relax(arrays, cases, np.zeros(len(cases.start)), np.ones(len(cases.start)), weigh_energy=False)
-    fastest = _first(shortest[0], cases)
+    fastest = _of_starts(shortest[0], cases)
     feasible = fastest <= cases.horizon + EPSILON_US
     if not feasible.any():
         raise _impossible(problem, float((fastest + problem.budget_us - cases.horizon).min()))
@@ -215,7 +215,7 @@ def _layer_costs(a: _Arrays, layer: int, weight: Floats, on: float) -> tuple[Flo
     return cost, a.time[layer][np.arange(len(a.configs)), choice]
 
 
-def _first(values: Floats, cases: _Cases) -> Floats:
+def _of_starts(values: Floats, cases: _Cases) -> Floats:
     return np.asarray(values[np.arange(len(cases.start)), cases.start])
 
 
@@ -230,7 +230,7 @@ def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
         rising = np.isinf(best[rows])
         price = np.where(rising, high[rows], (low[rows] + high[rows]) / 2) if step else np.zeros(count)
         values, times = _relax(a, some, some.power, price)
-        value, time = _first(values[0], some), _first(times[0], some)
+        value, time = _of_starts(values[0], some), _of_starts(times[0], some)
         new = value - price * some.horizon + some.fixed
         best_price[rows] = np.where(new > bound[rows], price, best_price[rows])
         bound[rows] = np.maximum(bound[rows], new)
@@ -482,7 +482,7 @@ def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
 # A kernel that gathers its operands does so under every budget. So the forms that the best plan of each budget wants
 # are tried for all, and those are taken that lose least against the best plan of each.
 
-Ways = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it gathers at the HSE
+StepForms = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it gathers at the HSE
 
 
 @dataclass(frozen=True)
@@ -491,7 +491,7 @@ class ChosenClocks:
 
     problems: tuple[EnergyProblem, ...]
     selections: tuple[Selection, ...]
-    ways: Ways
+    ways: StepForms
 
 
 def select_all(
@@ -504,13 +504,15 @@ def select_all(
     problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
     alone = tuple(select(problem) for problem in problems)
     if len(alone) == 1:
-        return ChosenClocks(problems, alone, _ways(alone[0]))
-    possible = [c for ways in dict.fromkeys(map(_ways, alone)) if (c := _under(ways, forms, model, budgets_us))]
+        return ChosenClocks(problems, alone, _step_forms(alone[0]))
+    possible = [
+        c for ways in dict.fromkeys(map(_step_forms, alone)) if (c := _plans_with_forms(ways, forms, model, budgets_us))
+    ]
     return min(possible, key=lambda c: sum(s.energy_uj / a.energy_uj for s, a in zip(c.selections, alone, strict=True)))
 
 
-def _under(
-    ways: Ways, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
+def _plans_with_forms(
+    ways: StepForms, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
 ) -> ChosenClocks | None:
     """The plans with these forms of the steps; None if they are too slow for a budget. Never so for the shortest's."""
     layers = [_layer(each, *way, model) for each, way in zip(forms, ways, strict=True)]
@@ -527,7 +529,7 @@ def _layer(forms: Sequence[Work], g: int, lfo: bool, model: PowerModel) -> Energ
     return EnergyLayer(work.name, tuple(point(work, c, model, lfo and bool(c.pll)) for c in model.plan.configs))
 
 
-def _ways(selection: Selection) -> Ways:
+def _step_forms(selection: Selection) -> StepForms:
     return tuple((p.g, p.lfo) for p in selection.points)
 
 

@@ -329,11 +329,11 @@ def blended(node: Any, passes: list[tuple[int, list[list[int]], list[list[float]
     node.emit("reshape", [name], shape=node.tensor(0).shape)
 
 
-def chosen(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
+def emit_where(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
     node.emit_function("where", condition, yes, no, to=dtype)
 
 
-def either(node: Any, condition: str, yes: str, no: str, output: int) -> None:
+def emit_branch(node: Any, condition: str, yes: str, no: str, output: int) -> None:
     """The node's output of this number: that of one of two branches, which must be alike."""
     a, b = (node.builder.tensors[name] for name in (yes, no))
     if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -460,7 +460,7 @@ def rows_times(node: Any, weights: str, bias: str) -> None:
         node.emit("add", [product.outputs[0], bias], clamp=OPEN)
 
 
-def along(node: Any, axis: int, kind: str, **attrs: Any) -> None:
+def along_last(node: Any, axis: int, kind: str, **attrs: Any) -> None:
     """An op along the last dimension, to which the axis is brought."""
     rank = len(node.tensor(0).shape)
     if axis == rank - 1:

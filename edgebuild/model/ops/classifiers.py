@@ -144,7 +144,7 @@ COUPLING = Spec(
 # `detection` gives one vector: M boxes (ymin, xmin, ymax, xmax), their classes, their scores, and how many there are.
 # What is behind them is 0. Boxes are taken in the order of their scores, and decoded only then. One is left out if it
 # overlaps one that was taken by more than `iou_threshold` (intersection over union). With `per_class` boxes at most of
-# each class, that is done for each class apart; with 0 a box has its best class alone. No list is sorted, so that
+# each class, that is done for each class by itself; with 0 a box has its best class alone. No list is sorted, so that
 # little lies in scratch memory.
 
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")

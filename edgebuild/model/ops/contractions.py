@@ -182,7 +182,7 @@ def stem(op: Op, graph: Graph) -> str:
 def layer_sums(op: Op, graph: Graph) -> Sums | None:
     """A dense layer has a pixel for each row of the operand."""
     x, w = graph.operands(op)[:2]
-    if is_float(x) or w.data is None or not spatial.alike(op, graph):
+    if is_float(x) or w.data is None or not spatial.is_one_type(op, graph):
         return None
     weights, size, out = w.data, x.shape[1:], graph.result(op).shape[1:]
     if op.kind == "dense":
@@ -242,7 +242,7 @@ def layer(kind: str, products: Total, *limits: Limit, **facts: Any) -> Spec:
         return spatial.finished(products(op, graph, x, w), bias, op, graph)
 
     limits = (*limits, spatial.bias_agrees, spatial.symmetric_weights)
-    facts = {"rows": spatial.rows, "total": total, "fan_in": spatial.plain, "clamps": True, **facts}
+    facts = {"rows": spatial.rows, "total": total, "fan_in": spatial.is_plain, "clamps": True, **facts}
     facts |= {"integers": spatial.INTEGERS, "interval": spatial.sums_interval(total), "limits": limits}
     return Spec(kind, layer_nest, reference, layer_kernel, **facts)
 
@@ -256,7 +256,7 @@ LAYERS = (
     layer("transpose_conv2d", transpose_conv2d_products, groups_agree, total=None, part=transpose_part),
     layer(
         "dense", dense_products, columns_agree, sums=layer_sums, any_rows=True,
-        rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
+        rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.is_plain(op, graph) else "",
     ),
 )  # fmt: skip
 

@@ -473,7 +473,7 @@ def factors(op: Op, graph: Graph) -> tuple[fixedpoint.Multiplier, fixedpoint.Mul
     return fixedpoint.quantize_multiplier(0.5), fixedpoint.quantize_multiplier(2 * x / (2**LEFT * y))
 
 
-def _first(zero: int, enter: fixedpoint.Multiplier) -> int:
+def _start_term(zero: int, enter: fixedpoint.Multiplier) -> int:
     """Term of a stored 0, at which TFLM begins its sums."""
     return int(enter.times(np.int64(-zero) << LEFT, Arithmetic.TFLITE))
 
@@ -484,7 +484,7 @@ def running_sum_reference(op: Op, graph: Graph, x: Array) -> Array:
     if t.quant is not None:
         enter, leave = factors(op, graph)
         line = enter.times((line.astype(np.int64) - zero_of(t)) << LEFT, Arithmetic.TFLITE)
-        start = _first(zero_of(t), enter)
+        start = _start_term(zero_of(t), enter)
     product = op.attrs["product"]
     with np.errstate(over="ignore", invalid="ignore"):
         total = (np.cumprod if product else np.cumsum)(line, axis, dtype=line.dtype)
@@ -527,7 +527,12 @@ def running_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     scalars: dict[str, int | float] = {}
     if x.quant is not None:
         enter, leave = factors(op, graph)
-        scalars = {"start": _first(zero_of(x), enter), "x_zero": zero_of(x), **enter.named("x"), **leave.named("y")}
+        scalars = {
+            "start": _start_term(zero_of(x), enter),
+            "x_zero": zero_of(x),
+            **enter.named("x"),
+            **leave.named("y"),
+        }
         scalars["y_zero"] = zero_of(graph.result(op))
     stem = f"running_{join}_{'x'.join(map(str, x.shape))}"
     cost = (6.0 if x.quant is None else 30.0) * x.elements

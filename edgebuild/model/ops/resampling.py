@@ -96,7 +96,7 @@ def bilinear_reference(op: Op, graph: Graph, x: Array) -> Array:
     return np.trunc((total + np.where(total > 0, 1 << 19, -(1 << 19))) / (1 << 20)).astype(x.dtype)
 
 
-def alike(op: Op, graph: Graph) -> str | None:
+def same_scale_images(op: Op, graph: Graph) -> str | None:
     """Images are N x H x W x C in int8 or int16; the result has the input's scale."""
     x, y = graph.operands(op)[0], graph.result(op)
     bad = x.dtype not in INTEGERS or len(x.shape) != 4 or x.quant != y.quant
@@ -119,7 +119,7 @@ def bilinear_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 BILINEAR = Spec(
     "bilinear",
     lettered("n**c -> nhwc", h=lambda op, g: len(op.attrs["rows"]), w=lambda op, g: len(op.attrs["columns"])),
-    bilinear_reference, bilinear_kernel, integers=INTEGERS, limits=(alike,),
+    bilinear_reference, bilinear_kernel, integers=INTEGERS, limits=(same_scale_images,),
 )  # fmt: skip
 
 
@@ -180,16 +180,16 @@ def _weights(ratio: Array, taps: int) -> list[Array]:
     t = ratio[..., None]
     if taps == 2:
         return [1 - t, t]
-    far, near = ([curve(d) for d in ds] for curve, ds in ((_far, (t + 1, 2 - t)), (_near, (t, 1 - t))))
+    far, near = ([curve(d) for d in ds] for curve, ds in ((_cubic_far, (t + 1, 2 - t)), (_cubic_near, (t, 1 - t))))
     return [np.asarray(w, np.float32) for w in (far[0], *near, far[1])]
 
 
-def _near(d: Array) -> Array:
+def _cubic_near(d: Array) -> Array:
     """The cubic's weight of a neighbour at most 1 from a place."""
     return ((SHARPNESS + 2) * d - (SHARPNESS + 3)) * d * d + 1
 
 
-def _far(d: Array) -> Array:
+def _cubic_far(d: Array) -> Array:
     """That of one between 1 and 2 from it."""
     return ((SHARPNESS * d - 5 * SHARPNESS) * d + 8 * SHARPNESS) * d - 4 * SHARPNESS
 

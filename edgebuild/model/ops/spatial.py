@@ -150,12 +150,12 @@ def narrow(op: Op, graph: Graph) -> bool:
     return wide(op, graph) and bool((reach(op, graph) < 2**31).all())
 
 
-def plain(op: Op, graph: Graph) -> bool:
+def is_plain(op: Op, graph: Graph) -> bool:
     """Whether it is one image, and input, weights and result are all int8 or all float32: what most kernels are for.
 
     A matrix is one image, too; groups of channels are another matter, and so are results that are `shifted`.
     """
-    return alike(op, graph) and not shifted(op)
+    return is_one_type(op, graph) and not shifted(op)
 
 
 def shifted(op: Op) -> bool:
@@ -181,7 +181,7 @@ def rounding(op: Op, graph: Graph) -> Array | None:
     return np.asarray((added(op, graph)[1] << (right - bits)) + (1 << (right - 1)))
 
 
-def alike(op: Op, graph: Graph) -> bool:
+def is_one_type(op: Op, graph: Graph) -> bool:
     """Whether operands and result are all int8 or all float32, of one image and without groups."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     alike = x.dtype == w.dtype == y.dtype and x.dtype in ("int8", "float32")
@@ -370,7 +370,7 @@ def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any
     )  # fmt: skip
 
 
-def kept(make: Callable[Concatenate[Sums, More], Result]) -> Callable[Concatenate[Sums, More], Result]:
+def computed_once(make: Callable[Concatenate[Sums, More], Result]) -> Callable[Concatenate[Sums, More], Result]:
     """A function of sums, such as a stream of weights, that is computed once however many forms of kernels ask."""
 
     @wraps(make)

@@ -90,7 +90,7 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
     A tensor keeps a multiple of `block` channels, or all that it has.
     """
     never = constants(graph)  # the most time goes here: a graph's are found once
-    small = _settled(rewrite(graph, (drop_taps,)), never)
+    small = _with_constant_sums(rewrite(graph, (drop_taps,)), never)
     fixed = never if small is graph else constants(small)
     while (next_one := _remove(small, block, fixed)) is not small:
         verify(next_one, ops.result_shape)
@@ -170,7 +170,7 @@ def _tie(op: Op, graph: Graph, relation: Nest, fixed: Mapping[str, Mapping[int, 
     covered = np.zeros(ties.sizes[y.name], bool)
     for position, (t, dims) in enumerate(zip(graph.operands(op), relation.operands, strict=True)):
         for d, dim in enumerate(dims):
-            covered[_reached(dim, last, len(covered))] = True
+            covered[_following_indices(dim, last, len(covered))] = True
             if not t.constant and d < len(dims) - 1 and _axis(dim) == last:
                 ties.pin(y.name)
         if not t.constant and dims:
@@ -182,7 +182,7 @@ def _axis(dim: Dim) -> str:
     return dim.axis if isinstance(dim, Same | Offset | Grouped | Window | Spread) else ""
 
 
-def _reached(dim: Dim, axis: str, size: int) -> slice:
+def _following_indices(dim: Dim, axis: str, size: int) -> slice:
     """The indices of `axis` for which this operand is read at a place that follows them."""
     match dim:
         case Offset(name, start, length) if name == axis:
@@ -268,7 +268,7 @@ def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Arra
 # What stays ----------------------------------------------------------------------------------
 
 
-def _settled(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Graph:
+def _with_constant_sums(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Graph:
     """The graph whose sums come to their constant results without weights, from the smallest bias that gives them.
 
     Channels that cannot be removed then need no products of their operands. Training leaves a bias near the end of

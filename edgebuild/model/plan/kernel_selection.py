@@ -87,13 +87,13 @@ def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: fl
     optimize = form.wish.optimize
     worth, total = WORTH[optimize], cost(steps)
     most = min(total * (MOST if optimize != "size" else 1.0), limit - total)
-    uses = [use for use in _uses(graph, steps, _alike) if use.calls]
+    uses = [use for use in _uses(graph, steps, _equivalent_kernels) if use.calls]
     chosen, spent = {use.key: use.kernel for use in uses}, 0.0
     packed = {use.key: _with_nibbles(use, NIBBLES.get(optimize, inf)) for use in uses}
     if packed != chosen and _flash(graph, packed, form) < _flash(graph, chosen, form):
         chosen = packed
     if not worth:
-        return _with(steps, uses, chosen)
+        return _with_chosen(steps, uses, chosen)
     while True:
         options = (*_without_function(uses, chosen), *_without_table(uses, chosen))
         changes = [
@@ -102,7 +102,7 @@ def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: fl
             if more < saved * worth * total and spent + more <= most
         ]
         if not changes:
-            return _with(steps, uses, chosen)
+            return _with_chosen(steps, uses, chosen)
         _, more, change = min(changes, key=lambda each: each[0])
         chosen, spent = {**chosen, **change}, spent + more
 
@@ -126,7 +126,7 @@ def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) 
     for use in sorted(uses, key=lambda use: use.cost(use.kernel) - use.cost(chosen[use.key])):
         if _flash(graph, without := {**chosen, use.key: use.kernel}, form) <= most:
             chosen = without
-    return _with(steps, uses, chosen)
+    return _with_chosen(steps, uses, chosen)
 
 
 def _flash(graph: Graph, chosen: Chosen, form: Form) -> int:
@@ -155,14 +155,14 @@ def _uses(
             yield Use(step, at, calls, formed, () if fixed else tuple(others(graph, op, formed)))
 
 
-def _alike(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
+def _equivalent_kernels(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
     """The other kernels of a form that do for its place."""
     return _serving(formed, formed.form, formed.kernel.others)
 
 
 def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
     """Other kernels of the op, also those that are made where size counts."""
-    yield from _alike(graph, op, formed)
+    yield from _equivalent_kernels(graph, op, formed)
     small = replace(formed.form, wish=replace(formed.form.wish, optimize="size"), variant="")
     first = kernel_of(op, graph, small)
     yield from _serving(formed, small, (first, *first.others))
@@ -222,7 +222,7 @@ def _all_small(uses: Sequence[Use]) -> Chosen:
     return {use.key: small[0] for use in uses if (small := [formed for formed in use.others if formed.form.small])}
 
 
-def _with(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tuple[Section, ...]:
+def _with_chosen(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tuple[Section, ...]:
     sections = list(steps)
     for use in uses:
         formed, section = chosen[use.key], sections[use.step]

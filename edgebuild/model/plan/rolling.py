@@ -538,11 +538,11 @@ class _Rows:
         writes: tuple[str, int, int] | None = (y, row, end)
         if self.rolling.modes[y] == "reduce":
             writes = (y, 0, rows_of(self.rolling.graph, y)) if end == len(each) else None
-        rows_read = each[row] if end == row + 1 else _joined(each[row], each[end - 1])
+        rows_read = each[row] if end == row + 1 else _joined_reads(each[row], each[end - 1])
         self.events.append(Event(number, row, rows_read, writes))
 
 
-def _joined(first: Reads, last: Reads) -> Reads:
+def _joined_reads(first: Reads, last: Reads) -> Reads:
     """The reads of several rows by those of the first and of the last of them."""
     return tuple((name, low, past) for (name, low, _), (_, _, past) in zip(first, last, strict=True))
 

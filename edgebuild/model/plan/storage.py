@@ -95,12 +95,12 @@ def layout_problem(
         low = min(shift[n] for n in names)
         inside |= {n: (buffer, shift[n] - low) for n in names}
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
-        parts = [(*life[n], shift[n] - low, _end(shift[n] - low, sizes[n], line)) for n in names]
+        parts = [(*life[n], shift[n] - low, _padded_size(shift[n] - low, sizes[n], line)) for n in names]
         buffers.append(_buffer(buffer, parts, max(2 * ALIGN if wide else ALIGN, line)))
     return MemoryProblem(tuple(buffers), tuple(memories)), inside
 
 
-def _end(at: int, size: int, line: int) -> int:
+def _padded_size(at: int, size: int, line: int) -> int:
     """The size with which something at an offset ends with a line."""
     return -(-(at + size) // line) * line - at if line > 1 else size
 

@@ -157,13 +157,13 @@ def _quantised(port: Surface, node: _Node, constants: dict[str, _Message]) -> Su
     """The port under the scale and the zero point of a node, if these are single numbers."""
     if len(node.inputs) != 3 or not {*node.inputs[1:]} <= constants.keys():
         return None
-    (kind, scale), (type_, zero) = (_single(constants[name]) for name in node.inputs[1:])
+    (kind, scale), (type_, zero) = (_single_number(constants[name]) for name in node.inputs[1:])
     if kind != FLOAT or type_ not in (INT8, UINT8) or scale is None or zero is None or not 0 < scale < float("inf"):
         return None
     return port._replace(dtype="int8", scale=scale, zero=int(zero) - (128 if type_ == UINT8 else 0))
 
 
-def _single(m: _Message) -> tuple[int, float | None]:
+def _single_number(m: _Message) -> tuple[int, float | None]:
     """The type and the number of a constant that has one."""
     kind, number = [0, *m.numbers(DATA_TYPE)][-1], None
     dims = [size if wire == 0 else 2 for wire, size, _ in m.fields.get(DIMS, [])]  # packed: of more than one

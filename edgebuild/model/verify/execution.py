@@ -223,10 +223,10 @@ CONDITIONS = {"eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", 
 
 def block_cycles(core: CycleTable, code: Sequence[Instruction]) -> int:
     """Cycles from the first instruction of a block to the first of the next, without the refill of a taken branch."""
-    return _wide(core, code) if core.width > 1 or core.vector > 1 else _single(core, code)
+    return _wide(core, code) if core.width > 1 or core.vector > 1 else _single_instruction(core, code)
 
 
-def _single(core: CycleTable, code: Sequence[Instruction]) -> int:
+def _single_instruction(core: CycleTable, code: Sequence[Instruction]) -> int:
     total = 0
     loaded: set[str] = set()
     for i in code:

@@ -218,7 +218,9 @@ def _rewritten(graph: Any, types: dict[str, int], constants: dict[str, Any]) -> 
         for x, w, zero in PAIRS.get(node.op_type, ()):
             kinds = (onnx.TensorProto.UINT8 if x < 0 else types.get(node.input[x], 0), types.get(node.input[w], 0))
             if sorted(kinds) == [onnx.TensorProto.UINT8, onnx.TensorProto.INT8]:
-                nodes += _moved(graph, node, w, zero, constants, 128 if kinds[0] == onnx.TensorProto.UINT8 else -128)
+                nodes += _with_moved_weights(
+                    graph, node, w, zero, constants, 128 if kinds[0] == onnx.TensorProto.UINT8 else -128
+                )
                 mixed.append(node.name or node.output[0])
         nodes.append(node)
     del graph.node[:]
@@ -226,7 +228,7 @@ def _rewritten(graph: Any, types: dict[str, int], constants: dict[str, Any]) -> 
     return list(dict.fromkeys(mixed))
 
 
-def _moved(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any], by: int) -> list[Any]:
+def _with_moved_weights(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any], by: int) -> list[Any]:
     """Move weights and zero point of a node by 128. Returns the nodes that do so where they are computed."""
     import onnx
 

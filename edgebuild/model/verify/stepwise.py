@@ -201,14 +201,14 @@ class Walk:
         if observed is not None:
             observed = observed.reshape(y.shape) if observed.size == own.size else None
         if tells_places(op) and observed is not None:
-            operand = self.open_.get(op.inputs[0]) or _around(
+            operand = self.open_.get(op.inputs[0]) or _extremes(
                 [values[op.inputs[0]] for values in self.by_rounding.values()]
             )
             self.know(name, possible_places(op, graph, operand, own, observed))
             return self.by_rounding[0.0][name]
-        ends = _around([*results, *_ends(op, graph, self.by_rounding[0.0], self.open_)])
+        ends = _extremes([*results, *_result_range(op, graph, self.by_rounding[0.0], self.open_)])
         if is_exact(op, graph) and all(map(self._is_sure, graph.operands(op))):
-            ends = _within(ends, exact(op, graph, [self.by_rounding[0.0][n] for n in op.inputs]))
+            ends = _intersection(ends, exact(op, graph, [self.by_rounding[0.0][n] for n in op.inputs]))
         if observed is None:
             for values, value in zip(self.by_rounding.values(), results, strict=True):
                 values[name] = np.clip(value, *ends)
@@ -247,7 +247,7 @@ class Walk:
         return moves([operands], run)[""]
 
 
-def _within(own: Interval, right: Interval) -> Interval:
+def _intersection(own: Interval, right: Interval) -> Interval:
     """Both intervals' common part; where they have none, the op's own meaning is wrong."""
     low, high = np.maximum(own[0], right[0]), np.minimum(own[1], right[1])
     disjoint = low > high
@@ -302,11 +302,11 @@ def judged(plot: Plot, rounds: Sequence[Round], seen: Sequence[Seen]) -> Judgeme
     values = dict[str, list[Array]]()
     for _, tensor, _, value, _ in results:
         values.setdefault(tensor, []).append(value)
-    reached = [r for name, of in values.items() for r in _reached(plot.graph, name, of)]
+    reached = [r for name, of in values.items() for r in _reached_ends(plot.graph, name, of)]
     return Judgement(list(values), sorted(wrong, key=lambda w: w.round), sum(reached), len(reached))
 
 
-def _reached(graph: Graph, name: str, values: Sequence[Array]) -> Sequence[bool]:
+def _reached_ends(graph: Graph, name: str, values: Sequence[Array]) -> Sequence[bool]:
     """Whether values of a tensor reach the lower and the upper end of its op's clamp; nothing where there is none."""
     y, op = graph.tensors[name], graph.producers[name]
     if y.quant is None or ops.SPECS[op.kind].exact or not y.elements:
@@ -412,11 +412,11 @@ def _reshaped(graph: Graph, observed: Mapping[str, Array]) -> dict[str, Array]:
     return values
 
 
-def _around(values: Sequence[Array]) -> Interval:
+def _extremes(values: Sequence[Array]) -> Interval:
     return np.minimum.reduce(values), np.maximum.reduce(values)
 
 
-def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str, Interval]) -> Sequence[Array]:
+def _result_range(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str, Interval]) -> Sequence[Array]:
     """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
@@ -443,13 +443,13 @@ def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) ->
         return spec.moved(op, graph, share, *operands).reshape(graph.result(op).shape)
     if share and _rounds_reals(op, graph):
         operands = [
-            _moved(x, share) if t.dtype == "float32" and t.name in graph.producers else x
+            _shifted_reals(x, share) if t.dtype == "float32" and t.name in graph.producers else x
             for t, x in zip(graph.operands(op), operands, strict=True)
         ]
     return spec.reference(op, graph, *operands).reshape(graph.result(op).shape)
 
 
-def _moved(x: Array, share: float) -> Array:
+def _shifted_reals(x: Array, share: float) -> Array:
     return np.asarray(x + np.float32(share * largest(x)), x.dtype)
 
 
@@ -459,7 +459,7 @@ def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack:
         operands = [values[t.name] if t.data is None else t.data for t in graph.operands(op)]
         value = ops.SPECS[op.kind].reference(op, graph, *operands)
         right = value_of(graph.result(op), *oracle)
-        if right is not None and not _near(value, right, slack):
+        if right is not None and not _is_near(value, right, slack):
             return False
         values[op.outputs[0]] = value if right is None else right
     return True
@@ -498,5 +498,5 @@ def _in_steps(real: Array, t: Tensor) -> Array | None:
     return steps.astype(t.dtype) if fits else None
 
 
-def _near(value: Array, right: Array, slack: int) -> bool:
+def _is_near(value: Array, right: Array, slack: int) -> bool:
     return distance(value, right) <= (RELATIVE * largest(right) if value.dtype.kind == "f" else slack)

@@ -420,7 +420,9 @@ def _tiling(report: Report) -> Table:
 
 def _changes(old: Report, new: Report) -> Part:
     compared = comparison(old, new)
-    rows = [(row["figure"], *(_shown(row[key]) for key in ("old", "new", "change"))) for row in compared["figures"]]
+    rows = [
+        (row["figure"], *(_figure_words(row[key]) for key in ("old", "new", "change"))) for row in compared["figures"]
+    ]
     ops: list[tuple[Any, ...]] = [("added", name, "") for name in compared["ops"]["added"]]
     ops += [("removed", name, "") for name in compared["ops"]["removed"]]
     ops += [("changed", row["name"], _words(row)) for row in compared["ops"]["changed"]]
@@ -429,7 +431,7 @@ def _changes(old: Report, new: Report) -> Part:
     return Part(f"changes since {old['model']['file']} on {old['target']}", tuple(tables))
 
 
-def _shown(number: float | None) -> float | str:
+def _figure_words(number: float | None) -> float | str:
     return "" if number is None else round(number, 2)
 
 

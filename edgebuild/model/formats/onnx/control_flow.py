@@ -16,7 +16,7 @@ import onnx
 from ....base.errors import fail
 from ...ir import Tensor
 from ..builder import MOST_OPS, MOST_TURNS
-from ..compose import axis_of, either
+from ..compose import axis_of, emit_branch
 
 Read = Callable[[Any, onnx.GraphProto, Sequence[str], str], list[str]]  # node, body, inputs, prefix of names -> outputs
 UNROLLED = f"loops are unrolled, up to {MOST_TURNS} turns"
@@ -48,7 +48,7 @@ def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[on
     copy = onnx.GraphProto()
     copy.CopyFrom(body)
     ports = dict(zip((v.name for v in body.input), given, strict=True))
-    names = {name: prefix + name for name in _own(body) if name not in ports} | ports
+    names = {name: prefix + name for name in _body_names(body) if name not in ports} | ports
     for constant in copy.initializer:
         constant.name = names[constant.name]
     for node in copy.node:
@@ -57,7 +57,7 @@ def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[on
     return copy, [names.get(v.name, v.name) for v in body.output]
 
 
-def _own(graph: onnx.GraphProto) -> set[str]:
+def _body_names(graph: onnx.GraphProto) -> set[str]:
     """Names of what a body makes or gets."""
     results = {name for node in graph.node for name in node.output if name}
     return results | {value.name for value in (*graph.initializer, *graph.input)}
@@ -69,7 +69,7 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         for ports in (node.input, node.output):
             ports[:] = [names.get(name, name) for name in ports]
         for body in bodies(node):
-            hidden = _own(body)
+            hidden = _body_names(body)
             outer = {name: new for name, new in names.items() if name not in hidden}
             _rename(body, outer)
             for value in body.output:
@@ -100,12 +100,12 @@ def choice(node: Any, read: Read) -> None:
     condition_value = node.tensor(0).data
     if condition_value is not None:
         index = int(not condition_value.any())
-        return _ends(node, read(node, branches[index], [], f"{node.name}/{index}/"))
+        return _emit_outputs(node, read(node, branches[index], [], f"{node.name}/{index}/"))
     condition = node.reshaped(node.inputs[0], ())
     results = zip(*(read(node, branch, [], f"{node.name}/{i}/") for i, branch in enumerate(branches)), strict=True)
     for output, (yes, no) in enumerate(results):
         if node.outputs[output]:
-            either(node, condition, yes, no, output)
+            emit_branch(node, condition, yes, no, output)
 
 
 def loop(node: Any, read: Read) -> None:
@@ -128,7 +128,7 @@ def loop(node: Any, read: Read) -> None:
             raise node.error("the condition is computed by the graph", UNROLLED)
         go = bool(ended.all())
     scans = len(node.outputs) - len(values)
-    _ends(node, [*values, *(_stacked(node, [t[i] for t in turns], 0) for i in range(scans))])
+    _emit_outputs(node, [*values, *(_stacked(node, [t[i] for t in turns], 0) for i in range(scans))])
 
 
 def scan(node: Any, read: Read) -> None:
@@ -156,7 +156,7 @@ def scan(node: Any, read: Read) -> None:
     scans = len(node.outputs) - states
     places, turned = (node.attr(f"scan_output_{what}", [0] * scans) for what in ("axes", "directions"))
     scanned = [[t[i] for t in turns][:: -1 if turned[i] else 1] for i in range(scans)]
-    _ends(node, [*values, *(_stacked(node, parts, axis) for parts, axis in zip(scanned, places, strict=True))])
+    _emit_outputs(node, [*values, *(_stacked(node, parts, axis) for parts, axis in zip(scanned, places, strict=True))])
 
 
 def _constant(node: Any, position: int, what: str) -> int:
@@ -198,7 +198,7 @@ def _stacked(node: Any, parts: list[str], axis: int) -> str:
     return str(node.inner("concat", wide, axis=axis)) if len(wide) > 1 else str(wide[0])
 
 
-def _ends(node: Any, names: Sequence[str]) -> None:
+def _emit_outputs(node: Any, names: Sequence[str]) -> None:
     """The node's outputs are these tensors."""
     for output, name in enumerate(names):
         t = node.builder.tensors[name]

@@ -244,12 +244,12 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
     steps, batch, features = cell.shape
     hidden = r.shape[1] if kind == DYNAMIC else r.shape[2]
     own, step = cell.product(1, at), STEPS[kind](cell, hidden, functions)
-    states = [_first(cell, position, at, batch, hidden) for position in ((5, 6) if kind in TWO_STATES else (5,))]
+    states = [_start_state(cell, position, at, batch, hidden) for position in ((5, 6) if kind in TWO_STATES else (5,))]
     if kind == DYNAMIC:
         x, features = own(x), GATES[kind] * hidden
     zero, flat = cell.longs(0), cell.longs(batch, features)
     rows_by_step: dict[int, str] = {}
-    lasts, nothing = _lasting(cell, steps, batch), cell.constant(np.zeros((), np.float32))
+    lasts, nothing = _lasting_steps(cell, steps, batch), cell.constant(np.zeros((), np.float32))
     for t in reversed(range(steps)) if backwards else range(steps):
         ends = cell.longs(t), cell.longs(t + 1)
         part = cell.op("Reshape", cell.op("Slice", x, *ends, zero), flat)
@@ -264,7 +264,7 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
     return [cell.op("Concat", *rows, axis=0), *(cell.op("Reshape", s, last) for s in states)]
 
 
-def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
+def _lasting_steps(cell: Cell, steps: int, batch: int) -> dict[int, str]:
     """Whether the sequences of a batch still last, by step; steps at which all surely do are left out."""
     name = cell.node.inputs[4] if len(cell.node.inputs) > 4 else ""
     if not name:
@@ -275,7 +275,7 @@ def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
     return {t: cell.op("Greater", column, cell.constant(np.array(t, np.int32))) for t in wanted}
 
 
-def _first(cell: Cell, position: int, at: int, batch: int, hidden: int) -> str:
+def _start_state(cell: Cell, position: int, at: int, batch: int, hidden: int) -> str:
     """The state before the first step: an operand, or zeros."""
     name = cell.node.inputs[position] if position < len(cell.node.inputs) else ""
     if not name:
@@ -576,8 +576,8 @@ def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]
         yield from f.body(f"""-> _
             flat{which} = Transpose<perm = [0, 1, 2]>(operand{which})
             split{which} := [0, 0, {own["num_heads"]}, -1]
-            apart{which} = Reshape(flat{which}, split{which})
-            heads{which} = Transpose<perm = {turned}>(apart{which})
+            parts{which} = Reshape(flat{which}, split{which})
+            heads{which} = Transpose<perm = {turned}>(parts{which})
         """, **given)  # fmt: skip
     last = "added" if added else "causal" if own.get("unidirectional", 0) else "scores"
     conditions = {"fixed": own.get("scale", 0), "ahead": own.get("unidirectional", 0), "more": added}
@@ -733,7 +733,7 @@ def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.N
     return f.op("DequantizeLinear", inputs, f.between("bias"), axis=0)
 
 
-def joined(f: Fused) -> Iterator[onnx.NodeProto]:
+def quantised_concat(f: Fused) -> Iterator[onnx.NodeProto]:
     """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
     places = range(2, len(f.node.input), 3)
     yield from (f.real(at, f.inputs(at, at + 3)) for at in places)
@@ -766,7 +766,7 @@ def real_product(f: Fused) -> Iterator[onnx.NodeProto]:
 FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     **{name: partial(Fused.body, text=text) for name, text in BODIES.items()},
     **dict.fromkeys(REAL_PRODUCTS, real_product),
-    "QLinearConcat": joined,
+    "QLinearConcat": quantised_concat,
     "FusedMatMul": product,
     "NhwcMaxPool": pool_of_last,
     "FusedConv": activated("Conv"),

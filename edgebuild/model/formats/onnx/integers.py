@@ -383,10 +383,10 @@ def total(numbers: Numbers, f: Fused) -> bool:
         if form is not None and number is not None:
             return numbers.keep(f, form.plus(number))
     both = joined(forms[0], forms[1], f.between("sum")) if forms[0] is not None and forms[1] is not None else None
-    return both is not None and _both(numbers, f, *both)
+    return both is not None and _weighted_sum(numbers, f, *both)
 
 
-def _both(numbers: Numbers, f: Fused, form: Form, terms: list[tuple[str, int]]) -> bool:
+def _weighted_sum(numbers: Numbers, f: Fused, form: Form, terms: list[tuple[str, int]]) -> bool:
     """The sum of tensors, each times a number, in int32, and the result as a form of it."""
     ends = [sorted(end * factor for end in numbers.ranges[name]) for name, factor in terms]
     reach = ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]

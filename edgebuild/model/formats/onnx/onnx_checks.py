@@ -77,7 +77,7 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
             return f"attribute '{a.name}' holds a value that is no number"
     for name, values in VALUES.get(node.op_type, {}).items():
         if name in own and own[name] not in values:
-            return f"attribute '{name}' is {_shown(own[name])}; allowed: {', '.join(map(_shown, values))}"
+            return f"attribute '{name}' is {_quoted(own[name])}; allowed: {', '.join(map(_quoted, values))}"
     if node.op_type in ROWS and node.input[0] in shapes:  # of all elements from the axis on
         axis, rank = own.get("axis", -1), len(shapes[node.input[0]])
         if not -rank <= axis < rank:
@@ -90,7 +90,7 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
     return None
 
 
-def _shown(value: int | bytes) -> str:
+def _quoted(value: int | bytes) -> str:
     return repr(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
 
 
@@ -474,7 +474,7 @@ def _undefined(graph: onnx.GraphProto, outer: frozenset[str], file: str) -> Iter
     names = outer | own | {name for node in graph.node for name in node.output}
     for node in graph.node:
         for name in (name for name in node.input if name and name not in names):
-            yield _of(node, f"reads '{name}', which nothing computes", file)
+            yield _diagnostic(node, f"reads '{name}', which nothing computes", file)
         for body in bodies(node):
             yield from _undefined(body, names, file)
 
@@ -490,12 +490,12 @@ def sort(graph: onnx.GraphProto, file: str) -> None:
         except CycleError as circle:
             names = [nodes[at].name or nodes[at].output[0] for at in circle.args[1]]
             text = f"its result is needed to compute it: {' <- '.join(reversed(names))}"
-            raise EdgebuildError(_of(nodes[circle.args[1][-1]], text, file)) from None
+            raise EdgebuildError(_diagnostic(nodes[circle.args[1][-1]], text, file)) from None
         del graph.node[:]
         graph.node.extend(nodes[at] for at in order)
 
 
-def _of(node: onnx.NodeProto, text: str, file: str, hints: Sequence[str] = (FORBIDDEN,)) -> Diagnostic:
+def _diagnostic(node: onnx.NodeProto, text: str, file: str, hints: Sequence[str] = (FORBIDDEN,)) -> Diagnostic:
     name = node.name or next(iter(node.output), "")
     return Diagnostic(text, file, node=name, kind=node.op_type, hints=tuple(hints))
 
@@ -508,7 +508,7 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
     """
     wanted = needed([(reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [node for node, used in zip(model.graph.node, wanted, strict=True) if used]
-    if problems := [_of(node, text, file, [UNKNOWN]) for node in nodes if (text := unknown(model, node))]:
+    if problems := [_diagnostic(node, text, file, [UNKNOWN]) for node in nodes if (text := unknown(model, node))]:
         raise grouped(problems)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

@@ -309,7 +309,7 @@ def read_softmax(node: Any) -> None:
     if node.opset < 13:
         rows = node.reshaped(node.inputs[0], (prod(x.shape[:axis]), prod(x.shape[axis:])))
         return node.emit_as("softmax", [rows], x.shape, beta=1.0)
-    compose.along(node, axis, "softmax", beta=1.0)
+    compose.along_last(node, axis, "softmax", beta=1.0)
 
 
 def read_instance_normalization(node: Any) -> None:

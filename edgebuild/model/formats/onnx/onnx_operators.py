@@ -394,7 +394,7 @@ def read_one_hot(node: Any) -> None:
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
     index = compose.from_end(node, index, *(node.array(np.array(n, x.dtype)) for n in (depth, 0)))
     here = compose.is_place(node, index, axis, depth)
-    compose.chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
+    compose.emit_where(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
 
 
 def read_hard_max(node: Any) -> None:
@@ -412,7 +412,7 @@ def read_trilu(node: Any) -> None:
     rows, columns = x.shape[-2:]
     right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
     mask = right >= 0 if node.attr("upper", 1) else right <= 0
-    compose.chosen(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
+    compose.emit_where(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
 
 
 def read_compress(node: Any) -> None:

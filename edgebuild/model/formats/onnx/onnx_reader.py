@@ -133,7 +133,7 @@ def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
         data = numpy_helper.to_array(proto)
     except (KeyError, TypeError, ValueError):
         raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
-    data = preparation.single(data)
+    data = preparation.in_float32(data)
     if data.dtype.kind == "f" and np.isnan(data).any():
         raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
     return Tensor(proto.name, data.shape, str(data.dtype), None, data)

@@ -187,7 +187,7 @@ PRECISIONS = ("float16", "bfloat16", "float64")
 PRODUCTS, WINDOWS = ("MatMul", "Gemm", "MatMulInteger"), ("Conv", "ConvTranspose", "ConvInteger")
 
 
-def single(data: Array) -> Array:
+def in_float32(data: Array) -> Array:
     """Real numbers of other precisions in single precision, which is all that the generated C has."""
     return data.astype(np.float32) if str(data.dtype) in PRECISIONS else data
 
@@ -221,7 +221,7 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
         raise node.error(f"cannot be computed from its constants: {text[0] if text else type(problem).__name__}"
                          ) from None  # fmt: skip
     for name, data in zip(names, results, strict=True):
-        data = single(np.asarray(data))
+        data = in_float32(np.asarray(data))
         node.builder.computed += data.size
         tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
 

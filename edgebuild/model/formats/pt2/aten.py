@@ -251,7 +251,7 @@ def reduction(kind: str) -> Reader:
 def softmax(node: AtenNode) -> None:
     kind, rank = node.origin.removeprefix("aten.").strip("_"), len(node.tensor(0).shape)
     more = {"beta": 1.0} if kind == "softmax" else {}
-    compose.along(node, axis_of(node, node.argument("dim"), rank), kind, **more)
+    compose.along_last(node, axis_of(node, node.argument("dim"), rank), kind, **more)
 
 
 def view(node: AtenNode) -> None:

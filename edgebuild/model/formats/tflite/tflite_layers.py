@@ -515,4 +515,4 @@ def read_one_hot(node: Any) -> None:
         if value.elements != 1 or value.dtype != node.written[0].dtype or value.quant != node.written[0].quant:
             raise node.error(f"{what} is {value.dtype} of shape {value.shape}", "one number like those of the result")
     index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
-    compose.chosen(node, compose.is_place(node, index, axis, depth), on, off, node.written[0].dtype)
+    compose.emit_where(node, compose.is_place(node, index, axis, depth), on, off, node.written[0].dtype)

@@ -28,7 +28,7 @@ from ....base.errors import EdgebuildError, did_you_mean, fail
 from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, checked_size, needed
-from ..compose import either
+from ..compose import emit_branch
 from .tflite_operators import READERS
 
 # The schema of TFLite files, a module at a time.
@@ -371,7 +371,7 @@ def choose(node: Any, read: Read, variables: Variables) -> None:
         return _ends(node, read(number_of_branch, given, f"{node.name}/{number_of_branch}"), variables)
     branches = [partial(read, number, given, f"{node.name}/{i}/{number}") for i, number in enumerate(numbers)]
     for i, (yes, no) in enumerate(zip(*variables.choose(node, branches), strict=True)):
-        either(node, node.reshaped(node.inputs[0], (1,) * len(tensors[yes].shape)), yes, no, i)
+        emit_branch(node, node.reshaped(node.inputs[0], (1,) * len(tensors[yes].shape)), yes, no, i)
 
 
 def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:

@@ -620,7 +620,7 @@ def zip4_rows() -> Function:
     return framed(
         "eb_zip4_rows",
         "int32_t *to, const int8_t *from, int32_t gap, int32_t n, int32_t line, int32_t rows",
-        "As eb_zip4 of `rows` rows of taps that lie `line` apart. From a pixel to the next: `gap`.",
+        "As eb_zip4, for `rows` rows of taps: `line` bytes from a row to the next, `gap` from a pixel to the next.",
         REGISTERS,
         ("/* sp: 36 line, 40 rows */", "ldr r4, [sp, #36]", "lsl r10, r3, #2", "sub r4, r4, r3", "str r4, [sp, #36]",
          "add r3, r1, r2, lsl #1", "add r12, r3, r2", "add r2, r1, r2", *SIGNS, Loop("rows", row)),

@@ -209,7 +209,7 @@ def state(layer: KernelLayer) -> Kernel | None:
     (old, x, w), y, k = layer.graph.operands(layer.op), layer.graph.result(layer.op), layer.plain
     if (old.dtype, x.dtype, y.dtype) != ("int16", "int8", "int16") or w.data is None:
         return None
-    (filters, features), scalars = w.shape, _end(layer)
+    (filters, features), scalars = w.shape, _rounding_scalars(layer)
     if features % 4 or old.elements < 2 or scalars is None:
         return None
     start = (-zero_of(x) * w.data.astype(np.int64).sum(axis=1)).astype(np.int32)
@@ -225,7 +225,7 @@ def state(layer: KernelLayer) -> Kernel | None:
 def total(layer: KernelLayer) -> Kernel | None:
     """Sums over time of pairs of int16."""
     (held, times), y, k = layer.graph.operands(layer.op)[:2], layer.graph.result(layer.op), layer.plain
-    terms, units, scalars = int(str(k.shape["T"])), int(str(k.shape["U"])), _end(layer)
+    terms, units, scalars = int(str(k.shape["T"])), int(str(k.shape["U"])), _rounding_scalars(layer)
     if (held.dtype, times.dtype, y.dtype) != ("int16", "int16", "int8") or terms % 2 or scalars is None:
         return None
     shape = {**k.shape, "step": 2 if terms % 4 == 0 else 1}
@@ -235,7 +235,7 @@ def total(layer: KernelLayer) -> Kernel | None:
     )  # fmt: skip
 
 
-def _end(layer: KernelLayer) -> dict[str, int | float] | None:
+def _rounding_scalars(layer: KernelLayer) -> dict[str, int | float] | None:
     """Scalars of the rounding in two multiplications; None where results have other bounds than their type's."""
     k, y = layer.plain, layer.graph.result(layer.op)
     if not layer.graph.arithmetic.fixed_point or is_float(y):

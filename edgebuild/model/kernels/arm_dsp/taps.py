@@ -18,7 +18,7 @@ from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops import spatial
 from ...ops.base import C_TYPES, Constant, Form, Kernel, Sums, Traffic
-from ...ops.spatial import kept, sums_shape, words
+from ...ops.spatial import computed_once, sums_shape, words
 from ..micro import Function, Loop, Part, Unrolled, framed, moved, pushed
 from ..row import KernelLayer
 from . import wide
@@ -122,7 +122,7 @@ def _micro(name: str) -> Function:
     return FUNCTIONS[name]()
 
 
-@kept
+@computed_once
 def stream(s: Sums) -> Array:
     """For each four channels start values, a word of two taps' weights for each, the last odd tap, factors."""
     blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]

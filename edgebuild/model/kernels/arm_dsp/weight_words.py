@@ -16,7 +16,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Constant, FourBytes, Sums
-from ...ops.spatial import kept, words
+from ...ops.spatial import computed_once, words
 from .wide import stream
 
 TURNS = 32  # numbers that the lowest five bits can hold
@@ -44,7 +44,7 @@ class Factors:
         return {"unit": self.unit} if self.unit else {}
 
 
-@kept
+@computed_once
 def factors(s: Sums) -> Factors:
     """Factors in one word for each channel, if there is such a word for every channel."""
     return factors_within(s, s.bound)
@@ -118,7 +118,7 @@ def whole_words(n: int) -> int:
     return -(-n // 4) * 4
 
 
-@kept
+@computed_once
 def of_channels(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of micro-kernels that pack two channels: see `of_channels_with`."""
     return of_channels_with(s, channels, rows, factors(s).words)
@@ -157,7 +157,7 @@ def _of_halves(starts: Array, halves: Array, ends: Array, channels: int) -> Arra
     return words(np.concatenate([part.reshape(blocks, -1) for part in parts], axis=1))
 
 
-@kept
+@computed_once
 def of_nibbles(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of micro-kernels that take weights of four bits: start values, words of two taps of four channels.
 
@@ -172,7 +172,7 @@ def of_nibbles(s: Sums, channels: int, rows: int) -> Array | None:
     return _of_halves(start << STEPS, halves, factors(s).words, channels)
 
 
-@kept
+@computed_once
 def of_single_channels(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of micro-kernels that pack nothing, for sums that share no word; None where others serve."""
     if of_channels(s, 4, 1) is not None or s.finish == "sums" or not s.fits:
@@ -180,7 +180,7 @@ def of_single_channels(s: Sums, channels: int, rows: int) -> Array | None:
     return stream(s.weights.reshape(s.out[2], rows, -1), s.start, factors(s).words, channels, range(4))
 
 
-@kept
+@computed_once
 def of_pixels(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of eb_dot4, which packs two pixels: for each two channels start values, words of two taps, factors.
 

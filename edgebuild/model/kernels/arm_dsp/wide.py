@@ -191,7 +191,7 @@ def product(layer: KernelLayer) -> Kernel | None:
     k = layer.plain
     if not _plain_halves(layer) or not -31 <= int(k.scalars["y_shift"]) <= -1:
         return None
-    scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")} | _end(k)
+    scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")} | _half_factor(k)
     shape, cost = {**k.shape, "ends": "eb_scale_halves"}, 20.0 + 13 * int(str(k.shape["N"]))
     return replace(k, shape=shape, scalars=scalars, variant="dsp products of int16", estimate=cost)
 
@@ -201,7 +201,7 @@ def total(layer: KernelLayer) -> Kernel | None:
     k = layer.plain
     if not _plain_halves(layer) or not k.shape["flat"] or not -31 <= int(k.scalars["y_shift"]) <= -1:
         return None
-    shape, scalars = {"N": k.shape["N"]}, {"y_zero": 0} | _end(k)
+    shape, scalars = {"N": k.shape["N"]}, {"y_zero": 0} | _half_factor(k)
     for name in ("x0", "x1"):
         shift = int(k.scalars[f"{name}_shift"])
         if not -31 <= shift <= 0:
@@ -221,7 +221,7 @@ def total(layer: KernelLayer) -> Kernel | None:
     )
 
 
-def _end(k: Kernel) -> dict[str, int | float]:
+def _half_factor(k: Kernel) -> dict[str, int | float]:
     """The factor of a result as eb_scale_halves takes it."""
     return {"y_mul": 2 * int(k.scalars["y_mul"]) - 2**32, "y_shift": -(2 ** (32 + int(k.scalars["y_shift"])))}
 

@@ -14,7 +14,7 @@ import numpy as np
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.spatial import kept, sums_shape, words
+from ...ops.spatial import computed_once, sums_shape, words
 from ..micro import Function, Loop, Part, framed, moved
 from .dot import FINISHES, Finish
 from .weight_words import factors
@@ -205,7 +205,7 @@ def transformed(weights: Array) -> Array:
     return np.einsum("ia,kabc,jb->kijc", TWICE_G, weights.astype(np.int64), TWICE_G)
 
 
-@kept
+@computed_once
 def stream(s: Sums) -> Array:
     """For each two channels: by place the words of two taps of both, then start value and factors of each."""
     k = s.out[2]

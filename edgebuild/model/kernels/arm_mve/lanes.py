@@ -406,8 +406,8 @@ class Own:
 
 # Planes for Armv8.1-M with MVE: a row of a window is a vector, or several of sixteen bytes.
 #
-# Lanes behind the last tap have weights of 0. Where taps are two or four elements spacing, loads of weights leave as
-# many bytes between them; for other dilations the stream has zeros between them.
+# Lanes behind the last tap have weights of 0. Where a tap lies two or four elements behind the one before, loads of
+# weights leave as many bytes between them; for other dilations the stream has zeros between them.
 
 HELD = ("q3", "q4", "q5", "q6", "q7")  # weights of rows that stay in registers
 SPACINGS = (1, 2, 4)  # bytes from a tap to the next, for which there is a load

@@ -25,7 +25,7 @@ import numpy as np
 from ...ir import Array
 from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.spatial import in_place, kept, words
+from ...ops.spatial import computed_once, in_place, words
 from ..micro import Function, Loop, Part
 from . import sum_kernels
 
@@ -541,7 +541,7 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
     return p if core.serves(p) else None
 
 
-@kept
+@computed_once
 def _taps(s: Sums, core: type[Core], upright: bool, behind: bytes) -> Array:
     """Weights of each channel and what stands behind them."""
     rows = (s.weights.swapaxes(1, 2) if upright else s.weights)[..., 0]

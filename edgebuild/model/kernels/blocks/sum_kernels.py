@@ -183,7 +183,7 @@ LARGEST = 2**15  # terms of a sum of a product of matrices, each of which is bel
 
 
 def grouped(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
-    """An ordinary gathered_convolution of one group has kernels that are better."""
+    """An ordinary convolution of one group has kernels that are better."""
     return gathered_convolution(channels, core, layer) if layer.op.attrs.get("groups", 1) > 1 else None
 
 

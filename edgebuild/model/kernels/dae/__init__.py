@@ -14,7 +14,7 @@ import numpy as np
 from ....base.target import SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.spatial import in_place, kept, sums_shape, words
+from ...ops.spatial import computed_once, in_place, sums_shape, words
 from ..arm_dsp import CORE
 from ..arm_dsp.convolution import TWO_PIXELS
 from ..arm_dsp.plane_words import multiplies
@@ -51,7 +51,7 @@ def pointwise(s: Sums, form: Form) -> Kernel | None:
     return _within(kernel, form)
 
 
-@kept
+@computed_once
 def stream(s: Sums, pairs: tuple[tuple[int, int], ...]) -> Array:
     """For each channel start value, words of weights (two in the even and odd bytes of one), factors."""
     k, (fh, _) = s.out[2], s.window

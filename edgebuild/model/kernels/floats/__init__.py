@@ -456,7 +456,7 @@ def _calls(s: Mapping[str, Any]) -> Mapping[tuple[int, int, int], int]:
     return calls
 
 
-def _around(s: Mapping[str, Any], runs: int) -> float:
+def _block_cost(s: Mapping[str, Any], runs: int) -> float:
     """Instructions of C for a block of pixels (`bench-grid`)."""
     if s["groups"] > 1:
         return 12 + s["groups"] * (50 + 20 * runs)
@@ -473,7 +473,7 @@ def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
         name = s["function"].replace("%d", str(pixels))
         inner = s["groups"] * executed_by(name, taps, s["blocks"], runs, bounds)
         copied = 10 + executed_by(COPY, pixels * taps) if s["over"] else 0
-        each[pixels] += _images(s) * count * (_around(s, runs) + copied + inner)
+        each[pixels] += _images(s) * count * (_block_cost(s, runs) + copied + inner)
     total = sum(each.values())
     pace = sum(n * pace_of(s["function"], pixels) for pixels, n in each.items()) / total
     always = [n for n in each if each[n]]

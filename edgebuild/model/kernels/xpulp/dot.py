@@ -22,7 +22,7 @@ import numpy as np
 from ...ir import Arithmetic, Array
 from ...ops import fixedpoint
 from ...ops.base import Constant, Form, FourBytes, Kernel, Sums, Traffic
-from ...ops.spatial import kept, sums_shape, words
+from ...ops.spatial import computed_once, sums_shape, words
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
 from ..phases import group
@@ -96,13 +96,13 @@ class Ends:
     words: Array
 
 
-@kept
+@computed_once
 def ends(s: Sums) -> Ends | None:
     """Ends by the product of fewest cycles that is exact in all channels; None where none is."""
     return _ends(s, np.zeros_like(s.start))
 
 
-@kept
+@computed_once
 def raw_ends(s: Sums) -> Ends | None:
     """Ends of sums without their start values, which are part of the rounding."""
     return None if s.finish.startswith("signed") else _ends(s, s.start)

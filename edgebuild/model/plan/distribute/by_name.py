@@ -23,9 +23,9 @@ from .forms import (
     DeviceLimits,
     Network,
     Split,
-    at,
     held,
     split,
+    whole_on,
 )
 from .joint import INFINITY, STAGE, Search
 
@@ -241,16 +241,18 @@ def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[in
         layer, before = network.layers[number], list[Conversion]()
         for t in dict.fromkeys(layer.inputs):
             if device not in holders[t]:
-                before.append(Conversion(t, at(network, cluster, t, maker[t]), at(network, cluster, t, device)))
+                before.append(
+                    Conversion(t, whole_on(network, cluster, t, maker[t]), whole_on(network, cluster, t, device))
+                )
                 holders[t].add(device)
         spent = sum((search.cost(c.tensor, c.have, c.want) for c in before), spent)
         compute += layer.macs / cluster.devices[device].macs_per_us
-        form = at(network, cluster, layer.output, device)
-        reads = tuple(at(network, cluster, t, device) for t in layer.inputs)
+        form = whole_on(network, cluster, layer.output, device)
+        reads = tuple(whole_on(network, cluster, t, device) for t in layer.inputs)
         decisions.append(Decision(number, STAGE, tuple(before), reads, form, form))
         holders[layer.output], maker[layer.output] = {device}, device
     gather = tuple(
-        Conversion(t, at(network, cluster, t, maker[t]), SOURCE)
+        Conversion(t, whole_on(network, cluster, t, maker[t]), SOURCE)
         for t in network.results
         if cluster.source not in holders[t]
     )
@@ -305,12 +307,12 @@ def choose(
     mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, incumbent)
     if incumbent.best is None:
         nearest = _nearest(network, cluster, method)
-        if nearest is None or not _within(nearest, _limits(cluster)):
+        if nearest is None or not _keeps_limits(nearest, _limits(cluster)):
             raise _no_plan(network, cluster, method, nearest, file)
         incumbent.consider(nearest, 0.0)  # parts of layers are whole channels, which take less than shares say
     best = incumbent.best
     assert best is not None
-    worth = _worth(best, objective)[0]
+    worth = _objective_key(best, objective)[0]
     bound = min(incumbent.bound, worth)
     proved = method == "joint" and objective != "memory" and bound >= worth - 1e-6
     return replace(best, optimal=proved, bound=bound, mixed=mixed)
@@ -342,19 +344,19 @@ class _Best:
         """A plan that is worse is of no use, which makes other searches short."""
         if self.best is None or self.objective == "memory":
             return INFINITY
-        return _worth(self.best, self.objective)[0]
+        return _objective_key(self.best, self.objective)[0]
 
     @property
     def most(self) -> float:
         """Bytes of the device that has most in the best plan."""
-        return _most(self.best) if self.best is not None else INFINITY
+        return _largest_device(self.best) if self.best is not None else INFINITY
 
     def consider(self, plan: ClusterPlan | None, bound: float) -> None:
         """Keep a plan if it is better; the bound is that of its search."""
         self.bound = min(self.bound, bound)
         if plan is not None:
             chosen = Chosen(plan, *usage(plan), False)
-            if self.best is None or _worth(chosen, self.objective) < _worth(self.best, self.objective):
+            if self.best is None or _objective_key(chosen, self.objective) < _objective_key(self.best, self.objective):
                 self.best = chosen
 
 
@@ -362,10 +364,10 @@ def _in_a_row(network: Network, cluster: Cluster, incumbent: _Best) -> None:
     """Take the pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
     limits = _limits(cluster)
     plan, bound = pipeline(network, cluster, Search(network, cluster, limits, incumbent.goal))
-    incumbent.consider(plan if plan is not None and _within(plan, limits) else None, bound)
+    incumbent.consider(plan if plan is not None and _keeps_limits(plan, limits) else None, bound)
 
 
-def _within(plan: ClusterPlan, limits: DeviceLimits) -> bool:
+def _keeps_limits(plan: ClusterPlan, limits: DeviceLimits) -> bool:
     pairs = zip(usage(plan), (limits.flash, limits.ram), strict=True)
     return all(u <= most for used, room in pairs for u, most in zip(used, room, strict=True))
 
@@ -395,13 +397,13 @@ def _leaning(cluster: Cluster) -> Iterator[Cluster]:
         yield replace(cluster, devices=tuple(devices))
 
 
-def _worth(chosen: Chosen, objective: str) -> tuple[float, ...]:
-    most = _most(chosen)
+def _objective_key(chosen: Chosen, objective: str) -> tuple[float, ...]:
+    most = _largest_device(chosen)
     spent = (chosen.plan.cost.bytes, chosen.plan.cost.time_us + chosen.plan.compute_us)
     return {"traffic": (*spent, most), "latency": (spent[1], spent[0], most), "memory": (most, *spent)}[objective]
 
 
-def _most(chosen: Chosen) -> int:
+def _largest_device(chosen: Chosen) -> int:
     return max(w + a for w, a in zip(chosen.weights, chosen.arena, strict=True))
 
 

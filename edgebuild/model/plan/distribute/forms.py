@@ -530,7 +530,7 @@ class TensorForms:
         return tuple(k for k in every if k != self.cluster.source)
 
     def at(self, tensor: int, device: int) -> Split:
-        return at(self.network, self.cluster, tensor, device)
+        return whole_on(self.network, self.cluster, tensor, device)
 
     def also_at(self, tensor: int, form: Split, device: int) -> Split | None:
         """The form, of a tensor that some devices have all of, if one more gets it; None: no such form."""
@@ -541,7 +541,7 @@ class TensorForms:
         return Split("F", tuple((0, rows) if k in have or k == device else (0, 0) for k in every))
 
 
-def at(network: Network, cluster: Cluster, tensor: int, device: int) -> Split:
+def whole_on(network: Network, cluster: Cluster, tensor: int, device: int) -> Split:
     """The form of a tensor that one device has."""
     rows = network.tensors[tensor].rows
     if device == cluster.source:

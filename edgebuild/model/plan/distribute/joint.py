@@ -284,7 +284,7 @@ def _bounds(
         to_go, path = _relaxed(steps, weights)
         if path is None:
             return None
-        if _within(path, constraints) and (best is None or path.cost < best.cost):
+        if _keeps_constraints(path, constraints) and (best is None or path.cost < best.cost):
             best = path
         value = float(to_go[0][0]) - sum(w * c.limit for w, c in zip(weights, constraints, strict=True))
         return _Bound(tuple(weights), to_go, value), path
@@ -345,7 +345,7 @@ def _relaxed(steps: Sequence[_Step], weights: Sequence[float]) -> tuple[ToGo, Ro
     return to_go, Route(tuple(arcs), sum(a.cost for a in arcs))
 
 
-def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
+def _keeps_constraints(path: Route, constraints: Sequence[Constraint]) -> bool:
     return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
 
 

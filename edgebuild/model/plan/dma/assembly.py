@@ -36,7 +36,7 @@ from .prefetch import (
     coherence,
     first_copies,
     hidden_before,
-    joined,
+    joined_blocks,
     passing_tiles,
     schedule_stagings,
     staged_tiles,
@@ -365,7 +365,7 @@ class _Assembly:
                 result[s.step] = staged_tiles(step, s, place, store)
             else:
                 result[s.step] = replace(step, stage=Region(place.memory, place.offset, s.bytes))
-            for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
+            for block, at in zip(step.blocks, joined_blocks(step.blocks)[1], strict=True):
                 starts[s.step, id(block)] = place.memory, place.offset + at
         keys = ((f.start.step, id(f.start.block)) for f in early)
         out_of_stage = [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)]
@@ -486,7 +486,7 @@ def _plan_within(planner: Planner, spaces: FarSpaces, choose: Choose | None) -> 
     for _ in range(TRIES):
         search = search_of(planner, room, replace(spaces, homes=homes))
         path, stay = _layers(search, request, choose)
-        path = chosen(search, path.steps) if jointly else path
+        path = smallest_quick_path(search, path.steps) if jointly else path
         for kept in (path, replace(path, early=())):
             try:
                 return assembled(planner, search, kept, EARLIER.get(request.map), stay)
@@ -556,7 +556,7 @@ def _staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefet
         yield SearchPath(steps, early, staged)
 
 
-def chosen(search: Residency, layers: tuple[Step, ...]) -> SearchPath:
+def smallest_quick_path(search: Residency, layers: tuple[Step, ...]) -> SearchPath:
     """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
     every = list(candidates(search, layers))
     if not every:
@@ -594,7 +594,7 @@ def check_request(target: Target, request: ModelRequest) -> None:
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
 
-def reached(target: Target) -> Target:
+def with_dma_memories(target: Target) -> Target:
     """The target with activations only where a DMA unit copies between them and the first level.
 
     Raises EdgebuildError where no memory is left for them.

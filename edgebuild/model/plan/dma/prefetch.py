@@ -102,10 +102,10 @@ def step_constants(blocks: Sequence[Constant], until: int, cycles: float) -> Ste
     """The wish of a step with these blocks; None if they are empty."""
     if not any(b.data.nbytes for b in blocks):
         return None
-    return StepConstants(tuple(b.data.nbytes for b in blocks), joined(blocks)[0].data.nbytes, until, cycles)
+    return StepConstants(tuple(b.data.nbytes for b in blocks), joined_blocks(blocks)[0].data.nbytes, until, cycles)
 
 
-def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
+def joined_blocks(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
     """Blocks one after the other, equal ones once, and where each of them begins."""
     data, begins, starts = bytearray(), dict[bytes, int](), list[int]()
     for block in blocks:
@@ -181,7 +181,7 @@ def first_copies(
         each = staging.bytes // staging.slots
         parts = [(block, place.offset + i * each) for i, block in enumerate(blocks[: staging.slots])]
     else:
-        parts = [(joined(blocks)[0], place.offset)]
+        parts = [(joined_blocks(blocks)[0], place.offset)]
     fetches = list[Fetch]()
     for block, at in parts:
         for offset, size in store.cut(block.data.nbytes):
@@ -198,7 +198,7 @@ def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel
     """The op with its constants fetched from the second level, and brought there block by block where they are many."""
     moved = replace(moved, stage=printed.Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:
-        starts = joined(moved.blocks)[1]
+        starts = joined_blocks(moved.blocks)[1]
         copies = (
             c if c.tensor else replace(c, stage=place.memory, far=place.offset + starts[c.block] + c.far)
             for c in moved.copies

@@ -287,7 +287,7 @@ def _fitting(
     allowed, tiles = room, None
     for _ in range(TRIES):
         chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed}, unit)
-        if any(promised >= ALIKE * other.figures.score or _alike(chosen, other.mapped) for other in than):
+        if any(promised >= ALIKE * other.figures.score or _equal_but_places(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
         tiles = _Tiles(op, graph, layer, chosen, form)
         if tiles.level1_bytes <= room:
@@ -309,7 +309,7 @@ def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> 
     return mapped, figures.score
 
 
-def _alike(one: Mapped, other: Mapped) -> bool:
+def _equal_but_places(one: Mapped, other: Mapped) -> bool:
     return (one.tile, one.order, one.moves) == (other.tile, other.order, other.moves)
 
 

@@ -329,7 +329,7 @@ def repaired(sections: Sections, offsets: Sequence[int], height: int, budget: Bu
         for reach in _REACHES:
             if placed[i] + sections.buffers[i].size <= height:
                 break
-            answer = _moved(sections, placed, height, i, reach, budget)
+            answer = _with_moved(sections, placed, height, i, reach, budget)
             placed = answer.offsets or placed
         else:
             if placed[i] + sections.buffers[i].size > height:
@@ -337,7 +337,7 @@ def repaired(sections: Sections, offsets: Sequence[int], height: int, budget: Bu
     return LayoutAnswer(placed)
 
 
-def _moved(sections: Sections, placed: list[int], height: int, i: int, reach: int, budget: Budget) -> LayoutAnswer:
+def _with_moved(sections: Sections, placed: list[int], height: int, i: int, reach: int, budget: Budget) -> LayoutAnswer:
     """The layout with a buffer, and those that live within so many sections around it, within a height."""
     spans, buffers = sections.spans, sections.buffers
     first, end = max(spans[i][0] - reach, 0), spans[i][1] + reach
