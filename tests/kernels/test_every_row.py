@@ -33,7 +33,7 @@ EACH = dict.fromkeys(PROCESSORS, 3) | {"microbit": 1}  # layers of a kind for ea
 MORE = {"avg_pool2d": 300, "max_pool2d": 300, "transpose": 60, "clamp": 60, "requantize": 200}
 # Rows that only layers made for them reach, and the test that makes these.
 ELSEWHERE = {
-    "curves.linear_pieces": "test_curves.py",
+    "blocks.elements.linear_pieces": "test_curves.py",
     "arm_mve.dense_rows": "test_vectors.py",
     "arm_mve.sum_kernels.depthwise_row": "test_vectors.py",
     "arm_mve.sum_kernels.depthwise_channels": "test_vectors.py",
