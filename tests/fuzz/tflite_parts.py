@@ -189,9 +189,10 @@ class Parts:
         assert x.quant is not None
         data = self.s.rng.integers(-127, 128, tuple(shape_of)).astype(np.int8)
         count = self.s.pick(1, data.shape[axis]) if self.recipe.form != "tflite_uint8" else 1
-        scales = tuple(
-            float(v) for v in (self.s.rng.uniform(0.25, 1, count) * 2.0 ** -self.s.between(7, 10)).astype(np.float32)
-        )
+        parts = self.s.rng.uniform(0.25, 1, count)
+        if self.recipe.form == "tflite_uint8":
+            parts = np.ones(count)  # powers of two: the int8 twin's products of scales are not rounded to float32
+        scales = tuple(float(v) for v in (parts * 2.0 ** -self.s.between(7, 10)).astype(np.float32))
         wide = self.kind == "int16"
         reach = 2 ** self.s.between(0, 20 if wide else 13)
         bias = self.s.rng.integers(-reach, reach + 1, shape[-1]).astype(np.int64 if wide else np.int32)

@@ -148,6 +148,37 @@ def test_averages_of_unsigned_elements(tile: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(ops.run(graph, rows[0][0])[graph.outputs[0]], rows[0][1])
 
 
+def rounded_twice(total: Array, factor: float) -> Array:
+    """Halves away from zero, at 31 bits behind the mantissa and then at the shift (gemmlowp's fixedpoint.h)."""
+    fraction, exponent = np.frexp(factor)
+    high = np.trunc((total * int(np.rint(fraction * 2**31)) + np.where(total < 0, 1 - 2**30, 2**30)) / 2**31)
+    return np.asarray(np.sign(high) * np.floor(np.abs(high) / 2.0**-exponent + 0.5), np.int64)
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+def test_products_of_scales_of_unsigned_elements(kind: str) -> None:
+    """TFLite's uint8 kernels multiply the scales in float32, its int8 kernels in double: sums that tell these apart."""
+    x_scale, w_scale, totals = np.float32(0.0173), np.float32(0.00331), np.arange(-(2**20), 2**20)
+    y_scale = np.float32(float(x_scale) * float(w_scale) * 2**20 / 110)
+    in_float, in_double = float(x_scale * w_scale) / float(y_scale), float(x_scale) * float(w_scale) / float(y_scale)
+    bias = totals[rounded_twice(totals, in_float) != rounded_twice(totals, in_double)].astype(np.int32)
+    assert len(bias)
+    shape = {"CONV_2D": (len(bias), 1, 1, 1), "DEPTHWISE_CONV_2D": (1, 1, 1, len(bias))}.get(kind, (len(bias), 1))
+    f, quants = File(), [Quant((float(s),), (128,)) for s in (x_scale, w_scale, y_scale)]
+    x = f.tensor("x", (1,) * len(shape), "uint8", quants[0])
+    w = f.tensor("w", shape, "uint8", quants[1], np.full(shape, 128, np.uint8))
+    b = f.tensor("b", bias.shape, "int32", Quant((float(x_scale * w_scale),), (0,)), bias)
+    y = f.tensor("y", (*(1,) * (len(shape) - 1), len(bias)), "uint8", quants[2])
+    options = {"CONV_2D": schema.Conv2DOptionsT, "DEPTHWISE_CONV_2D": schema.DepthwiseConv2DOptionsT}.get(
+        kind, schema.FullyConnectedOptionsT
+    )()
+    options.padding, options.strideH, options.strideW, options.depthMultiplier = VALID, 1, 1, len(bias)
+    f.operator(kind, [x, w, b], [y], options)
+    graph = canonicalize(read_tflite(f.pack([x], [y]), "u.tflite"))
+    have = ops.run(graph, np.zeros((1,) * len(shape), np.int8))[graph.outputs[0]]
+    np.testing.assert_array_equal(have.ravel(), rounded_twice(bias.astype(np.int64), in_float))
+
+
 def test_options_that_are_none() -> None:
     x, w, bias = np.zeros((1, 2, 2, 1), np.float32), np.zeros((1, 2, 2, 1), np.float32), np.zeros(1, np.float32)
     for options in (b"", struct.pack("<3i", 0, 1, 1), struct.pack("<3i", 1, 0, 1)):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Array, real_values
+from ...ir import Array, Tensor, real_values
 from ...ops import base, contractions, resampling
-from ...ops.base import is_float, zero_of
+from ...ops.base import is_float, scale_of, zero_of
 from ...ops.pointwise import attributes
 from .. import compose
 
@@ -50,10 +50,23 @@ def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[st
     if symmetric and weights.dtype == "int8" and any(zeros_of_w) and weights.name not in node.legacy:
         zero = next(z for z in zeros_of_w if z)
         raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
-    operands = [node.inputs[x], node.inputs[1], *(n for n in node.inputs[bias : bias + 1] if n)]
+    own = _of_unsigned(node, node.tensor(x), weights) if weights.name in node.legacy else node.inputs[1]
+    operands = [node.inputs[x], own, *(n for n in node.inputs[bias : bias + 1] if n)]
     if len(operands) < 3 and node.tensor(x).dtype == "int16":
         operands.append(node.store(f"{node.outputs[0]}@bias", np.zeros(node.written[0].shape[-1], np.int64)))
     return operands
+
+
+def _of_unsigned(node: Any, x: Tensor, weights: Tensor) -> str:
+    """Weights with the scale with which TFLite's uint8 kernels compute: they form scale(x) * scale(w) in float32."""
+    if x.quant is None or weights.quant is None or not weights.quant.per_tensor:
+        return weights.name
+    product = float(np.float32(scale_of(x)) * np.float32(scale_of(weights)))
+    own = replace(
+        weights, name=f"{node.outputs[0]}@weights", quant=replace(weights.quant, scale=(product / scale_of(x),))
+    )
+    node.builder.tensors[own.name] = own
+    return own.name
 
 
 def read_batch_matmul(node: Any) -> None:
