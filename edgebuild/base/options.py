@@ -21,6 +21,12 @@ from typing import Any
 
 from edgebuild.base.errors import did_you_mean, fail
 
+C_WORDS = frozenset(
+    """auto bool break case char class const constexpr continue default delete do double else enum extern float for
+    friend goto if inline int long main namespace new operator private protected public register restrict return short
+    signed sizeof static struct switch template this throw try typedef typename union unsigned using virtual void
+    volatile while""".split()  # noqa: SIM905
+)
 LARGEST = 1e12  # number that an option takes: far beyond use, and products of such remain numbers
 
 Value = str | int | float | bool | None  # as a user or a request file writes it
@@ -274,6 +280,22 @@ def _buffers(option: str, value: Value) -> tuple[SharedBuffer, ...]:
     return tuple(buffers)
 
 
+SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+def _symbols(option: str, value: Value) -> tuple[tuple[str, str], ...]:
+    """Arrays by tensor from `audio` ("": the only tensor) or `x=audio`; several with a blank between them."""
+    arrays = []
+    for word in str(value).split():
+        tensor, _, symbol = word.rpartition("=")
+        if not SYMBOL.fullmatch(symbol) or symbol in C_WORDS or symbol.startswith(("__", "eb_")):
+            hints = ["write the name of an array of yours in C, or TENSOR=NAME"]
+            raise fail(f"option '{option}': '{word}' names no array", hints=hints)
+        arrays.append((tensor, symbol))
+    return tuple(arrays)
+
+
+SYMBOLS = Kind(_symbols, "SYMBOL", separator=" ")
 BUFFERS = Kind(_buffers, "NAME=BYTES...", separator=" ")
 SIZES = Kind(_sizes, "NAME=BYTES,...", separator=",")
 SHAPES = Kind(_shapes, "X=1,3,96,96", separator=" ")

@@ -45,6 +45,7 @@ from edgebuild.base.options import (
     SIZE,
     SIZES,
     SWITCH,
+    SYMBOLS,
     TEXT,
     WORDS,
     Kind,
@@ -110,6 +111,12 @@ class ModelRequest:
         "static",
         words("static", "caller", "shared"),
         "caller: every function takes the arena as argument; shared: NAME_place.h says where it is, as in a group",
+    )
+    input_at: tuple[tuple[str, str], ...] = option(
+        (), SYMBOLS, "the input is this array of the application, outside of the arena; of several inputs TENSOR=SYMBOL"
+    )
+    output_at: tuple[tuple[str, str], ...] = option(
+        (), SYMBOLS, "the output is written into this array of the application; of several TENSOR=SYMBOL"
     )
     time_limit: float | None = option(
         None, NUMBER, "of all searches of a plan; without it results are reproducible", metavar="S"
@@ -200,7 +207,7 @@ class GroupRequest:
     """Models whose arenas are one, with buffers of the application in it. Options of models are those of each."""
 
     SUFFIXES: ClassVar = (".h", "_arena.c", "_memory.ld", "_check.ld", "_report.json")
-    EACH: ClassVar = (ModelRequest, ("arena", "cluster", "device"))
+    EACH: ClassVar = (ModelRequest, ("arena", "cluster", "device", "input_at", "output_at"))
 
     models: tuple[ModelRequest, ...]
     name: str

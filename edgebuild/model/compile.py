@@ -22,6 +22,7 @@ from .emit.code import program as program_of
 from .emit.report import report
 from .formats import read_model
 from .formats.format import Bound, Shapes
+from .interface_of import with_arrays
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
@@ -104,7 +105,7 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
         text = f"weights lie in {store.name} of target {target.name}, which only its DMA unit reaches"
         raise fail(text, file=target.files[0], hints=["give --map auto, layer or dory"])
     choose = _clocked_plan if request.objective == "energy" else plan
-    graph = graph_of(request)
+    graph = with_arrays(graph_of(request), request)
     check_constants(graph, target)
     return choose(graph, target, request)
 
@@ -123,7 +124,7 @@ def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
     target = with_dma_memories(limited(target, request.limit))
     check_request(target, request)
     check_steps(request, target)
-    graph = graph_of(request)
+    graph = with_arrays(graph_of(request), request)
     check_self_test(request, graph)
     chosen = mapped_plan(graph, target, replace(request, tile="off"))
     return interpreted(graph, chosen) if interprets(graph) else chosen

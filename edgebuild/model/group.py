@@ -312,8 +312,8 @@ def group_files(group: GroupRequest, artifacts: Mapping[str, Sequence[Artifact]]
                            arenas=[(symbol, size, section) for _, symbol, size, section in sections]),
         "_memory.ld": render("linker:memory", used=target.firmware is not None, weights_memory="", arenas=sections,
                              **view),
-        "_check.ld": render("linker:check", used=target.core.isa != "native", sections=[s[3] for s in sections],
-                            **view),
+        "_check.ld": render("linker:check", used=target.core.isa != "native", arrays=(),
+                            sections=[s[3] for s in sections], **view),
         "_report.json": json.dumps(own, indent=1, sort_keys=True) + "\n",
     }  # fmt: skip
     data |= {group.name + suffix: text.encode() for suffix, text in texts.items()}

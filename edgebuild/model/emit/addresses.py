@@ -101,7 +101,9 @@ def access_functions(plan: Plan) -> dict[str, str]:
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
     root, start = plan.rolling.views[t.name]
-    place = plan.places[plan.homes.get(root, root)]
+    place = plan.places[home := plan.homes.get(root, root)]
+    if (array := plan.rolling.arrays.get(home)) is not None:
+        return Arg(f"IN_ARRAY({C_TYPES[t.dtype]}, {array}, {{}}){behind}", start)
     text = f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {{}}){behind}"
     return Arg(text, start, plan.offset_names[root], place.offset)
 

@@ -539,6 +539,7 @@ def source(p: Program) -> str:
         constants=p.constants,
         near=tuple(places(plan)),
         arenas=macros,
+        arrays=bool(plan.graph.arrays),
         offsets=_offsets(plan, {memory: size for memory, (_, size) in arrays.items()}),
         engines=p.engines,
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states or plan.request.selftest)
@@ -595,7 +596,7 @@ def _has_floats(plan: Plan) -> bool:
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
     names, rows = plan.offset_names, list[dict[str, Any]]()
-    for b in plan.buffers:
+    for b in plan.in_arena:
         if b.newest:
             note = f"the newest row of that{_calls(plan, plan.steps[b.first].ops, *b.calls) if b.calls else ''}"
             row = {"name": newest_constant(plan, b.tensor), "offset": b.place.offset, "bytes": b.bytes, "note": note}

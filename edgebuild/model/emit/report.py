@@ -275,7 +275,11 @@ def _ports(plan: Plan) -> dict[str, Any]:
     """Inputs and outputs, and how many rows an output has that the application takes row by row."""
     graph, functions, written = plan.graph, access_functions(plan), read_outside(plan.graph)
     sides = {"inputs": graph.ports_in, "outputs": written}
-    ports = {side: [_surface(graph.tensors[n], functions[n]) for n in names] for side, names in sides.items()}
+    arrays = dict(graph.arrays)
+    ports = {
+        side: [_surface(graph.tensors[n], functions[n]) | ({"array": arrays[n]} if n in arrays else {}) for n in names]
+        for side, names in sides.items()
+    }
     return {**ports, **({"output_rows": rows_of(graph, written[0])} if plan.request.stream_output else {})}
 
 

@@ -192,7 +192,8 @@ class Link:
 class Graph:
     """Ops in a valid order over named tensors.
 
-    `arithmetic`: the rounding of quantised ops, and where real numbers differ. `removed` and
+    `arithmetic`: the rounding of quantised ops, and where real numbers differ. `arrays`: inputs and outputs that are
+    arrays of the application, with their symbols. `removed` and
     `removed_macs` tell what the model has and this graph needs not.
     """
 
@@ -206,6 +207,7 @@ class Graph:
     removed_macs: int = 0
     states: tuple[State, ...] = ()
     link: Link | None = None  # of a network on several devices, this one's part
+    arrays: tuple[tuple[str, str], ...] = ()
     format: str = ""  # of the file, by the name of its folder in model/formats
 
     def __post_init__(self) -> None:

@@ -258,7 +258,7 @@ class Cutter:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        return {root: aligned(self.graph.tensors[root].bytes) for root in self.rolling.storage.values()}
+        return self.rolling.sizes
 
     @cached_property
     def grain(self) -> int:

@@ -23,6 +23,7 @@ from ...base.errors import fail
 from .. import ops
 from ..ir import Graph, Op, Tensor, rename
 from ..ir.axes import Same, Spread, Window, input_range
+from .memory.problem import aligned
 
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
 HAND_ROWS = "hand_rows"  # the kind of op that hands rows of the output to the application
@@ -186,6 +187,24 @@ class RollingGraph:
     def storage(self) -> dict[str, str]:
         """The storage of every activation."""
         return {name: storage for name, (storage, _) in self.views.items()}
+
+    @cached_property
+    def arrays(self) -> dict[str, str]:
+        """Storages that are arrays of the application, with their symbols. Raises EdgebuildError for one in two."""
+        arrays = dict[str, str]()
+        for name, symbol in self.graph.arrays:
+            if arrays.setdefault(self.storage[name], symbol) != symbol:
+                text = (
+                    f"'{name}' cannot lie in {symbol}: its bytes are those of a tensor in {arrays[self.storage[name]]}"
+                )
+                raise fail(text, file=self.graph.file, hints=["an output that is an input has its array"])
+        return arrays
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the arena by storage: none of an array of the application, so nothing is put over such a one."""
+        tensors, arrays = self.graph.tensors, self.arrays
+        return {root: 0 if root in arrays else aligned(tensors[root].bytes) for root in self.storage.values()}
 
     @cached_property
     def readers(self) -> dict[str, list[Op]]:

@@ -47,7 +47,7 @@ class Placed:
 def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
     """The ops as tasks on storages. A result may overwrite an operand that it reads element by element."""
     graph, storage = rolling.graph, rolling.storage
-    sizes = {root: aligned(graph.tensors[root].bytes) for root in dict.fromkeys(storage.values())}
+    sizes = dict(rolling.sizes)
     tasks, linked = list[Task](), ""
     for op in running:
         y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
@@ -77,6 +77,11 @@ def layout_problem(
     for begin, section in zip(begins, steps, strict=False):
         sizes |= section.inner
         life |= {n: (begin + section.spans[n][0], begin + section.spans[n][1]) for n in section.inner}
+    owned = {n: symbol for n, symbol in cutter.rolling.arrays.items() if n in sizes}
+    sizes |= {n: aligned(cutter.graph.tensors[n].bytes) for n in owned}
+    homes = {n: (array_memory(symbol),) for n, symbol in owned.items()}
+    arrays = [BufferMemory(homes[n][0], sizes[n]) for n in owned]
+    usual = tuple(m.name for m in memories) if owned else ()
     group, shift = {n: n for n in life}, dict.fromkeys(life, 0)
     line = max((m.line for m in memories), default=1)
     for section in steps:
@@ -96,8 +101,13 @@ def layout_problem(
         inside |= {n: (buffer, shift[n] - low) for n in names}
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
         parts = [(*life[n], shift[n] - low, _padded_size(shift[n] - low, sizes[n], line)) for n in names]
-        buffers.append(_buffer(buffer, parts, max(2 * ALIGN if wide else ALIGN, line)))
-    return MemoryProblem(tuple(buffers), tuple(memories)), inside
+        buffers.append(_buffer(buffer, parts, max(2 * ALIGN if wide else ALIGN, line), homes.get(buffer, usual)))
+    return MemoryProblem(tuple(buffers), (*memories, *arrays)), inside
+
+
+def array_memory(symbol: str) -> str:
+    """The name of an array of the application among the memories of a layout: no memory of a target is called so."""
+    return f"{symbol}[]"
 
 
 def _padded_size(at: int, size: int, line: int) -> int:
@@ -105,7 +115,7 @@ def _padded_size(at: int, size: int, line: int) -> int:
     return -(-(at + size) // line) * line - at if line > 1 else size
 
 
-def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int) -> Buffer:
+def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int, memories: tuple[str, ...]) -> Buffer:
     """One buffer from parts (first step, last step, offset, size): its extent at every step."""
     times = sorted({t for first, last, _, _ in parts for t in (first, last + 1)})
     number = {t: i for i, t in enumerate(times)}
@@ -119,7 +129,7 @@ def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int) -
             low = min(a for a, _ in live)
             phases.append(Phase(lower, upper, low, max(b for _, b in live) - low))
     extent = max(p.offset + p.size for p in phases)
-    return Buffer(name, extent, times[0], times[-1], align, (), tuple(phases) if len(phases) > 1 else ())
+    return Buffer(name, extent, times[0], times[-1], align, memories, tuple(phases) if len(phases) > 1 else ())
 
 
 @dataclass(frozen=True)

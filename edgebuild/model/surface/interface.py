@@ -44,6 +44,17 @@ class Link(NamedTuple):
     is_source: bool
 
 
+class Array(NamedTuple):
+    """An array of the application that is an input or output: `elements` of them are whole words. `align`: bytes."""
+
+    symbol: str
+    tensor: str
+    side: str
+    dtype: str
+    elements: int
+    align: int
+
+
 class Interface(NamedTuple):
     """All that the header of a model shows.
 
@@ -52,6 +63,7 @@ class Interface(NamedTuple):
     the output that the application takes as they are made; 0: it reads the output whole. `budgets`: times in ms among
     which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
     `selftest`: a vector comes with the model. `set_weights`: its weights can be replaced while the program runs.
+    `arrays`: inputs and outputs outside of the arena.
     """
 
     name: str
@@ -67,6 +79,7 @@ class Interface(NamedTuple):
     steps: bool = False
     selftest: bool = False
     set_weights: bool = False
+    arrays: tuple[Array, ...] = ()
 
 
 def access_functions(name: str, ports: Ports) -> tuple[list[str], list[str]]:
@@ -128,6 +141,7 @@ def header(i: Interface) -> str:
         lines += ["", *_values(port, function.upper())]
     if i.caller:
         lines += ["", f"/* Every function takes the arena: {prefix}_ARENA_BYTES bytes on a multiple of 16. */"]
+    lines += [line for array in i.arrays for line in _own_array(array, i.name)]
     lines.append("")
     if i.stream_rows:
         lines += _pushed(i)
@@ -165,6 +179,20 @@ def _use(i: Interface) -> list[str]:
         f" * {do} The arena is shared by all tensors: an input does not",
         f" * survive the call, an output stands until the next input is written.{once}",
     ]
+
+
+def _own_array(array: Array, name: str) -> list[str]:
+    """The declaration of an array that the application defines; compilers give its definition the alignment, too."""
+    does = (
+        f"{name}_invoke() reads it and leaves it as it is" if array.side == "input" else "it stands until the next one"
+    )
+    text = (
+        f"The application defines this array, on a multiple of {array.align}: {label(array.tensor)}, the {array.side}; "
+        f"{does}. The last of its elements may only make words whole."
+    )
+    declared = f"extern {C_TYPES[array.dtype]} {array.symbol}[{array.elements}]"
+    lines = ["", remark("", text), "#if defined(__GNUC__)", f"{declared} __attribute__((aligned({array.align})));"]
+    return [*lines, "#else", f"{declared};", "#endif"]
 
 
 def _values(port: Surface, macro: str) -> list[str]:

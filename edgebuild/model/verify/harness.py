@@ -235,15 +235,22 @@ class Arena:
 def arenas(target: Target, report: dict[str, Any]) -> list[Arena]:
     """Arenas that the core reaches, in the target's order.
 
-    The first in use has the plain name, others have their memory's behind it.
+    The first in use has the plain name, others have their memory's behind it. Behind them arrays of the application.
     """
     sizes: dict[str, int] = report["ram"]["by_memory"]
     used = [m for m in target.memories if sizes.get(m.name)]
-    return [
+    reached = [
         Arena(m.name, f"{NAME}_arena{f'_{m.name.lower()}' if i else ''}", sizes[m.name])
         for i, m in enumerate(used)
         if m.access == "cpu"
     ]
+    return reached + [Arena(f"{p['array']}[]", p["array"], size) for p, size in _arrays(report)]
+
+
+def _arrays(report: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
+    """Inputs and outputs that are arrays of the application, with the bytes of these."""
+    ports = (port for side in ("inputs", "outputs") for port in report[side] if "array" in port)
+    return [(port, -(-port["bytes"] // 4) * 4) for port in ports]
 
 
 def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], report: dict[str, Any], n: int) -> None:
@@ -257,6 +264,7 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
         f'#include "{NAME}.h"',
         *(_units(target, report, artifacts) if "hierarchy" in report and target.firmware is None else ()),
         *([f"#define MODEL_CACHED {' '.join(f'X({a.symbol}, {a.bytes}u)' for a in cached)}"] if cached else []),
+        *_own_arrays(report),
         *(_own_arena(report) if report.get("arena") == "caller" else ()),
         *(_stream(report) if report.get("stream_rows") else _plain(report)),
         *(_output_rows(report) if report.get("output_rows") else [f"#define MODEL_OUTPUTS {_list(report['outputs'])}"]),
@@ -317,6 +325,12 @@ def _called(report: dict[str, Any]) -> dict[str, Any]:
         for side in ("inputs", "outputs")
     }
     return {**report, **surface}
+
+
+def _own_arrays(report: dict[str, Any]) -> list[str]:
+    """Arrays of the application that inputs and outputs lie in. Two files of a program may include this."""
+    sizes = [(port, size // np.dtype(port["dtype"]).itemsize) for port, size in _arrays(report)]
+    return [f"__attribute__((weak)) {C_TYPES[p['dtype']]} {p['array']}[{count}];" for p, count in sizes]
 
 
 def _own_arena(report: dict[str, Any]) -> list[str]:
