@@ -6,6 +6,7 @@ Of each command there is `NAME(args)`, which returns the exit status; `commands.
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import parse_size
 from edgebuild.base.progress import watch
 from edgebuild.base.request import DriverRequest, read_request, requests_in
-from edgebuild.base.target import load_target
+from edgebuild.base.target import load_target, target_names
 from edgebuild.cli.common import check_written, model_request_of, show
 
 if TYPE_CHECKING:
@@ -103,6 +104,27 @@ def simulate(args: argparse.Namespace) -> int:
         text = f"{sum(c['instructions'] for c in cores):,} instructions, {max(c['cycles'] for c in cores):,} cycles"
         print(f"[edgebuild] {args.program.name}: {text}", file=sys.stderr)
     return status
+
+
+def bench(args: argparse.Namespace) -> int:
+    from edgebuild.base.options import given
+    from edgebuild.base.request import ModelRequest, model_request
+    from edgebuild.build.benchmark import as_csv, as_markdown, table
+    from edgebuild.model.fitting import chosen_targets
+
+    targets = chosen_targets(args.targets)
+    files = [args.output / f"bench.{end}" for end in ("md", "csv", "json")] if args.output else []
+    check_written(args, files, [*args.models, *(file for target in targets for file in target.files)])
+    watch()
+    options = given(args, ModelRequest)
+    names = [t.name if t.name in target_names() else str(t.files[0]) for t in targets]
+    requests = (model_request(model, "model", name, options) for model in args.models for name in names)
+    data = table(requests, args.base)
+    texts = (as_markdown(data), as_csv(data), json.dumps(data, indent=1) + "\n")
+    for file, text in zip(files, texts, strict=False):
+        write_atomic(file, text.encode())
+    show(args, texts[0], data)
+    return 1 if any(row["equal"] is False for row in data["rows"]) else 0
 
 
 def reproduce(args: argparse.Namespace) -> int:

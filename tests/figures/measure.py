@@ -78,9 +78,8 @@ def bench(name: str) -> Any:
     """
     file = BENCHES / f"{name}.json"
     if not (REUSE and file.is_file()):
-        module = "tests.bench" if name == "models" else f"tests.bench_{name}"
         file.unlink(missing_ok=True)
-        subprocess.run([sys.executable, "-m", module], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", f"tests.bench_{name}"], cwd=ROOT, check=True)
     if not file.is_file():
         raise NotMeasured(f"./sconsw bench-{name} says what it needs")
     return json.loads(file.read_text())

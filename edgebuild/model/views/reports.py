@@ -188,7 +188,7 @@ def comparison(old: Report, new: Report, limits: Sequence[Limit] = ()) -> dict[s
     """All that differs; `broken` has the limits that the new report does not keep to."""
     before, after = figures(old), figures(new)
     rows = [
-        {"figure": name, "old": before.get(name), "new": after.get(name), "change": _change(before, after, name)}
+        {"figure": name, "old": before.get(name), "new": after.get(name), "change": change(before, after, name)}
         for name in FIGURES
         if name in before or name in after
     ]
@@ -203,7 +203,7 @@ def comparison(old: Report, new: Report, limits: Sequence[Limit] = ()) -> dict[s
     }
 
 
-def _change(before: Mapping[str, float], after: Mapping[str, float], name: str) -> float | None:
+def change(before: Mapping[str, float], after: Mapping[str, float], name: str) -> float | None:
     """Percent of the old figure."""
     if name not in before or name not in after:
         return None
