@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.artifacts import Artifact, publish, withdraw
 from edgebuild.base.errors import fail
@@ -18,6 +18,9 @@ from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.text import identifier, xml
 from edgebuild.build.run import files_read, kept_or_compiled, unused_weights
 from edgebuild.build.summary import summary
+
+if TYPE_CHECKING:
+    from edgebuild.model.ir import Array
 
 Option = str | int | float | bool | PathLike[str] | None
 Options = Option | Sequence[Option] | Mapping[str, Option | Sequence[int | float]]
@@ -63,6 +66,27 @@ class Result:
         publish(self.artifacts, Path(folder), owned=False)
         withdraw(unused_weights(self.request), Path(folder))
         return paths
+
+    def run(self, inputs: Array | Mapping[str, Array]) -> list[Array]:
+        """The outputs of the generated C on the target: in its emulator, or on the build machine.
+
+        `inputs`: an array of vectors, [vectors, *shape], or one for each input by its name, in the types of the C
+        interface. Returns an array for each output, [vectors, *shape]. Raises EdgebuildError for other inputs and for
+        targets that nothing runs, MissingTool without their compiler or emulator.
+        """
+        import numpy as np
+
+        from edgebuild.base.target import load_target
+        from edgebuild.model.verify import outputs_on_target
+        from edgebuild.model.verify.harness import NAME
+        from edgebuild.model.verify.vectors import split_vectors
+
+        request = replace(self.request, name=NAME)
+        rows = outputs_on_target(
+            load_target(request.target), kept_or_compiled(request), split_vectors(inputs, self.report),
+            request.called_library,
+        )  # fmt: skip
+        return [np.stack([row[i] for row in rows]) for i in range(len(rows[0]))]
 
     def __str__(self) -> str:
         return summary(self.artifacts)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import edgebuild
@@ -80,3 +81,15 @@ def test_the_package_loads_nothing_by_itself() -> None:
     assert said.startswith("['edgebuild'] ") and "'compile'" in said
     with pytest.raises(AttributeError, match="no attribute 'compil'"):
         edgebuild.compil  # noqa: B018
+
+
+@pytest.mark.needs("gcc")
+def test_it_runs_and_gives_arrays(model: Path) -> None:
+    """Two vectors of the network, one after the other, are what each gives alone; wrong ones are refused."""
+    result = edgebuild.compile(model, "host", name="net")
+    (port,) = result.report["inputs"]
+    x = np.random.default_rng(1).integers(-128, 128, (2, *port["shape"])).astype(port["dtype"])
+    (both,), (first,) = result.run(x), result.run({port["name"]: x[:1]})
+    assert both.shape == (2, *result.report["outputs"][0]["shape"]) and (both[:1] == first).all()
+    with pytest.raises(edgebuild.EdgebuildError, match="elements"):
+        result.run(x.ravel()[1:])
