@@ -276,6 +276,11 @@ class ClockRequest:
     pll: str = option(
         "", Kind(lambda option, value: str(value), "M,N,P[,Q]"), "this PLL setting and no other of its SYSCLK"
     )
+    dividers: str = option(
+        "",
+        Kind(lambda option, value: str(value), "AHB,APB1,APB2"),
+        "dividers of the buses; default: the smallest that their limits allow",
+    )
     usb: bool = option(False, SWITCH, "only PLL settings with 48 MHz at the output Q, for USB, SDIO and RNG")
 
 

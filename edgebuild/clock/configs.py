@@ -59,6 +59,7 @@ class PllSetting:
     q: int
     vco_hz: int
     sysclk_hz: int
+    bypass: bool = False  # SYSCLK is the oscillator, past the PLL
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,26 @@ def check_hse(tree: ClockTree, hz: int) -> bool:
         f"{tree.device}: an HSE of {mhz(hz)} is not possible",
         hints=[f"a crystal from {mhz(low)} to {mhz(high)}", fed],
     )
+
+
+def divided(tree: ClockTree, text: str) -> tuple[ClockTree, tuple[int, int] | None]:
+    """The tree with the AHB's divider of AHB,APB1,APB2, and those of the two others; None where the text is empty.
+
+    Raises EdgebuildError for dividers that no field of the chip has.
+    """
+    if not text:
+        return tree, None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 3 or not all(part in map(str, DIVIDERS) for part in parts):
+        choice = ", ".join(map(str, DIVIDERS))
+        raise fail(f"option 'dividers': '{text}' is not AHB,APB1,APB2", hints=[f"each is one of {choice}"])
+    first, apb1, apb2 = map(int, parts)
+    fields = " ".join(tree.registers.dividers) if tree.registers else ""
+    if tree.buses is None or "ppre1" not in fields:
+        raise fail(f"option 'dividers': the buses of {tree.device} have none to choose", hints=["leave it out"])
+    if "ppre2" not in fields and apb1 != apb2:
+        raise fail(f"option 'dividers': {tree.device} has one divider for both APBs", hints=[f"{first},{apb1},{apb1}"])
+    return replace(tree, buses=replace(tree.buses, ahb=first)), (apb1, apb2)
 
 
 def violation(tree: ClockTree, base_hz: int, m: int, n: int, p: int) -> str | None:
@@ -238,21 +259,25 @@ def clock_plan(
     source: str = "hse",
     usb: bool = False,
     pll: str = "",
+    dividers: str = "",
 ) -> ClockPlan:
     """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
 
     `source`: hse, hsi or msi, behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
     `pll`: M,N,P or M,N,P,Q, which is the only setting of its SYSCLK, and where none are asked for the only one at all.
-    Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK that cannot be made.
+    `dividers`: AHB,APB1,APB2 in place of the smallest that the limits of the buses allow.
+    Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK or bus clock that cannot be made.
     """
     base, bypass = base_of(tree, hse_hz, source)
-    tree = behind(tree, source)
+    tree, apbs = divided(behind(tree, source), dividers)
     legal = settings(tree, base)
     if usb:
         if tree.pll.q is None:
             raise tree.unknown("the PLL's output Q is", "48 MHz for USB cannot be promised")
         legal = (s for s in legal if base * s.n == USB_HZ * s.q * s.m)
     best = preferred(tree, base, legal)
+    if tree.pll.bypass and best and not usb:  # the PLL runs all the same, at its slowest
+        best[base] = replace(next(iter(best.values())), sysclk_hz=base, bypass=True)
     if pll:
         fixed = _fixed(tree, base, parse_setting(pll, "pll"))
         if usb and base * fixed.n != USB_HZ * fixed.q * fixed.m:
@@ -270,6 +295,13 @@ def clock_plan(
             chosen[near] = _config(tree, base, best[near])
     configs = (chosen.pop(rest), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
     apb1, apb2 = _bus_dividers(tree, configs)
+    if apbs:
+        for name, divider, needed in zip(("APB1", "APB2"), apbs, (apb1, apb2), strict=True):
+            if divider < (needed or 1):
+                over = mhz(configs[-1].sysclk_hz / ahb(tree) / divider)
+                reason = f"{name} would be {over} at {mhz(configs[-1].sysclk_hz)}, above its limit"
+                raise fail(f"option 'dividers': {reason}", hints=[f"{needed} or larger is right"])
+        apb1, apb2 = apbs
     return ClockPlan(tree, source.upper(), base, bypass, configs, apb1, apb2)
 
 
@@ -324,8 +356,10 @@ def _supply(tree: ClockTree, sysclk_hz: float, base_hz: float) -> tuple[Scale, b
     """
     scales = tree.regulator.scales
     hz = sysclk_hz if tree.regulator.with_pll else max(sysclk_hz, base_hz, min(tree.hsi_hz or 0, scales[-1].max_hz))
-    plain = next((s for s in scales if hz <= s.max_hz), None)
-    if plain:
+    flash, divider = tree.flash, ahb(tree)
+    feeding = [s for s in scales if hz <= s.max_hz]
+    fast = [s for s in feeding if flash is None or hz <= divider * flash.max_hz[s.flash][-1]]
+    if plain := next(iter(fast or feeding), None):
         return plain, False
     return next(s for s in scales if s.max_hz_overdrive and hz <= s.max_hz_overdrive), True
 
@@ -351,6 +385,14 @@ def vco_range(tree: ClockTree, base_hz: int, s: PllSetting) -> VcoRange:
     return next(
         r for r in tree.pll.vco if r.in_hz[0] <= base_hz / s.m <= r.in_hz[1] and r.out_hz[0] <= s.vco_hz <= r.out_hz[1]
     )
+
+
+def bus_clocks(plan: ClockPlan, c: Config) -> list[float | None]:
+    """APB1 and APB2, Hz; None: unknown."""
+    buses, hz = plan.tree.buses, c.sysclk_hz / ahb(plan.tree)
+    if buses and buses.capped:
+        return [min(hz, buses.apb1_hz), min(hz, buses.apb2_hz)]
+    return [hz / d if d else None for d in (plan.apb1, plan.apb2)]
 
 
 def _bus_dividers(tree: ClockTree, configs: tuple[Config, ...]) -> tuple[int | None, int | None]:

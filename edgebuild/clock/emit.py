@@ -38,7 +38,7 @@ def target_tree(target: Target) -> ClockTree:
 def requested_plan(request: ClockRequest) -> ClockPlan:
     """The configurations that a request asks for. Raises EdgebuildError for what the chip cannot do."""
     tree = target_tree(load_target(request.target))
-    return clock_plan(tree, request.hse, request.sysclk, request.source, request.usb, request.pll)
+    return clock_plan(tree, request.hse, request.sysclk, request.source, request.usb, request.pll, request.dividers)
 
 
 def clock_files(plan: ClockPlan) -> tuple[Artifact, Artifact]:
@@ -95,7 +95,7 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
 def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
     """The registers with their fields, what each configuration writes there, and the steps of the sequences."""
     tree, regulator = plan.tree, plan.tree.regulator
-    stepped, table = regulator.step_hz is not None, _Table(plan, registers)
+    stepped, table = regulator.step_hz is not None and ahb(tree) == 1, _Table(plan, registers)
     first = (plan.configs[0].wait_states, wait_states(tree, regulator.scales[0], (tree.hsi_hz or 0) / ahb(tree)))
     dividers = {"hpre": ahb(tree), "ppre1": plan.apb1 or 1, "ppre2": plan.apb2 or 1}
     codes = {name: _divider_code(name, divider) for name, divider in dividers.items()}
@@ -204,7 +204,7 @@ def _letters(plan: ClockPlan, c: Config) -> dict[str, float]:
     codes = {f"{name}_code": (plan.tree.pll.codes or {}).get(name, {}).get(int(numbers[name]), 0) for name in "mnpq"}
     sources = {name: plan.oscillator == name.upper() for name in ("hse", "hsi", "msi")}
     clocks = {"base_mhz": plan.base_hz / 1e6, "in_mhz": plan.base_hz / pll.m / 1e6}
-    return numbers | codes | sources | clocks | {"vos": c.scale.vos or 0, "boost": c.scale.boost}
+    return numbers | codes | sources | clocks | {"vos": c.scale.vos or 0, "boost": c.scale.boost, "bypass": pll.bypass}
 
 
 def _setting(plan: ClockPlan, table: _Table, row: int) -> str:
@@ -226,4 +226,6 @@ def _text(c: Config, plan: ClockPlan) -> str:
         return f"{plan.rest[0]}, PLL off; scale {c.scale.name}, {c.wait_states} wait states"
     over = " with over-drive" if c.overdrive else ""
     s = c.pll
+    if s.bypass:
+        return f"{plan.oscillator}, past the PLL; scale {c.scale.name}, {c.wait_states} wait states"
     return f"M={s.m} N={s.n} P={s.p} Q={s.q}; scale {c.scale.name}{over}, {c.wait_states} wait states"

@@ -18,6 +18,7 @@ from edgebuild.clock.configs import (
     IdleMode,
     SwitchCost,
     Switches,
+    bus_clocks,
     preferred,
     settings,
     vco_range,
@@ -223,7 +224,7 @@ def figures(plan: ClockPlan, placement: str | None = None) -> list[dict[str, Any
 def _row(plan: ClockPlan, c: Config, model: PowerModel | None) -> tuple[str, ...]:
     s = c.pll
     dividers = [str(x) for x in (s.m, s.n, s.p, s.q or "-")] if s else ["-"] * 4
-    buses = [f"{c.sysclk_hz / d / 1e6:g}" if d else "?" for d in (plan.apb1, plan.apb2)]
+    buses = [f"{hz / 1e6:g}" if hz else "?" for hz in bus_clocks(plan, c)]
     cost = ["?", "?"]
     if model:
         mw = model.run_mw(c)
@@ -232,7 +233,8 @@ def _row(plan: ClockPlan, c: Config, model: PowerModel | None) -> tuple[str, ...
     if s:
         stated_us = vco_range(plan.tree, plan.base_hz, s).lock_us
         lock = f"{PowerModel.lock_us(model, c):.0f}" if model and stated_us else "?"
-    source, vco = ("PLL", f"{s.vco_hz / 1e6:g}") if s else (plan.oscillator, "-")
+    source = plan.rest[0] if s is None else plan.oscillator if s.bypass else "PLL"
+    vco = f"{s.vco_hz / 1e6:g}" if s else "-"
     waits = "?" if c.wait_states is None else str(c.wait_states)
     over = "yes" if c.overdrive else "-"
     return (c.name, f"{c.sysclk_hz / 1e6:g}", source, *dividers, vco, c.scale.name, over, waits, *buses, lock, *cost)

@@ -18,7 +18,7 @@ from edgebuild.base.text import WORD
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
 CODES = tuple(f"{letter}_code" for letter in "mnpq")
-LETTERS = (*"mnpq", *CODES, "hse", "hsi", "msi", "vos", "boost", "base_mhz", "in_mhz")  # of the formulas of `Registers`
+LETTERS = (*"mnpq", *CODES, "hse", "hsi", "msi", "vos", "boost", "bypass", "base_mhz", "in_mhz")  # in formulas
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Pll:
     """reference = oscillator / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q.
 
     P is R in the manuals of newer families. `hsi_m`: M behind the HSI, where it is another. `codes`: of M, N, P or Q
-    the only possible values, with the numbers that stand for them, which are letters such as n_code.
+    the only possible values, with the numbers that stand for them, which are letters such as n_code. `bypass`: it can
+    let its oscillator through, which is then SYSCLK.
     """
 
     m: Span
@@ -61,6 +62,7 @@ class Pll:
     out_hz: Span
     source: str
     hsi_m: Span | None = None
+    bypass: bool = False
     codes: Mapping[str, Mapping[int, int]] | None = None
 
 
@@ -213,8 +215,8 @@ class Registers:
 
     `select`: what the field `mux` is for hsi, hse, msi and pll; `shown` is the same, or with `one_hot` a bit for each.
     `pll`: what the fields of the PLL are, as formulas; those without a register are of RCC_PLLCFGR. The letters: m, n,
-    p, q and their codes (`Pll`), vos, boost; hse, hsi, msi, which are 1 where the PLL runs from there; base_mhz and
-    in_mhz, the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
+    p, q and their codes (`Pll`), vos, boost, bypass; hse, hsi, msi, which are 1 where the PLL runs from there; base_mhz
+    and in_mhz, the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
     `rest`: hsi, where SYSCLK cannot come from the oscillator of the PLL; `start` then starts that one, too.
     `dividers`: the fields of the bus dividers, as codes of hpre, ppre1 and ppre2.
 

@@ -184,8 +184,11 @@ class Fe310(SmallModel):
         return hz
 
     def _pll(self) -> float:
-        if self.now < self.lock_at or not self.get("PRCI_PLLCFG.REFSEL") or self.now < self.crystal_at:
+        locked = self.get("PRCI_PLLCFG.BYPASS") or self.now >= self.lock_at
+        if not locked or not self.get("PRCI_PLLCFG.REFSEL") or self.now < self.crystal_at:
             raise Violation("SYSCLK from the PLL before it is locked to the crystal")
+        if self.get("PRCI_PLLCFG.BYPASS"):
+            return self.crystal
         reference = self.crystal / (self.get("PRCI_PLLCFG.PLLR") + 1)
         vco = reference * 2 * (self.get("PRCI_PLLCFG.PLLF") + 1)
         out = vco / 2 ** self.get("PRCI_PLLCFG.PLLQ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -105,3 +106,21 @@ def test_a_chip_without_currents_can_still_be_built_for(tmp_path: Path, capsys: 
 def test_an_oscillator_that_the_chip_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["clock", "--target", "stm32f103c8", "-o", str(tmp_path / "out"), "--source", "msi"]) == 1
     assert "the frequency of the MSI is unknown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "row", "cells"),
+    [
+        ("stm32h743", "400MHZ", {"from": "PLL", "APB1": "100", "APB2": "100"}),  # RM0433: behind an AHB of 200 MHz
+        ("esp32c3", "160MHZ", {"APB1": "80"}),  # its manual: APB_CLK is at most 80 MHz
+        ("fe310-g002", "14400KHZ", {"from": "HSI"}),
+        ("fe310-g002", "16MHZ", {"from": "HSE", "APB1": "16"}),
+    ],
+)
+def test_sources_and_bus_clocks_of_the_table(
+    target: str, row: str, cells: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clock", "--target", target, "-o", str(tmp_path)]) == 0
+    _, heads, *lines = (re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines())
+    values = dict(zip(heads, next(line for line in lines if line[0] == row), strict=True))
+    assert {name: values[name] for name in cells} == cells
