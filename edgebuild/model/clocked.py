@@ -173,9 +173,9 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
 def _as_chosen(planned: Plan, chosen: Decoupled) -> Iterator[bool]:
     """Whether each op to be decoupled has its kernel, or gave way to one with a smaller buffer."""
     for section in planned.steps:
-        for op, form in zip(section.ops, section.forms, strict=True):
+        for op, kernel in zip(section.ops, section.kernels(planned.graph), strict=True):
             if op.outputs[0] in chosen:
-                yield kernel_of(op, planned.graph, form).traffic.rounds > 0
+                yield kernel.traffic.rounds > 0
 
 
 def _cached(model: PowerModel) -> float:
@@ -222,8 +222,8 @@ def uses_of(whole: Plan, section: Section, g: int) -> list[KernelUse]:
         return [_use(whole, op, kernel_of(op, whole.graph, form), 1)]
     if g:
         return []
-    kernels = [kernel_of(op, whole.graph, form) for op, form in zip(section.ops, section.forms, strict=True)]
-    return [_use(whole, *use) for use in zip(section.ops, kernels, section.calls_of, strict=True)]
+    uses = zip(section.ops, section.kernels(whole.graph), section.calls_of, strict=True)
+    return [_use(whole, *use) for use in uses]
 
 
 def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> KernelUse:

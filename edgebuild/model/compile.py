@@ -74,7 +74,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         "_memory.ld": weights_file.fragment(plan),
         "_check.ld": weights_file.check(plan),
         "_clock.h": code.clock_header(plan),
-        "_report.json": report(plan, program.weights, sha256),
+        "_report.json": report(program, sha256),
     }
     files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
     files[f"{plan.name}_weights.bin"] = program.weights.blob
@@ -200,7 +200,7 @@ def drawn_graph(request: ModelRequest, after: str) -> bytes:
     if after != "plan":
         return onnx_file(graph_after(request, after))
     decided = plan_model(request, load_target(request.target))
-    return onnx_file(decided.graph, json.loads(report(decided, program_of(decided).weights, "")))
+    return onnx_file(decided.graph, json.loads(report(program_of(decided), "")))
 
 
 def inspect_stages(request: ModelRequest) -> str:
@@ -227,6 +227,6 @@ def inspect_plan(
         text = code.energy_words(decided)
     else:
         text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
-    written = report(decided, program_of(decided).weights, "")
+    written = report(program_of(decided), "")
     drawn = clock_picture(decided.clocks) if decided.clocks and energy else memory_picture(json.loads(written), scale)
     return text, drawn.svg(), trade_picture(trade_rows(decided), decided.graph.file).svg(), written

@@ -18,6 +18,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.cli import main
 from edgebuild.model import ops
+from edgebuild.model.emit.code import program
 from edgebuild.model.emit.report import engine_rows
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.kernels.offload import refusal
@@ -214,7 +215,7 @@ def test_any_layer_is_equal_on_an_engine_without_scratchpads(
     """Of both arithmetics, in plans of all kinds; layers that the engine refuses run on the core."""
     graphs = [g for kind in KINDS for g in examples(single_ops(kind), 3)] + examples(small_graphs(), 6)
     plans = check(graphs, tmp_path, called(tmp_path, requantise, padding, tile), [PORT])
-    on_engine = sum(row["engine"] != "cpu" for p in plans for row in engine_rows(p))
+    on_engine = sum(row["engine"] != "cpu" for p in plans for row in engine_rows(program(p)))
     assert on_engine > 4
 
 

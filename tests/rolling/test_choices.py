@@ -15,8 +15,8 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.build.summary import summary
 from edgebuild.model.compile import compile_model
+from edgebuild.model.emit.code import program
 from edgebuild.model.emit.report import report
-from edgebuild.model.emit.weights_file import pack
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import choose, search
 from edgebuild.model.plan.check.replay import BrokenPlan
@@ -104,7 +104,7 @@ def test_all_bytes_of_the_arena_are_explained() -> None:
     for graph in networks():
         for way in WAYS:
             found = on_m4(graph, **way)
-            told = json.loads(report(found, pack([]), ""))
+            told = json.loads(report(program(found), ""))
             taken = np.zeros(found.arena_bytes, bool)
             for b in told["layout"]["buffers"]:
                 taken[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True

@@ -84,7 +84,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Program:
+    """A plan in terms of C. `uses`: kernels by step, as they were planned."""
+
     plan: Plan
+    uses: tuple[tuple[Use, ...], ...]
     weights: Weights
     constants: tuple[addresses.Named, ...]  # places in the weights
     functions: tuple[Function, ...]
@@ -96,8 +99,10 @@ class Program:
 
 def program(plan: Plan) -> Program:
     """Choose names, share equal kernels, pack the constants, print the calls."""
-    uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in kernel_uses(plan, step, section)])
-    weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moves else 1))
+    by_step = tuple(tuple(kernel_uses(plan, step, section)) for step, section in enumerate(plan.steps))
+    uses = _shared(plan, [use for some in by_step for use in some])
+    align = max(ALIGN, plan.target.dma_align if plan.moves else 1)
+    weights = pack((constant for _, constant in constants_of(plan, uses)), align)
     names = _names(plan, uses)
     functions, sharing = [], defaultdict[str, list[Use]](list)
     for use, name in zip(uses, names, strict=True):
@@ -112,7 +117,7 @@ def program(plan: Plan) -> Program:
     helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
     engines = sorted({call for use in uses if (call := engine_call(use.kernel))})
     definitions = _definitions(plan, steps)
-    return Program(plan, weights, constants, tuple(functions), steps, definitions, helpers, tuple(engines))
+    return Program(plan, by_step, weights, constants, tuple(functions), steps, definitions, helpers, tuple(engines))
 
 
 def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weights) -> tuple[Step, ...]:
@@ -166,15 +171,17 @@ def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
     return f"{plan.offset_names[use.op.outputs[0]]}_{constant.name.upper()}"
 
 
-def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
-    """All constants in order; those of moved ops in the blocks in which they are fetched."""
+def constants_of(plan: Plan, uses: Iterable[Use]) -> Iterator[tuple[Op, Constant]]:
+    """All constants in order, and whose each is; those of moved ops in the blocks in which they are fetched."""
     for use in uses:
-        if isinstance(moved := plan.steps[use.step].moves, Moves):
-            yield from (
-                b for b in addresses.fetched(plan, use.step, moved) if b.data.nbytes
-            )  # equal ones are packed once
+        section = plan.steps[use.step]
+        if isinstance(moved := section.moves, Moves):
+            blocks = addresses.fetched(plan, use.step, moved)
+            is_each = isinstance(moved, StreamedRun) and len(blocks) == len(moved.ops)
+            owners = moved.ops if is_each else section.ops[:1] * len(blocks)
+            yield from ((op, b) for op, b in zip(owners, blocks, strict=True) if b.data.nbytes)
         else:
-            yield from use.kernel.constants
+            yield from ((use.op, constant) for constant in use.kernel.constants)
 
 
 def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
@@ -185,8 +192,8 @@ def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
         return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in op_parts for share in parts]
     if isinstance(moved, TiledOp):
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
-    formed = zip(section.ops, section.forms, strict=True)
-    return [Use(step, op, kernels.kernel_of(op, plan.graph, form), section.rolled) for op, form in formed]
+    formed = zip(section.ops, section.kernels(plan.graph), strict=True)
+    return [Use(step, op, kernel, section.rolled) for op, kernel in formed]
 
 
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:

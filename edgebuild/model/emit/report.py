@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import ops
 from ..ir import Graph, Op, Tensor
-from ..kernels import kernel_of
 from ..kernels.costs import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
-from ..ops.base import Constant
 from ..plan.choose import mac_overhead
-from ..plan.printed import SLOTS, Moves, ReachedOp, Start, StreamedRun, TiledOp, newest_name
+from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest_name
 from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import Section, scratch_name, slice_us
 from ..plan.storage import NEWEST, RING, SCRATCH, Live, live_set
-from .addresses import access_functions, comment, fetched, shape_text, starts
-from .code import kernel_uses
+from .addresses import access_functions, comment, shape_text, starts
+from .code import Program, constants_of
 from .weights_file import HEADER, Weights
 
 if TYPE_CHECKING:
@@ -115,9 +113,10 @@ SCHEMA = 2
 NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 
-def report(plan: Plan, weights: Weights, sha256: str) -> str:
+def report(program: Program, sha256: str) -> str:
+    plan, weights = program.plan, program.weights
     graph, arena = plan.graph, plan.arena_bytes
-    layers = layer_rows(plan)
+    layers = layer_rows(program)
     macs = sum(row["macs"] for row in layers)
     of_steps = [list(rows) for _, rows in groupby(layers, key=lambda row: row["step"])]
     data: dict[str, Any] = {
@@ -168,7 +167,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     if plan.moves or any(isinstance(s.moves, ReachedOp) and s.moves.why for s in plan.steps):
         data["hierarchy"] = _levels(plan, weights)
     if plan.target.engines:
-        data["engines"] = engine_rows(plan)
+        data["engines"] = engine_rows(program)
     if plan.clocks is not None:
         data["energy"] = _energy(plan.clocks)
     if plan.request.stepwise and plan.target.clock_hz and plan.steps:
@@ -507,18 +506,17 @@ def trade_rows(plan: Plan) -> list[dict[str, Any]]:
 # ---- Rows for each op
 
 
-def layer_rows(plan: Plan) -> list[dict[str, Any]]:
+def layer_rows(program: Program) -> list[dict[str, Any]]:
     """Ops in the order of steps. Constants that ops share count at the first of them.
 
     Instructions and cycles are estimates; cycles only where the core has a figure, energy where clocks were chosen.
     """
-    rows, sizes = list[dict[str, Any]](), _constant_bytes(plan)
+    plan, rows, sizes = program.plan, list[dict[str, Any]](), _constant_bytes(program)
     points = zip(plan.clocks.problem.layers, plan.clocks.points, strict=True) if plan.clocks else ()
     energy = {layer.name: point.energy_uj for layer, point in points}
     for step, section in enumerate(plan.steps):
         costs = list[float]()
-        for op, form, calls in zip(section.ops, section.forms, section.calls_of, strict=True):
-            kernel = kernel_of(op, plan.graph, form)
+        for op, kernel, calls in zip(section.ops, section.kernels(plan.graph), section.calls_of, strict=True):
             touched = plan.graph.operands(op)
             row: dict[str, Any] = {
                 "name": op.name,
@@ -554,10 +552,10 @@ def totals(rows: list[dict[str, Any]], plan: Plan, weights: Weights) -> dict[str
     return {**sums, "padding_bytes": weights.linked_bytes - header - sums["weights_bytes"]}
 
 
-def _constant_bytes(plan: Plan) -> Counter[str]:
+def _constant_bytes(program: Program) -> Counter[str]:
     """Bytes of the constants that an op is the first to use, by its result."""
     sizes, packed = Counter[str](), set[tuple[str, bytes]]()
-    for op, constant in _constants(plan):
+    for op, constant in constants_of(program.plan, (use for uses in program.uses for use in uses)):
         key = str(constant.data.dtype), constant.data.tobytes()
         if key not in packed:
             packed.add(key)
@@ -565,31 +563,16 @@ def _constant_bytes(plan: Plan) -> Counter[str]:
     return sizes
 
 
-def _constants(plan: Plan) -> Iterator[tuple[Op, Constant]]:
-    for step, section in enumerate(plan.steps):
-        moved = section.moves
-        if isinstance(moved, Moves):
-            blocks = fetched(plan, step, moved)
-            owners = moved.ops if isinstance(moved, StreamedRun) and len(blocks) == len(moved.ops) else ()
-            for number, block in enumerate(blocks):
-                if block.data.nbytes:
-                    yield (owners[number] if owners else section.ops[0]), block
-        else:
-            for op, form in zip(section.ops, section.forms, strict=True):
-                for constant in kernel_of(op, plan.graph, form).constants:
-                    yield op, constant
-
-
 # ---- Which ops run on an engine, and what stands against it for the others
 
 CORE = "cpu"
 
 
-def engine_rows(plan: Plan) -> list[dict[str, Any]]:
+def engine_rows(program: Program) -> list[dict[str, Any]]:
     """A row for each op in the order of the plan: its MACs, who computes it, and why no engine does."""
-    rows = []
-    for step, section in enumerate(plan.steps):
-        for op, uses in groupby(kernel_uses(plan, step, section), key=lambda use: use.op):
+    plan, rows = program.plan, []
+    for section, of_step in zip(plan.steps, program.uses, strict=True):
+        for op, uses in groupby(of_step, key=lambda use: use.op):
             engine = next((use.kernel.variant for use in uses if engine_call(use.kernel)), CORE)
             macs = ops.nest(op, plan.graph).mac_count
             why = "" if engine != CORE else _why(plan, section, op)

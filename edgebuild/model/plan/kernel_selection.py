@@ -75,8 +75,7 @@ def flash_of(graph: Graph, steps: Sequence[Section], form: Form) -> int:
 
 def kernels_of(graph: Graph, steps: Sequence[Section]) -> list[Kernel]:
     """The kernel of each op, in the order of their steps."""
-    formed = [pair for section in steps for pair in zip(section.ops, section.forms, strict=True)]
-    return [kernel_of(op, graph, form) for op, form in formed]
+    return [kernel for section in steps for kernel in section.kernels(graph)]
 
 
 def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: float = inf) -> tuple[Section, ...]:

@@ -20,7 +20,7 @@ from .. import ops
 from ..ir import Array, Graph, Op
 from ..kernels import kernel_of
 from ..kernels.costs import cycles_of
-from ..ops.base import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN, PIXELS, Form
+from ..ops.base import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN, PIXELS, Form, Kernel
 from .memory.problem import aligned
 from .printed import Step, newest_name
 from .printed import scratch_name as scratch_name
@@ -83,6 +83,10 @@ class Section(Step):
     def calls_of(self) -> list[int]:
         """How often each op is called."""
         return list(self.rolled.counts[: len(self.ops)]) if self.rolled else [1]
+
+    def kernels(self, graph: Graph) -> list[Kernel]:
+        """The kernel of each op."""
+        return [kernel_of(op, graph, form) for op, form in zip(self.ops, self.forms, strict=True)]
 
     @property
     def callers(self) -> int:
@@ -467,8 +471,7 @@ def least_rings(rolled: Rolled, row_bytes: Mapping[str, int]) -> int:
 
 def call_us(graph: Graph, section: Section, target: Target) -> list[float]:
     """Time of one call of each op of a section, modelled; an instruction a cycle where the core has no figure."""
-    costs = [kernel_of(op, graph, form).cost for op, form in zip(section.ops, section.forms, strict=True)]
-    cycles = (cycles_of(target, cost) or cost for cost in costs)
+    cycles = (cycles_of(target, kernel.cost) or kernel.cost for kernel in section.kernels(graph))
     return [1e6 * n / (target.clock_hz or 1e6) for n in cycles]
 
 
