@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir import Array, Graph, Op
-from ..ir.axes import Nest, Same
+from ..ir import Array, Graph, Nest, Op, Same
 from .base import Form, Kernel, Spec, is_float
 
 

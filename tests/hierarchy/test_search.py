@@ -16,7 +16,7 @@ import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
-from edgebuild.model.ir.axes import Nest, Window
+from edgebuild.model.ir import Nest, Window
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, best, best_of, dory, loma
 from edgebuild.model.plan.hierarchy.nest import (

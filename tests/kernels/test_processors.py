@@ -15,8 +15,7 @@ import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
-from edgebuild.model.ir import Graph, Tensor
-from edgebuild.model.ir.axes import elementwise
+from edgebuild.model.ir import Graph, Tensor, elementwise
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.blocks import elements
 from edgebuild.model.ops.base import Form, Kernel

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild.model import ops
-from edgebuild.model.ir import Graph, Op, Tensor, axes
+from edgebuild.model import ir, ops
+from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.ops import moves, reductions, spatial
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan import cuts, rolling, search, section
@@ -184,7 +184,7 @@ def no_shift(patch: Patch) -> None:
 
 def all_in_place(patch: Patch) -> None:
     """Every operand counts as read element by element."""
-    patch.setattr(axes, "elementwise", lambda *a: True)  # the checker keeps its own
+    patch.setattr(ir, "elementwise", lambda *a: True)  # the checker keeps its own
 
 
 def claimed(how: str) -> Callable[[Patch], None]:
@@ -224,7 +224,7 @@ def short_lives(patch: Patch) -> None:
 
 def few_rows(patch: Patch) -> None:
     """The index relation is asked for a row less."""
-    right = axes.input_range
+    right = ir.input_range
     patch.setattr(
         rolling,
         "input_range",

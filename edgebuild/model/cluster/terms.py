@@ -23,8 +23,7 @@ from ...clock.configs import clock_plan
 from ...clock.emit import target_tree
 from .. import ops
 from ..formats import shapes
-from ..ir import ITEM_BYTES, Graph, Op
-from ..ir.axes import Nest, Offset, Same, Window
+from ..ir import ITEM_BYTES, Graph, Nest, Offset, Op, Same, Window
 from ..kernels import kernel_of
 from ..ops.base import PER_TURN, Form, is_float, zero_of
 from ..plan.distribute import by_name

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import chain
 from types import ModuleType
 
-from ..ir import ITEM_BYTES, Array, Graph, Op, axes
-from ..ir.axes import Nest
+from .. import ir
+from ..ir import ITEM_BYTES, Array, Graph, Nest, Op
 from . import (
     classifiers,
     contractions,
@@ -56,7 +56,7 @@ def overwritable(op: Op, graph: Graph) -> tuple[int, ...]:
     relation, item = nest(op, graph), ITEM_BYTES[graph.result(op).dtype]
     operands = enumerate(graph.operands(op))
     return tuple(
-        i for i, t in operands if not t.constant and axes.elementwise(relation, i) and item <= ITEM_BYTES[t.dtype]
+        i for i, t in operands if not t.constant and ir.elementwise(relation, i) and item <= ITEM_BYTES[t.dtype]
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Fixed, Grouped, Nest, Same, Spread, Whole, same
+from ..ir import Array, Dim, Fixed, Graph, Grouped, Nest, Op, Same, Spread, Tensor, Whole, same
 from . import elementwise, fixedpoint, spatial
 from .base import (
     C_TYPES,

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Arithmetic, Array, Graph, Op, Tensor
-from ..ir.axes import Dim, Fixed, Nest, Same, numbered
+from ..ir import Arithmetic, Array, Dim, Fixed, Graph, Nest, Op, Same, Tensor, numbered
 from . import base, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 

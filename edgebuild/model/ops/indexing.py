@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import at_row, plus, times
-from ..ir import ITEM_BYTES, Array, Graph, Op
-from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window, numbered, same
+from ..ir import ITEM_BYTES, Array, Dim, Graph, Grouped, Nest, Offset, Op, Same, Whole, Window, numbered, same
 from . import base
 from .base import Constant, Form, Kernel, Ranges, Spec, lettered, zero_of
 

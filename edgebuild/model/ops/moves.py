@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import ITEM_BYTES, Array, Graph, Op
-from ..ir.axes import Dim, Fixed, Nest, Offset, Same, Whole, numbered, same
+from ..ir import ITEM_BYTES, Array, Dim, Fixed, Graph, Nest, Offset, Op, Same, Whole, numbered, same
 from . import base
 from .base import C_TYPES, SAME, Constant, Form, Kernel, Ranges, Spec, zero_of
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Tensor
-from ..ir.axes import Nest, lines
+from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Nest, Op, Tensor, lines
 from . import fixedpoint
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier

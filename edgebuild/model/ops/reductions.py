@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Arithmetic, Array, Graph, Op, Tensor
-from ..ir.axes import Nest, Same, Window, lines, numbered, same
+from ..ir import Arithmetic, Array, Graph, Nest, Op, Same, Tensor, Window, lines, numbered, same
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, SAME, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .functions import WORDS, WRAPPED

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Array, Graph, Op
-from ..ir.axes import lines
+from ..ir import Array, Graph, Op, lines
 from . import base
 from .base import Constant, Form, Kernel, Spec, is_float, lettered
 from .indexing import OUTSIDE

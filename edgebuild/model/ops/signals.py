@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Array, Graph, Op, Tensor
-from ..ir.axes import Nest, Whole, lines, numbered, same
+from ..ir import Array, Graph, Nest, Op, Tensor, Whole, lines, numbered, same
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 
 # SignalRfft, SignalIrfft: Fourier transforms of real lines, of int16, int32 or float32, bit for bit as TFLM's.

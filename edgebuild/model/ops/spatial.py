@@ -10,8 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..ir import Array, Graph, Op, Quant, Tensor
-from ..ir.axes import Window
+from ..ir import Array, Graph, Op, Quant, Tensor, Window
 from . import fixedpoint
 from .base import (
     C_TYPES,

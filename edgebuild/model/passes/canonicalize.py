@@ -14,8 +14,20 @@ import numpy as np
 
 from ...base.errors import grouped
 from .. import ops
-from ..ir import Array, Graph, Op, Quant, Tensor, after_move, origin_of, real_values, rename, sort_ops, verify
-from ..ir.axes import elementwise
+from ..ir import (
+    Array,
+    Graph,
+    Op,
+    Quant,
+    Tensor,
+    after_move,
+    elementwise,
+    origin_of,
+    real_values,
+    rename,
+    sort_ops,
+    verify,
+)
 from ..ops.base import check_limits, unchanged
 from ..ops.fixedpoint import limits
 from ..ops.pointwise import TABLES

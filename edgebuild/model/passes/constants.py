@@ -17,8 +17,24 @@ from dataclasses import replace
 import numpy as np
 
 from .. import ops
-from ..ir import Array, Graph, Op, Quant, Removed, Tensor, after_move, verify
-from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
+from ..ir import (
+    Array,
+    Dim,
+    Graph,
+    Grouped,
+    Nest,
+    Offset,
+    Op,
+    Quant,
+    Removed,
+    Same,
+    Spread,
+    Tensor,
+    Window,
+    after_move,
+    separable,
+    verify,
+)
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
 from .canonicalize import drop_taps, rewrite, unused

@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from ...base.errors import fail
 from .. import ops
-from ..ir import Graph, Op, Tensor, rename
-from ..ir.axes import Same, Spread, Window, input_range
+from ..ir import Graph, Op, Same, Spread, Tensor, Window, input_range, rename
 from .memory.problem import aligned
 
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last

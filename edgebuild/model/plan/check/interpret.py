@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...ir import Array, Graph, Op, Tensor
-from ...ir.axes import Same, Window, input_range
+from ...ir import Array, Graph, Op, Same, Tensor, Window, input_range
 from ...kernels import kernel_of
 from ...ops.base import Form, Kernel, Ranges
 from ..printed import Step

@@ -16,8 +16,7 @@ import numpy as np
 from ....base.levels import CACHE_LINE
 from ....base.target import Target
 from ... import ops
-from ...ir import ITEM_BYTES, Array, Graph, Op
-from ...ir.axes import Nest, Same, Spread, Window, elementwise, input_range
+from ...ir import ITEM_BYTES, Array, Graph, Nest, Op, Same, Spread, Window, elementwise, input_range
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, SAME, Form
 from ..memory.problem import Place

@@ -14,8 +14,7 @@ import numpy as np
 
 from ....base.target import Target
 from ... import ops
-from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Tensor
-from ...ir.axes import Window, input_range
+from ...ir import ITEM_BYTES, Array, Graph, Op, Quant, Tensor, Window, input_range
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from .. import printed

@@ -12,8 +12,7 @@ from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.levels import Dma, Engine
 from ....base.target import Memory, Target
 from ... import ops
-from ...ir import ITEM_BYTES, Graph, Op
-from ...ir.axes import Dim, Grouped, Nest, Same, Window, separable
+from ...ir import ITEM_BYTES, Dim, Graph, Grouped, Nest, Op, Same, Window, separable
 from ...kernels import kernel_of, offload
 from ...ops import SPECS
 from ...ops.base import PER_CALL, PER_TURN, Form

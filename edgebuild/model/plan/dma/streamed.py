@@ -22,8 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from ... import ops
-from ...ir import Graph, Op
-from ...ir.axes import Same, Window, separable
+from ...ir import Graph, Op, Same, Window, separable
 from ...kernels import kernel_of
 from ...ops.base import PER_ROW_CALL, Constant, Form, Kernel
 from ..cuts import Cutter

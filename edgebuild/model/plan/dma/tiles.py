@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Graph, Op
-from ...ir.axes import Same, Window
+from ...ir import Graph, Op, Same, Window
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.mapper import NoMapping, best, best_of, dory

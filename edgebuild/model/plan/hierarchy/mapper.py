@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...ir.axes import Same, range_through
+from ...ir import Same, range_through
 from ..memory.problem import ALIGN
 from .nest import Mapped, MappingCost, Move, Operand, TiledLayer, cost, parts_of, ranges_of
 

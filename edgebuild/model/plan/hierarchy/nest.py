@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....base.facts import read_facts
-from ...ir.axes import Dim, Nest, Same, Window, range_through
+from ...ir import Dim, Nest, Same, Window, range_through
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]

@@ -25,8 +25,7 @@ from itertools import pairwise, product
 from math import prod
 
 from ... import ops
-from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
-from ...ir.axes import Grouped, Nest, Same, Spread, Window, input_range, separable
+from ...ir import ITEM_BYTES, Graph, Grouped, Nest, Op, Quant, Same, Spread, Tensor, Window, input_range, separable
 from ...kernels import costs
 from ...ops.base import Ranges, is_float, unchanged
 from ...ops.moves import neighbours
