@@ -55,4 +55,5 @@ GIVEN = (  # page, pattern of the words with the number, kind
 GIVEN_TABLES = (  # cells of several numbers, registered as sentences; limits of chips, as hal/clocks has them
     ("docs/distribute.md", ""),
     ("docs/clocks.md", "family"),
+    ("docs/clocks.md", "boards of"),
 )
