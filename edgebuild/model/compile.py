@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import unified_diff
 from pathlib import Path
 
 from ..base import progress
@@ -205,6 +204,8 @@ def drawn_graph(request: ModelRequest, after: str) -> bytes:
 
 def inspect_stages(request: ModelRequest) -> str:
     """The model as it is read, and then the lines that each stage takes away (-) and adds (+)."""
+    from difflib import unified_diff  # late: compilations show no difference
+
     before, lines = list[str](), list[str]()
     for name, graph in graphs(request):
         after = [re.sub(r"^ +\d+ ", "    ", line) for line in dump(graph).splitlines()]  # numbers of ops change

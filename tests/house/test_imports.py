@@ -25,6 +25,7 @@ LATE = {
     "numpy.random",
     "numpy.ma",
     "model.formats.onnx.onnx_reader",
+    "importlib.metadata",
 }
 TFLITE = 20  # modules of the schema's 187
 ASK = """

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -107,6 +106,8 @@ def read_exported(form: Format, path: Path, wanted: Wanted) -> Graph:
 
 
 def _versions() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # late: every command reads the list of formats
+
     installed = []
     for name in ("torch", "onnxscript", "keras", "tensorflow", "jax", "tf2onnx"):
         with suppress(PackageNotFoundError):
