@@ -31,7 +31,7 @@ from ..formats.onnx.control_flow import graphs
 from ..formats.onnx.fused import Fused
 from ..formats.onnx.integer_nodes import ENDS, NODES, Operands
 from ..formats.onnx.integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bounds_of, name_domain
-from ..formats.onnx.onnx_checks import opset_of
+from ..formats.onnx.onnx_checks import QONNX, opset_of
 from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import judges
@@ -442,12 +442,47 @@ LINEAR = ("Mul", "Add", "Div")
 BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, for the judge sees no types, and of a divisor
 
 
+# QONNX's Quant and BipolarQuant in real numbers (fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0). Old
+# opsets have no Round: 1.5 * 2^23 leaves a float32 no bits behind the point, and halves go to even.
+STEPS = """x scale zero width -> y
+    step = Cast<to = 1>(scale)
+    point = Cast<to = 1>(zero)
+    part = Div(x, step)
+    moved = Add(part, point)
+    above = Max(moved, low)
+    kept = Min(above, high)
+    large := 12582912.0
+    sum = Add(kept, large)
+    whole = Sub(sum, large)
+    back = Sub(whole, point)
+    y = Mul(back, step)
+"""
+SIGN = """x scale -> y
+    least := 0.0
+    below = Less(x, least)
+    size = Neg(scale)
+    y = Where(below, size, scale)
+"""
+
+
+def _ends_of(f: Fused) -> dict[str, str]:
+    """Names of constants for the least and the largest step of a Quant node."""
+    if f.node.op_type != "Quant":
+        return {}
+    stored = {t.name: t for t in f.graph.initializer}
+    stored |= {n.output[0]: n.attribute[0].t for n in f.graph.node if n.op_type == "Constant"}
+    width = int(np.ravel(onnx.numpy_helper.to_array(stored[f.at(3)]))[0])
+    signed, narrow = f.attributes.get("signed", 1), f.attributes.get("narrow", 0)
+    high = 2 ** (width - 1) - 1 if signed else 2**width - 1 - narrow
+    return {"low": f.constant("low", -high - 1 + narrow if signed else 0), "high": f.constant("high", high)}
+
+
 def in_standard(model: onnx.ModelProto) -> None:
     """Put operators of the standard in the place of others, and compute in doubles what is rounded to integers."""
     name_domain(model)
     numbers = Numbers(model, "")
     for graph in graphs(model.graph):
-        foreign = [node for node in graph.node if node.domain == DOMAIN]
+        foreign = [node for node in graph.node if node.domain in (DOMAIN, *QONNX)]
         wide = _before_rounding([node for node in graph.node if node not in foreign])
         if not foreign and not wide:
             continue
@@ -461,6 +496,9 @@ def in_standard(model: onnx.ModelProto) -> None:
 def _standard(node: onnx.NodeProto, numbers: Numbers) -> Iterator[onnx.NodeProto]:
     """A node of whole numbers, in integers and doubles; other nodes as they are."""
     f = Fused(node, numbers.graph, "")
+    if node.domain in QONNX:
+        yield from f.body(SIGN if node.op_type == "BipolarQuant" else STEPS, **_ends_of(f))
+        return
     if node.domain != DOMAIN:
         yield node
         return

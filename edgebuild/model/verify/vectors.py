@@ -40,7 +40,10 @@ def bounds(model: Path) -> tuple[int | None, dict[str, int]]:
         return min(_tflite_tables(model), default=None), {}
     import onnx
 
+    from ..formats.onnx.integers import name_domain
+
     file = onnx.load(str(model), load_external_data=False)
+    name_domain(file)
     tables = {tensor.name: tensor.dims for tensor in file.graph.initializer}
     sizes: dict[str, int] = {}
     rows = []

@@ -25,7 +25,7 @@ from ...ir import Array, Quant, Tensor
 from .control_flow import graphs, reads
 from .fused import Fused
 from .integer_nodes import ENDS, NODES, UNCHANGED, Form, Operands, Range, integers, joined, shift_of
-from .onnx_checks import OWN_DOMAINS, opset_of, sort
+from .onnx_checks import OWN_DOMAINS, QONNX, opset_of, sort
 from .onnx_operators import OnnxNode
 
 REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
@@ -210,8 +210,12 @@ WHOLE_TYPES = (TensorProto.INT32, TensorProto.INT64)
 def name_domain(model: onnx.ModelProto) -> None:
     """Give RequantShift, nodes of integers and an Add with factors a domain of their own: the standard has none such.
 
-    Notes of numbers of bits, which the standard has not either, are dropped.
+    Notes of numbers of bits, which the standard has not either, are dropped. QONNX's domains are imported, which its
+    writers leave out.
     """
+    imported = {o.domain for o in model.opset_import}
+    used = {node.domain for part in graphs(model.graph) for node in part.node}
+    model.opset_import.extend(helper.make_opsetid(domain, 1) for domain in sorted(used & {*QONNX} - imported))
     functions = {(f.domain, f.name) for f in model.functions}
     nodes = [n for part in graphs(model.graph) for n in part.node if (n.domain, n.op_type) not in functions]
     for node in nodes:

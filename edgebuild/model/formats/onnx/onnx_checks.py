@@ -111,6 +111,7 @@ def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
 # know. Those of `com.microsoft` are in this file's table, as onnxruntime's own schemas tell them.
 
 MICROSOFT = "com.microsoft"
+QONNX = ("onnx.brevitas", "finn.custom_op.general", "qonnx.custom_op.general")  # domains of its nodes
 OWN_DOMAINS = ("", "ai.onnx")
 FormalParameterOption = onnx.defs.OpSchema.FormalParameterOption
 

@@ -18,6 +18,7 @@ from .fused import LIKE, Fused, real_form
 from .integers import stored_integers
 from .onnx_checks import NORMALISES, OWN_DOMAINS
 from .onnx_operators import OnnxNode
+from .qonnx import of_stored
 
 # ONNX files of older opsets, converted by the onnx package, with what its converter passes over.
 
@@ -305,6 +306,7 @@ def prepared(
     _constants_first(model.graph)
     stored_integers(model, file)
     for part in reversed(list(graphs(model.graph))):  # bodies first, which the nodes around them take along
+        _replace_nodes(part, file, of_stored)
         _replace_nodes(part, file, real_form)
         open_ = [n for n in part.node if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
         if open_:  # a body does not know the types of what is around it
@@ -313,6 +315,7 @@ def prepared(
         for own in model.opset_import:  # in which it has a body; what is read of older ones means the same there
             own.version = max(own.version, NORMALISES) if own.domain in OWN_DOMAINS else own.version
     add_zero_points(model.graph)
+    _turn_stored(model.graph)
     add_borders_and_halves(model.graph, file)
     _dequantised_first(model.graph)
     return model
@@ -406,6 +409,24 @@ def _constants_first(graph: onnx.GraphProto) -> None:
             graph.initializer.add().CopyFrom(value)
             graph.initializer[-1].name = node.output[0]
             del graph.node[at]
+
+
+def _turn_stored(graph: onnx.GraphProto) -> None:
+    """Transpose stored integers before they are dequantised, so that weights stay stored as such."""
+    constants, writers = {t.name: t for t in graph.initializer}, {node.output[0]: node for node in graph.node}
+    for node in (n for n in graph.node if n.op_type == "Transpose" and n.domain in OWN_DOMAINS):
+        real = writers.get(node.input[0])
+        if real is None or real.op_type != "DequantizeLinear" or real.input[0] not in constants:
+            continue
+        steps = numpy_helper.to_array(constants[real.input[0]])
+        own = {a.name: helper.get_attribute_value(a) for a in real.attribute}
+        order = [a for attribute in node.attribute for a in attribute.ints] or [*range(steps.ndim)][::-1]
+        own["axis"] = order.index(own.get("axis", 1) % steps.ndim) if steps.ndim > 1 else 0
+        name = f"{node.output[0]}@steps"
+        if steps.dtype.name not in ("int8", "uint8", "int16", "uint16") or own.get("block_size", 0):
+            continue
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(steps.transpose(order)), name))
+        node.CopyFrom(helper.make_node(real.op_type, [name, *real.input[1:]], node.output, node.name, **own))
 
 
 def _dequantised_first(graph: onnx.GraphProto) -> None:
