@@ -272,6 +272,10 @@ def inspect(args: argparse.Namespace) -> int:
     return 0
 
 
+NAMES = {"accuracy": "accuracy", "auc": "AUC"}  # of a metric
+RECURRENT = {"GRU", "LSTM", "RNN"}  # operators that onnxruntime's quantiser leaves as they are
+
+
 def quantize(args: argparse.Namespace) -> int:
     from edgebuild.model.quantizer import METHODS, quantise
 
@@ -296,23 +300,24 @@ def _loss_words(result: Quantised, output: Path) -> str:
         f"{output}: {result.chosen.way}; {result.calibrated} samples to calibrate, {result.judged} others to judge"
     ]
     if result.real.accuracy is not None:
-        words = (
-            f"  accuracy {100 * (result.chosen.quality.accuracy or 0):.2f} %, float {100 * result.real.accuracy:.2f} %"
-        )
+        shares = [100 * (q.accuracy or 0) for q in (result.chosen.quality, result.real)]
+        words = "  {} {:.2f} %, float {:.2f} %".format(NAMES[result.real.metric], *shares)
         lines.append(f"{words}: {result.drop:+.2f} points lost")
     lines.append(f"  signal to quantisation noise {result.chosen.quality.sqnr:.1f} dB")
     if result.chosen.wide:
         lines.append(f"  wide: {', '.join(result.chosen.wide)}")
+    if kinds := sorted({n.op_type for n in result.chosen.model.graph.node} & RECURRENT):
+        lines.append(f"  stays in float32: {', '.join(kinds)}")
     return "\n".join(lines) + "\n"
 
 
 def _losses(result: Quantised) -> dict[str, Any]:
     def of(q: Quality) -> dict[str, Any]:
-        return {"accuracy": q.accuracy, "snr_db": round(q.sqnr, 3)}
+        return {q.metric: q.accuracy, "snr_db": round(q.sqnr, 3)}
 
     trials = [{"way": t.way, **of(t.quality), "wide": list(t.wide)} for t in result.trials]
     return {
-        "float": {"accuracy": result.real.accuracy},
+        "float": {result.real.metric: result.real.accuracy},
         "chosen": {"way": result.chosen.way, **of(result.chosen.quality), "wide": list(result.chosen.wide)},
         "drop_points": round(result.drop, 4) if result.real.accuracy is not None else None,
         "samples": {"calibrated": result.calibrated, "judged": result.judged},

@@ -167,6 +167,8 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
         of = result["samples"]
         count = round(result["accuracy"] * of)
         missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {args.min_accuracy:g} is expected")
+    if result.get("auc", 1) < (args.min_accuracy or 0):
+        missed.append(f"AUC {result['auc']:.4f}; {args.min_accuracy:g} is expected")
     if args.max_instructions is not None and (counted := result["instructions"]) > args.max_instructions:
         missed.append(f"{counted:,} instructions, {counted - args.max_instructions:,} more than expected")
     return [Diagnostic(text, str(args.model)) for text in missed]
@@ -245,6 +247,10 @@ def _all_results(results: list[dict[str, Any]]) -> list[str]:
 def _of_samples(s: dict[str, Any]) -> list[str]:
     """Lines for the results of the user's samples, beside the float network."""
     lines = [f"  {s['samples']} samples" + (f": accuracy {100 * s['accuracy']:.2f} %" if "accuracy" in s else "")]
+    if "auc" in s:
+        lines[0] += f": AUC {100 * s['auc']:.2f} %"
+    if "reference_auc" in s:
+        lines[0] += f", float {100 * s['reference_auc']:.2f} %"
     if "reference_accuracy" in s:
         lines[0] += f", float {100 * s['reference_accuracy']:.2f} %"
     if "same_class" in s:

@@ -16,7 +16,7 @@ from edgebuild.cli import main
 from edgebuild.model.quantizer import METHODS, quantise, quantised, ranges
 from edgebuild.model.quantizer.corrections import corrected, equalised
 from edgebuild.model.quantizer.samples import folded, run, signal_to_noise
-from edgebuild.model.verify.accuracy import classes
+from edgebuild.model.verify.accuracy import auc, classes, rebuilds
 
 pytest.importorskip("onnxruntime")
 Array = NDArray[np.float32]
@@ -253,6 +253,61 @@ def test_networks_that_cannot_be_quantised(tmp_path: Path, name: str) -> None:
     with pytest.raises(EdgebuildError) as problem:
         quantise(file, data)
     assert words in str(problem.value)
+
+
+def autoencoder(folder: Path) -> tuple[Path, Path, Path]:
+    """Six values through two, which rebuild samples of one plane; label 1: those beside it, some of them just."""
+    rng = np.random.default_rng(3)
+    plane = np.linalg.qr(rng.normal(0, 1, (6, 2)))[0].astype(np.float32)
+    labels = np.arange(60) % 3 // 2
+    beside = labels[:, None] * rng.normal(0, 0.2, (60, 6)) * rng.uniform(0, 1, (60, 1))
+    samples = (rng.normal(0, 1, (60, 2)) @ plane.T + beside + rng.normal(0, 0.05, (60, 6))).astype(np.float32)
+    constants = [numpy_helper.from_array(np.ascontiguousarray(w), n) for n, w in (("in", plane), ("out", plane.T))]
+    nodes = [helper.make_node("MatMul", ["x", "in"], ["code"]), helper.make_node("MatMul", ["code", "out"], ["y"])]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 6]) for name in ("x", "y")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "net", ports[:1], ports[1:], constants),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    paths = folder / "net.onnx", folder / "samples.npy", folder / "labels.npy"
+    onnx.save(model, paths[0])
+    np.save(paths[1], samples)
+    np.save(paths[2], labels)
+    return paths
+
+
+@pytest.mark.needs("gcc")
+def test_an_autoencoder_is_judged_by_the_errors_of_its_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data, labels = autoencoder(tmp_path)
+    samples, bad = np.load(data), np.load(labels) == 1
+    errors = ((run(onnx.load(model), [{"x": x[None]} for x in samples])[0][:, 0] - samples) ** 2).mean(1)
+    pairs = [(float(b), float(g)) for b in errors[bad] for g in errors[~bad]]
+    right = sum(1.0 if b > g else 0.5 if b == g else 0.0 for b, g in pairs) / len(pairs)
+    assert 0.7 < right < 0.99, "neither all nor none of the pairs are told from each other"
+    out = tmp_path / "int8.onnx"
+    words = ["quantize", str(model), "--data", str(data), "--labels", str(labels), "-o", str(out), "--method", "mse"]
+    assert main(words) == 0
+    assert "AUC" in capsys.readouterr().out
+    judged = ["--data", str(data), "--labels", str(labels), "--reference", str(model), "--json", "-"]
+    assert main(["verify", str(out), "--target", "host", *judged]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    rebuilt = run(onnx.load(out), [{"x": x[None]} for x in samples])[0]
+    assert figures["reference_auc"] == pytest.approx(right)
+    assert figures["auc"] == pytest.approx(auc(samples, rebuilt, np.load(labels)), abs=0.01)
+    assert "accuracy" not in figures
+    assert main(["verify", str(out), "--target", "host", *judged, "--min-accuracy", "0.99"]) == 1
+    assert "AUC 0." in capsys.readouterr().err
+
+
+def test_equal_errors_count_half_and_three_labels_are_classes() -> None:
+    """Two pairs: one of equal errors, one in which label 1 has the larger."""
+    inputs, outputs = np.zeros((3, 4)), np.array([[1.0], [0.0], [-1.0]]).repeat(4, 1)
+    assert auc(inputs, outputs, np.array([0, 0, 1])) == 0.75
+    assert rebuilds(inputs, outputs, np.array([0, 0, 1])) and not rebuilds(inputs, outputs, np.array([0, 2, 1]))
+    assert not rebuilds(None, outputs, np.array([0, 0, 1])) and not rebuilds(inputs[:, :2], outputs[:, :2], np.ones(3))
 
 
 def test_two_classes_of_one_number() -> None:

@@ -253,6 +253,10 @@ class _Bench:
         self.real = quality(simple, samples.judge, self._right, samples.labels)
         if self.real.accuracy is not None and self.real.accuracy < DOUBTFUL:
             text = f"the float network gets {self.real.accuracy:.0%} of the labels right"
+            if self.real.metric == "auc":
+                text = (
+                    f"the float network rebuilds samples of label 0 worse than those of 1: AUC {self.real.accuracy:.2f}"
+                )
             hints = ("are samples scaled as in training, and labels in their order?",)
             warn(Diagnostic(text, str(labels), severity="warning", hints=hints))
         self.trials: list[Trial] = []

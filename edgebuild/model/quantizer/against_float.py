@@ -14,9 +14,9 @@ from ...base.errors import fail, visible
 from ...base.target import Target
 from ..passes.powers import FORMAT
 from ..verify import outputs_on_target, real_values, report_of
-from ..verify.accuracy import accuracy, classes
+from ..verify.accuracy import accuracy, auc, classes
 from .corrections import BACK, clipped
-from .samples import Array, Port, Row, float_model, folded, ports, read_rows, run, signal_to_noise
+from .samples import Array, Port, Row, float_model, folded, only_input, ports, read_rows, run, signal_to_noise
 
 WORST = 5  # layers that are named
 NOISE_SAMPLES = 32  # of which the noise of each layer is taken
@@ -36,6 +36,7 @@ def against_float(
 
     Returns `samples`, and what there is of: `accuracy`, `confusion` (rows: right classes, columns: the firmware's);
     with a `reference` network in ONNX `snr_db`, and with labels `reference_accuracy` and `same_class` (a share);
+    of an autoencoder `auc` and `reference_auc` in their place;
     for an ONNX `model` with its own scales `worst_layers`, too, by their signal to noise on the build machine.
     Raises EdgebuildError for samples, labels or networks that do not fit each other.
     """
@@ -46,8 +47,9 @@ def against_float(
     outputs = outputs_on_target(target, artifacts, vectors, library)
     values = [real_values(np.stack([o[i] for o in outputs]), port) for i, port in enumerate(report["outputs"])]
     result: dict[str, Any] = {"samples": len(rows)}
+    inputs = only_input(rows)
     if right is not None and labels is not None:
-        result = accuracy(values[0], right, labels)
+        result = accuracy(inputs, values[0], right, labels)
     if real is None:
         return result
     simple = folded(real, rows[0])
@@ -55,7 +57,9 @@ def against_float(
     if [x.size for x in theirs] != [x.size for x in values]:
         raise fail("has other outputs than the network", file=visible(reference.name if reference else ""))
     chosen = classes(theirs[0])
-    if right is not None:
+    if right is not None and inputs is not None and "auc" in result:
+        result["reference_auc"] = auc(inputs, theirs[0], right)
+    elif right is not None:
         same = float(np.mean(chosen == classes(values[0])))
         result |= {"reference_accuracy": float(np.mean(chosen == right)), "same_class": same}
     noise = [signal_to_noise(_like(a, b), b) for a, b in zip(theirs, values, strict=True)]

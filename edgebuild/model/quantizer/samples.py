@@ -22,7 +22,7 @@ from ...base.progress import warn
 from ..formats import file_kind, format_of
 from ..formats.exporting import onnx_file
 from ..formats.onnx.onnx_checks import load
-from ..verify.accuracy import classes, read_labels
+from ..verify.accuracy import auc, classes, read_labels, rebuilds
 from ..verify.vectors import read_inputs
 
 # Float networks in ONNX, as the quantiser takes them: one sample at a time, batch normalisation folded.
@@ -162,10 +162,14 @@ MOST_DB = 120.0  # of equal results
 
 @dataclass(frozen=True)
 class Quality:
-    """`accuracy`: share of right classes, None without labels. `sqnr`: signal to quantisation noise in dB."""
+    """`accuracy`: share of right classes, None without labels. `sqnr`: signal to quantisation noise in dB.
+
+    Of an autoencoder `accuracy` is the area under its ROC curve; `metric` says so.
+    """
 
     accuracy: float | None
     sqnr: float
+    metric: str = "accuracy"
 
     def drop_from(self, real: Quality) -> float:
         """Points of accuracy lost against the float network; below 0 where it is better."""
@@ -183,7 +187,15 @@ def quality(model: onnx.ModelProto, rows: Sequence[Row], right: Sequence[Array],
     """Quality on `rows`, against the float network's `right` (per output). Classes are the first output's."""
     outputs = run(model, rows)
     sqnr = min(signal_to_noise(a, b) for a, b in zip(right, outputs, strict=True))
+    inputs = only_input(rows)
+    if labels is not None and inputs is not None and rebuilds(inputs, outputs[0], labels):
+        return Quality(auc(inputs, outputs[0], labels), sqnr, "auc")
     return Quality(None if labels is None else float(np.mean(classes(outputs[0]) == labels)), sqnr)
+
+
+def only_input(rows: Sequence[Row]) -> Array | None:
+    """[samples, ...] of a network with one input."""
+    return np.stack([next(iter(row.values())) for row in rows]) if len(rows[0]) == 1 else None
 
 
 FEW = 16  # samples, below which a warning says so

@@ -97,7 +97,7 @@ def verify(
         "target": target.name,
         **compared,
         **({"notes": list(expected.notes)} if expected.notes else {}),
-        **_labelled(outcome, report, labels),
+        **_labelled(vectors, outcome, report, labels),
         "inputs_tried": len(vectors),
         **outcome.costs,
         **timed,
@@ -465,12 +465,16 @@ def _fitted(value: Array, port: Port) -> Array:
     return fitted
 
 
-def _labelled(outcome: Outcome, report: dict[str, Any], labels: Path | None) -> dict[str, Any]:
+def _labelled(
+    vectors: list[list[Array]], outcome: Outcome, report: dict[str, Any], labels: Path | None
+) -> dict[str, Any]:
     """How often the first output has the class of its label, if there are labels."""
     if labels is None:
         return {}
-    first = np.stack([row[0] for row in outcome.outputs])
-    return accuracy(real_values(first, report["outputs"][0]), read_labels(labels), labels)
+    first = real_values(np.stack([row[0] for row in outcome.outputs]), report["outputs"][0])
+    ports = report["inputs"]
+    inputs = real_values(np.stack([v[0] for v in vectors]), ports[0]) if len(ports) == 1 else None
+    return accuracy(inputs, first, read_labels(labels), labels)
 
 
 def real_values(values: Array, port: Port) -> Array:

@@ -65,6 +65,7 @@ def stored(real: Array, t: Tensor) -> Array:
 
 
 HALF = 0.5
+ANOMALY = (0, 1)  # labels of a usual sample and of another one
 
 
 def classes(output: Array) -> Array:
@@ -94,6 +95,28 @@ def read_labels(file: Path) -> Array:
     return labels.reshape(-1).astype(np.int64)
 
 
+def rebuilds(inputs: Array | None, outputs: Array, labels: Array) -> bool:
+    """Whether a network is an autoencoder: as many outputs as inputs, more than two, and labels that are all 0 or 1.
+
+    `inputs`: [samples, ...] of the only input, else None.
+    """
+    sizes = {x.size // len(x) for x in (inputs, outputs) if x is not None and len(x)}
+    return inputs is not None and len(sizes) == 1 and max(sizes) > len(ANOMALY) and bool(np.isin(labels, ANOMALY).all())
+
+
+def auc(inputs: Array, outputs: Array, labels: Array) -> float:
+    """Area under the ROC curve of an autoencoder whose mean square error tells samples of label 1 from those of 0.
+
+    It is the share of pairs, one of each label, in which the error of label 1 is larger; equal errors count half.
+    Without samples of both labels it is 0.
+    """
+    count = len(inputs)
+    errors = ((outputs.reshape(count, -1) - inputs.reshape(count, -1).astype(np.float64)) ** 2).mean(1)
+    good, bad = np.sort(errors[labels == 0]), errors[labels == 1]
+    below = np.searchsorted(good, bad, "left") + np.searchsorted(good, bad, "right")
+    return float(below.sum() / 2 / max(1, len(good) * len(bad)))
+
+
 def check_classes(labels: Array, outputs: Array, file: Path) -> None:
     """Refuse labels of classes that an output, [samples, ...], lacks. Raises EdgebuildError that names their file."""
     if labels.max() >= (count := max(outputs[0].size, 2)):
@@ -102,16 +125,19 @@ def check_classes(labels: Array, outputs: Array, file: Path) -> None:
         raise fail(text, file=str(file), hints=hints)
 
 
-def accuracy(outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
+def accuracy(inputs: Array | None, outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
     """How often an output, [samples, ...] real numbers, is of its label's class. `file`: of the labels, for messages.
 
     Returns `samples`, `accuracy` (a share) and `confusion` (rows: the labels' classes, columns: the outputs').
+    Of an autoencoder (see `rebuilds`) they are `samples` and `auc`.
     Raises EdgebuildError for labels of another number of samples, or of classes that the output lacks.
     """
     if len(labels) != len(outputs):
         raise fail(f"{len(labels)} labels for {len(outputs)} vectors", file=str(file),
                    hints=["one whole number for each"])  # fmt: skip
     check_classes(labels, outputs, file)
+    if inputs is not None and rebuilds(inputs, outputs, labels):
+        return {"samples": len(outputs), "auc": auc(inputs, outputs, labels)}
     predicted = classes(outputs)
     confusion = np.zeros((int(max(labels.max(), predicted.max())) + 1,) * 2, int)
     np.add.at(confusion, (labels, predicted), 1)
