@@ -163,7 +163,14 @@ class Builder:
         if not (self.folder / name).exists():
             flags = self.target.toolchain.cflags + self._libc() + self.extra + special
             flags += (f"-I{(self.cmsis_nn / 'Include').resolve()}",) if self.cmsis_nn else ()
-            self._run(*flags, "-I.", f"-I{hal_dir() / 'include'}", "-c", "-o", name, str(source))
+            flags += ("-I.", f"-I{hal_dir() / 'include'}", "-c")
+            key = (self.target.toolchain.compiler, flags, source.read_bytes()) if _is_fixed(source) else None
+            if key in OBJECTS:
+                (self.folder / name).write_bytes(OBJECTS[key])
+                return name
+            self._run(*flags, "-o", name, str(source))
+            if key:
+                OBJECTS[key] = (self.folder / name).read_bytes()
         return name
 
     def _libc(self) -> tuple[str, ...]:
@@ -171,6 +178,18 @@ class Builder:
 
     def _run(self, *arguments: str) -> None:
         run_tool((self.target.toolchain.compiler, *arguments), self.folder, self.target.toolchain.package)
+
+
+# Objects of files that are the same for all models, by compiler, flags and source: a process compiles each once.
+OBJECTS: dict[tuple[str, tuple[str, ...], bytes] | None, bytes] = {}
+
+
+def _is_fixed(source: Path) -> bool:
+    """Whether no file that is made for a model can change its object: it and its headers are of the hal folder."""
+    if source.suffix != ".c" or not source.is_relative_to(hal_dir()):
+        return False
+    included = re.findall(r'^ *# *include "(.+)"', source.read_text(encoding="utf-8"), re.MULTILINE)
+    return all((hal_dir() / "include" / name).is_file() for name in included)
 
 
 def run_tool(
