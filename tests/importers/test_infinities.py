@@ -28,7 +28,6 @@ NODES = {
 }
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NODES)
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
@@ -64,6 +63,27 @@ def test_products_of_one_function_have_bounds_of_their_own(tmp_path: Path) -> No
     onnx.save(model, file)
     artifacts = compile_model(model_request(file, "model", "host", {}))
     assert verify(file, load_target("host"), artifacts)["equal"]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("weight, factor, bias", [(1e20, 1e20, 0.0), (1.0, 1.0, 3e38)])
+def test_factors_whose_product_no_float_holds(weight: float, factor: float, bias: float, tmp_path: Path) -> None:
+    """Batch normalisation behind a convolution: inputs may be small, or sums of opposite signs."""
+    numbers = {
+        "w": np.full((4, 4, 1, 1), weight), "b": np.full(4, bias), "s": np.full(4, factor), "o": np.full(4, bias),
+        "m": np.zeros(4), "v": np.ones(4),
+    }  # fmt: skip
+    constants = [numpy_helper.from_array(v.astype(np.float32), n) for n, v in numbers.items()]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"])]
+    nodes.append(helper.make_node("BatchNormalization", ["c", "s", "o", "m", "v"], ["y"], epsilon=0.0))
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, SHAPE) for n in "xy")
+    file = tmp_path / "model.onnx"
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), file)
+    inputs = np.full((3, VALUES.size), -1e-25, np.float32)
+    inputs[1], inputs[2] = 1e-24, -3e38 / 4
+    result = verify(file, load_target("host"), compile_model(model_request(file, "model", "host", {})), inputs=inputs)
+    assert result["equal"]
 
 
 def test_what_is_not_finite_is_compared() -> None:

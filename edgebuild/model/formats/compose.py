@@ -603,10 +603,11 @@ def batch_normalised(node: Any, positions: Sequence[int], epsilon: float) -> Non
         else np.full(channels, which == 0)
         for which, at in enumerate(positions)
     )
-    factor = scale / np.sqrt(variance + epsilon)
-    for part, values in (("scale", factor), ("offset", offset - mean * factor)):
-        data = values.astype(np.float32).reshape((-1,) + (1,) * (len(x.shape) - 2))
-        node.store(f"{node.outputs[0]}@{part}", data)
+    with np.errstate(all="ignore"):  # a variance of 0 gives infinities, as in onnxruntime
+        factor = scale / np.sqrt(variance + epsilon)
+        parts = {"scale": factor.astype(np.float32), "offset": (offset - mean * factor).astype(np.float32)}
+    for part, values in parts.items():
+        node.store(f"{node.outputs[0]}@{part}", values.reshape((-1,) + (1,) * (len(x.shape) - 2)))
     product = Tensor(f"{node.outputs[0]}@scaled", x.shape, x.dtype)
     node.add("mul", [x.name, f"{node.outputs[0]}@scale"], product, {"clamp": OPEN})
     result = Tensor(node.outputs[0], x.shape, x.dtype)

@@ -226,12 +226,13 @@ def _narrow(op: Op, graph: Graph) -> bool:
 
 
 def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
-    """TFLM rounds half away from zero, ONNX half to even."""
+    """TFLM rounds half away from zero, ONNX half to even. What is no number becomes the lowest step."""
     y = graph.result(op)
     steps = (x / np.float32(scale_of(y))).astype(np.float32)
     half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
     steps = half_away if graph.arithmetic.fixed_point else np.rint(steps)
-    return np.clip(steps + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
+    steps = np.where(np.isnan(steps), -np.inf, steps + zero_of(y))
+    return np.clip(steps, *fixedpoint.limits(y.dtype)).astype(y.dtype)
 
 
 def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:

@@ -142,7 +142,8 @@ def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
         steps = np.sign(ratio) * np.floor(np.abs(ratio).astype(np.float64) + 0.5)
     else:
         steps = np.rint(result / np.float32(scale_of(y)))
-    return np.nan_to_num(steps, nan=0.0, posinf=1e6, neginf=-1e6) + zero_of(y)
+    nan = 0.0 if graph.arithmetic.fixed_point else -1e6  # onnxruntime makes it the lowest step, as `eb_round` does
+    return np.nan_to_num(steps, nan=nan, posinf=1e6, neginf=-1e6) + zero_of(y)
 
 
 def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:

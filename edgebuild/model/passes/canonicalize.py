@@ -166,17 +166,23 @@ def _sum_before(op: Op, graph: Graph) -> Op | None:
 
 
 def fold_scale(op: Op, graph: Graph) -> Edit | None:
-    """mul(sum of products, constant per channel): into weights and bias (batch normalisation's scale)."""
+    """mul(sum of products, constant per channel): into weights and bias (batch normalisation's scale).
+
+    Products beyond float32 stay apart: the sum of small inputs times either factor may be finite.
+    """
     if op.kind != "mul" or (factor := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
     w = graph.tensors[first.inputs[1]]
     along = -1 if first.kind == "depthwise_conv2d" else 0
     shape = [1] * len(w.shape)
     shape[along] = -1
-    scaled = [_derived(w, w.array * factor.reshape(shape), op)]
-    if len(first.inputs) > 2:
-        bias = graph.tensors[first.inputs[2]]
-        scaled.append(_derived(bias, bias.array.ravel() * factor, op))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = [_derived(w, w.array * factor.reshape(shape), op)]
+        if len(first.inputs) > 2:
+            bias = graph.tensors[first.inputs[2]]
+            scaled.append(_derived(bias, bias.array.ravel() * factor, op))
+    if not all(np.isfinite(t.array).all() for t in scaled):
+        return None
     joined = replace(
         first, inputs=(first.inputs[0], *(t.name for t in scaled)), outputs=op.outputs, attrs=_merged(first, op)
     )
@@ -189,9 +195,10 @@ def fold_offset(op: Op, graph: Graph) -> Edit | None:
         return None
     total = offset
     if len(first.inputs) > 2:
-        old = graph.tensors[first.inputs[2]].data
-        assert old is not None
-        total = offset + old.ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = offset + graph.tensors[first.inputs[2]].array.ravel()
+        if not np.isfinite(total).all():
+            return None
     bias = _derived(graph.tensors[op.inputs[1]], np.ascontiguousarray(total), op)
     joined = replace(first, inputs=(*first.inputs[:2], bias.name), outputs=op.outputs, attrs=_merged(first, op))
     return Edit((first, op), (joined,), (bias,))
