@@ -82,7 +82,6 @@ def decoded(model: Model) -> tuple[str, tuple[float, ...]]:
 
 
 @pytest.mark.needs("arm-none-eabi-gcc")
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_boards_setting_is_in_the_registers(name: str, tmp_path: Path) -> None:
     board = BOARDS[name]

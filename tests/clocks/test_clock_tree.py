@@ -49,7 +49,6 @@ def test_unknown_registers_are_refused() -> None:
         clock_files(clock_plan(tree))
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", clock_names())
 def test_addresses_and_bits_are_those_of_the_vendors_headers(name: str) -> None:
     registers = load_clock_tree(name).registers

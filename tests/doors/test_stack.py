@@ -68,7 +68,6 @@ def by_name(code: Code) -> dict[str, int]:
     return {code.names[start]: start for start in code.starts}
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("level", ["-O2", "-O0", "-Os"])
 @pytest.mark.parametrize(
     ("compiler", "flags"), [pytest.param(c, flags, marks=pytest.mark.needs(c)) for c, flags in CASES]
@@ -91,7 +90,6 @@ def test_frames_are_those_that_the_compiler_states(
     assert code.bound(code.entry or 0).bytes >= 70000 + 4000
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("compiler", "flags"), [pytest.param(c, flags, marks=pytest.mark.needs(c)) for c, flags in CASES]
 )

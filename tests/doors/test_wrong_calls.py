@@ -124,7 +124,6 @@ def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) 
     assert str(ROOT / "edgebuild") not in output  # no line of the tool itself: editors would open it
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("call", "file"),
     [

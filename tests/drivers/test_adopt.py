@@ -167,7 +167,6 @@ def adopted(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], *opti
     return status, file.read_text() if file.exists() else "", streams.out + streams.err
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("head", "text", "result"), CASES)
 def test_styles_of_c_become_fields(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, text: str, result: str

@@ -48,7 +48,6 @@ PROGRAMS = (
 )  # fmt: skip
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "arm-none-eabi-gcc")
 @pytest.mark.parametrize("program", PROGRAMS, ids=[f"{n:02}" for n in range(len(PROGRAMS))])
 def test_accesses_out_of_macros(program: tuple[str, str], tmp_path: Path) -> None:

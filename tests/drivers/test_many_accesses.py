@@ -27,7 +27,6 @@ BODIES = {
 }
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", BODIES)
 def test_walks_do_not_follow_the_pairs_of_accesses(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, line, after = BODIES[shape]

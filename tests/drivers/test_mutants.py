@@ -20,7 +20,6 @@ pytestmark = pytest.mark.needs("riscv64-unknown-elf-gcc")
 SLOW = (1, 7, 13, 22, 27)  # drivers, by their numbers, with proofs of a second and more
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [14, 31, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
 def test_no_fault_that_a_trace_shows_is_proved(number: int, tmp_path: Path) -> None:
     name, made = mutants.subject(number)

@@ -116,7 +116,6 @@ def faulty(made: Made) -> Iterator[tuple[str, Made]]:
             yield f"{function}: {text or 'nothing'} for {line}", (driver, new)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", RIGHT, ids=lambda c: f"{c.number:02}-{c.title.replace(' ', '_')}")
 def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -> None:
     made = compiled(case, tmp_path)
@@ -268,7 +267,6 @@ void any(int v) { p->CR.GO = v; p->OTHER.GO = v; }
 void group(void) { p->CR = (bfGroup C){ .EN = 1, .GO = 0 }; }"""
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("order", ["", "plain: true", "memory: true"])
 def test_writes_of_values_that_do_nothing_are_proved(order: str, tmp_path: Path) -> None:
     """Their store may be there, with its neighbours as they are, once and in its own register."""

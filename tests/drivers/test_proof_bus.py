@@ -98,7 +98,6 @@ def test_silicon_is_accessed_as_it_is_described(old: str, new: str, tmp_path: Pa
 LOOP = "int t(int n) { int s = 0; for (int i = 0; i < n; i++) { while (!d->ready) ; s += d->fifo; } return s; }"
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -162,7 +161,6 @@ OTHERS = {  # a function, and what is wrong in its generated code
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", OTHERS)
 def test_what_is_not_alike_is_not_proved(what: str, tmp_path: Path) -> None:
     source, old, new = OTHERS[what]
@@ -174,7 +172,6 @@ def test_what_is_not_alike_is_not_proved(what: str, tmp_path: Path) -> None:
     assert names or all(v.what != "proved" for v in wrong if v.function == "t")
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize("case", PERIPHERALS, ids=lambda c: c.title.replace(" ", "_"))
 def test_drivers_of_peripherals_are_proved(case: Case, tmp_path: Path) -> None:
     """With all of their loops, jumps and handlers, for any number of turns."""

@@ -68,7 +68,6 @@ def made(folder: Path, name: str, source: str) -> Made:
     return driver, artifacts
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("number", range(max(len(C), len(CPP))))
 def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp_path: Path) -> None:
@@ -85,7 +84,6 @@ def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp
     assert "refuted" in {v.what for v in verdicts((driver, wrong))}
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("silicon", [False, True], ids=["own", "silicon"])
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from tests.drivers.silicon import PARTS, Part, compare
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("part", PARTS, ids=lambda p: p.name.replace(" ", "_"))
 def test_as_good_as_by_hand(part: Part, tmp_path: Path) -> None:

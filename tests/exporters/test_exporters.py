@@ -8,7 +8,7 @@ from . import NETWORKS
 from .__main__ import outcome
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_float_on_the_build_machine(name: str) -> None:
@@ -22,7 +22,7 @@ def test_quantised_on_a_cortex_m4(name: str) -> None:
     assert outcome(name, "qdq", "mps2-an386") == "equal"
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", ["qdq int16", "qdq uint16"])
 @pytest.mark.parametrize("name", ["torch efficientnet", "torch ssd", "torch unet"])

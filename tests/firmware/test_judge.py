@@ -80,7 +80,6 @@ HOW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("way", HOW)
 def test_every_step_is_seen_and_right(way: str, tmp_path: Path) -> None:
@@ -115,7 +114,6 @@ def test_a_fault_inside_of_what_is_cut_is_found_where_it_is(way: str, tmp_path: 
     assert not result["equal"] and [result["first_difference"]["op"]] == named, result["first_difference"]
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "target",
     [
@@ -135,7 +133,6 @@ def test_a_run_in_the_first_level_is_seen_as_a_whole(target: str, tmp_path: Path
     assert not result["equal"] and result["first_difference"]["op"] == run[-1].name, result["first_difference"]
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("fault", ["clamp", "zero point", "multiplier", "bias", "weight", "table"])
 def test_a_fault_of_one_step_is_found(fault: str, tmp_path: Path) -> None:

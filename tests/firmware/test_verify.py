@@ -81,7 +81,6 @@ def test_outputs_and_costs_on_a_simulated_target(name: str) -> None:
     assert 3 * fake.STACK < result["instructions"] < most * fake.STACK
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SIMULATED)
 def test_the_counter_counts_the_instructions_of_a_known_loop(name: str) -> None:
     target = runnable(name)

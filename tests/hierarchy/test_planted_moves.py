@@ -281,7 +281,6 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_mistakes_are_refused(name: str, monkeypatch: Patch) -> None:
     plant, make = PLANTED[name]

@@ -107,7 +107,6 @@ def test_replay_refuses(name: str) -> None:
         replay(p.graph, p.steps, p.places, p.target, p.layout.heights["L1"])
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:

@@ -52,7 +52,6 @@ def verified(data: bytes, file: Path) -> bool:
     return bool(verify(file, load_target("host"), artifacts)["equal"])
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_bias_with_the_scale_of_another_layer(layer: str, tmp_path: Path) -> None:

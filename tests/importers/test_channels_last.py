@@ -63,7 +63,6 @@ def model(name: str, kind: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("name", CHAINS)

@@ -59,7 +59,6 @@ def inputs(data: bytes, seed: int) -> list[Array]:
     return [rng.normal(0, 2, boxes).astype(np.float32), (rng.integers(0, 40, scores) / 40).astype(np.float32)]
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("background", [0, 1])
 def test_equals_tflm(name: str, background: int, tmp_path: Path) -> None:

@@ -346,7 +346,6 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", SUMS)
 def test_sums_of_products(kind: str, tmp_path: Path) -> None:
@@ -436,7 +435,6 @@ CELLS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.one_in(6)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("cell", CELLS)
 def test_cell(cell: str, tmp_path: Path) -> None:

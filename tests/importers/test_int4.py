@@ -63,7 +63,6 @@ def layer(kind: str, seed: int) -> tuple[bytes, Array]:
     return bytes(f.pack([x], [y])), values
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("kind", OPTIONS)

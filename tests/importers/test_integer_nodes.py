@@ -131,7 +131,6 @@ def graph_of(operator: str, attributes: dict[str, Any], constants: list[Any], wi
     return net
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("signed", (0, 1))
 @pytest.mark.parametrize("name", NODES)

@@ -148,7 +148,6 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 FOREIGN = ("residual", "residual in a domain of its own", "signed input", "unsigned input", "sum of inputs")
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_equal_to_onnxruntime(name: str, tmp_path: Path) -> None:

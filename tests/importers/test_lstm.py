@@ -63,7 +63,6 @@ CASES = {
 }
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_interpreter(case: str, tmp_path: Path) -> None:

@@ -88,7 +88,6 @@ def test_quantised_models_with_scales_that_are_powers_of_two(unsigned: bool, tmp
     assert exact > MODELS // 5
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("per_channel", [True, False], ids=["channel", "tensor"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_quantised_layer(layer: str, per_channel: bool, tmp_path: Path) -> None:

@@ -99,7 +99,6 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:

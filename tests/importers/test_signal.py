@@ -170,7 +170,6 @@ def in_sequence(graph: Graph, calls: list[list[Array]]) -> list[list[Array]]:
     return found
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FILES)
 def test_meanings_are_those_of_tflm(name: str, tmp_path: Path) -> None:
     graph = canonicalize(read_tflite(FILES[name], f"{name}.tflite"))

@@ -113,7 +113,6 @@ def remembering(start: np.ndarray | None, zero: int = 0) -> bytes:
     return f.pack([x], [y], [init] if start is not None else [])
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("zero", [0, 37])
 @pytest.mark.parametrize("start", [None, np.arange(-30, 30, 10, np.int8).reshape(1, 6)], ids=["zeros", "call once"])

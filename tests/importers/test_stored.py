@@ -70,7 +70,6 @@ def model(case: str, kind: str, plain: bool = False) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("case", "kind"), [(c, k) for c in CASES for k in ZEROS if k in NARROW or c in ANY])
 def test_equals_onnxruntime(case: str, kind: str, tmp_path: Path) -> None:

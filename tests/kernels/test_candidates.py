@@ -7,7 +7,7 @@ what simulators count.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from math import prod
 from pathlib import Path
 
@@ -34,7 +34,8 @@ CONVOLUTIONS = [
 ]  # fmt: skip
 DEPTHWISE = [
     (8, 8, 8, 8, (3, 3), 1, 1), (9, 7, 16, 16, (3, 3), 2, 1), (8, 8, 4, 4, (5, 5), 1, 2), (10, 1, 12, 12, (3, 1), 1, 0),
-    (6, 6, 5, 10, (3, 3), 1, 1), (12, 12, 24, 24, (3, 3), 1, 1),
+    (6, 6, 5, 10, (3, 3), 1, 1), (12, 12, 24, 24, (3, 3), 1, 1), (9, 1, 16, 16, (9, 1), 1, 0),
+    (1, 7, 8, 8, (1, 5), 1, 0),
 ]  # fmt: skip
 DENSE = [(1, 64, 10), (3, 33, 7), (1, 256, 32), (4, 16, 16)]
 DRAWN = dict.fromkeys(WIDE, 20) | {
@@ -105,3 +106,13 @@ def test_candidates(target: str, graphs: list[Graph]) -> None:
 if __name__ == "__main__":
     drawn = shown()
     GOLDEN.write_text("\n".join(line for target in TARGETS for line in table(target, drawn)) + "\n")
+
+
+def test_an_op_that_is_not_of_the_graph_has_a_kernel_of_its_own() -> None:
+    """A graph keeps the kernels of its own ops alone: parts of an op have its result, and other attributes."""
+    graph, form = replace(thrown("conv2d", 4)[3]), form_of(load_target("mps2-an386"))
+    (op,) = graph.ops
+    own = kernel_of(op, graph, form)
+    part = replace(op, attrs={**op.attrs, "clamp": (0.0, 100.0)})
+    assert kernel_of(part, graph, form).scalars != own.scalars
+    assert kernel_of(op, graph, form) is own

@@ -133,7 +133,6 @@ def test_results_over_the_pixels_of_groups(target: str, tmp_path: Path, monkeypa
         compare(graph, vector, row)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", CORES)
 def test_not_a_number_stays_so(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ def test_every_kind_has_a_strategy() -> None:
     )
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", KINDS)
 def test_c_computes_what_the_reference_does(kind: str, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Many models through the TFLite Micro interpreter, each in a process of its own: FOLDER with N.tflite and N.npz.
+"""Many models through the TFLite Micro interpreter, each in a process of its own: folders with N.tflite and N.npz.
 
-Run as a script. N.npz has inputs `v<vector>_i<input>`; `N.out.npz` gets `v<vector>_o<output>`. A model that the
-interpreter refuses or dies of gets none. Processes are forked, because the interpreter has been seen to corrupt its
-heap. For the same reason none may live for ever, and what dies is tried again.
+Run as a script, which reads a folder a line and answers each with a line once its models have run. N.npz has inputs
+`v<vector>_i<input>`; `N.out.npz` gets `v<vector>_o<output>`, `N.txt` what the interpreter says. A model that it refuses
+or dies of gets no results. Processes are forked, because the interpreter has been seen to corrupt its heap. For the
+same reason none may live for ever, and what dies is tried again.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def ended(model: Path) -> int:
     if child == 0:
         status = 1
         signal.alarm(LIMIT_S)  # its default action ends the process, whatever it waits for
+        os.dup2(os.open(model.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         try:
             invoke(model)
             status = 0
@@ -61,4 +63,6 @@ def ended(model: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for line in sys.stdin:
+        main(line.rstrip("\n"))
+        print(flush=True)

@@ -51,7 +51,6 @@ def planned(file: Path, target: str) -> Plan:
     return plan_model(model_request(file, "model", target, {"tile": "off"}), load_target(target))
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", CORES)
 @pytest.mark.parametrize(("height", "width"), [(9, 11), (16, 10)])
 def test_kernels_work_in_place_as_they_state(
