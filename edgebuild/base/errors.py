@@ -82,6 +82,7 @@ def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str]
     named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
     reason = error.strerror or str(error) or type(error).__name__
     hints = hints or (_near_files(named) if isinstance(error, FileNotFoundError | NotADirectoryError) else ())
+    hints = hints or (["name a file in it"] if isinstance(error, IsADirectoryError) else ())
     return fail(f"{text}: {reason}" if text else reason, file=named, hints=hints)
 
 

@@ -119,6 +119,7 @@ def model_request_of(args: argparse.Namespace, name: str | None) -> ModelRequest
 def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str, Any]]:
     """The report of each file: as it is read, or of a model that is compiled for `args.target`, which it then needs."""
     from edgebuild.build.api import compiled_model, request_of
+    from edgebuild.model.formats import read_model
     from edgebuild.model.views.reports import is_report, read_report
 
     reports = list[dict[str, Any]]()
@@ -127,6 +128,7 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
             reports.append(read_report(file))
             continue
         if args.target is None:
+            read_model(file)  # which says so of a file that is no model either
             args.wrong_usage(f"{file} is a model, and models need --target")
         request = request_of(file, None, args.target, given(args, ModelRequest))
         reports.append(compiled_model(request).report)

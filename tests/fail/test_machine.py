@@ -135,6 +135,7 @@ FOREIGN = {  # name -> its bytes, what is said
     "m.safetensors": (b"\x02\0\0\0\0\0\0\0{}", "a safetensors file"),
     "page.onnx": (b"\n<!DOCTYPE html>", "a text in XML or HTML"),
     "lfs.tflite": (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"),
+    "labels.npy": (b"\x93NUMPY\1\0v\0", "arrays of numpy"),
     "gz.tflite": (gzip.compress(b"TFL3", mtime=0), "compressed by gzip"),
 }
 
@@ -160,6 +161,15 @@ def test_archives_of_other_tools_are_known(inside: str, what: str, model: str, c
     assert "reads: a file of PyTorch" in message(capsys, "model", "cut.pt", "--target", "host", "--name", "n")
     Path("cut.zip").write_bytes(Path("cut.pt").read_bytes())
     assert "reads: a zip archive" in message(capsys, "model", "cut.zip", "--target", "host", "--name", "n")
+
+
+def test_what_is_neither_report_nor_model_is_known(model: str, capsys: Capture) -> None:
+    """Samples stand where a report or a model is wanted; --target would not help."""
+    with zipfile.ZipFile("samples.npz", "w") as archive:
+        archive.writestr("x.npy", "")
+    assert "reads: arrays of numpy" in message(capsys, "report", "samples.npz", "-o", "page.html")
+    Path("folder").mkdir()
+    assert "Is a directory\n  name a file in it" in message(capsys, "report", "folder", "-o", "page.html")
 
 
 def test_folder_of_a_saved_model_is_known(model: str, capsys: Capture) -> None:

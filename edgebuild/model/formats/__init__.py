@@ -103,6 +103,7 @@ CONVERT = "convert it with tf.lite.TFLiteConverter, and name the .tflite file"
 KERAS = ("a Keras model", CONVERT)
 SAVED = ("a SavedModel of TensorFlow", CONVERT)
 TORCH = ("a file of PyTorch", "export the model with torch.onnx.export, and name the .onnx file")
+ARRAYS = ("arrays of numpy", "name the model here; samples are given by --data, labels by --labels")
 WEIGHTS = "it holds weights and no operators; export the model as .onnx or .tflite"
 
 HEADS = {  # first bytes -> what it is, what to do
@@ -110,6 +111,7 @@ HEADS = {  # first bytes -> what it is, what to do
     GZIP: ("compressed by gzip", "unpack it first"),
     b"\x80\x02": TORCH,
     b"GGUF": ("a GGUF file", WEIGHTS),
+    b"\x93NUMPY": ARRAYS,
     b"version https://git-lfs": ("a pointer of Git LFS, not the file itself", "fetch it with git lfs pull"),
     b"<": ("a text in XML or HTML", "a download may have given a page of the server; fetch the model again"),
 }
@@ -150,6 +152,8 @@ def _archive(path: Path) -> tuple[str, str]:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError):
         names = []
+    if names and all(name.endswith(".npy") for name in names):
+        return ARRAYS
     if any(name.endswith("data.pkl") for name in names):
         return TORCH
     if "config.json" in names and any(name.endswith(".h5") for name in names):
