@@ -8,7 +8,7 @@ from . import NETWORKS
 from .__main__ import outcome
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_float_on_the_build_machine(name: str) -> None:
