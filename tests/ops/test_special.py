@@ -18,7 +18,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.model.compile import prepare
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
-from edgebuild.model.ir import Array, Graph
+from edgebuild.model.ir import Arithmetic, Array, Graph, Op, Quant, Tensor
 from edgebuild.model.ops import run
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs.tflite_models import File
@@ -204,6 +204,20 @@ def test_casts_end_at_the_ends_of_their_type(tmp_path: Path) -> None:
     for graph, mine, theirs in zip(graphs, run_on_host(graphs, vectors, tmp_path), wanted, strict=True):
         np.testing.assert_array_equal(mine[0][0].ravel(), theirs[0][0].ravel())
         np.testing.assert_array_equal(mine[0][0].ravel(), run(graph, SPECIAL[None])[graph.outputs[0]].ravel())
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("format", ["tflite", "onnx"])
+def test_what_is_no_number_becomes_the_lowest_step(format: str, tmp_path: Path) -> None:
+    """C and numpy agree on every float. Both formats leave open what one that is no number becomes."""
+    op = Op("quantize", "quantize", ("x",), ("y",), {})
+    tensors = {"x": Tensor("x", SPECIAL[None].shape, "float32")}
+    tensors["y"] = Tensor("y", SPECIAL[None].shape, "int8", Quant((0.5,), (20,)))
+    graph = Graph("special", (op,), tensors, ("x",), ("y",), Arithmetic(format))
+    ((row,),) = run_on_host([graph], [[[SPECIAL[None]]]], tmp_path)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(row[0].ravel(), run(graph, SPECIAL[None])["y"].ravel())
+    assert set(row[0].ravel()[np.isnan(SPECIAL)].tolist()) == {-128}
 
 
 @pytest.mark.needs("gcc")
