@@ -95,9 +95,9 @@ def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
     other = replace(home, name="FAST", origin=3 << 30, level=0)
     peak = Planner(graph, chip, asked).untiled_bytes
     chip = replace(chip, memories=(other, *chip.memories))
-    found = with_dma_memories(chip)
-    made = mapped_plan(graph, found, asked)
-    assert peak and {place.memory for place in made.places.values()} <= {"RAM", "L1"}
+    joined = with_dma_memories(chip)
+    mapped = mapped_plan(graph, joined, asked)
+    assert peak and {place.memory for place in mapped.places.values()} <= {"RAM", "L1"}
     with pytest.raises(EdgebuildError, match="joins L1 with a memory that has the role 'arena'"):
         with_dma_memories(replace(chip, dma=tuple(replace(d, between=("ROM", "L1")) for d in chip.dma)))
 

@@ -157,7 +157,7 @@ def rounded_twice(total: Array, factor: float) -> Array:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
 def test_products_of_scales_of_unsigned_elements(kind: str) -> None:
-    """TFLite's uint8 kernels multiply the scales in float32, its int8 kernels in double: sums that tell these apart."""
+    """TFLite's uint8 kernels multiply the scales in float32, its int8 kernels in double: sums where these differ."""
     x_scale, w_scale, totals = np.float32(0.0173), np.float32(0.00331), np.arange(-(2**20), 2**20)
     y_scale = np.float32(float(x_scale) * float(w_scale) * 2**20 / 110)
     in_float, in_double = float(x_scale * w_scale) / float(y_scale), float(x_scale) * float(w_scale) / float(y_scale)

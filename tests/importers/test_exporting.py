@@ -22,7 +22,7 @@ from edgebuild.model.formats.pt2.aten_program import admitted
 from edgebuild.model.quantizer import quantise
 from edgebuild.model.quantizer.samples import float_model
 from tests.graphs.pt2_models import archive
-from tests.importers.test_pt2 import Change, changed, node, sizes, told, written
+from tests.importers.test_pt2 import Change, changed, node, sizes, with_argument, written
 
 TORCH = not exporting.missing("torch")
 KERAS = not exporting.missing("keras")
@@ -39,14 +39,14 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "control flow": (target("torch.ops.higher_order.cond"), "is no operator of ATen"),
     "an operator of a library": (target("torch.ops.custom.run.default"), "is no operator of ATen"),
     "an extension": (target("#pickle:load"), "is no operator of ATen"),
-    "a name of a file": (told("filename", as_string="/etc/passwd"), "kind as_string is /etc/passwd"),
-    "an expression": (told("dim", as_sym_int={"as_expr": {"expr_str": "__import__('os')"}}), "kind as_expr"),
-    "a graph": (told("body", as_graph={"name": "g", "graph": {}}), "kind as_graph"),
-    "an operator as argument": (told("f", as_operator="os.system"), "kind as_operator"),
-    "an object": (told("o", as_custom_obj={"name": "o", "class_fqn": "os.system"}), "kind as_custom_obj"),
-    "numbers that are text": (told("n", as_ints=["__import__('os')"]), "kind as_ints"),
-    "training": (told("train", as_bool=True), "model.eval()"),
-    "a value of nothing": (told("other", as_tensor={"name": "nobody"}), "reads 'nobody'"),
+    "a name of a file": (with_argument("filename", as_string="/etc/passwd"), "kind as_string is /etc/passwd"),
+    "an expression": (with_argument("dim", as_sym_int={"as_expr": {"expr_str": "__import__('os')"}}), "kind as_expr"),
+    "a graph": (with_argument("body", as_graph={"name": "g", "graph": {}}), "kind as_graph"),
+    "an operator as argument": (with_argument("f", as_operator="os.system"), "kind as_operator"),
+    "an object": (with_argument("o", as_custom_obj={"name": "o", "class_fqn": "os.system"}), "kind as_custom_obj"),
+    "numbers that are text": (with_argument("n", as_ints=["__import__('os')"]), "kind as_ints"),
+    "training": (with_argument("train", as_bool=True), "model.eval()"),
+    "a value of nothing": (with_argument("other", as_tensor={"name": "nobody"}), "reads 'nobody'"),
     "a large input": (sizes("t0", {"as_int": 1 << 20}, {"as_int": 1 << 20}), "has the shape"),
     "a size without an example": (sizes("t0", {"as_int": 1}, {"as_expr": {"expr_str": "f()"}}), "not a valid .pt2"),
 }

@@ -78,7 +78,7 @@ def node(made: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def told(name: str, **arg: Any) -> Change:
+def with_argument(name: str, **arg: Any) -> Change:
     return lambda made: node(made)["inputs"].append({"name": name, "arg": arg, "kind": 1})
 
 
@@ -95,8 +95,8 @@ def sizes(name: str, *values: Any) -> Change:
         ("relu", lambda m: node(m).update(target="torch.ops.aten.fft_fft.default"),
          r"node 'one' \(aten.fft_fft\): error: operator aten.fft_fft is not supported\n  edgebuild ops pt2"),
         ("relu", lambda m: node(m).update(target="torch.ops.aten.relu_.default"), "aten.relu_ is not.*exporter"),
-        ("mul", told("out_dtype", as_scalar_type=7), "argument out_dtype float32 is not supported"),
-        ("div", told("rounding_mode", as_string="floor"), "argument rounding_mode floor is not supported"),
+        ("mul", with_argument("out_dtype", as_scalar_type=7), "argument out_dtype float32 is not supported"),
+        ("div", with_argument("rounding_mode", as_string="floor"), "argument rounding_mode floor is not supported"),
         ("relu", sizes("y0", {"as_int": 4}, {"as_int": 2}), r"shape \(2, 4\), in the file float32 of \(4, 2\)"),
         ("relu", sizes("t0", {"as_expr": {"expr_str": "s0"}}, {"as_int": 4}), r"'t0' .*\['\?', 4\]\n.*dynamic_shapes"),
         ("relu", sizes("t0", {"as_int": 1 << 20}, {"as_int": 1 << 20}), "tensor 't0' of shape .* bytes"),

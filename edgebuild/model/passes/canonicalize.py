@@ -168,7 +168,7 @@ def _sum_before(op: Op, graph: Graph) -> Op | None:
 def fold_scale(op: Op, graph: Graph) -> Edit | None:
     """mul(sum of products, constant per channel): into weights and bias (batch normalisation's scale).
 
-    Products beyond float32 stay apart: the sum of small inputs times either factor may be finite.
+    Products beyond float32 are not formed: the sum of small inputs times either factor may be finite.
     """
     if op.kind != "mul" or (factor := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
