@@ -281,6 +281,7 @@ def _buffers(option: str, value: Value) -> tuple[SharedBuffer, ...]:
 
 
 SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+RESERVED = re.compile(r"(__|_[A-Z]|eb_)\w*|mem(cmp|cpy|move|set)|u?int\w*_t|(max_align|ptrdiff|size|wchar)_t|NULL")
 
 
 def _symbols(option: str, value: Value) -> tuple[tuple[str, str], ...]:
@@ -288,7 +289,7 @@ def _symbols(option: str, value: Value) -> tuple[tuple[str, str], ...]:
     arrays = []
     for word in str(value).split():
         tensor, _, symbol = word.rpartition("=")
-        if not SYMBOL.fullmatch(symbol) or symbol in C_WORDS or symbol.startswith(("__", "eb_")):
+        if not SYMBOL.fullmatch(symbol) or symbol in C_WORDS or RESERVED.fullmatch(symbol):
             hints = ["write the name of an array of yours in C, or TENSOR=NAME"]
             raise fail(f"option '{option}': '{word}' names no array", hints=hints)
         arrays.append((tensor, symbol))

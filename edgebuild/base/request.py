@@ -333,6 +333,10 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
     request = ModelRequest(source, name, target, **checked(ModelRequest, options))
     if request.backend == "cmsis-nn":
         _check_library(request.cmsis_nn)
+    for _, array in (*request.input_at, *request.output_at):
+        if f"{array}_".upper().startswith(f"{name}_".upper()):
+            hints = [f"names that begin with {name}_ are those of the model, in letters of either case"]
+            raise fail(f"an array of the application cannot be called {array}", hints=hints)
     return request
 
 

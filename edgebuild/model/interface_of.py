@@ -52,9 +52,6 @@ def with_arrays(graph: Graph, request: ModelRequest) -> Graph:
     for i, (tensor, symbol) in enumerate(arrays):
         if any(tensor == other or symbol == array for other, array in arrays[:i]):
             raise fail(f"option 'input_at' or 'output_at': {symbol} or '{tensor}' is named twice", file=graph.file)
-        if symbol.startswith(f"{request.name}_") or symbol == request.name:
-            hints = [f"names that begin with {request.name}_ are those of the model"]
-            raise fail(f"an array of the application cannot be called {symbol}", file=graph.file, hints=hints)
     return replace(graph, arrays=tuple(arrays))
 
 

@@ -103,7 +103,8 @@ def test_an_array_at_an_odd_address_is_refused_by_the_linker(tmp_path: Path) -> 
 WRONG = {
     "no name": ({"input_at": "2image"}, "'2image' names no array"),
     "a word of C": ({"input_at": "float"}, "'float' names no array"),
-    "a name of the model": ({"input_at": "n_arena"}, "cannot be called n_arena"),
+    "a type of C": ({"input_at": "uint8_t"}, "'uint8_t' names no array"),
+    "a function of C": ({"input_at": "memcpy"}, "'memcpy' names no array"),
     "an unknown tensor": ({"input_at": "imag=image"}, "no tensor 'imag'"),
     "one array twice": ({"input_at": "image", "output_at": "image"}, "named twice"),
     "rows of the input": ({"input_at": "image", "stream_input": "rows"}, "not with --stream-input"),
@@ -119,3 +120,10 @@ def test_arrays_that_cannot_be(case: str) -> None:
         request = ModelRequest(DIGITS, "n", "host", **checked(ModelRequest, options))
         with_arrays(graph_of(request), request)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("array", ["n", "n_arena", "N_H"])
+def test_an_array_has_no_name_of_the_model(array: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["model", str(DIGITS), "--name", "n", "--target", "host", "--output-at", array, "-o", str(tmp_path / "out")]
+    assert main(words) == 1
+    assert f"cannot be called {array}" in capsys.readouterr().err and not (tmp_path / "out").exists()
