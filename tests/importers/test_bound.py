@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -154,3 +155,31 @@ def test_operators_of_onnxruntime_in_a_branch(opset: int, tmp_path: Path) -> Non
     fed = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     want = onnxruntime_outputs(made, [fed])[0]
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_shape_that_is_an_input_can_be_bound(tmp_path: Path) -> None:
+    inputs = [
+        helper.make_tensor_value_info("x", FLOAT, (2, 3)),
+        helper.make_tensor_value_info("s", TensorProto.INT64, (2,)),
+    ]
+    saved([helper.make_node("Reshape", ["x", "s"], ["y"])], inputs, {}, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError) as refused:
+        read_model(tmp_path / "m.onnx")
+    assert "shape 's' is an input of the model" in str(refused.value)
+    assert refused.value.diagnostics[0].hints == ("shape must be a constant: --bind s=... makes one of it",)
+    assert read_model(tmp_path / "m.onnx", bound=(("s", (3, 2)),)).tensors["y"].shape == (3, 2)
+
+
+@pytest.mark.parametrize("given", [{}, {"k": -1, "dtype": TensorProto.INT32}])
+def test_a_diagonal_in_the_shape_of_an_input(given: dict[str, Any], tmp_path: Path) -> None:
+    """EyeLike reads no element of its operand: its result is a constant."""
+    x = helper.make_tensor_value_info("x", FLOAT, (3, 4))
+    nodes = [
+        helper.make_node("EyeLike", ["x"], ["d"], **given),
+        helper.make_node("Cast", ["d"], ["f"], to=FLOAT),
+        helper.make_node("Mul", ["x", "f"], ["y"]),
+    ]
+    made, fed = saved(nodes, [x], {}, tmp_path / "m.onnx"), np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+    graph = read_model(tmp_path / "m.onnx")
+    assert [op.kind for op in graph.ops] == ["mul"]
+    np.testing.assert_array_equal(ran(graph, fed), onnxruntime_outputs(made, [fed])[0])

@@ -143,6 +143,7 @@ class Node(ABC):
     """One node of a model file, as op modules see it. Missing optional operands are ''."""
 
     damaged: tuple[type[Exception], ...] = ()
+    bound = ""  # how to make a constant of the input '{}', where the format can
 
     def __init__(
         self, builder: GraphBuilder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str]
@@ -179,7 +180,10 @@ class Node(ABC):
     def constant(self, position: int, what: str) -> Tensor:
         t = self.tensor(position)
         if t.data is None:
-            raise self.error(f"{what} '{t.name}' is computed by the graph", f"{what} must be a constant")
+            computed = any(t.name in op.outputs for op in self.builder.ops)
+            source = "computed by the graph" if computed else "an input of the model"
+            remedy = self.bound.format(t.name) if not computed else ""
+            raise self.error(f"{what} '{t.name}' is {source}", f"{what} must be a constant{remedy}")
         return t
 
     def has(self, position: int) -> bool:

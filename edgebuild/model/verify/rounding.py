@@ -99,7 +99,7 @@ SHAPES: Mapping[str, range] = {
     "Upsample": range(1, 2),
 }  # fmt: skip
 WHOLE = {"Pow": 1}  # operand that stays: a negative number has no power of 2.0000002
-OF_SHAPES = ("Shape", "Size")  # no value of their operand is in their result
+OF_SHAPES = ("Shape", "Size", "EyeLike")  # no value of their operand is in their result
 
 
 def near_file(model: Path, form: str, rng: Rng, folder: Path) -> Path:

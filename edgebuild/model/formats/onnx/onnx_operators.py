@@ -446,6 +446,8 @@ SIGNED = {
 
 
 class OnnxNode(ChannelsFirstNode):
+    bound = ": --bind {}=... makes one of it"
+
     def __init__(self, builder: GraphBuilder, proto: onnx.NodeProto, opset: int) -> None:
         super().__init__(builder, proto.name or proto.output[0], proto.op_type, proto.input, proto.output)
         self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}

@@ -308,7 +308,7 @@ SPECIAL = {
 }
 IN_PARTS = {**PARTS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
-REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique"), CUT)
+REMEDIES = dict.fromkeys(("ConstantOfShape", "NonMaxSuppression", "NonZero", "Range", "Unique"), CUT)
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 AT_RANDOM = "its results are random: make them an input of the model, which the application fills"
 EVALUATION = "export the model for inference: model.eval() in PyTorch"

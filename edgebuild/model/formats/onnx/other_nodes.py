@@ -351,10 +351,18 @@ def unpooled(node: OnnxNode) -> list[onnx.NodeProto]:
     return parts.done(parts.reshape(y, *shape))
 
 
+def eye(node: OnnxNode) -> list[onnx.NodeProto]:
+    """EyeLike reads no element of its operand, so its result is that of a constant of the same shape and type."""
+    x, parts = node.tensor(0), Parts(node)
+    zeros = node.array(np.zeros(x.shape, np.float32 if x.quant else x.dtype))
+    return parts.done(parts.op("EyeLike", zeros, **node.attributes))
+
+
 PARTS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto] | None]] = {
     "Conv": convolution, "MaxPool": places_of_largest, "AveragePool": pool, "GlobalAveragePool": global_pool,
     "GlobalMaxPool": global_pool, "MatMulInteger": integer_product, "LpPool": length_pool, "GlobalLpPool": length_pool,
     "ConvTranspose": transpose_convolution, "Col2Im": columns_to_image, "MaxUnpool": unpooled,
+    "EyeLike": eye,
 }  # fmt: skip
 
 
