@@ -179,6 +179,24 @@ def test_products_of_scales_of_unsigned_elements(kind: str) -> None:
     np.testing.assert_array_equal(have.ravel(), rounded_twice(bias.astype(np.int64), in_float))
 
 
+@pytest.mark.parametrize("kind", ["int8", "int16"])
+def test_zeros_of_scale_0(kind: str, tmp_path: Path) -> None:
+    """The first state of an unrolled LSTM as the converter writes it. Other numbers of scale 0 are refused."""
+    f, quants = File(), [Quant((scale,), (0,)) for scale in (3e-5, 0.0, 3.59e-43)]
+    x, y = (f.tensor(name, (1, 8), kind, quants[at]) for name, at in (("x", 0), ("y", 2)))
+    data = np.zeros((1, 8), kind)
+    f.operator("MUL", [x, f.tensor("z", (1, 8), kind, quants[1], data)], [y], schema.MulOptionsT())
+    numbers = np.linspace(np.iinfo(kind).min, np.iinfo(kind).max, 8).astype(kind).reshape(1, 8)
+    packed = f.pack([x], [y])
+    graph = canonicalize(read_tflite(packed, "z.tflite"))
+    [[[want]]] = interpreted([packed], [[[numbers]]], tmp_path)
+    np.testing.assert_array_equal(ops.run(graph, numbers)[graph.outputs[0]], want)
+    data[0, 0] = 1
+    f.operator("MUL", [x, f.tensor("w", (1, 8), kind, quants[1], data)], [y], schema.MulOptionsT())
+    with pytest.raises(EdgebuildError, match="tensor 'w' has scale 0"):
+        read_tflite(f.pack([x], [y]), "z.tflite")
+
+
 def test_options_that_are_none() -> None:
     x, w, bias = np.zeros((1, 2, 2, 1), np.float32), np.zeros((1, 2, 2, 1), np.float32), np.zeros(1, np.float32)
     for options in (b"", struct.pack("<3i", 0, 1, 1), struct.pack("<3i", 1, 0, 1)):

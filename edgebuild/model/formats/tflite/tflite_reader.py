@@ -74,6 +74,7 @@ TYPES = {
 NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
 MOST_SCALE = 2.0**96  # with which the largest integer of 32 bits still is a finite float32
+LEAST_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # its products with other scales never are too large
 PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
 SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
@@ -110,8 +111,9 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
         if any(n < 1 for n in shape):
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
-        own = checked_size(Tensor(name, shape, dtype, _quant(t, len(shape), name, file)), file)
-        own = replace(own, data=_data(model, t, own, file, file_size, halves))
+        own = checked_size(Tensor(name, shape, dtype), file)
+        data = _data(model, t, own, file, file_size, halves)
+        own = replace(own, data=data, quant=_quant(t, len(shape), name, file, data))
         if own.dtype in ("int8", "uint8", "int16") and own.quant and not t.Quantization().ZeroPointLength():
             text = f"tensor '{name}' has a scale and no zero point"
             raise fail(text, file=file, hints=["TFLite Micro takes it for not quantised; give it both"])
@@ -174,7 +176,8 @@ def _dense(buffer: Any, like: Tensor, where: Array) -> Array:
     return data.reshape(like.shape)
 
 
-def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
+def _quant(t: Any, rank: int, name: str, file: str, data: Array | None) -> Quant | None:
+    """Scales and zero points. Of zeros, as the first state of an LSTM, the converter writes scale 0: any serves."""
     q = t.Quantization()
     if q is None or not q.ScaleLength() or TYPES.get(t.Type()) in PLAIN:
         return None
@@ -184,6 +187,8 @@ def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
         zero *= len(scale)
     if len(zero) != len(scale):
         raise fail(f"tensor '{name}' has {len(scale)} scales and {len(zero)} zero points", file=file)
+    if scale == (0.0,) and data is not None and (data == zero[0]).all():
+        scale = (LEAST_SCALE,)
     if not all(0 <= s < float("inf") for s in scale) or (len(scale) == 1 and scale[0] == 0):
         raise fail(f"tensor '{name}' has scale {min(scale)}; scales must be positive and finite", file=file)
     if max(scale, default=0) > MOST_SCALE:
