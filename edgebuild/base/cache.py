@@ -30,7 +30,7 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic
 from edgebuild.base.inputs import MODEL, check_file
 from edgebuild.base.options import parse_size
-from edgebuild.base.own_code import code_digest
+from edgebuild.base.own_code import code_at_start, code_digest
 from edgebuild.base.progress import warn
 from edgebuild.base.request import ModelRequest, model_outputs
 from edgebuild.base.target import load_target
@@ -107,7 +107,8 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
             artifacts = compile_model(request)
             warned = Artifact(WARNINGS, _warnings_json(request, progress.warnings()[earlier:]))
             # No file was changed meanwhile, nor changed back; and the user has not ended the search.
-            if states(files) == before and key(request, files) == name and not progress.stopped():
+            is_same = states(files) == before and key(request, files) == name and code_digest() == code_at_start()
+            if is_same and not progress.stopped():
                 _write(top, name, (*artifacts, warned))
                 _shared(name, (*artifacts, warned))
             return artifacts
@@ -183,10 +184,7 @@ def remember(question: str, answer: Any) -> None:
 
 
 def _question(text: str) -> str:
-    return _digest(f"{_code_digest()} {text}".encode())
-
-
-_code_digest = functools.cache(code_digest)  # of the code that this process began with
+    return _digest(f"{code_at_start()} {text}".encode())
 
 
 @contextmanager
@@ -243,7 +241,7 @@ def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
         rows[f"file {number}"] = _digest(Path(file).read_bytes())
     for file in target.files:
         rows[f"target file {os.path.basename(file)}"] = _digest(Path(file).read_bytes())
-    return {**rows, "version": __version__, "code": code_digest()}
+    return {**rows, "version": __version__, "code": code_at_start()}
 
 
 def states(files: Iterable[str]) -> list[tuple[int, int, int] | None]:

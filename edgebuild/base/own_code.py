@@ -64,6 +64,16 @@ def code_digest() -> str:
     return digest
 
 
+def code_at_start() -> str:
+    """`code_digest` when this process first asked: the modules that it has loaded stay as they were then."""
+    if PACKAGE not in _AT_START:
+        _AT_START[PACKAGE] = code_digest()
+    return _AT_START[PACKAGE]
+
+
+_AT_START = dict[str, str]()
+
+
 def code_inputs() -> tuple[str, ...]:
     """List what stands for the code in depfiles and stamps: one file, or all where none can be kept."""
     file = record() or kept_file()
@@ -86,8 +96,8 @@ def record() -> str | None:
 
 
 def kept_file() -> str | None:
-    """The file of a checkout, up to date; None where nobody may write it."""
-    digest = code_digest()
+    """The file of a checkout, as of the start; None where it is of other code, or nobody may write it."""
+    digest = code_at_start()  # which brings it up to date
     return KEPT if _read(KEPT) == f"{digest}\n" else None
 
 

@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     held = _hold(arguments[-1]) if is_run else None
     try:
         if is_run and own_code.record() is None and os.path.exists(own_code.KEPT):
-            own_code.code_digest()  # brings that file up to date: stamps name it
+            own_code.code_at_start()  # brings that file up to date: stamps name it
         if is_run and is_current(arguments[-1], ".header" if HEADER_ALONE in options else ""):
             return 0
         if is_run and HEADER_ALONE in options:

@@ -362,10 +362,18 @@ def test_all_code_and_hal_files_are_in_the_key(made: list[ModelRequest], monkeyp
     names = {Path(file).name for file in code_files()}
     assert {"request.py", "weights.j2", "model.c.j2", "cortex_m.c", "firmware.ld", "mps2-an386.yaml"} <= names
     compiled(made, DIGITS)
-    cache._code_digest.cache_clear()
-    monkeypatch.setattr(cache, "code_digest", lambda: "of other code")
+    monkeypatch.setattr(cache, "code_at_start", lambda: "of other code")
     compiled(made, DIGITS)
     assert len(made) == 2
+
+
+def test_a_model_is_not_kept_if_the_code_changes_meanwhile(
+    made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as edited:
+        edited.setattr(cache, "code_digest", lambda: "of other code")
+        compiled(made, DIGITS)
+    assert cache.content() == cache.Content()
 
 
 def test_a_model_that_changes_meanwhile_is_not_kept(made: list[ModelRequest], tmp_path: Path) -> None:

@@ -22,25 +22,32 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(own_code, "FOLDER", str(place / "__pycache__"))
     for name in ("KEPT", "INDEX"):
         monkeypatch.setattr(own_code, name, str(place / "__pycache__" / name))
+    monkeypatch.setattr(own_code, "_AT_START", {})
     return place
 
 
+def next_command() -> tuple[str, ...]:
+    """The `code_inputs` of a process that begins now."""
+    own_code._AT_START.clear()
+    return own_code.code_inputs()
+
+
 def test_one_file_changes_with_any_byte_of_a_checkout(package: Path) -> None:
-    (kept,) = own_code.code_inputs()
+    (kept,) = next_command()
     seen = {Path(kept).read_text()}
     os.utime(kept, (1e9, 1e9))
     os.utime(package / "one.py", (2e9, 2e9))
-    assert own_code.code_inputs() == (kept,) and os.stat(kept).st_mtime == 1e9, "a date alone is no change"
+    assert next_command() == (kept,) and os.stat(kept).st_mtime == 1e9, "a date alone is no change"
     (package / "a" / "two.c.j2").write_text("texT")
-    seen.add(Path(*own_code.code_inputs()).read_text())
+    seen.add(Path(*next_command()).read_text())
     assert os.stat(kept).st_mtime > 1e9
     (package / "three.py").write_text("")
-    seen.add(Path(*own_code.code_inputs()).read_text())
+    seen.add(Path(*next_command()).read_text())
     (package / "three.py").rename(package / "four.py")
-    seen.add(Path(*own_code.code_inputs()).read_text())
+    seen.add(Path(*next_command()).read_text())
     (package / "four.py").unlink()
     (package / "one.py").unlink()
-    seen.add(Path(*own_code.code_inputs()).read_text())
+    seen.add(Path(*next_command()).read_text())
     assert len(seen) == 5
 
 
@@ -64,7 +71,7 @@ def test_a_kept_file_of_other_code_does_not_count(package: Path, monkeypatch: py
     own_code.code_inputs()
     monkeypatch.setattr(own_code, "_replace", lambda file, text: None)  # the folder cannot be written any more
     (package / "one.py").write_text("other")
-    assert own_code.code_inputs() == own_code.code_files() and len(own_code.code_files()) == 2
+    assert next_command() == own_code.code_files() and len(own_code.code_files()) == 2
 
 
 def test_an_installed_package_has_the_list_of_its_installer(package: Path) -> None:

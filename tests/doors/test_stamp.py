@@ -260,6 +260,21 @@ def test_depfile_escapes_as_make_reads(tmp_path: Path) -> None:
     assert execute("make", "-s", cwd=tmp_path).split() == ["x"] * 4  # all there; make's lists split at the space
 
 
+def test_a_run_looks_at_the_code_once_and_before_it_keeps_a_result(
+    request_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look asks for the dates of all files of a checkout."""
+    looks, look = list[str](), own_code.code_digest
+    for module in (own_code, cache):
+        monkeypatch.setattr(module, "code_digest", lambda: looks.append(look()) or looks[-1])
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(request_file.parent / "cache"))
+    for counted in (2, 1):
+        monkeypatch.setattr(own_code, "_AT_START", {})
+        looks.clear()
+        assert entry.main(["run", str(request_file)]) == 0
+        assert len(looks) == counted
+
+
 def test_no_change_imports_next_to_nothing(request_file: Path) -> None:
     run(request_file)
     program = (

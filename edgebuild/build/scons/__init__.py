@@ -42,7 +42,7 @@ from edgebuild.base.artifacts import is_written, write_atomic
 from edgebuild.base.errors import EdgebuildError, did_you_mean
 from edgebuild.base.installation import cmsis_nn_sources
 from edgebuild.base.options import Option, options_of, parse_size
-from edgebuild.base.own_code import code_digest, with_code
+from edgebuild.base.own_code import code_at_start, with_code
 from edgebuild.base.request import (
     CLOCK_OUTPUTS,
     CPP_SUFFIXES,
@@ -360,7 +360,7 @@ def _products(
     # What the request says, in words that --debug=explain prints. Of one product, which is enough for all.
     stated = json.loads(text)
     words = [f"target {stated['target']}", *(f"{o.upper()}={value}" for o, value in stated["options"].items())]
-    version = [env.Value(word) for word in (*words, f"edgebuild {_code_version()[:16]}")]
+    version = [env.Value(word) for word in (*words, f"edgebuild {code_at_start()[:16]}")]
     env.Depends([products[0], *ahead], version)
     if _is_of_killed_run(env, request, text):
         env.AlwaysBuild(products, ahead)
@@ -543,9 +543,6 @@ def _run(message: str, *options: str) -> Any:
 
 
 _ACTION, _HEADER_ACTION = _run("$EDGEBUILDCOMSTR"), _run("$EDGEBUILDHEADERCOMSTR", HEADER_ALONE)
-
-
-_code_version = functools.cache(code_digest)
 
 
 def call_place() -> str:
