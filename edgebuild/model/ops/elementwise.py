@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -157,8 +157,16 @@ def linear_mul(op: Op, graph: Graph) -> fixedpoint.Linear | None:
     (a, b), y = graph.operands(op), graph.result(op)
     products = (fixedpoint.INT8[:, None] - zero_of(a)) * (fixedpoint.INT8 - zero_of(b))
     want = mul_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
-    terms = (fixedpoint.Term(products, scale_of(a) * scale_of(b) / scale_of(y), 18),)
-    return fixedpoint.fit_terms(terms, want, *spatial.bounds(op, y))
+    terms, ends = (fixedpoint.Term(products, scale_of(a) * scale_of(b) / scale_of(y), 18),), spatial.bounds(op, y)
+    linear = fixedpoint.fit_terms(terms, want, *ends)
+    if linear is None and graph.arithmetic.fixed_point:
+        linear = fixedpoint.fit_twice(mul_factor(op, graph), products, want, zero_of(y), *ends)
+    return linear
+
+
+def of_one(shape: Mapping[str, Any]) -> bool:
+    """Whether an operand is one element."""
+    return not shape["flat"] and not (any(shape["step0"]) and any(shape["step1"]))
 
 
 def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -183,10 +191,13 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         if y.dtype == "int8" and (linear := (linear_add if adds else linear_mul)(op, graph)) is not None:
             factors = dict(zip(("x0_mul", "x1_mul") if adds else ("y_mul",), linear.factors, strict=True))
             scalars = {**({} if adds else zeros), **factors, "offset": linear.offset}
-            shape |= {"linear": True, "shift": linear.shift, **ends, "scale": "eb_scale", "clamp": "eb_clamp"}
+            shape |= {"linear": True, "shift": linear.shift, "below": linear.below, **ends, "clamp": "eb_clamp"}
+            shape["scale"] = "eb_scale" if adds else "eb_scale_product"
             shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
     stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
-    variant, each = ("linear", 13) if linear is not None else ("portable", 60)
+    variant, each = ("linear", 13.0) if linear is not None else ("portable", 60.0)
+    if linear is not None and linear.below:
+        each = 17.2 if shape["unroll"] else 16.6 if of_one(shape) else 19.0
     return Kernel(
         "elementwise.c:elementwise", stem, shape, base.constants_of((b,), ("x1",)), scalars,
         variant=variant, estimate=20.0 + each * int(shape["N"]), placed=form.rolled,

@@ -248,9 +248,29 @@ class Term:
 
 @dataclass(frozen=True)
 class Linear:
+    """(sum of terms * factors, each shifted down, + offset) >> shift; of negative sums `below` is subtracted first."""
+
     factors: tuple[int, ...]
     offset: int
     shift: int
+    below: int = 0
+
+
+def fit_twice(m: Multiplier, products: Array, want: Array, zero: int, low: int, high: int) -> Linear | None:
+    """TFLM's two roundings of m * products as one sum: (product * factor >> 18, + offset) >> shift.
+
+    x * M / 2^31, halves up, is (x * M >> 18, + 2^12) >> 13. Then halves go away from zero: those of a negative x lie
+    one step, 2^13, higher. An even factor, which serves cores that multiply in halves, comes first.
+    """
+    shift = 13 - m.shift
+    offset = (1 << 12) + (1 << shift - 1) + (zero << shift) if m.shift < 0 else 0
+    if m.shift >= 0 or (int(abs(products).max()) << 13) + abs(offset) >= 2**31:
+        return None
+    for factor in (m.mantissa & ~1, m.mantissa):
+        sums = (products * factor >> 18) - (products < 0) * (1 << 13) + offset
+        if np.array_equal(np.clip(sums >> shift, low, high), want):
+            return Linear((factor,), offset, shift, 1 << 13)
+    return None
 
 
 def fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear | None:

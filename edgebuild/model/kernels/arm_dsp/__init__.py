@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from ....base.target import SLOW_FLASH
-from ...ops import spatial
-from ...ops.base import Kernel
+from ...ops import elementwise, spatial
+from ...ops.base import Kernel, zero_of
 from ..blocks import elements, plane
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import convolution, matrix, taps, wide, winograd
@@ -24,16 +24,18 @@ def add(layer: KernelLayer) -> Kernel | None:
 
 
 def mul(layer: KernelLayer) -> Kernel | None:
-    """Products whose results no linear form gives: rounded twice in a few instructions."""
+    """Products that are rounded twice, in a few instructions."""
     k, y = layer.plain, layer.graph.result(layer.op)
-    if k.variant == "linear" or y.dtype != "int8" or not layer.graph.arithmetic.fixed_point:
+    if y.dtype != "int8" or not layer.graph.arithmetic.fixed_point or (k.variant == "linear" and not k.shape["below"]):
         return None
-    factor, shift = int(k.scalars["y_mul"]), int(k.scalars["y_shift"])
-    if not -31 <= shift <= -1 or spatial.bounds(layer.op, y) != (-128, 127):
+    factor = elementwise.mul_factor(layer.op, layer.graph)
+    if not -31 <= factor.shift <= -1 or spatial.bounds(layer.op, y) != (-128, 127):
         return None
-    scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")}
-    scalars |= {"y_mul": 2 * factor - 2**32, "y_shift": -(2 ** (32 + shift))}
-    shape, cost = {**k.shape, "ends": "eb_scale_signed"}, 20.0 + 14 * int(str(k.shape["N"]))
+    scalars: dict[str, int | float] = {name: k.scalars[name] for name in ("x0_zero", "x1_zero")}
+    scalars |= {"y_zero": zero_of(y), "y_mul": 2 * factor.mantissa - 2**32, "y_shift": -(2 ** (32 + factor.shift))}
+    shape = {**k.shape, "linear": False, "unroll": False, "ends": "eb_scale_signed"}
+    turn = 1 if "mve" in layer.form.core else 2  # instructions of a loop's end
+    cost = 20.0 + (10 + turn - 2 * elementwise.of_one(k.shape)) * int(str(k.shape["N"]))
     return replace(k, shape=shape, scalars=scalars, variant="dsp products", estimate=cost)
 
 

@@ -26,7 +26,8 @@ def elementwise(layer: KernelLayer) -> Kernel | None:
     narrow = 17 <= shift <= 24 and abs(offset) + half < 2**30  # the operands reach 2^30
     scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
     shape = {**k.shape, "narrow": narrow}
-    cost = 20.0 + (2.4 if narrow else 2.7) * n
+    steps = (layer.op.kind == "mul") + 3 * bool(k.shape["below"])  # beside those of a sum, of four elements
+    cost = 20.0 + ((2.4 if narrow else 2.7) + steps / 4) * n
     return replace(
         k, template="arm_mve/elements.c:elementwise", shape=shape, scalars=scalars, variant="mve", estimate=cost
     )

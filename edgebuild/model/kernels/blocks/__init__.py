@@ -16,7 +16,8 @@ def linear(times: float, letters: dict[str, str], layer: KernelLayer) -> Kernel 
     """The op's own kernel with other letters: so many times its instructions. "clamp": within int8 alone."""
     k = layer.plain
     fits = "clamp" not in letters or (k.shape.get("low"), k.shape.get("high")) == (-128, 127)
-    if k.variant != "linear" or not fits:
+    odd = "scale" in letters and int(k.scalars.get("y_mul", 0)) % 2 > 0  # factors of products are even in halves
+    if k.variant != "linear" or not fits or odd:
         return None
     return replace(k, shape={**k.shape, **letters}, estimate=times * k.estimate)
 
@@ -70,7 +71,9 @@ ROWS = (
     ),
     *(Row("batch_matmul", core, partial(sum_kernels.product, costs)) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, SATURATED) for kind in ("add", "mul") for core in SATURATING),
+    Row("mul", RV32, partial(linear, 0.96, {})),
     Row("add", M0, IN_HALVES),
+    Row("mul", M0, partial(linear, 1.66, {"scale": "eb_scale_product_split"})),
     Row("transpose", frozenset(), elements.along_cycles),
     Row("transpose", frozenset(), elements.in_blocks),
     *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (elements.rescaled, elements.own)),
