@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from onnx import helper
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
-from edgebuild.model.ir import Array, Quant
+from edgebuild.model.ir import Array, Graph, Quant
 from edgebuild.model.passes.canonicalize import canonicalize
+from tests.graphs import random_inputs
 from tests.graphs.tflite_models import SAME, VALID, File
 from tests.graphs.tflite_sparse import sparse
 from tests.importers.test_onnx import onnxruntime_outputs
+from tests.kernels.processor import run_on
 from tests.ops.host import run_on_host
 from tests.ops.test_tflm import interpreted
 
@@ -146,6 +150,77 @@ def test_averages_of_unsigned_elements(tile: str, tmp_path: Path) -> None:
     for graph, rows, mine in zip(graphs, signed, have, strict=True):
         np.testing.assert_array_equal(mine[0][0], rows[0][1])
         np.testing.assert_array_equal(ops.run(graph, rows[0][0])[graph.outputs[0]], rows[0][1])
+
+
+# Operators in uint8: options, input, and the result of LiteRT 2.3.0's reference kernel.
+UNSIGNED: list[tuple[str, dict[str, bool], list[list[int]], list[list[int]]]] = [
+    (
+        "L2_NORMALIZATION",
+        {},
+        [[104, 164, 140], [185, 75, 138], [135, 223, 117], [88, 229, 204], [108, 147, 150], [172, 115, 235]],
+        [[49, 225, 155], [217, 36, 140], [134, 254, 109], [85, 225, 200], [41, 189, 200], [175, 110, 246]],
+    ),
+    (
+        "RESIZE_BILINEAR",
+        {},
+        [[210, 29, 171], [134, 239, 204]],
+        [[210, 120, 29, 100, 171, 171], [185, 142, 99, 141, 182, 182], [159, 164, 169, 181, 193, 193],
+         *[[134, 187, 239, 222, 204, 204]] * 3],
+    ),
+    (
+        "RESIZE_BILINEAR",
+        {"alignCorners": True},
+        [[176, 231, 31], [6, 148, 2]],
+        [[176, 194, 213, 231, 164, 98, 31], [142, 166, 190, 214, 151, 88, 25], [108, 138, 168, 198, 138, 79, 19],
+         [74, 110, 145, 181, 125, 69, 14], [40, 82, 123, 165, 112, 60, 8], [6, 53, 101, 148, 99, 51, 2]],
+    ),
+    (
+        "RESIZE_BILINEAR",
+        {"halfPixelCenters": True},
+        [[178, 60, 33], [137, 172, 154]],
+        [*[[178, 161, 111, 60, 48, 37, 33]] * 2, [164, 155, 126, 97, 87, 77, 73], [151, 148, 142, 135, 126, 117, 114],
+         *[[137, 142, 157, 172, 164, 157, 154]] * 2],
+    ),
+]  # fmt: skip
+
+
+def of_unsigned(kind: str, options: dict[str, bool], shape: Axes, size: Axes) -> Graph:
+    """One operator in uint8, whose image, or rows, become of `size`."""
+    rows = kind == "L2_NORMALIZATION"
+    form: Any = schema.L2NormOptionsT() if rows else schema.ResizeBilinearOptionsT()
+    vars(form).update(options)
+    f, quant = File(), Quant((0.1,), (131,))
+    x = f.tensor("x", shape, "uint8", quant)
+    sizes = [] if rows else [f.tensor("size", (2,), "int32", None, np.int32(size))]
+    y = f.tensor("y", (1, *size, *shape[3:]), "uint8", Quant((1 / 128,), (128,)) if rows else quant)
+    f.operator(kind, [x, *sizes], [y], form)
+    return canonicalize(read_tflite(f.pack([x], [y]), "u.tflite"))
+
+
+@pytest.mark.needs("gcc")
+def test_lengths_and_images_of_unsigned_elements(tmp_path: Path) -> None:
+    """TFLite's uint8 kernels round otherwise than those of int8: in these, a step or two beside."""
+    graphs, signed = list[Graph](), list[Array]()
+    for kind, options, given, wanted in UNSIGNED:
+        image = (np.expand_dims(given, 0) - 128).astype(np.int8)
+        signed.append(image if kind == "L2_NORMALIZATION" else image[..., None])
+        graphs.append(of_unsigned(kind, options, signed[-1].shape, np.array(wanted).shape))
+    have = run_on_host(graphs, [[[x]] for x in signed], tmp_path)
+    for graph, x, mine, (_, _, _, wanted) in zip(graphs, signed, have, UNSIGNED, strict=True):
+        for result in (mine[0][0], ops.run(graph, x)[graph.outputs[0]]):
+            np.testing.assert_array_equal(np.squeeze(result).astype(np.int32) + 128, wanted)
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_images_of_unsigned_elements_where_the_compiler_fuses(tmp_path: Path) -> None:
+    """In gnu11, gcc rounds a product and its sum once, where the processor can: some halves would go the other way."""
+    target = load_target("mps2-an386")
+    flags = ("-std=gnu11" if flag.startswith("-std=") else flag for flag in target.toolchain.cflags)
+    target = replace(target, toolchain=replace(target.toolchain, cflags=tuple(flags)))
+    graph = of_unsigned("RESIZE_BILINEAR", {"halfPixelCenters": True}, (1, 3, 9, 11), (7, 12))
+    vectors = random_inputs(graph, 4, 0)
+    for vector, (have,) in zip(vectors, run_on(target, [graph], [vectors], tmp_path)[0], strict=True):
+        np.testing.assert_array_equal(have, ops.run(graph, *vector)[graph.outputs[0]])
 
 
 def rounded_twice(total: Array, factor: float) -> Array:

@@ -312,6 +312,8 @@ LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kerne
 #
 # The int8 form is TFLM's (kernels/internal/reference/integer_ops/l2normalization.h): one factor in fixed point a row,
 # the inverse root of the sum of squares by five Newton steps. Of real numbers it is made of other ops.
+# `scaled_first`: as TFLite's uint8 kernel (kernels/internal/reference/l2normalization.h) multiplies by 128 and then
+# rounds at the shift; the int8 kernel has the 128 in the shift.
 
 UNIT_ROWS_OUTPUT = (1 / 128, 0)  # scale and zero point of the result
 BITS = 7  # of the fraction of the result
@@ -321,11 +323,17 @@ UNIT_ROWS_MOST = 33000  # squares of at most 255 that an int32 holds
 def unit_rows_reference(op: Op, graph: Graph, x: Array) -> Array:
     rows = x.reshape(-1, x.shape[-1]).astype(np.int64) - zero_of(graph.operands(op)[0])
     factors = [fixedpoint.inverse_root(int(total)) for total in (rows * rows).sum(axis=1)]
+    before, inside = unit_rows_bits(op)
     steps = [
-        fixedpoint.requantize(row, m, BITS - right, graph.arithmetic)
+        fixedpoint.requantize(row << before, m, inside - right, graph.arithmetic)
         for row, (m, right) in zip(rows, factors, strict=True)
     ]
     return np.clip(np.stack(steps), -128, 127).astype(np.int8).reshape(x.shape)
+
+
+def unit_rows_bits(op: Op) -> tuple[int, int]:
+    """Bits of the fraction that are shifted in before the product with a row's factor, and with it."""
+    return (BITS, 0) if op.attrs.get("scaled_first") else (0, BITS)
 
 
 def unit_rows_form(op: Op, graph: Graph) -> str | None:
@@ -335,8 +343,8 @@ def unit_rows_form(op: Op, graph: Graph) -> str | None:
 
 def unit_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
-    size = x.shape[-1]
-    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "bits": BITS}
+    size, (before, inside) = x.shape[-1], unit_rows_bits(op)
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "before": before, "inside": inside}
     return Kernel(
         "normalization.c:unit_rows", f"unit_rows_{size}", shape, (), {"x_zero": zero_of(x)}, estimate=20.0 * x.elements
     )

@@ -66,13 +66,26 @@ RESIZE = Spec(
 # RESIZE_BILINEAR of int8 and int16: rows and columns at once, places and weights in steps of 1/1024.
 #
 # kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger); TFLM calls it for int8 alone. `rows` and
-# `columns` are tables of (before, after, weight of after).
+# `columns` are tables of (before, after, weight of after). Files in uint8, whose elements are 128 less here, have
+# weights in float32, and each product and sum rounds in the order of the same file's ResizeBilinear.
 
 ONE = 1 << 10
 INTEGERS = ("int8", "int16")
 
 
 Table = tuple[tuple[int, int, int], ...]
+RealTable = tuple[tuple[int, int, float], ...]
+
+
+def real_table(n: int, m: int, corners: bool, half: bool) -> RealTable:
+    """The same as `table`, with places and weights in float32."""
+    step, shift = np.float32(n) / np.float32(m), np.float32(0.5 if half else 0.0)
+    if corners and m > 1:
+        step = np.float32(n - 1) / np.float32(m - 1)
+    places = (np.arange(m, dtype=np.float32) + shift) * step - shift
+    before = np.maximum(np.floor(places), 0)
+    after, weights = np.minimum(np.ceil(places), n - 1), places - before
+    return tuple((int(b), int(a), float(w)) for b, a, w in zip(before, after, weights, strict=True))
 
 
 def table(n: int, m: int, corners: bool, half: bool) -> Table:
@@ -86,10 +99,22 @@ def table(n: int, m: int, corners: bool, half: bool) -> Table:
     return tuple(rows)
 
 
+def in_float(op: Op) -> bool:
+    """Whether the weights are real numbers."""
+    return isinstance(op.attrs["rows"][0][2], float)
+
+
 def bilinear_reference(op: Op, graph: Graph, x: Array) -> Array:
-    (top, bottom, down), (left, right, across) = (np.array(op.attrs[name]).T for name in ("rows", "columns"))
-    wide, (down, across) = x.astype(np.int64), (down[:, None, None], across[:, None])
-    rows = [wide[:, at] for at in (top, bottom)]
+    kind: Any = np.float32 if in_float(op) else np.int64
+    (top, bottom, down), (left, right, across) = (np.array(op.attrs[name], kind).T for name in ("rows", "columns"))
+    top, bottom, left, right = (at.astype(np.int64) for at in (top, bottom, left, right))
+    down, across, whole = down[:, None, None], across[:, None], x.astype(kind)
+    rows = [whole[:, at] for at in (top, bottom)]
+    if in_float(op):
+        above, below = ((r + kind(128)) * weight for r, weight in zip(rows, (1 - down, down), strict=True))
+        total = above[:, :, left] * (1 - across) + below[:, :, left] * (1 - across)
+        total = total + above[:, :, right] * across + below[:, :, right] * across
+        return np.asarray((total + kind(0.5)).astype(np.int32) - 128, np.int8)
     parts = [r[:, :, left] * (ONE - across) + r[:, :, right] * across for r in rows]
     total = parts[0] * (ONE - down) + parts[1] * down
     return np.trunc((total + np.where(total > 0, 1 << 19, -(1 << 19))) / (1 << 20)).astype(x.dtype)
@@ -104,12 +129,12 @@ def same_scale_images(op: Op, graph: Graph) -> str | None:
 
 def bilinear_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,), y = graph.operands(op), graph.result(op)
-    shape: dict[str, Any] = {"wide": x.dtype == "int16"}
+    shape: dict[str, Any] = {"wide": x.dtype == "int16", "real": in_float(op)}
     shape |= dict(zip(("N", "H", "W", "C", "OH", "OW"), (*x.shape, *y.shape[1:3]), strict=True))
-    rows, columns = (np.array(op.attrs[name], np.int16).ravel() for name in ("rows", "columns"))
-    constants = (
-        Constant("rows", rows, "before, after, weight of after"),
-        Constant("columns", columns, "before, after, weight of after"),
+    numbers = np.float32 if in_float(op) else np.int16
+    constants = tuple(
+        Constant(name, np.array(op.attrs[name], numbers).ravel(), "before, after, weight of after")
+        for name in ("rows", "columns")
     )
     stem = f"bilinear_{y.shape[1]}x{y.shape[2]}"
     return Kernel("resampling.c:bilinear", stem, shape, constants, estimate=20.0 * y.elements)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, floor, inf, prod
+from math import floor, inf, prod
 from typing import Any
 
 import numpy as np
@@ -185,7 +185,7 @@ def read_l2_normalization(node: Any) -> None:
         raise node.error("an activation function is fused", "supported: none")
     if is_float(node.tensor(0)):
         return compose.over_norm(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
-    node.emit("unit_rows", node.inputs[:1])
+    node.emit("unit_rows", node.inputs[:1], **({"scaled_first": True} if node.inputs[0] in node.legacy else {}))
 
 
 # Readers of TFLite operators that compute element by element, or reduce dimensions.
@@ -497,22 +497,16 @@ def read_update_slice(node: Any) -> None:
 def read_bilinear(node: Any) -> None:
     """Neighbours and weights of float32 are those of TFLM (kernels/internal/reference/resize_bilinear.h)."""
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
-    size = node.numbers(1, "size")
+    size, ends = node.numbers(1, "size"), (bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
+    tabled = resampling.real_table if is_float(x) or node.inputs[0] in node.legacy else resampling.table
+    lines = [tabled(n, m, *ends) for n, m in zip(x.shape[1:3], size, strict=True)]
     if not is_float(x):
-        ends = bool(options.AlignCorners()), bool(options.HalfPixelCenters())
-        rows, columns = (resampling.table(n, m, *ends) for n, m in zip(x.shape[1:3], size, strict=True))
-        return node.emit("bilinear", node.inputs[:1], rows=rows, columns=columns)
-    passes = []
-    for axis, m in enumerate(size, start=1):
-        n = x.shape[axis]
-        corners = options.AlignCorners() and m > 1
-        step = np.float32(n - 1) / np.float32(m - 1) if corners else np.float32(n) / np.float32(m)
-        half = 0.5 if options.HalfPixelCenters() else 0.0
-        line = [float((i + half) * step - half) for i in range(m)]
-        index = [[max(floor(at), 0), max(min(ceil(at), n - 1), 0)] for at in line]
-        weight = [[1 - (at - first), at - first] for at, (first, _) in zip(line, index, strict=True)]
-        if n != m:
-            passes.append((axis, index, weight, [0.0] * m))
+        return node.emit("bilinear", node.inputs[:1], rows=lines[0], columns=lines[1])
+    passes = [
+        (axis, [[before, after] for before, after, _ in line], [[1 - w, w] for _, _, w in line], [0.0] * len(line))
+        for axis, line in enumerate(lines, start=1)
+        if x.shape[axis] != len(line)
+    ]
     compose.blended(node, passes)
 
 
