@@ -39,7 +39,11 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("verify t.tflite --target host --max-instructions many", "--max-instructions: 'many' is no whole number"),
     ("verify t.tflite --target host --max-instructions 9", "are not counted on host\n  leave --max-instructions out"),
     ("driver io.c --name io --target pulpino -o io", "io.c: error: there is no bfGroup in it", "explain E0303"),
-    ("driver far.c --name io --target pulpino -o d", "far.c:1:10: error: 'far.h' file not found", "--include-dirs DIR"),
+    (
+        "driver far.c --name io --target pulpino -o d",
+        "far.c:1:10: error: 'far.h' file not found",
+        "name its folder: -I DIR",
+    ),
     ("inspect t.tflite --after nope", "unknown stage 'nope'\n  one of: import, ", "explain E0107"),
     ("model t.tflite --target host -o a;b --depfile d", "a path with a ';' cannot stand", "explain E0403"),
     ("map t.tflite --target mps2-an386", "has no memory levels\n  give its memories", "explain E0502"),

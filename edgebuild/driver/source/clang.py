@@ -261,7 +261,7 @@ def _diagnostic(d: Any, text: bytes, own: bool) -> Diagnostic:
         if note.spelling.startswith("forward declaration of") and text[here.offset :].startswith(b"make_device"):
             return here.says(f"make_device: {d.spelling}", *caret(here, text))
     here = place(d.location)
-    remedy = ("  name its folder: --include-dirs DIR",) if d.spelling.endswith("file not found") else ()
+    remedy = ("  name its folder: -I DIR",) if d.spelling.endswith("file not found") else ()
     return here.says(d.spelling, *(caret(here, text) if own else ()), *remedy)
 
 
