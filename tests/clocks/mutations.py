@@ -135,7 +135,9 @@ MUTATIONS = {
     "another P": rows(other_divider),
     "another M": rows(other_reference),
     "PLL fed by the HSI": rows(internal_source),
-    "PLLCFGR written while the PLL is on": edit("    return pll_off();", "    return true;"),
+    "PLLCFGR written while the PLL is on": edit(
+        "    return run_from(source, hz) && pll_off();", "    return run_from(source, hz);"
+    ),
     "PLLCFGR written after PLLON": move(WRITE_PLLCFGR, PLL_ON),
     "scale changed after PLLON": move(WRITE_VOS, PLL_ON),
     "PLL not waited for": edit(
@@ -146,7 +148,7 @@ MUTATIONS = {
         "    if (!wait_for(&PWR_CSR, PWR_CSR_VOSRDY, PWR_CSR_VOSRDY, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
     ),
     "mux not waited for": edit(
-        "done = wait_for(&RCC_CFGR, RCC_CFGR_SWS, source << 2, EB_CLOCK_FAULT_MUX);", "done = true;"
+        "return wait_for(&RCC_CFGR, RCC_CFGR_SWS, source << 2, EB_CLOCK_FAULT_MUX);", "return true;"
     ),
     "HSE not waited for": edit(
         "return wait_for(&RCC_CR, RCC_CR_HSERDY, RCC_CR_HSERDY, EB_CLOCK_FAULT_OSCILLATOR);", "return true;"
