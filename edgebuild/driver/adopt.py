@@ -204,9 +204,15 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
             result[a] = target
     named = {t.block.name for t in result.values()}
     order = sorted(blocks, key=lambda b: (b.name not in named, b.name))
-    for addresses in owners.values():
+    chosen: dict[tuple[str, str], Block] = {}
+    for owner, addresses in sorted(owners.items()):
+        stem, _, base = owner.partition(" ")
+        near = (b for (s, of), b in chosen.items() if of == base and s and stem.startswith(s))  # I2C, for I2C_TASK
         block = max(order, key=partial(_likeness, addresses), default=None)
-        if block and any(_likeness(addresses, block)):
+        if block and not any(_likeness(addresses, block)):
+            block = next(near, None)
+        if block:
+            chosen[stem, base] = block
             result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
     return result
 
@@ -237,7 +243,9 @@ def _array(a: Access, block: Block, offset: int) -> Target | None:
 
 def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
     """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
-    own = re.sub(r"\d.*", "", block.name).upper()
+    own = block.name.upper()
+    if kind := re.match(r"[A-Z]\d?[A-Z]+", own):  # I2C of I2C0, and UART of UART1_S; P0 says nothing
+        own = kind[0]
     words = [w.upper() for a in accesses for w in a.words]
     places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
     names = [(normal(a.words[:1]), t.name if t.count else t.register.name) for a, t in places]

@@ -212,6 +212,43 @@ def test_what_stays_c_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert text in source and "UART_AT(uart)->DR = 3" in source
 
 
+PLAIN = "<register><name>{}</name><addressOffset>{:#x}</addressOffset></register>"
+CHANNELS = "<cluster><dim>2</dim><dimIncrement>8</dimIncrement><name>CHG[%s]</name><addressOffset>0</addressOffset>"
+CHANNELS += f"{PLAIN.format('EN', 0)}{PLAIN.format('DIS', 4)}</cluster>"
+KINDS = (
+    ("I2S", "I2S", 0x40001000, PLAIN.format("CTRL", 0)),
+    ("TWI0", "TWI", 0x40002000, PLAIN.format("TASKS_GO", 0) + PLAIN.format("ENABLE", 4)),
+    ("BLOCK", "BLOCK", 0x40003000, PLAIN.format("CONFIG", 8)),
+    ("CLOCK", "CLOCK", 0x40003000, PLAIN.format("RUN", 0)),
+    ("PPI", "PPI", 0x40004000, CHANNELS),
+)
+MIXED = """#include <stdint.h>
+#define MMIO32(address) (*(volatile uint32_t *)(address))
+int Clock, clock;
+#define GPIO_P_DOUT(port) MMIO32(port)
+void gpio(uint32_t port) { GPIO_P_DOUT(port) = 1; }
+#define I2C_ENABLE(bus) MMIO32((bus) + 4)
+#define I2C_TASK_GO(bus) MMIO32((bus) + 0)
+void i2c(uint32_t bus) { I2C_ENABLE(bus) = 1; I2C_TASK_GO(bus) = 1; }
+#define CLOCK_RUN MMIO32(0x40003000UL)
+void run(void) { CLOCK_RUN = 1; }
+#define PPI_EN(n) MMIO32(0x40004000UL + 8 * (n))
+void ppi(int n) { PPI_EN(n) = 1; }
+"""
+
+
+def test_the_peripheral_is_that_of_the_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No I2S by the I of GPIO; one of two at an address; I2C_TASK is of the kind that I2C is."""
+    peripherals = "".join(PERIPHERAL.format(*kind) for kind in KINDS)
+    (tmp_path / "kinds.svd").write_text(CHIP[: CHIP.index("<peripheral>")] + peripherals + "</peripherals></device>")
+    status, source, said = adopted(tmp_path, MIXED, capsys, "--svd", str(tmp_path / "kinds.svd"))
+    assert status == 0 and source, said
+    assert "gpio: stays C: the description has no such register" in said
+    assert "GPIO_P_DOUT(port) = 1; }" in source and "I2S" not in source.upper()
+    for text in ("TWI_AT(bus)->TASKS_GO = 1;", "clock_device->RUN = 1;", "ppi_device->CHG_EN[n] = 1;"):
+        assert text in source, source
+
+
 def test_only_the_access_in_a_macro_of_statements_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "#define CLEAR(u) do { volatile uint32_t t; t = (u)->SR; t = (u)->DR; } while (0)\n"
     text += "void f(UART_TypeDef *u) { CLEAR(u); u->CR1 |= UART_CR1_UE; }"

@@ -445,7 +445,8 @@ def block_of(device: Device, map_: RegisterMap, overlay: Overlay, path: Path, te
     here = [block for block in map_.blocks if block.base == device.address]
     for name in (device.name.upper(), device.group.upper()):  # several may share an address, as views of one part
         for block in here:
-            if name in (block.name.upper(), block.name.upper().rstrip("0123456789")):
+            whole = block.name.upper()
+            if name in (whole, whole.rstrip("0123456789")) or name.startswith(whole + "_"):
                 return block
     if here:
         return here[0]

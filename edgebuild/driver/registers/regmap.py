@@ -225,14 +225,12 @@ class Location:
         if behind:
             marks = tuple(re.sub(r"(#\d+)(\w*[A-Za-z]\w*)", r"\2\1", m) for m in marks)
         for *path, register, mark in product(*({n: 0, m: 0} for n, m in zip(names, marks, strict=True))):
-            whole = marked((*path, register, mark))
-            yield whole
-            yield re.sub("#[0-9]+", "", whole) + "".join(re.findall("#[0-9]+", whole))  # `CFG_EN[3]` for CFG[3].EN
+            for whole in (marked((*path, register, mark)), *(marked((*path, register)),) * alone):
+                yield whole
+                yield re.sub("#[0-9]+", "", whole) + "".join(re.findall("#[0-9]+", whole))  # `CFG_EN[3]` for CFG[3].EN
             yield marked((*path, mark))
             yield marked((mark,))
             yield marked((mark,)) + "".join(re.findall("#[0-9]+", marked((*path, register))))  # `e[3]` for E[3].e
-            if alone:
-                yield marked((*path, register))
 
 
 class Finder:
