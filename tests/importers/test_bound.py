@@ -183,3 +183,22 @@ def test_a_diagonal_in_the_shape_of_an_input(given: dict[str, Any], tmp_path: Pa
     graph = read_model(tmp_path / "m.onnx")
     assert [op.kind for op in graph.ops] == ["mul"]
     np.testing.assert_array_equal(ran(graph, fed), onnxruntime_outputs(made, [fed])[0])
+
+
+def test_outputs_without_types(tmp_path: Path) -> None:
+    """onnxscript writes none, of a model and of its branches; onnxruntime infers them."""
+    bodies = [
+        helper.make_graph([helper.make_node(kind, ["x"], [name])], name, [], [onnx.ValueInfoProto(name=name)])
+        for kind, name in (("Neg", "a"), ("Abs", "b"))
+    ]
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("If", ["c"], ["y"], then_branch=bodies[0], else_branch=bodies[1]),
+    ]
+    made = saved(nodes, [helper.make_tensor_value_info("x", FLOAT, (2, 3))], {}, tmp_path / "m.onnx")
+    made.graph.output[0].ClearField("type")
+    onnx.save(made, tmp_path / "m.onnx")
+    for fed in (np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)):
+        want = onnxruntime_outputs(made, [fed])[0]
+        np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), fed), want)

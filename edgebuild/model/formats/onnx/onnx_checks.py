@@ -505,7 +505,8 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
     """Raise EdgebuildError for what breaks the standard, and for unknown operators that these outputs need.
 
     Shapes that the file notes of results do not count, nor notes of constants: tf2onnx rounds some sizes otherwise than
-    onnx does; skl2onnx notes some ranks wrongly, or none of an output.
+    onnx does; skl2onnx notes some ranks wrongly, or none of an output. Types of outputs may be left out, too: scripts
+    of onnxscript have none.
     """
     wanted = needed([(reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [node for node, used in zip(model.graph.node, wanted, strict=True) if used]
@@ -516,11 +517,16 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
     for node in (node for part in graphs(copy.graph) for node in part.node if unknown(model, node)):
         node.domain = NOBODYS  # of a body, which may never run
     copy.opset_import.append(helper.make_opsetid(NOBODYS, 1))
-    for value in copy.graph.output:
+    untyped = [value for part in graphs(copy.graph) for value in part.output if not value.HasField("type")]
+    for value in untyped:  # any type serves the checker; the inference finds the right one
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    for value in (*copy.graph.output, *untyped):
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.shape.SetInParent()
     try:
         onnx.checker.check_model(copy)
+        for value in untyped:
+            value.ClearField("type")
         _forget_shapes(copy)
         onnx.shape_inference.infer_shapes(copy, check_type=True, strict_mode=True)
     except Exception as problem:  # the checker and the inference have no common base class
