@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
-from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.row import CONVOLUTION, DEPTHWISE, KernelLayer, Row
 from edgebuild.model.ops.base import Form, Kernel
-from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import form_of
-from tests.graphs import random_inputs, thrown
-from tests.kernels.processor import run_plans
+from tests.graphs import thrown
 from tests.kernels.test_candidates import layers
 from tests.kernels.test_gathered import network
 from tests.kernels.test_lines import eights, product_of_two
 from tests.kernels.test_nibbles import layers as of_four_bits
-from tests.kernels.test_processors import NEEDS, SUMS, preferring
-from tests.ops.test_host import compare
+from tests.kernels.test_processors import NEEDS, SUMS, check_each, variants_of
 
 LARGE = {"channels": (1040, 2100), "together": (1, 2), "columns": (1300,)}  # sums over 2^23
-PROCESSORS = ("microbit", "mps2-an385", "mps2-an386", "mps3-an547", "riscv-virt")
-EACH = dict.fromkeys(PROCESSORS, 3) | {"microbit": 1}  # layers of a kind for each of its variants, as many as fit
+PROCESSORS = ("microbit", "mps2-an385", "m4-flash-model", "mps2-an500", "mps3-an547", "riscv-virt")
+PARTS, EACH = 6, 1  # layers of a kind for each of its variants in a part
 MORE = {"avg_pool2d": 300, "max_pool2d": 300, "transpose": 60, "clamp": 60, "requantize": 200}
 # Rows that only layers made for them reach, and the test that makes these.
 ELSEWHERE = {
@@ -110,31 +106,21 @@ def test_the_other_tests_are_there(place: str, file: str) -> None:
     assert any(place_of(row) == place for row in kernels.ROWS) and (Path(__file__).parent / file).is_file()
 
 
-def of_each_variant(target: str, wanted: Callable[[str, str], bool]) -> list[tuple[Graph, str]]:
-    """A few layers of each kind for each variant that serves them."""
+def of_each_variant(target: str, part: int) -> list[tuple[Graph, str]]:
+    """A few layers of each kind for each variant that serves them; other ones in each part."""
     form, found = form_of(load_target(target)), dict[tuple[str, str], list[Graph]]()
     for graph in map(replace, drawn()):
         (op,) = graph.ops
-        kernel = kernel_of(op, graph, form)
-        for variant in {kernel.variant, *(k.variant for k in kernel.others)}:
-            if wanted(op.kind, variant):
-                found.setdefault((op.kind, variant), []).append(graph)
-    return [(graph, variant) for (_, variant), graphs in found.items() for graph in graphs[: EACH[target]]]
+        for variant in variants_of(graph, form) - {"portable"}:
+            found.setdefault((op.kind, variant), []).append(graph)
+    return [(graph, variant) for (_, variant), graphs in found.items() for graph in graphs[part::PARTS][:EACH]]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(PARTS)
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("target", PROCESSORS)
-def test_every_variant_of_its_own_kinds(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all kinds but those sums that VARIANTS of test_processors.py draws in larger numbers."""
-    known, plans = load_target(target), []
-    chosen = of_each_variant(target, lambda kind, variant: kind not in SUMS and variant != "portable")
-    assert len(chosen) > 6 * EACH[target], len(chosen)
-    for number, (graph, variant) in enumerate(chosen):
-        monkeypatch.setattr(kernels, "by_cost", preferring(variant))
-        plans.append(plan(replace(graph), known, ModelRequest(Path("x"), f"g{number}", target, tile="off")))
-    inputs = [random_inputs(graph, 2, seed) for seed, (graph, _) in enumerate(chosen)]
-    results = run_plans(known, plans, inputs, tmp_path)
-    for (graph, _), vectors, rows in zip(chosen, inputs, results, strict=True):
-        for vector, row in zip(vectors, rows, strict=True):
-            compare(graph, vector, row)
+@pytest.mark.parametrize("target, part", [(target, part) for target in PROCESSORS for part in range(PARTS)])
+def test_every_variant_of_every_kind(target: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that other variants better on these layers. Each target's first part runs by day."""
+    chosen = of_each_variant(target, part)
+    assert len(chosen) > 40, len(chosen)
+    check_each(target, chosen, tmp_path, monkeypatch, tile="off")

@@ -19,7 +19,7 @@ from edgebuild.model.ops import fixedpoint
 from edgebuild.model.ops.base import Sums
 from edgebuild.model.plan.search import form_of
 from tests.kernels.test_lines import eights, network
-from tests.kernels.test_processors import NEEDS, check, integer, preferring, suits
+from tests.kernels.test_processors import NEEDS, check, integer, preferring, variants_of
 from tests.zoo.builders import ZOO, quantized
 
 WAYS = [(Arithmetic.TFLITE, True), (Arithmetic.TFLITE, False), (Arithmetic.ONNX, False)]
@@ -113,7 +113,7 @@ def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeyp
     count = 250 if variant == "dsp 4 pixels" else 60  # few layers suit it
     layers = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in integer(kind, count)]
     layers += [made(seed) for made in (network, eights) for seed in range(20)]
-    taken = [g for g in layers if suits(g, form, variant)]
+    taken = [g for g in layers if variant in variants_of(g, form)]
     assert len(taken) > 2
     check(target, taken[:20], tmp_path)
 

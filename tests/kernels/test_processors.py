@@ -5,7 +5,7 @@ Shapes, strides, paddings, channel remainders, zero points and multipliers are r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from math import log2
@@ -13,44 +13,32 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
-from edgebuild.model.ir import Graph, Tensor, elementwise
+from edgebuild.model.ir import Array, Graph, Tensor, elementwise
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.blocks import elements
 from edgebuild.model.ops.base import Form, Kernel
+from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import form_of
 from tests.graphs import examples, random_inputs, single_ops, small_graphs, thrown
-from tests.kernels.processor import run_on
+from tests.kernels.processor import run_on, run_plans
 from tests.ops.test_host import compare
 
 VECTORS = 2
 KINDS = {"conv2d": 24, "depthwise_conv2d": 24, "dense": 16, "avg_pool2d": 8, "add": 8, "softmax": 4}
 TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 SUMS = ("conv2d", "depthwise_conv2d")
-VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds of operators whose layers are drawn
-    "mps2-an386": {
-        "dsp 2 pixels": SUMS,
-        "dsp 2 pixels, packed taps": SUMS,
-        "dsp 2 pixels, int8": SUMS,
-        "dsp 1 pixel": SUMS,
-        "dsp 1 pixel, row pointers": SUMS,
-        "dsp 1 pixel, int16": ("dense",),
-        "dsp taps in registers": SUMS,
-        "dsp taps": SUMS,
-        "dsp plane": SUMS,
-        "dsp four at once": ("add",),
-    },
-    "m4-flash-model": {
-        "dsp 4 pixels": SUMS,
-        "dsp 2 pixels": SUMS,
-        "dsp 2 pixels, packed taps": SUMS,
-        "dsp plane": SUMS,
-    },
-    "mps2-an500": {"dsp 2 pixels": SUMS, "dsp 2 pixels, packed taps": SUMS},
-    "riscv-virt": {"5 pixels x 2 channels": SUMS, "plane, 5 outputs": SUMS, "pairs, 6 pixels": SUMS},
-    "mps2-an385": {"pairs, 4 pixels": SUMS},
-}
+VARIANTS = {  # of sums, which networks that are rolled must have among theirs
+    "mps2-an385": ("pairs, 4 pixels", "plane, 5 outputs"),
+    "m4-flash-model": ("dsp 4 pixels", "dsp 2 pixels", "dsp 2 pixels, packed taps", "dsp 2 pixels, int8", "dsp 1 pixel",
+                       "dsp taps", "dsp 1 pixel, row pointers", "dsp taps in registers", "dsp plane"),
+    "mps3-an547": ("mve columns", "mve direct", "mve plane"),
+    "riscv-virt": ("4 pixels x 4 channels", "plane, 5 outputs", "pairs, 6 pixels"),
+}  # fmt: skip
+PARTS = 4
+TOGETHER = {"microbit": 24}  # models that fit into its memory
 NEEDS = ("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 
 
@@ -143,36 +131,46 @@ def preferring(variant: str) -> Callable[[list[Kernel], Form], list[Kernel]]:
     return lambda made, form: [k for k in made if k.variant == variant] or ordinary(made, form)
 
 
-def suits(graph: Graph, form: Form, variant: str) -> bool:
-    return any(kernel_of(op, graph, form).variant == variant for op in graph.ops if not ops.SPECS[op.kind].view)
+def variants_of(graph: Graph, form: Form) -> set[str]:
+    """Names of the variants that serve an operator of the graph, the chosen ones and others."""
+    made = [kernel_of(op, graph, form) for op in graph.ops if not ops.SPECS[op.kind].view]
+    return {k.variant for kernel in made for k in (kernel, *kernel.others)}
 
 
-@pytest.mark.one_in(8)
+def check_each(
+    target: str, chosen: Sequence[tuple[Graph, str]], folder: Path, monkeypatch: pytest.MonkeyPatch, tile: str
+) -> None:
+    """Each graph with the variant that is named beside it, as `check` does. One firmware has as many as fit."""
+    known, plans = load_target(target), []
+    graphs = [halves(graph) if at % 4 == 3 else replace(graph) for at, (graph, _) in enumerate(chosen)]
+    for at, (graph, (_, variant)) in enumerate(zip(graphs, chosen, strict=True)):
+        with monkeypatch.context() as patched:
+            patched.setattr(kernels, "by_cost", preferring(variant))
+            plans.append(plan(graph, known, ModelRequest(Path("x"), f"g{at}", target, tile=tile)))
+    inputs = [random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)]
+    step, results = TOGETHER.get(target, len(plans)), list[list[list[Array]]]()
+    for first in range(0, len(plans), step):
+        (folder / str(first)).mkdir()
+        part = slice(first, first + step)
+        results += run_plans(known, plans[part], inputs[part], folder / str(first))
+    for graph, vectors, rows in zip(graphs, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
+
+
+@pytest.mark.one_in(PARTS)
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("target, variant, tile", [
-    (target, variant, tile)
-    for target, variants in VARIANTS.items() for at, (variant, kinds) in enumerate(variants.items())
-    for tile in (("off", "rolling"), ("rolling", "off"))[at % 2] if tile == "off" or kinds == SUMS
-])  # fmt: skip
-def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that other variants better on these shapes; whole, and sums row by row as far as that saves memory."""
-    monkeypatch.setattr(kernels, "by_cost", preferring(variant))
-    form, kinds = form_of(load_target(target)), VARIANTS[target][variant]
-    for count in (250, 1000):  # some variants suit few networks
-        if tile == "off":
-            graphs = [g for kind in kinds for g in integer(kind, 250 if kinds == SUMS else 60)]
-        else:
-            graphs = [replace(g) for g in drawn_networks(count)]
-        graphs = [
-            g for g in graphs if "float32" not in {t.dtype for t in g.tensors.values()} and suits(g, form, variant)
-        ]
-        if len(graphs) >= 3:
-            break
-    assert len(graphs) >= 3, (
-        f"{len(graphs)} layers of {kinds} take {variant!r} on {target}: VARIANTS in tests/kernels/test_processors.py "
-        "names the kinds of operators that it serves"
-    )
-    check(target, graphs[:12], tmp_path, tile=tile)
+@pytest.mark.parametrize("target, part", [(target, part) for target in VARIANTS for part in range(PARTS)])
+def test_every_variant(target: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks, row by row as far as that saves memory, with each variant; each target's first part runs by day."""
+    form, found = form_of(load_target(target)), dict[str, list[Graph]]()
+    for graph in map(replace, drawn_networks(250)):
+        if "float32" not in {t.dtype for t in graph.tensors.values()}:
+            for variant in sorted(variants_of(graph, form) - {"portable"}):
+                found.setdefault(variant, []).append(graph)
+    assert not set(VARIANTS[target]) - set(found), f"{target}: the drawn networks take {sorted(found)}"
+    chosen = [(graph, variant) for variant, graphs in found.items() for graph in graphs[part::PARTS][:1]]
+    check_each(target, chosen, tmp_path, monkeypatch, tile="rolling")
 
 
 @pytest.mark.one_in(2)
