@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
+from typing import Any
 
 import numpy as np
 import onnx
@@ -101,6 +102,7 @@ HAND_ON = (
     *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile", "Gather"),
     *("Split", "Clip", "Max", "Min", "MaxPool", "Pad", "Concat", "Resize", "DepthToSpace", "SpaceToDepth"),
 )
+OF_SHAPES = ("EyeLike", "Shape", "Size")  # that read no element of their operand
 HALF: Mapping[int, int] = {TensorProto.UINT8: 2**7, TensorProto.UINT16: 2**15}
 
 
@@ -127,7 +129,8 @@ def add_zero_points(graph: onnx.GraphProto) -> None:
 def add_borders_and_halves(graph: onnx.GraphProto, file: str) -> None:
     """Behind add_zero_points: give Pad of stored numbers its 0, and Cast of unsigned ones half of their range."""
     constants = {t.name: t for t in graph.initializer}
-    writers = {name: node for node in graph.node for name in node.output}
+    computed = _computed(graph)
+    writers = {name: node for node in graph.node for name in node.output if name not in computed}
 
     def nodes_of(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
         kind = _stored_type(node.input[0], writers, constants) if node.op_type in ("Pad", "Cast") else 0
@@ -144,6 +147,15 @@ def add_borders_and_halves(graph: onnx.GraphProto, file: str) -> None:
         yield node
 
     _replace_nodes(graph, file, nodes_of)
+
+
+def _computed(graph: onnx.GraphProto) -> set[str]:
+    """Constants and what is computed from them alone while the file is read, which keeps the type of the file."""
+    names = {t.name for t in graph.initializer}
+    for node in graph.node:
+        if node.op_type in OF_SHAPES or all(name in names for name in node.input if name):
+            names |= {*node.output}
+    return names
 
 
 def _stored_type(name: str, writers: Mapping[str, onnx.NodeProto], constants: Mapping[str, onnx.TensorProto]) -> int:
@@ -199,20 +211,15 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
     `reader`: of an operator that there is an op for. Its meaning serves where the evaluator fails: that wants an axis
     of CumSum to be no list of one, and knows no attribute that a newer opset gives CastLike.
     """
-    from onnx.reference import ReferenceEvaluator
-
     tensors = node.builder.tensors
     read = [tensors[name] for name in node.inputs if name]
     values = {t.name: np.asarray(t.data) if t.quant is None else real_values(t) for t in read}
     _refuse_large(node, values)
-    given = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), None) for n, v in values.items()
-    ]
     names = [n for n in node.outputs if n]
-    body = helper.make_graph([node.proto], "constant", given, [onnx.ValueInfoProto(name=n) for n in names])
-    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", node.opset)])
     try:
-        results = ReferenceEvaluator(model).run(None, values)
+        if node.proto.op_type == "QuantizeLinear":
+            values |= {node.inputs[0]: _within_steps(node, values)}
+        results = _evaluated(node.proto, values, node.opset)
     except Exception as problem:  # any operator on any operands: there is no list of what may go wrong
         if reader is not None:
             first = len(node.builder.ops)
@@ -225,6 +232,36 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
         data = in_float32(np.asarray(data))
         node.builder.computed += data.size
         tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
+
+
+def _evaluated(proto: onnx.NodeProto, values: dict[str, Array], opset: int) -> list[Any]:
+    """The results of a node by the evaluator of the onnx package."""
+    from onnx.reference import ReferenceEvaluator
+
+    given = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), None) for n, v in values.items()
+    ]
+    results = [onnx.ValueInfoProto(name=n) for n in proto.output if n]
+    body = helper.make_graph([proto], "constant", given, results)
+    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", opset)])
+    return list(ReferenceEvaluator(model).run(None, values))
+
+
+FAR_STEPS = 1 << 20  # beyond all types that QuantizeLinear has; an int32 holds them
+
+
+def _within_steps(node: OnnxNode, values: dict[str, Array]) -> Array:
+    """The operand of QuantizeLinear in numbers that the evaluator rounds alike on every processor.
+
+    It casts steps to int32. Numbers beyond that go to the type's nearer end, and what is no number to the lower one.
+    """
+    x, scale = values[node.inputs[0]], node.inputs[1]
+    options = {name: value for name, value in node.attributes.items() if name in ("axis", "block_size")}
+    proto = helper.make_node("DequantizeLinear", ["far", scale], ["real"], **options)
+    operands = {"far": np.full(x.shape, FAR_STEPS, np.int32), scale: values[scale]}
+    with np.errstate(over="ignore"):
+        far = np.minimum(_evaluated(proto, operands, node.opset)[0], np.finfo(x.dtype).max).astype(x.dtype)
+    return np.asarray(np.where(np.isnan(x), -far, np.clip(x, -far, far)))
 
 
 def _refuse_large(node: OnnxNode, values: dict[str, Array]) -> None:
