@@ -484,12 +484,11 @@ def in_standard(model: onnx.ModelProto) -> None:
     for graph in graphs(model.graph):
         foreign = [node for node in graph.node if node.domain in (DOMAIN, *QONNX)]
         wide = _before_rounding([node for node in graph.node if node not in foreign])
-        if not foreign and not wide:
-            continue
-        nodes = [new for node in graph.node for part in _standard(node, numbers) for new in _in_doubles(part, wide)]
-        del graph.node[:]
-        graph.node.extend(nodes)
-        for node in graph.node:  # whose names must differ
+        if foreign or wide:
+            nodes = [new for node in graph.node for part in _standard(node, numbers) for new in _in_doubles(part, wide)]
+            del graph.node[:]
+            graph.node.extend(nodes)
+        for node in graph.node:  # whose names must differ, though some writers give several nodes one
             node.name = ""
 
 
@@ -533,7 +532,7 @@ def _of_integers(f: Fused, numbers: Numbers) -> Iterator[onnx.NodeProto]:
     constants = {at: number for at, name in enumerate(names) if (number := numbers.number(name)) is not None}
     whole = [f.between(f"whole{at}") for at in range(len(names))]
     yield from (f.op("Cast", [name], y, to=TensorProto.INT32) for name, y in zip(names, whole, strict=True))
-    shape, opset = numbers.shapes.get(names[0], []), opset_of(numbers.model)
+    shape, opset = numbers.shape(names[0]), opset_of(numbers.model)
     meaning = NODES[f.node.op_type](Operands(f, [BYTES, POSITIVE], shape, constants, opset))
     yield from meaning.nodes(f, [name for at, name in enumerate(whole) if at not in constants])
     result, wide = f.between("r") if meaning.text else whole[0], f.between("r in doubles")

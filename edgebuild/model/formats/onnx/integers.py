@@ -23,7 +23,7 @@ from ....base.errors import Diagnostic
 from ....base.progress import warn
 from ...ir import Array, Quant, Tensor
 from .control_flow import graphs, reads
-from .fused import Fused
+from .fused import INTEGER, Fused
 from .integer_nodes import ENDS, NODES, UNCHANGED, Form, Operands, Range, integers, joined, shift_of
 from .onnx_checks import OWN_DOMAINS, QONNX, opset_of, sort
 from .onnx_operators import OnnxNode
@@ -52,15 +52,23 @@ class Numbers:
         self.sums, self.typed = set[str](), set[str]()
 
     @cached_property
-    def shapes(self) -> dict[str, list[int]]:
-        """Shapes as far as the onnx package infers them, which knows none of the nodes of whole numbers; else 0."""
+    def types(self) -> dict[str, onnx.TypeProto.Tensor]:
+        """Types and shapes as far as the onnx package infers them, which knows none of the nodes of whole numbers."""
         copy = onnx.ModelProto()
         copy.CopyFrom(self.model)
         for node in (n for n in copy.graph.node if n.domain == DOMAIN and n.op_type not in OF_OTHER_SHAPE):
             node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
         graph = onnx.shape_inference.infer_shapes(copy).graph
         values = (*graph.input, *graph.value_info)
-        return {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
+        return {v.name: v.type.tensor_type for v in values}
+
+    def kind(self, name: str) -> int:
+        """The type of a tensor of the file; 0 if nothing tells it."""
+        return self.types[name].elem_type if name in self.types else 0
+
+    def shape(self, name: str) -> list[int]:
+        """The shape of a tensor, with 0 for an open size; empty if nothing tells it."""
+        return [d.dim_value for d in self.types[name].shape.dim] if name in self.types else []
 
     def read(self, handlers: Mapping[str, Callable[[Numbers, Fused], bool]]) -> None:
         """Read all nodes. A handler tells whether its node is one of whole numbers; else that stays as it is."""
@@ -114,9 +122,13 @@ class Numbers:
         return list(values)
 
     def keep(self, f: Fused, form: Form) -> bool:
-        """Leave the node as it is, whose result has this form."""
+        """Leave the node as it is, whose result has this form. False if the file's own int32 does not hold it."""
+        typed = bool(self.typed.intersection(f.node.input))
+        low, high = form.reach(self.ranges[form.base]) if typed else (0, 0)
+        if self.kind(f.node.output[0]) == TensorProto.INT32 and not (INT32[0] <= low and high <= INT32[1]):
+            return False
         self.forms[f.node.output[0]] = form
-        self.typed |= {*f.node.output} if self.typed.intersection(f.node.input) else set()
+        self.typed |= {*f.node.output} if typed else set()
         return self.add(f.node)
 
     def store(self, f: Fused, name: str, of: Range, wide: bool = False) -> bool:
@@ -131,10 +143,19 @@ class Numbers:
         self.add(f.op("QuantizeLinear", [name, *scale], f.between("steps")))
         return self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
 
+    def in_type(self, f: Fused, name: str, to: int) -> bool:
+        """Numbers of a real tensor as the node's result of this type of integers; False if they do not fit."""
+        kind, of = helper.tensor_dtype_to_np_dtype(to).type, self.ranges[name]
+        if of[0] < np.iinfo(kind).min or np.iinfo(kind).max < of[1]:
+            return False
+        self.typed |= {*f.node.output}
+        self.forms[f.node.output[0]] = Form(name, *UNCHANGED)
+        return self.add(f.op("QuantizeLinear", [name, *self.unit(kind)]))
+
     def words(self, name: str) -> Array | None:
         """The numbers of a constant in int64; None where it is none, or not of whole numbers below 2^62."""
         data = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
-        if data is None or data.dtype.kind not in "fi" or not data.size or not (abs(data) < ENDS[1]).all():
+        if data is None or data.dtype.kind not in "fiu" or not data.size or not (abs(data) < ENDS[1]).all():
             return None
         return data.astype(np.int64) if (data == np.rint(data)).all() else None
 
@@ -232,6 +253,61 @@ def name_domain(model: onnx.ModelProto) -> None:
         node.domain = DOMAIN
     if own and not any(o.domain == DOMAIN for o in model.opset_import):
         model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    _in_standard_types(model)
+
+
+# Results are of the first operand's type, even where the standard defines the operator on real numbers alone.
+LIKE_FIRST = ("Add", "Clip", "Div", "Flatten", "Floor", "Identity", "MatMul", "MaxPool", "Mul", "Reshape", "Sub",
+              "Transpose")  # fmt: skip
+PRODUCTS = {"Conv": "ConvInteger", "MatMul": "MatMulInteger"}  # in int32; the standard has them from opset 10 on
+BOUNDS_INTEGERS = 12  # the opset that first defines Clip and MaxPool on integers
+
+
+def _in_standard_types(model: onnx.ModelProto) -> None:
+    """Put operators on integers in the place of those that the standard defines on real numbers alone.
+
+    MATCH's networks have these (github.com/eml-eda/match b499427, 2026-03-12, test/models): TVM computes operators on
+    any type, and MATCH adds up products of 8 bits in int32.
+    """
+    graph, opset, nodes = model.graph, opset_of(model), list[onnx.NodeProto]()
+    types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
+    types |= {t.name: t.data_type for t in graph.initializer}
+    for node in graph.node:
+        parts = _in_integers(node, [types.get(name, 0) for name in node.input], opset)
+        nodes += [part for part, _ in parts]
+        types |= {name: kind for part, kind in parts for name in part.output}
+    if len(nodes) == len(graph.node) and all(a is b for a, b in zip(nodes, graph.node, strict=True)):
+        return
+    for value in (*graph.output, *graph.value_info):
+        value.type.tensor_type.elem_type = types.get(value.name) or value.type.tensor_type.elem_type
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _in_integers(node: onnx.NodeProto, own: list[int], opset: int) -> list[tuple[onnx.NodeProto, int]]:
+    """The node, or those in its place, with the type of each one's result; 0 if it is not known here.
+
+    Numbers that Clip keeps are exact as float32, for its bounds are. `own`: types of the operands.
+    """
+    first, values = own[0] if own else 0, {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if node.op_type in ("Cast", "Constant") and node.domain in OWN_DOMAINS:
+        return [(node, values["to"] if "to" in values else getattr(values.get("value"), "data_type", 0))]
+    if node.domain not in OWN_DOMAINS or len(node.output) != 1 or first not in (*STATED, *WHOLE_TYPES):
+        return [(node, first if node.domain in OWN_DOMAINS and node.op_type in LIKE_FIRST else 0)]
+    if node.op_type in PRODUCTS and len(own) == 2 and {*own} <= {*STATED} and opset >= 10:
+        product = helper.make_node(PRODUCTS[node.op_type], node.input, node.output, node.name, **values)
+        return [(product, TensorProto.INT32)]
+    x, y, ends = node.input[0], node.output[0], np.iinfo(helper.tensor_dtype_to_np_dtype(first))
+    bounds = [values.get(name, 0.5) for name in ("min", "max") if node.op_type == "Clip"]
+    whole = all(float(b).is_integer() and abs(b) <= 1 << 24 and ends.min <= b <= ends.max for b in bounds)
+    if node.op_type == "Floor":
+        return [(helper.make_node("Cast", [x], [y], node.name, to=first), first)]
+    if opset < BOUNDS_INTEGERS and whole and (bounds or (node.op_type == "MaxPool" and first in STATED)):
+        real = helper.make_node(node.op_type, [f"{y}@operand"], [f"{y}@real"], node.name, **values)
+        before = helper.make_node("Cast", [x], real.input, to=TensorProto.FLOAT)
+        after = helper.make_node("Cast", real.output, [y], to=first)
+        return [(before, TensorProto.FLOAT), (real, TensorProto.FLOAT), (after, first)]
+    return [(node, first if node.op_type in LIKE_FIRST else 0)]
 
 
 def stored_integers(model: onnx.ModelProto, file: str) -> None:
@@ -262,7 +338,7 @@ def integer_node(numbers: Numbers, f: Fused) -> bool:
             numbers.add(f.op("QuantizeLinear", [name, *numbers.unit(np.int32)], whole[-1]))
         else:
             raise f.refuse(f"'{name}' is not of whole numbers that are known to fit into 32 bits", OPERANDS)
-    shape = numbers.shapes.get(f.at(0), [])
+    shape = numbers.shape(f.at(0))
     meaning = NODES[f.node.op_type](Operands(f, ranges, shape, constants, opset_of(numbers.model)))
     x, numbers.requantises = f.at(0), True
     if meaning.text:
@@ -302,7 +378,12 @@ def dequantised(numbers: Numbers, f: Fused) -> bool:
 
 
 def handed_on(numbers: Numbers, f: Fused) -> bool:
-    """A node that moves or selects numbers."""
+    """A node that moves or selects numbers; those that are integers in the file move as real ones."""
+    form, operator = numbers.forms.get(f.at(0)), f.node.op_type
+    if f.at(0) in numbers.typed and form is not None and form.is_base and operator != "Pad":
+        names, kind = [form.base, *f.node.input[1:]], numbers.kind(f.at(0))
+        real = Fused(f.op(operator, names, f.between("real"), **f.attributes), f.graph, f.file)
+        return kind in STATED and handed_on(numbers, real) and numbers.in_type(f, f.between("real"), kind)
     numbers.settle(f.at(0))
     of = numbers.ranges.get(f.at(0))
     border = numbers.number(f.at(2)) if f.node.op_type == "Pad" and f.at(2) else UNCHANGED[1]
@@ -323,24 +404,40 @@ def weighted(numbers: Numbers, f: Fused) -> bool:
     if of is None or kind_of(of) not in NARROW or w is None or list(own.values()) != [1, 1, 0]:
         return False
     axis = 0 if f.node.op_type == "Conv" or f.attributes.get("transB", 0) else w.ndim - 1
-    if np.min(w) < BYTE.min or np.max(w) > BYTE.max or (f.at(2) and bias is None) or w.ndim < 2:
+    kind = kind_of((int(np.min(w)), int(np.max(w))))
+    if kind not in (np.int8, np.uint8) or (f.at(2) and bias is None) or w.ndim < 2:
         return False
     rows = np.moveaxis(w, axis, 0).reshape(w.shape[axis], -1)
     above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
     low, high = min(of[0], 0), max(of[1], 0)  # with the zeros of padding
     start = 0 if bias is None else bias
     reach = int(np.min(above * low + below * high + start)), int(np.max(above * high + below * low + start))
-    scale = numbers.unit(np.int8)
-    numbers.add(f.op("DequantizeLinear", [f.constant("weights", w.astype(np.int8)), *scale], f.between("w")))
+    scale = numbers.unit(kind)
+    numbers.add(f.op("DequantizeLinear", [f.constant("weights", w.astype(kind)), *scale], f.between("w")))
     f.node.input[1] = f.between("w")
     numbers.sums.add(f.node.output[0])
     numbers.add(f.op(f.node.op_type, list(f.node.input), f.between("real"), **f.attributes))
     return numbers.store(f, f.between("real"), reach, wide=True) or numbers.add(f.op("Identity", [f.between("real")]))
 
 
+def integer_product(numbers: Numbers, f: Fused) -> bool:
+    """ConvInteger or MatMulInteger of constants: the same sums stand beside the node, of real numbers."""
+    kind = 0 if any(f.inputs(2, 4)) else numbers.kind(f.at(0))
+    if kind not in STATED:
+        return False
+    zero = helper.tensor_dtype_to_np_dtype(kind)
+    numbers.add(f.op("DequantizeLinear", [f.at(0), *numbers.unit(zero.type)], f.between("x")))
+    numbers.ranges[f.between("x")] = int(np.iinfo(zero).min), int(np.iinfo(zero).max)
+    real = helper.make_node(INTEGER[f.node.op_type], [f.between("x"), f.at(1)], [f.between("sums")], **f.attributes)
+    if not weighted(numbers, Fused(real, f.graph, f.file)) or f.between("sums") not in numbers.ranges:
+        return False
+    numbers.typed |= {*f.node.output}
+    return numbers.keep(f, Form(f.between("sums"), *UNCHANGED))
+
+
 def averaged(numbers: Numbers, f: Fused) -> bool:
     """A mean, as the sum of a window with weights of 1 over the number of elements."""
-    own, shape = f.attributes, numbers.shapes.get(f.at(0), [])
+    own, shape = f.attributes, numbers.shape(f.at(0))
     window = own.get("kernel_shape", shape[2:])
     padded = any(own.get("pads", ())) and not own.get("count_include_pad", 0)
     odd = own.get("ceil_mode", 0) or own.get("auto_pad", b"NOTSET") != b"NOTSET" or {*own.get("dilations", ())} - {1}
@@ -440,10 +537,13 @@ def rounded(numbers: Numbers, f: Fused) -> bool:
     """Floor, or Cast between reals and integers, which rounds towards 0."""
     form = numbers.form(f.at(0), rounded=True)
     to = f.attributes.get("to", TensorProto.FLOAT)
+    if form is not None and form.is_base and to in STATED:
+        return numbers.in_type(f, form.base, to)
     if form is None or to not in (*WHOLE_TYPES, TensorProto.FLOAT, TensorProto.DOUBLE):
         return False
     whole = f.node.op_type == "Floor" or to in WHOLE_TYPES
-    numbers.keep(f, form.rounded(f.node.op_type) if whole else form)
+    if not numbers.keep(f, form.rounded(f.node.op_type) if whole else form):
+        return False
     numbers.typed -= {*f.node.output}
     numbers.typed |= {*f.node.output} if to in WHOLE_TYPES else set()
     return True
@@ -458,14 +558,20 @@ def bounded(numbers: Numbers, f: Fused) -> bool:
             return False
         ends[at - 1] = int(number.ravel()[0]) if number is not None else ends[at - 1]
     low, high = (0, ENDS[1]) if f.node.op_type == "Relu" else ends
-    exact = form is not None and (form.rounds or form.divisor == 1) and f.at(0) not in numbers.typed
-    return exact and form is not None and low <= high and numbers.requantise(f, form, low, high)
+    if form is None or not (form.rounds or form.divisor == 1) or low > high:
+        return False
+    if f.at(0) not in numbers.typed:
+        return numbers.requantise(f, form, low, high)
+    real, kind = numbers.node("Clip", f.at(0), f.between("real")), numbers.kind(f.at(0))
+    narrow = kind in (*STATED, TensorProto.INT32) and numbers.requantise(real, form, low, high)
+    return narrow and numbers.in_type(f, f.between("real"), kind)
 
 
 HANDLERS: Mapping[str, Callable[[Numbers, Fused], bool]] = {
     REQUANT: requant_shift,
     "DequantizeLinear": dequantised,
     **dict.fromkeys(("Conv", "Gemm", "MatMul"), weighted),
+    **dict.fromkeys(INTEGER, integer_product),
     **dict.fromkeys(
         ("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Pad"), handed_on
     ),
