@@ -167,7 +167,8 @@ OWN = re.compile(  # values that no file has a text in: numbers, times, names th
     r"|ahb( \* apb[12])?"
     r"|\".*|group|models\[.*|model|moment|together\[report\.share\]|symbol|symbols\[b\.memory\]|offset|macro|b\.\w+.*"
     r"|arenas .*"
-    r"|feed|oscillator|base_hz|loop\.\w+|step\.step|row\.name|budget\.ms|clocks\.(hse|budgets)\b.*|devices \| length)"
+    r"|feed|first \| upper|oscillator|base_hz"
+    r"|loop\.\w+|step\.step|row\.name|budget\.ms|clocks\.(hse|budgets)\b.*|devices \| length)"
 )
 
 

@@ -81,7 +81,7 @@ def check(target: str, graphs: list[Graph], folder: Path, **options: str) -> Non
             compare(graph, vector, row)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_single_ops(target: str, tmp_path: Path) -> None:
