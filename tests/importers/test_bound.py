@@ -27,9 +27,9 @@ def saved(nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], stored
     y.type.tensor_type.elem_type = FLOAT
     constants = [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
     graph = helper.make_graph(nodes, "bound", inputs, [y], constants, value_info=notes or [])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(made, file)
-    return made
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, file)
+    return model
 
 
 def branch(output: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
@@ -55,10 +55,10 @@ def ran(graph: Graph, *fed: Array) -> Array:
 
 
 def test_a_branch_that_never_runs_may_hold_anything(tmp_path: Path) -> None:
-    made = with_rates(tmp_path / "m.onnx")
+    model = with_rates(tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx", bound=(("sr", (16000,)),))
     x, square = np.float32([[1, 2], [3, 4]]), np.eye(3, dtype=np.float32)
-    want = onnxruntime_outputs(made, [x, square, np.asarray(16000)])[0]
+    want = onnxruntime_outputs(model, [x, square, np.asarray(16000)])[0]
     np.testing.assert_array_equal(ran(graph, x, square), want)
     for bound in ((), (("sr", (8000,)),)):
         with pytest.raises(EdgebuildError, match=r"\(Det\): error: operator Det is not supported"):
@@ -129,13 +129,13 @@ def test_notes_of_shapes_decide_nothing(tmp_path: Path) -> None:
     stored = {"last": np.int64([2]), "hop": np.int64(8), "window": np.hanning(16).astype(np.float32)}
     notes = [helper.make_tensor_value_info(n, FLOAT, s) for n, s in (("window", (16,)), ("s", (1, 7, 9, 2)))]
     notes += [helper.make_tensor_value_info("last", TensorProto.INT64, (1,))]
-    made = saved(nodes, [x], {**stored, "length": np.int64(16)}, tmp_path / "m.onnx", notes)
+    model = saved(nodes, [x], {**stored, "length": np.int64(16)}, tmp_path / "m.onnx", notes)
     fed = np.random.default_rng(0).normal(size=(1, 64)).astype(np.float32)
-    want = onnxruntime_outputs(made, [fed])[0]
+    want = onnxruntime_outputs(model, [fed])[0]
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-4, atol=1e-5)
-    for note in made.graph.value_info:
+    for note in model.graph.value_info:
         note.type.tensor_type.shape.dim[0].dim_value += 3
-    onnx.save(made, tmp_path / "m.onnx")
+    onnx.save(model, tmp_path / "m.onnx")
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-4, atol=1e-5)
 
 
@@ -148,12 +148,12 @@ def test_operators_of_onnxruntime_in_a_branch(opset: int, tmp_path: Path) -> Non
         "If", ["c"], ["y"], then_branch=taken, else_branch=branch("b", helper.make_node("Neg", ["x"], ["b"]))
     )
     x = helper.make_tensor_value_info("x", FLOAT, (2, 4))
-    made = saved([node], [x], {"c": np.True_, "s": np.float32([1, 2, 3, 4])}, tmp_path / "m.onnx")
-    made.opset_import[0].version = opset
-    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    onnx.save(made, tmp_path / "m.onnx")
+    model = saved([node], [x], {"c": np.True_, "s": np.float32([1, 2, 3, 4])}, tmp_path / "m.onnx")
+    model.opset_import[0].version = opset
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(model, tmp_path / "m.onnx")
     fed = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
-    want = onnxruntime_outputs(made, [fed])[0]
+    want = onnxruntime_outputs(model, [fed])[0]
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-5, atol=1e-5)
 
 
@@ -179,10 +179,10 @@ def test_a_diagonal_in_the_shape_of_an_input(given: dict[str, Any], tmp_path: Pa
         helper.make_node("Cast", ["d"], ["f"], to=FLOAT),
         helper.make_node("Mul", ["x", "f"], ["y"]),
     ]
-    made, fed = saved(nodes, [x], {}, tmp_path / "m.onnx"), np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+    model, fed = saved(nodes, [x], {}, tmp_path / "m.onnx"), np.arange(1, 13, dtype=np.float32).reshape(3, 4)
     graph = read_model(tmp_path / "m.onnx")
     assert [op.kind for op in graph.ops] == ["mul"]
-    np.testing.assert_array_equal(ran(graph, fed), onnxruntime_outputs(made, [fed])[0])
+    np.testing.assert_array_equal(ran(graph, fed), onnxruntime_outputs(model, [fed])[0])
 
 
 def test_outputs_without_types(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_outputs_without_types(tmp_path: Path) -> None:
         helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL),
         helper.make_node("If", ["c"], ["y"], then_branch=bodies[0], else_branch=bodies[1]),
     ]
-    made = saved(nodes, [helper.make_tensor_value_info("x", FLOAT, (2, 3))], {}, tmp_path / "m.onnx")
-    made.graph.output[0].ClearField("type")
-    onnx.save(made, tmp_path / "m.onnx")
+    model = saved(nodes, [helper.make_tensor_value_info("x", FLOAT, (2, 3))], {}, tmp_path / "m.onnx")
+    model.graph.output[0].ClearField("type")
+    onnx.save(model, tmp_path / "m.onnx")
     for fed in (np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)):
-        want = onnxruntime_outputs(made, [fed])[0]
+        want = onnxruntime_outputs(model, [fed])[0]
         np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), fed), want)

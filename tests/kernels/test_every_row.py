@@ -108,12 +108,12 @@ def test_the_other_tests_are_there(place: str, file: str) -> None:
 
 def of_each_variant(target: str, part: int) -> list[tuple[Graph, str]]:
     """A few layers of each kind for each variant that serves them; other ones in each part."""
-    form, found = form_of(load_target(target)), dict[tuple[str, str], list[Graph]]()
+    form, by_variant = form_of(load_target(target)), dict[tuple[str, str], list[Graph]]()
     for graph in map(replace, drawn()):
         (op,) = graph.ops
         for variant in variants_of(graph, form) - {"portable"}:
-            found.setdefault((op.kind, variant), []).append(graph)
-    return [(graph, variant) for (_, variant), graphs in found.items() for graph in graphs[part::PARTS][:EACH]]
+            by_variant.setdefault((op.kind, variant), []).append(graph)
+    return [(graph, variant) for (_, variant), graphs in by_variant.items() for graph in graphs[part::PARTS][:EACH]]
 
 
 @pytest.mark.one_in(PARTS)

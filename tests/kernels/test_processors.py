@@ -54,8 +54,8 @@ def drawn_networks(count: int) -> tuple[Graph, ...]:
 
 def integer(kind: str, count: int) -> list[Graph]:
     """Copies, for a graph keeps the kernels that were chosen for it."""
-    found = [g for g in drawn_ops(kind, 3 * count) if g.result(g.ops[0]).dtype == "int8"]
-    return [replace(g) for g in found[:count]]
+    layers = [g for g in drawn_ops(kind, 3 * count) if g.result(g.ops[0]).dtype == "int8"]
+    return [replace(g) for g in layers[:count]]
 
 
 def halves(graph: Graph) -> Graph:
@@ -128,13 +128,13 @@ def test_the_smallest_processor(tmp_path: Path) -> None:
 def preferring(variant: str) -> Callable[[list[Kernel], Form], list[Kernel]]:
     """Instead of the order by estimates: this variant first, wherever its conditions hold."""
     ordinary = kernels.by_cost
-    return lambda made, form: [k for k in made if k.variant == variant] or ordinary(made, form)
+    return lambda possible, form: [k for k in possible if k.variant == variant] or ordinary(possible, form)
 
 
 def variants_of(graph: Graph, form: Form) -> set[str]:
     """Names of the variants that serve an operator of the graph, the chosen ones and others."""
-    made = [kernel_of(op, graph, form) for op in graph.ops if not ops.SPECS[op.kind].view]
-    return {k.variant for kernel in made for k in (kernel, *kernel.others)}
+    chosen = [kernel_of(op, graph, form) for op in graph.ops if not ops.SPECS[op.kind].view]
+    return {k.variant for kernel in chosen for k in (kernel, *kernel.others)}
 
 
 def check_each(
@@ -163,13 +163,13 @@ def check_each(
 @pytest.mark.parametrize("target, part", [(target, part) for target in VARIANTS for part in range(PARTS)])
 def test_every_variant(target: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks, row by row as far as that saves memory, with each variant; each target's first part runs by day."""
-    form, found = form_of(load_target(target)), dict[str, list[Graph]]()
+    form, by_variant = form_of(load_target(target)), dict[str, list[Graph]]()
     for graph in map(replace, drawn_networks(250)):
         if "float32" not in {t.dtype for t in graph.tensors.values()}:
             for variant in sorted(variants_of(graph, form) - {"portable"}):
-                found.setdefault(variant, []).append(graph)
-    assert not set(VARIANTS[target]) - set(found), f"{target}: the drawn networks take {sorted(found)}"
-    chosen = [(graph, variant) for variant, graphs in found.items() for graph in graphs[part::PARTS][:1]]
+                by_variant.setdefault(variant, []).append(graph)
+    assert not set(VARIANTS[target]) - set(by_variant), f"{target}: the drawn networks take {sorted(by_variant)}"
+    chosen = [(graph, variant) for variant, graphs in by_variant.items() for graph in graphs[part::PARTS][:1]]
     check_each(target, chosen, tmp_path, monkeypatch, tile="rolling")
 
 
