@@ -235,7 +235,7 @@ def spoilt(moved: MappedOp, what: str) -> MappedOp:
         return replace(moved, regions=(replace(moved.regions[0], bytes=8), moved.regions[1]))
     if what == "weights among activations":
         copies = [replace(c, near=c.near - moved.regions[1].base) if not c.tensor else c for c in moved.copies]
-        return replace(moved, copies=tuple(copies))
+        return moved.with_copies(copies)
     return replace(moved, turns=tuple(replace(t, waits=()) for t in moved.turns))
 
 

@@ -54,7 +54,7 @@ def into_the_buffer_in_use(moved: MappedOp) -> MappedOp:
     copies = [
         replace(c, near=swapped[c.channel]) if c.channel in X and i > 1 else c for i, c in enumerate(moved.copies)
     ]
-    return replace(moved, copies=tuple(copies))
+    return moved.with_copies(copies)
 
 
 def buffers_that_overlap(moved: MappedOp) -> MappedOp:
@@ -64,7 +64,7 @@ def buffers_that_overlap(moved: MappedOp) -> MappedOp:
     for turn in moved.turns:
         calls = tuple(replace(c, at=(c.at[0], c.at[1] - 8, *c.at[2:])) for c in turn.calls)
         turns.append(replace(turn, calls=calls))
-    return replace(moved, copies=tuple(copies), turns=tuple(turns))
+    return replace(moved, turns=tuple(turns)).with_copies(copies)
 
 
 def a_result_over_its_operand(moved: MappedOp) -> MappedOp:
@@ -75,13 +75,13 @@ def a_result_over_its_operand(moved: MappedOp) -> MappedOp:
     for turn in moved.turns:
         calls = tuple(replace(c, at=(c.at[0], places[c.at[1]], *c.at[2:])) for c in turn.calls)
         turns.append(replace(turn, calls=calls))
-    return replace(moved, copies=tuple(copies), turns=tuple(turns))
+    return replace(moved, turns=tuple(turns)).with_copies(copies)
 
 
 def a_border_tile_too_long(moved: MappedOp) -> MappedOp:
     last = max(i for i, c in enumerate(moved.copies) if c.channel in X)
     copies = [replace(c, bytes=c.bytes + 48) if i == last else c for i, c in enumerate(moved.copies)]
-    return replace(moved, copies=tuple(copies))
+    return moved.with_copies(copies)
 
 
 def without_the_last_wait(moved: MappedOp) -> MappedOp:
@@ -89,7 +89,7 @@ def without_the_last_wait(moved: MappedOp) -> MappedOp:
 
 
 def stored_before_the_call(moved: MappedOp) -> MappedOp:
-    return replace(moved, turns=tuple(replace(t, fetched=t.stored) for t in moved.turns))
+    return replace(moved, turns=tuple(replace(t.plus(fetched=t.stored), stored=()) for t in moved.turns))
 
 
 MUTATIONS: dict[str, Callable[[MappedOp], MappedOp]] = {

@@ -131,12 +131,7 @@ def without_starts(patch: Patch) -> None:
 def of_copies(change: Callable[[list[Copy]], list[Copy]]) -> Plant:
     """Change the copies that are made for a tile of activations."""
 
-    def move(right: Any, self: Any, *arguments: Any) -> None:
-        had = list(self.copies)
-        right(self, *arguments)
-        self.copies = had + change(self.copies[len(had) :])
-
-    return before(tiles._Tiles, "move", move)
+    return before(tiles._Tiles, "move", lambda right, *a: iter(change([*right(*a)])))
 
 
 def of_turns(**change: Any) -> Plant:
@@ -263,7 +258,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "levels: more than the first level has": (
         before(levels, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
     "tiles: copies go 8 bytes lower than kernels look": (before(tiles.MappedOp, "shifted", lambda right, self, by: (
-        replace(right(self, by), copies=tuple(replace(c, near=c.near - 8) for c in right(self, by).copies))
+        right(self, by).with_copies(replace(c, near=c.near - 8) for c in right(self, by).copies)
         if max(by) >= 8 else right(self, by))), resident),
     "run: constants elsewhere than kernels look": (before(streamed.PlannedRun, "placed", lambda right, *a: (
         lambda run: replace(run, block_at=tuple(n + 8 for n in run.block_at)))(right(*a))), run),

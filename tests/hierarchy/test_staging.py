@@ -145,7 +145,7 @@ def of_layer(change: Callable[[MappedOp], MappedOp]) -> Callable[[Plan], Plan]:
 
 def too_early(layer: MappedOp) -> MappedOp:
     """The next block comes into its slot before the copy out of that is done."""
-    return replace(layer, turns=tuple(replace(t, fetched=t.staged or t.fetched) for t in layer.turns))
+    return replace(layer, turns=tuple(replace(t.plus(fetched=t.staged), staged=()) for t in layer.turns))
 
 
 def over_the_input(p: Plan) -> Plan:
@@ -161,11 +161,10 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
     ),
     "a slot is filled while it is read": of_layer(too_early),
     "one slot lies over the other": of_layer(
-        lambda m: replace(m, copies=tuple(replace(c, near=c.near - 8) if c.into else c for c in m.copies))
+        lambda m: m.with_copies(replace(c, near=c.near - 8) if c.into else c for c in m.copies)
     ),
     "a block comes from the wrong slot": of_layer(
-        lambda m: replace(m, copies=tuple(
-            replace(c, far=c.far + 8) if c.stage and not c.into else c for c in m.copies))
+        lambda m: m.with_copies(replace(c, far=c.far + 8) if c.stage and not c.into else c for c in m.copies)
     ),
     "constants come over the input": over_the_input,
     "what stands before the step does not come": lambda p: with_transfers(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ...base.templates import plus, render
 from ...base.text import remark, wrapped
 from ..ops.base import C_TYPES, Kernel
-from ..plan.printed import PARTS, Copy, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn
+from ..plan.printed import PARTS, Copy, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn, Wait
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from ..plan.section import calls_in_slice
@@ -327,7 +327,7 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
         for number, row in enumerate(kernels)
     ]
     forms, copies = _copies(plan, step, moved, weights, places)
-    flying = under_way(moved.copies, moved.turns)
+    flying = under_way(moved.turns)
     function = f"static void {plan.name}_tiles_{step}(void)"
     definition = render(
         "tiles.c:tiles", name=plan.name, step=step, comment=text, function=function, forms=forms, copies=copies,
@@ -348,7 +348,7 @@ def tile_tables(plan: Plan) -> str:
     return render(
         "tiles.c:tile_tables", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
         in_blocks=any(map(_in_blocks, tiled)),
-        copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.copies, m.turns) > SLOTS for m in tiled),
+        copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.turns) > SLOTS for m in tiled),
     )  # fmt: skip
 
 
@@ -362,23 +362,19 @@ def _in_blocks(moved: MappedOp) -> bool:
 
 
 def _mask(channels: Iterable[int], first: int = 0) -> str:
-    return f"{sum(1 << channel - first for channel in channels):#x}"
+    return f"{sum(1 << channel - first for channel in set(channels)):#x}"
 
 
-def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
+def under_way(turns: Sequence[Turn]) -> int:
     """The longest row of copies, by number, of which the first is not waited for when the last is started."""
-    first, most, started = dict[int, int](), 0, 0  # by channel: the oldest copy that nobody waited for
-    for turn in turns:
-        for channel in turn.arrived:
-            first.pop(channel, None)
-        called = max(turn.fetched, turn.staged)
-        for end, done in ((turn.fetched, turn.waits), (called, ()), (turn.stored, ())):
-            for number in range(started, end):
-                first.setdefault(copies[number].channel, number)
-                most = max(most, number + 1 - min(first.values()))
-            started = end
-            for channel in done:
-                first.pop(channel, None)
+    first, most, number = dict[int, int](), 0, 0  # by channel: the oldest copy that nobody waited for
+    for t in (t for turn in turns for t in (*turn.before, *turn.stored)):
+        if isinstance(t, Wait):
+            first.pop(t.channel, None)
+        else:
+            first.setdefault(t.channel, number)
+            number += 1
+            most = max(most, number - min(first.values()))
     return most
 
 
@@ -426,7 +422,7 @@ def _level1_place(plan: Plan, moved: MappedOp, copy: Copy, owners: Sequence[int]
 def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
     """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
     first_parts, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
-    parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
+    parts, turns = list[tuple[int, tuple[int, ...]]](), list[int]()
     for turn in moved.turns:
         places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in turn.calls]
         least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places), default=0))]
@@ -436,12 +432,9 @@ def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
             first_parts[rows] = len(parts)
             parts += rows
         base = bases.setdefault(tuple(least), len(bases)) if rows else 0
-        called = max(turn.fetched, turn.staged)
-        starts = turn.fetched - started, turn.stored - called
-        waits, arrived = _mask(turn.waits), _mask(turn.arrived, PARTS)
-        kind = _Turn(*starts, waits, base, first_parts[rows], len(rows), arrived, called - turn.fetched)
+        counts, masks = (len(turn.fetched), len(turn.stored)), (_mask(turn.waits), _mask(turn.arrived, PARTS))
+        kind = _Turn(*counts, masks[0], base, first_parts[rows], len(rows), masks[1], len(turn.staged))
         turns.append(kinds.setdefault(kind, len(kinds)))
-        started = turn.stored
     return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts))
 
 

@@ -141,26 +141,19 @@ class _Tiles:
         self.parts = PartKernels(moved.op, self.graph, moved.form)
 
     def operations(self) -> Iterator[Operation]:
-        moved, started = self.moved, 0
+        moved = self.moved
         for turn in moved.turns:
-            called = max(turn.fetched, turn.staged)
-            yield from map(printed.Wait, turn.arrived)
-            yield from self.starts(started, turn.fetched)
-            yield from map(printed.Wait, turn.waits)
-            yield from self.starts(turn.fetched, called)
+            yield from map(self.transfer, turn.before)
             yield [self.call(work, core) for core, work in enumerate(turn.calls)]
-            yield from self.starts(called, turn.stored)
-            started = turn.stored
+            yield from map(self.transfer, turn.stored)
         yield from map(printed.Wait, moved.last_waits)
-        if started != len(moved.copies):
-            raise BrokenPlan(f"{self.name} leaves copies that nobody begins")
         channels = frozenset(c.channel for c in moved.copies)
         yield Complete(self.name, channels, self.every.of_tensor(moved.op.outputs[0]))
 
-    def starts(self, first: int, past: int) -> Iterator[Move]:
-        for copy in self.moved.copies[first:past]:
-            block = None if copy.tensor else self.moved.blocks[copy.block]
-            yield self.every.move(self.name, copy, block, self.moved)
+    def transfer(self, t: printed.Copy | printed.Wait) -> Move | printed.Wait:
+        if isinstance(t, printed.Wait):
+            return t
+        return self.every.move(self.name, t, None if t.tensor else self.moved.blocks[t.block], self.moved)
 
     def call(self, work: printed.CoreWork, core: int) -> Call:
         op, parts, moved, reads = self.moved.op, self.parts, self.moved, list[Bytes]()

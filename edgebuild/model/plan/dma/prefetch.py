@@ -11,9 +11,9 @@ Buffers in cached memories take whole lines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count, zip_longest
 
 import numpy as np
 
@@ -199,42 +199,34 @@ def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel
     moved = replace(moved, stage=printed.Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:
         starts = joined_blocks(moved.blocks)[1]
-        copies = (
+        return moved.with_copies(
             c if c.tensor else replace(c, stage=place.memory, far=place.offset + starts[c.block] + c.far)
             for c in moved.copies
         )
-        return replace(moved, copies=tuple(copies))
     return _block_by_block(moved, staging, place, store)
 
 
 def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:
-    """An op's copies and turns, with those that bring its blocks to the slots in turn."""
-    copies, turns, started, slots = list[printed.Copy](), list[printed.Turn](), 0, staging.slots
+    """An op's turns with the copies that bring its blocks to the slots in turn."""
+    slots, turns = staging.slots, list[printed.Turn]()
     to_level1 = dict[int, int]()  # by channel: the block that is under way from its slot
 
     def slot(block: int) -> int:
         return place.offset + block % slots * (staging.bytes // slots)
 
     for turn in moved.turns:
-        fetched = moved.copies[started : turn.fetched]
-        arrived = {printed.PARTS + c.block % slots for c in fetched if not c.tensor and c.block >= slots}
-        for c in fetched:
-            copies.append(c if c.tensor else replace(c, stage=place.memory, far=slot(c.block) + c.far))
-            if not c.tensor:
-                to_level1[c.channel] = c.block
-        last = len(copies)
+        blocks = {c.channel: c.block for c in turn.fetched if not c.tensor}
+        to_level1 |= blocks
+        arrived = {printed.PARTS + n % slots for n in blocks.values() if n >= slots}
+        fetched = (c if c.tensor else replace(c, stage=place.memory, far=slot(c.block) + c.far) for c in turn.fetched)
         free = sorted(n for channel in turn.waits if (n := to_level1.pop(channel, None)) is not None)
-        for n in (n + slots for n in free if n + slots < len(moved.blocks)):
-            channel, near = printed.PARTS + n % slots, slot(n)
-            for first, size in store.cut(moved.blocks[n].data.nbytes):
-                copies.append(
-                    printed.Copy(channel, True, "", n, first, near + first, size, stage=place.memory, into=True)
-                )
-        staged = len(copies)
-        copies += moved.copies[turn.fetched : turn.stored]
-        started, stored = turn.stored, len(copies)
-        turns.append(replace(turn, fetched=last, stored=stored, arrived=tuple(sorted(arrived)), staged=staged))
-    return replace(moved, copies=tuple(copies), turns=tuple(turns))
+        staged = (
+            printed.Copy(printed.PARTS + n % slots, True, "", n, at, slot(n) + at, size, stage=place.memory, into=True)
+            for n in (n + slots for n in free if n + slots < len(moved.blocks))
+            for at, size in store.cut(moved.blocks[n].data.nbytes)
+        )
+        turns.append(replace(turn, fetched=tuple(fetched), arrived=tuple(sorted(arrived)), staged=tuple(staged)))
+    return replace(moved, turns=tuple(turns))
 
 
 # Tiles of activations that lie in the third level pass through slots of the second, as many as they have buffers.
@@ -243,58 +235,34 @@ def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Chan
 # third level when the next one is made. Turns without calls stand where nothing else would wait for a slot.
 
 
-@dataclass
-class _Lists:
-    """Copies, waits and calls of a turn, in their order; see `printed.Turn`."""
-
-    calls: tuple[printed.CoreWork, ...] = ()
-    arrived: set[int] = field(default_factory=set)
-    fetched: list[printed.Copy] = field(default_factory=list)
-    waits: set[int] = field(default_factory=set)
-    staged: list[printed.Copy] = field(default_factory=list)
-    stored: list[printed.Copy] = field(default_factory=list)
-
-    def append_to(self, turns: list[printed.Turn], copies: list[printed.Copy]) -> None:
-        """Its turn, unless it does nothing, and its copies."""
-        ends = []
-        for part in (self.fetched, self.staged, self.stored):
-            copies += part
-            ends.append(len(copies))
-        fetched, staged, stored = ends
-        if self.calls or self.arrived or self.waits or stored > (turns[-1].stored if turns else 0):
-            arrived, waits = tuple(sorted(self.arrived)), tuple(sorted(self.waits))
-            turns.append(printed.Turn(fetched, waits, self.calls, stored, arrived, staged if self.staged else 0))
-
-
 Tile = tuple[int, tuple[int, ...]]  # the turn that begins its copies, and their numbers
 
 
 def _tiles(moved: MappedOp, operand: int) -> list[Tile]:
     """The tiles of an operand between the levels, in order."""
-    tiles, started = list[Tile](), 0
+    tiles, numbers = list[Tile](), count()
     for t, turn in enumerate(moved.turns):
         by_channel = dict[int, list[int]]()
-        for k in range(started, turn.stored):
-            if moved.copies[k].channel // 2 == operand:
-                by_channel.setdefault(moved.copies[k].channel, []).append(k)
-        tiles += [(t, tuple(numbers)) for numbers in by_channel.values()]
-        started = turn.stored
+        for c, k in zip(turn.copies, numbers, strict=False):
+            if c.channel // 2 == operand:
+                by_channel.setdefault(c.channel, []).append(k)
+        tiles += [(t, tuple(of_tile)) for of_tile in by_channel.values()]
     return tiles
 
 
 def passing_slots(moved: MappedOp, names: Collection[str]) -> dict[int, tuple[int, int]]:
     """Number of slots, and bytes of each, by operand, for those of these names that are copied."""
-    slots, align = dict[int, tuple[int, int]](), moved.layer.align
+    slots, align, copies = dict[int, tuple[int, int]](), moved.layer.align, moved.copies
     for i, operand in enumerate(moved.operands):
         if operand.name in names and not operand.held and not operand.packed:
-            sizes = (sum(aligned(moved.copies[k].total, align) for k in numbers) for _, numbers in _tiles(moved, i))
+            sizes = (sum(aligned(copies[k].total, align) for k in numbers) for _, numbers in _tiles(moved, i))
             slots[i] = moved.mapped.moves[i].buffers, max(sizes)
     return slots
 
 
 def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> MappedOp:
     """The op with tiles of the operands of these names by way of slots, which begin at `place`."""
-    at, copies = place.offset, list(moved.copies)
+    at, copies, nothing = place.offset, list(moved.copies), printed.Turn()
     routes = list[tuple[int, list[Tile], int, list[list[printed.Copy]]]]()
     for number, (i, (slots, size)) in enumerate(passing_slots(moved, names).items()):
         tiles, beyond = _tiles(moved, i), list[list[printed.Copy]]()
@@ -303,40 +271,32 @@ def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> Mapp
             beyond.append(_through(copies, numbers, printed.PASSING + number, slot, moved.layer.align))
         routes.append((i, tiles, slots, beyond))
         at += slots * size
-    turns = list(_lists(moved.turns, copies))
-    before, behind = _Lists(), [_Lists() for _ in (*turns, 0)]
+    turns = list(moved.with_copies(copies).turns)
+    before, behind = nothing, [nothing] * (len(turns) + 1)
     for i, tiles, slots, beyond in routes:
         channel = beyond[0][0].channel
         if not moved.operands[i].result:
             for n, (t, _) in enumerate(tiles):
                 earlier = tiles[n - 1][0] if n else t
-                turns[t].arrived.add(channel)
-                (turns[earlier].staged if earlier < t else before.stored).extend(beyond[n])
+                turns[t] = turns[t].plus(arrived=[channel])
+                if earlier < t:
+                    turns[earlier] = turns[earlier].plus(staged=beyond[n])
+                else:
+                    before = before.plus(stored=beyond[n])
             continue
         store = [copies[numbers[0]].channel for _, numbers in tiles]
         for n, (t, _) in enumerate(tiles):
-            behind[t].stored, turns[t].stored = turns[t].stored, []
+            behind[t], turns[t] = printed.Turn(stored=turns[t].stored), replace(turns[t], stored=())
             if n and slots == 1:
-                turns[tiles[n - 1][0] + 1].staged += beyond[n - 1]
+                after = tiles[n - 1][0] + 1
+                turns[after] = turns[after].plus(staged=beyond[n - 1])
             elif n:
-                behind[t].waits.add(store[n - 1])
-                behind[t].stored[:0] = beyond[n - 1]
-            behind[t].arrived.update([channel] if n else [])
-        behind[-1:] = [_Lists(waits={store[-1]}, stored=beyond[-1]), _Lists(arrived={channel})]
-    script, ordered = list[printed.Turn](), list[printed.Copy]()
-    for each in (before, *chain.from_iterable(zip_longest(turns, behind, fillvalue=_Lists()))):
-        each.append_to(script, ordered)
+                behind[t] = printed.Turn(waits=(store[n - 1],), stored=(*beyond[n - 1], *behind[t].stored))
+            behind[t] = behind[t].plus(arrived=[channel] if n else [])
+        behind[-1:] = [printed.Turn(waits=(store[-1],), stored=tuple(beyond[-1])), printed.Turn(arrived=(channel,))]
+    script = (before, *chain.from_iterable(zip_longest(turns, behind, fillvalue=nothing)))
     region = printed.Region(place.memory, place.offset, at - place.offset)
-    return replace(moved, copies=tuple(ordered), turns=tuple(script), slots=region)
-
-
-def _lists(turns: Sequence[printed.Turn], copies: Sequence[printed.Copy]) -> Iterator[_Lists]:
-    started = 0
-    for turn in turns:
-        called, ends = max(turn.fetched, turn.staged), turn.stored
-        parts = copies[started : turn.fetched], copies[turn.fetched : called], copies[called:ends]
-        yield _Lists(turn.calls, set(turn.arrived), list(parts[0]), set(turn.waits), list(parts[1]), list(parts[2]))
-        started = ends
+    return replace(moved, turns=tuple(turn for turn in script if turn != nothing), slots=region)
 
 
 def _through(

@@ -208,8 +208,8 @@ class MappedOp(TiledOp):
         owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))
         shift = [by[i] if i is not None else 0 for i in owners]
         turns = [replace(t, calls=tuple(_shifted(c, shift) for c in t.calls)) for t in self.turns]
-        copies = [replace(c, near=c.near + by[c.channel // 2]) for c in self.copies]
-        return replace(self, copies=tuple(copies), turns=tuple(turns))
+        copies = (replace(c, near=c.near + by[c.channel // 2]) for c in self.copies)
+        return replace(self, turns=tuple(turns)).with_copies(copies)
 
 
 def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
@@ -370,7 +370,6 @@ class _Tiles:
         self.turns = list(mapped.turns(layer))
         self.kernel_cache: dict[object, Kernel] = graph.kernels.setdefault(("tiles", op.outputs[0], form), {})
         self.contents = dict[int, object]()  # by identity of constants: their types and bytes
-        self.copies: list[Copy] = []
         self.packed = next((i for i, o in enumerate(layer.operands) if o.packed), None)
         self.measure()
 
@@ -410,12 +409,12 @@ class _Tiles:
             types = tuple(str(c.data.dtype) for c in kernel.constants)
             key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
             numbers[id(kernel)] = kernels.setdefault(key, (len(kernels), kernel))[0]
-        turns = tuple(self.run(numbers))
-        return MappedOp(
-            self.op, tuple(k for _, k in kernels.values()), tuple(b for b, _ in self.blocks), tuple(self.copies), turns,
-            self.scratch, self.scratch_each, self.form, tuple(sorted({c.channel for c in self.copies})), self.regions,
+        moved = MappedOp(
+            self.op, tuple(k for _, k in kernels.values()), tuple(b for b, _ in self.blocks), tuple(self.run(numbers)),
+            self.scratch, self.scratch_each, self.form, (), self.regions,
             layer=self.layer, mapped=self.mapped, cycles=self.figures, level1_bytes=self.level1_bytes,
         )  # fmt: skip
+        return replace(moved, last_waits=tuple(sorted({c.channel for c in moved.copies})))
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:
         """Content of the buffer of an operand in a turn."""
@@ -459,18 +458,18 @@ class _Tiles:
         return [(Constant("tile", np.frombuffer(d, np.uint8), "constants of tiles"), where) for d, where in whole]
 
     def run(self, numbers: Mapping[int, int]) -> Iterator[Turn]:
-        """The turns; appends their copies. `numbers`: of kernels, by their identity."""
+        """The turns. `numbers`: of kernels, by their identity."""
         moves, operands, result = self.mapped.moves, self.layer.operands, len(self.layer.operands) - 1
         for t, turn in enumerate(self.turns):
             here = [each[t] for each in self.instances]
             new = [t == 0 or n != each[t - 1] for n, each in zip(here, self.instances, strict=True)]
+            fetched, stored = list[Copy](), list[Copy]()
             for ahead in (0, 1):
                 for i, operand in enumerate(operands):
                     number = here[i] + ahead
                     due = moves[i].buffers == 2 if ahead else moves[i].buffers == 1 or number == 0
                     if new[i] and not operand.result and not operand.held and due and number <= self.instances[i][-1]:
-                        self.fetch(i, number)
-            fetched = len(self.copies)
+                        fetched += self.fetch(i, number)
             waits = tuple(
                 self.channel(i, here[i])
                 for i, operand in enumerate(operands)
@@ -485,8 +484,8 @@ class _Tiles:
                 calls.append(CoreWork(numbers[id(kernel)], tuple(at), part))
             last = t + 1 == len(self.turns) or self.instances[result][t + 1] != here[result]
             if last and not operands[result].held:
-                self.move(result, here[result], self.region(result, turn))
-            yield Turn(fetched, waits, tuple(calls), len(self.copies))
+                stored += self.move(result, here[result], self.region(result, turn))
+            yield Turn(tuple(fetched), waits, tuple(calls), tuple(stored))
 
     def channel(self, operand: int, number: int) -> int:
         return 2 * operand + number % self.mapped.moves[operand].buffers
@@ -504,19 +503,14 @@ class _Tiles:
             size *= past - first
         return at
 
-    def fetch(self, operand: int, number: int) -> None:
-        if self.layer.operands[operand].packed:
-            size, channel, near = (
-                self.blocks[number][0].data.nbytes,
-                self.channel(operand, number),
-                self.near(operand, number),
-            )
-            for first, part in self.layer.operands[operand].channel.cut(size):
-                self.copies.append(Copy(channel, True, "", number, first, near + first, part))
-            return
-        self.move(operand, number, self.region(operand, self.turns[self.instances[operand].index(number)]))
+    def fetch(self, operand: int, number: int) -> Iterator[Copy]:
+        o, channel, near = self.layer.operands[operand], self.channel(operand, number), self.near(operand, number)
+        if not o.packed:
+            return self.move(operand, number, self.region(operand, self.turns[self.instances[operand].index(number)]))
+        parts = o.channel.cut(self.blocks[number][0].data.nbytes)
+        return (Copy(channel, True, "", number, first, near + first, part) for first, part in parts)
 
-    def move(self, operand: int, number: int, region: Ranges) -> None:
+    def move(self, operand: int, number: int, region: Ranges) -> Iterator[Copy]:
         """The copies of a tile: one, or several if it has more than two dimensions of pieces."""
         o, near = self.layer.operands[operand], self.near(operand, number)
         far, piece, loops = (
@@ -535,10 +529,8 @@ class _Tiles:
             merged, dense, step = merged and n == size, dense * n, step * size
         (rows, far_row, near_row), (planes, far_plane, near_plane) = [*loops, (1, 0, 0), (1, 0, 0)][:2]
         for far_more, near_more in offsets(loops[2:]):
-            self.copies.append(
-                Copy(self.channel(operand, number), not o.result, o.name, 0, far + far_more, near + near_more, piece,
-                     rows, planes, far_row, far_plane, near_row, near_plane)
-            )  # fmt: skip
+            yield Copy(self.channel(operand, number), not o.result, o.name, 0, far + far_more, near + near_more, piece,
+                       rows, planes, far_row, far_plane, near_row, near_plane)  # fmt: skip
 
 
 def aligned(size: int, align: int = ALIGN) -> int:

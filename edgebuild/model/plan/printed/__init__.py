@@ -6,9 +6,10 @@ planner by them: orders, places, sizes and counts are numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Protocol, Self
 
 from ...ir import Op
 from ...ops.base import Constant, Form, Kernel
@@ -117,18 +118,31 @@ class CoreWork:
 
 @dataclass(frozen=True)
 class Turn:
-    """Copies up to number `fetched` are started, `waits` (channels) awaited, calls made, then copies up to `stored`.
+    """Copies `fetched` are started, `waits` (channels) awaited, calls made, then copies `stored` started.
 
     Each core makes one of the calls; without calls a turn only copies. Where bytes go by way of a second memory,
-    `arrived` (channels) are awaited first, and copies up to `staged` are started behind `waits`.
+    `arrived` (channels) are awaited first, and copies `staged` are started behind `waits`.
     """
 
-    fetched: int
-    waits: tuple[int, ...]
-    calls: tuple[CoreWork, ...]
-    stored: int
+    fetched: tuple[Copy, ...] = ()
+    waits: tuple[int, ...] = ()
+    calls: tuple[CoreWork, ...] = ()
+    stored: tuple[Copy, ...] = ()
     arrived: tuple[int, ...] = ()
-    staged: int = 0
+    staged: tuple[Copy, ...] = ()
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        return (*self.fetched, *self.staged, *self.stored)
+
+    def plus(self, **more: Iterable[Any]) -> Turn:
+        """The turn with more of its parts, behind those that it has."""
+        return replace(self, **{name: (*getattr(self, name), *parts) for name, parts in more.items()})
+
+    @property
+    def before(self) -> tuple[Copy | Wait, ...]:
+        """Copies and waits before its calls, in order."""
+        return (*map(Wait, self.arrived), *self.fetched, *map(Wait, self.waits), *self.staged)
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,6 @@ class TiledOp:
     op: Op
     kernels: tuple[Kernel, ...]
     blocks: tuple[Constant, ...]
-    copies: tuple[Copy, ...]
     turns: tuple[Turn, ...]
     scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
     scratch_each: int  # bytes of a core's
@@ -167,6 +180,17 @@ class TiledOp:
     @property
     def ops(self) -> tuple[Op, ...]:
         return (self.op,)
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        """In the order in which they start."""
+        return tuple(c for t in self.turns for c in t.copies)
+
+    def with_copies(self, copies: Iterable[Copy]) -> Self:
+        """The op with others in place of its copies, one for each."""
+        each = iter(copies)
+        turns = ((t, [tuple(islice(each, len(some))) for some in (t.fetched, t.staged, t.stored)]) for t in self.turns)
+        return replace(self, turns=tuple(replace(t, fetched=f, staged=s, stored=o) for t, (f, s, o) in turns))
 
 
 @dataclass(frozen=True)
