@@ -208,13 +208,38 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
     for owner, addresses in sorted(owners.items()):
         stem, _, base = owner.partition(" ")
         near = (b for (s, of), b in chosen.items() if of == base and s and stem.startswith(s))  # I2C, for I2C_TASK
-        block = max(order, key=partial(_likeness, addresses), default=None)
+        pool = [b for b in order if _is_named(b, stem)] or order  # SPI_CTL0 is of no GPIO, however alike it is
+        block = max(pool, key=partial(_likeness, addresses), default=None)
         if block and not any(_likeness(addresses, block)):
             block = next(near, None)
         if block:
             chosen[stem, base] = block
             result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
     return result
+
+
+def absence(a: Access, blocks: Sequence[Block]) -> str:
+    """Why the description has no register for an access."""
+    bits, stem = 8 * a.place.type.size, a.owner.partition(" ")[0]
+    for b in blocks:
+        offset = a.address.offset - (0 if a.address.base else b.base)
+        for r in b.registers if not a.address.base or _is_named(b, stem) else ():
+            if r.offset == offset and r.bits != bits:
+                return f"the description has {r.full_name} with {r.bits} bits, the access {bits}"
+    return "the description has no such register"
+
+
+def _kind(block: Block) -> str:
+    """The name without its number: I2C of I2C0, and UART of UART1_S; P0 says nothing."""
+    own = block.name.upper()
+    kind = re.match(r"[A-Z]\d?[A-Z]+", own)
+    return kind[0] if kind else own
+
+
+def _is_named(block: Block, stem: str) -> bool:
+    """Whether a word of a stem, such as SPI of SPI_TypeDef, is the kind of a peripheral."""
+    words = {w.rstrip("0123456789") for w in re.split(r"[^A-Z0-9]+", stem.upper())}
+    return not words.isdisjoint({_kind(block), block.group.upper()} - {""})
 
 
 def _register(a: Access, block: Block, offset: int) -> Target | None:
@@ -243,16 +268,14 @@ def _array(a: Access, block: Block, offset: int) -> Target | None:
 
 def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
     """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
-    own = block.name.upper()
-    if kind := re.match(r"[A-Z]\d?[A-Z]+", own):  # I2C of I2C0, and UART of UART1_S; P0 says nothing
-        own = kind[0]
+    own = _kind(block)
     words = [w.upper() for a in accesses for w in a.words]
     places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
     names = [(normal(a.words[:1]), t.name if t.count else t.register.name) for a, t in places]
     alike = sum(word.endswith(normal((name,))) for word, name in names)
     stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
     stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
-    return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or stem else (0, 0)
+    return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or (stem and alike) else (0, 0)
 
 
 Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
@@ -550,7 +573,7 @@ class _Writer:
         self.functions = []
         for f, (accesses, stays) in own.items():
             absent = (a for a in accesses if a not in registers)
-            stays |= {(a.place.where.line, "the description has no such register"): None for a in absent}
+            stays |= {(a.place.where.line, absence(a, blocks)): None for a in absent}
             if accesses or stays:
                 self.functions.append(Adopted(f, {a: registers[a] for a in accesses if a in registers}, stays))
         self.names: dict[str, tuple[str, str]] = {}  # of a peripheral: its group and its device

@@ -221,6 +221,9 @@ KINDS = (
     ("BLOCK", "BLOCK", 0x40003000, PLAIN.format("CONFIG", 8)),
     ("CLOCK", "CLOCK", 0x40003000, PLAIN.format("RUN", 0)),
     ("PPI", "PPI", 0x40004000, CHANNELS),
+    ("SPI0", "SPI", 0x40005000, PLAIN.format("CTL0", 0).replace("</name>", "</name><size>16</size>")),
+    ("GPIOA", "GPIO", 0x40006000, PLAIN.format("CTL0", 0)),
+    ("DMA1", "DMA", 0x40007000, PLAIN.format("LISR", 0) + PLAIN.format("S0CR", 0x10)),
 )
 MIXED = """#include <stdint.h>
 #define MMIO32(address) (*(volatile uint32_t *)(address))
@@ -234,16 +237,25 @@ void i2c(uint32_t bus) { I2C_ENABLE(bus) = 1; I2C_TASK_GO(bus) = 1; }
 void run(void) { CLOCK_RUN = 1; }
 #define PPI_EN(n) MMIO32(0x40004000UL + 8 * (n))
 void ppi(int n) { PPI_EN(n) = 1; }
+#define SPI_CTL0(spi) MMIO32(spi)
+void spi(uint32_t periph) { SPI_CTL0(periph) = 1; }
+typedef struct { volatile uint32_t CR; } DMA_Stream_TypeDef;
+void dma(DMA_Stream_TypeDef *stream) { stream->CR = 1; }
 """
 
 
 def test_the_peripheral_is_that_of_the_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No I2S by the I of GPIO; one of two at an address; I2C_TASK is of the kind that I2C is."""
+    """No I2S by the I of GPIO; one of two at an address; I2C_TASK is of the kind that I2C is.
+
+    No GPIO by a CTL0 like that of the SPI, which is narrower; no DMA1 for its stream, whose names are others.
+    """
     peripherals = "".join(PERIPHERAL.format(*kind) for kind in KINDS)
     (tmp_path / "kinds.svd").write_text(CHIP[: CHIP.index("<peripheral>")] + peripherals + "</peripherals></device>")
     status, source, said = adopted(tmp_path, MIXED, capsys, "--svd", str(tmp_path / "kinds.svd"))
     assert status == 0 and source, said
     assert "gpio: stays C: the description has no such register" in said
+    assert "spi: stays C: the description has CTL0 with 16 bits, the access 32" in said
+    assert "dma: stays C: the description has no such register" in said
     assert "GPIO_P_DOUT(port) = 1; }" in source and "I2S" not in source.upper()
     for text in ("TWI_AT(bus)->TASKS_GO = 1;", "clock_device->RUN = 1;", "ppi_device->CHG_EN[n] = 1;"):
         assert text in source, source
