@@ -22,12 +22,13 @@ from tempfile import TemporaryDirectory
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_text
 from edgebuild.base.request import DriverRequest
+from edgebuild.driver.pipeline import triple_of
 from edgebuild.driver.prove.versions import Words, compare_programs, version
 from edgebuild.driver.registers.fixed import read_map
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, normal
 from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.sources import has_groups, in_macro
+from edgebuild.driver.source.sources import has_groups, in_macro, macros_among
 
 WIDE = 0xFFFFFFFF
 STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
@@ -216,6 +217,13 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
             chosen[stem, base] = block
             result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
     return result
+
+
+def _unlike(t: Target, macros: set[str]) -> Target:
+    """The register with names of the dialect that are no macros: a `_` more says the same."""
+    names = {f: f.name + "_" * (f.name in macros) for f in t.register.fields}
+    fields = tuple(replace(f, name=name) for f, name in names.items())
+    return replace(t, name=t.name + "_" * (t.name in macros), register=replace(t.register, fields=fields))
 
 
 def absence(a: Access, blocks: Sequence[Block]) -> str:
@@ -480,6 +488,9 @@ BLOCK = "\0"  # the end of a block in place of a statement: it takes the semicol
 COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
 
 
+WHEREVER = ("__LINE__=0", '__FILE__=""')  # for the proof: an assertion says the same in another line
+
+
 @dataclass(eq=False)
 class Adopted:
     """A function with accesses."""
@@ -514,8 +525,9 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted]]:
     if path.suffix != ".c" or has_groups(path):
         raise fail("only C that is not in the dialect yet can be adopted", file=str(path))
     read_text(path)  # raises what is wrong with a file that is not in UTF-8
+    request = replace(request, defines=(*request.defines, *WHEREVER))
     old, proved = version(request), set[str]()
-    writer = _Writer(old, read_map(Path(request.layout.removeprefix("fixed:"))).blocks)
+    writer = _Writer(old, read_map(Path(request.layout.removeprefix("fixed:"))).blocks, request)
     with TemporaryDirectory() as folder:
         file = Path(folder) / path.name
         new = replace(request, sources=(file,), include_dirs=(path.parent, *request.include_dirs))
@@ -563,13 +575,16 @@ def _code(program: Program, name: str) -> str:
 class _Writer:
     """The text of the adopted source."""
 
-    def __init__(self, program: Program, blocks: Sequence[Block]) -> None:
+    def __init__(self, program: Program, blocks: Sequence[Block], request: DriverRequest) -> None:
         self.source = program.unit.text
         self.words = set(re.findall(r"\w+", self.source.decode("utf-8", "replace")))
         self.words |= {c.spelling for c in program.unit.top}
         self.first = min((f.span[0] for f in program.functions), default=0)
         own = {f: accesses_of(f) for f in program.functions}
         registers = targets([a for accesses, _ in own.values() for a in accesses], blocks)
+        names = {n: None for t in registers.values() for n in (t.name, *(f.name for f in t.register.fields))}
+        macros = macros_among(list(names), request.sources[0], triple_of(request.target), request.flags)
+        registers = {a: _unlike(t, macros) for a, t in registers.items()}
         self.functions = []
         for f, (accesses, stays) in own.items():
             absent = (a for a in accesses if a not in registers)

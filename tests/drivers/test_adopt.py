@@ -120,6 +120,10 @@ CASES = (  # the C, and what comes of it
      "    held.UE = 1;\n    UART_AT(u)->CR1 = held;\n} else bf_raw(UART_AT(u)->CR1) = 7; }"),
     (ADDRESSES, "#ifdef OTHER\nvoid f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { UART1_CR1 = 1 << 13; }\n#endif",
      "void f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }\n"),
+    (ADDRESSES, "#define DR UART_DR(UART1)\n#define UE 13\nvoid f(void) { DR = 1; UART1_CR1 |= 1 << UE; }",
+     "{ uart1->DR_ = 1; uart1->CR1.UE_ = 1; }"),  # names of macros
+    (STRUCTS + "int at(int);\n#define ASSERT(x) ((x) ? 0 : at(__LINE__))\n",  # the line is another there
+     "void f(UART_TypeDef *u) { ASSERT(u); u->CR1 |= UART_CR1_UE; }", "{ ASSERT(u); UART_AT(u)->CR1.UE = 1; }"),
 )  # fmt: skip
 # Two changes of one register are two accesses: as fields they would become one.
 TWICE = (

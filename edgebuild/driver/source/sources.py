@@ -574,6 +574,14 @@ def parse_plain(path: Path, triple: str, options: tuple[str, ...]) -> clang.Unit
     return unit
 
 
+def macros_among(names: Sequence[str], path: Path, triple: str, options: tuple[str, ...]) -> set[str]:
+    """Those of these names that are macros behind a source in plain C."""
+    asked = "".join(f"\n#ifdef {name}\nextern int eb_macro_{name};\n#endif" for name in names)
+    unit = clang.parse(str(path), read_bytes(path) + asked.encode() + b"\n", triple, _flags((path,), options))
+    seen = {c.spelling for c in unit.top}
+    return {name for name in names if f"eb_macro_{name}" in seen}
+
+
 def _checked(sources: Sequence[Path], triple: str, options: tuple[str, ...], cpp: bool) -> list[Path]:
     """The folders of headers. Raises EdgebuildError where something is no text, or takes too much to parse."""
     places, front = ([Path(b) for a, b in pairwise(options) if a == flag] for flag in ("-I", "-include"))
