@@ -218,7 +218,7 @@ class Registers:
     p, q and their codes (`Pll`), vos, boost, bypass; hse, hsi, msi, which are 1 where the PLL runs from there; base_mhz
     and in_mhz, the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
     `rest`: hsi, where SYSCLK cannot come from the oscillator of the PLL; `start` then starts that one, too.
-    `dividers`: the fields of the bus dividers, as codes of hpre, ppre1 and ppre2.
+    `dividers`: the fields of the bus dividers, as codes of hpre, ppre1 and ppre2, and of one behind the HSI.
 
     The sequences are of steps: `prepare` once, before all else; `stop` with SYSCLK from an oscillator; `voltage` then,
     where each voltage feeds the oscillators; `start`, in which `pll` writes the fields, `flash` the wait states and

@@ -61,6 +61,7 @@ BOARDS = {
     "nucleo_l152re": Board("stm32l152", "hsi", 16, (1, 4, 2), 32),
     "nucleo_l432kc": Board("stm32l4x2", "hsi", 16, (1, 20, 4), 80),
     "nucleo_l476rg": Board("stm32l4x6", "hsi", 16, (1, 20, 4, 8), 80),
+    "nucleo_l4r5zi": Board("stm32l4r5", "hsi", 16, (4, 40, 2), 80),
     "nucleo_l552ze_q": Board("stm32l552", "msi", 4, (1, 55, 2, 2), 110),
     "nucleo_u575zi_q": Board("stm32u575", "msi", 4, (1, 80, 2, 2), 160),
     "nucleo_wb55rg": Board("stm32wb55", "hse", 32, (), 32),
@@ -132,6 +133,29 @@ def test_dividers_of_the_buses_are_in_the_registers(
     assert tuple(value >> low & (1 << width) - 1 for low, width in spans) == fields
     machine.call("apb1")
     assert machine.returned() == apb1_hz == bus_clocks(plan, plan.configs[-1])[0]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+@pytest.mark.parametrize(
+    ("chip", "source", "place", "before", "after"),  # headers of hal_stm32, fe7d2e2
+    [
+        ("stm32u575", "msi", "RCC_ICSCR1.MSISRANGE", 0, 4),  # 48 MHz; RCC_MSIRANGE_4 is 4 MHz
+        ("stm32g071", "hsi", "RCC_CR.HSIDIV", 3, 0),  # HSI / 8
+        ("stm32l072", "hsi", "RCC_CR.HSIDIVEN", 1, 0),
+        ("stm32h743", "hsi", "RCC_CR.HSIDIV", 2, 0),
+    ],
+)
+def test_an_oscillator_runs_at_its_clock_whatever_the_boot_loader_chose(
+    chip: str, source: str, place: str, before: int, after: int, tmp_path: Path
+) -> None:
+    plan = clock_plan(load_clock_tree(chip), source=source)
+    machine = Machine(plan, build(plan, tmp_path))
+    register, _, name = place.partition(".")
+    low, width = plan.tree.registers.field(register, name)  # type: ignore[union-attr]
+    machine.model.values[register] |= before << low
+    machine.call("eb_clock_init")
+    machine.expect(plan.configs[-1].name)
+    assert machine.model.values[register] >> low & (1 << width) - 1 == after
 
 
 @pytest.mark.parametrize(
