@@ -233,7 +233,8 @@ def absence(a: Access, blocks: Sequence[Block]) -> str:
         offset = a.address.offset - (0 if a.address.base else b.base)
         for r in b.registers if not a.address.base or _is_named(b, stem) else ():
             if r.offset == offset and r.bits != bits:
-                return f"the description has {r.full_name} with {r.bits} bits, the access {bits}"
+                sizes = f"with {r.bits} bits, the access {bits}"
+                return f"the description has {r.full_name} {sizes}; a patch of svdtools may correct it"
     return "the description has no such register"
 
 

@@ -258,7 +258,7 @@ def test_the_peripheral_is_that_of_the_names(tmp_path: Path, capsys: pytest.Capt
     status, source, said = adopted(tmp_path, MIXED, capsys, "--svd", str(tmp_path / "kinds.svd"))
     assert status == 0 and source, said
     assert "gpio: stays C: the description has no such register" in said
-    assert "spi: stays C: the description has CTL0 with 16 bits, the access 32" in said
+    assert "spi: stays C: the description has CTL0 with 16 bits, the access 32; a patch" in said
     assert "dma: stays C: the description has no such register" in said
     assert "GPIO_P_DOUT(port) = 1; }" in source and "I2S" not in source.upper()
     for text in ("TWI_AT(bus)->TASKS_GO = 1;", "clock_device->RUN = 1;", "ppi_device->CHG_EN[n] = 1;"):
