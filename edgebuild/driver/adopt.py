@@ -560,7 +560,7 @@ def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) 
     words = Words(new.sources[0].name, "the adopted source", {})
     rows = compare_programs(old, program, words, names) if names else []
     proved |= {code[r.function] for r in rows if r.verdict == "proved"}
-    return {open_[r.function]: f"{r.verdict}: {r.why}" for r in rows if r.verdict != "proved"}
+    return {open_[r.function]: f"{r.verdict}: {r.why}" for r in rows if r.verdict != "proved" and r.function in open_}
 
 
 def _code(program: Program, name: str) -> str:

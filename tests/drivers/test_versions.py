@@ -132,6 +132,14 @@ def test_a_source_in_the_dialect_beside_plain_c(tmp_path: Path) -> None:
     assert proved(tmp_path, plain, source, "--function", "f")[0] == 0
 
 
+def test_variables_that_a_chosen_function_uses_begin_alike(tmp_path: Path) -> None:
+    old = "static const Config rows[] = {{1, 2, 3}}, *const all = rows;\nint n = 1;\nvoid h(void) { n++; }\n"
+    old += "static int g(int i) { static int m = 5; return all[i].bits + m++; }\nvoid f(int i) { U->CR1 = g(i); }\n"
+    new = old.replace("2, 3", "2, 4").replace("m = 5", "m = 6").replace("n = 1", "n = 2")
+    status, rows = proved(tmp_path, old, new, "--function", "f")
+    assert (status, rows.keys()) == (1, {"f", "rows", "g: m"})
+
+
 def test_wrong_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = tmp_path / "good.c"
     good.write_text("void f(void) { }\n")

@@ -679,11 +679,16 @@ def unlike_variables(originals: Variables, generated: Variables) -> Iterator[tup
 Variables = dict[str, tuple[str, Any]]  # type without namespaces, first value: numbers where it has some, else its text
 
 
+def variable_name(v: ir.Variable) -> str:
+    """A name for people; of a static variable in a function with the function."""
+    return f"{v.function}: {v.name}" if v.function else v.qualified
+
+
 def variables(program: Program, offset: Callable[[ir.OffsetOf], int | None] = lambda c: c.constant) -> Variables:
     """The variables outside of functions, and static ones, by name. `offset`: what an `offsetof` is."""
     result: Variables = {}
     for d in program.statics:
-        name = f"{d.variable.function}: {d.variable.name}" if d.variable.function else d.variable.qualified
+        name = variable_name(d.variable)
         offsets = [x for x in (d.value.all() if d.value else ()) if isinstance(x, ir.OffsetOf)]
         numbers = _numbers(d.value) if d.value and not offsets else None
         first = d.first_text(map(offset, offsets)) if "None" in repr(numbers) else numbers

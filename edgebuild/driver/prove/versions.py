@@ -18,7 +18,7 @@ from edgebuild.driver.layout.registers import Bus, Layout
 from edgebuild.driver.pipeline import compile_driver, triple_of
 from edgebuild.driver.prove.hardware import EFFORT, Different, Event, Views, ask, solver_of
 from edgebuild.driver.prove.interpreter import POLL, Interpreter, Side
-from edgebuild.driver.prove.verdicts import Prover, Verdict, generated_unit, unlike_variables, variables
+from edgebuild.driver.prove.verdicts import Prover, Verdict, generated_unit, unlike_variables, variable_name, variables
 from edgebuild.driver.registers.fixed import read_map
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.dialect import Dialect
@@ -62,8 +62,24 @@ def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, 
     for n in (n for n in names if n not in rows):
         side = words.old if n in first.functions else words.new
         rows[n] = Comparison(n, "different", f"only {side} has this function")
-    unlike = () if only else unlike_variables(variables(old), variables(new))
+    used = _used(old, names) | _used(new, names)
+    unlike = ((n, why) for n, why in unlike_variables(variables(old), variables(new)) if not only or n in used)
     return [*(rows[n] for n in names), *(Comparison(n, "different", words.named(why)) for n, why in unlike)]
+
+
+def _used(program: Program, names: list[str]) -> set[str]:
+    """Names of the variables that these functions use, as `variables` has them, also by functions that they call."""
+    bodies: dict[str, ir.Node | None] = {f.full_name: f.body for f in program.functions}
+    bodies |= {variable_name(d.variable): d.value for d in program.statics}
+    used = dict.fromkeys(names)
+    for name in (reached := list(used)):  # it grows
+        for x in body.all() if (body := bodies.get(name)) else ():
+            to = x.to if isinstance(x, ir.Name | ir.Call) else None
+            other = variable_name(to) if isinstance(to, ir.Variable) else getattr(to, "full_name", "")
+            if other not in used:
+                used[other] = None
+                reached.append(other)
+    return set(used)
 
 
 def _registers(file: Path) -> dict[int, str]:
