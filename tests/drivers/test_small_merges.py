@@ -45,6 +45,7 @@ HELPERS = (
 make_device(Other, other_, 0x40001000);
 static int seen;
 static void lamp(int x) { other_->lamp = x; }
+__attribute__((__weak__)) void hook(int x) { other_->lamp = x; }
 static void same(int x) { dev->x = x; }
 static void deep(int x) { if (x) lamp(x); seen++; }
 static void wait(void) { while (other_->busy) ; }
@@ -58,6 +59,7 @@ CALLS = {
     # statements between `dev->x = m` and `dev->y = m`: accesses of the function
     "lamp(m);": 1,
     "deep(m);": 1,
+    "hook(m);": 4,  # the program may have another one
     "seen = other_->busy;": 2,
     "same(m);": 4,
     "wait();": 4,

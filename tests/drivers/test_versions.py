@@ -62,6 +62,8 @@ OTHER = (  # with what is said of the difference
      "typedef volatile int vi; void f(void) { *(vi *)64 = 2; }", "stores 0x1 to *0x40"),
     ("void f(char n) { U->DR = n; }", "void f(int n) { U->DR = n; }", "its parameters have [1] bytes, and [4]"),
     ("void f(void) { for (;;) U->DR = U->SR; }", "void f(void) { for (;;) U->DR = U->SR & 7; }", "to UART.DR"),
+    ("void w(int) __attribute__((weak));\nvoid w(int n) { }\nvoid f(void) { w(1); }",  # the linker may have another
+     "void w(int) __attribute__((weak));\nvoid w(int n) { }\nvoid f(void) { w(2); }", "calls w(0x1)"),
     ("void f(void) { U->CR1 = 1; other(1); }", "void f(void) { other(1); U->CR1 = 1; }", "calls other(0x1)"),
     ("void f(uint8_t *b) { *b++ += 1; *b = 2; }", "void f(uint8_t *b) { *b += 1; b += 2; *b = 2; }", "an object"),
     ("void f(void) { U->CR1 = 1; }", "void g(void) { U->CR1 = 1; }", "only old.c has this function"),

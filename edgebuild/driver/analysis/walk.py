@@ -480,6 +480,8 @@ class Walker:
         if not c.to and c.callee:
             self.expression(c.callee)
         self.operands(c.arguments)
+        if c.to and c.to.is_weak:  # or of another one, which is not known
+            self.graph.node("call", at=c)
         self.graph.node("call", at=c, text=name)
 
     def constructed(self, c: ir.Call) -> None:

@@ -378,7 +378,7 @@ class Interpreter:
                 raise Unknown("an operator that assigns")
         this = self.places.object_of(c.target) if c.target and to and to.has_object else self.this
         values = self.arguments(c)
-        if to is not None and to.full_name in self.functions and not to.is_virtual:
+        if to is not None and to.full_name in self.functions and not (to.is_virtual or to.is_weak):
             outer, self.this = self.this, this
             result = self.call(self.functions[to.full_name], values)
             self.this = outer

@@ -39,6 +39,7 @@ class Lowering(Protocol):
     def fields(self, type_: Type) -> tuple[Member, ...]: ...
     def parameters(self, function: Cursor, expected: bool) -> tuple[Variable, ...]: ...
     def body(self, function: Cursor) -> Block | None: ...
+    def is_weak(self, c: Cursor) -> bool: ...
     def initialisers(self, constructor: Cursor) -> tuple[Initialiser, ...]: ...
     def default(self, declaration: Cursor) -> Expression | None: ...
 
@@ -232,6 +233,11 @@ class Function(Declaration):
     @cached_property
     def result(self) -> CType:
         return self.program.type(self.origin.result_type)
+
+    @cached_property
+    def is_weak(self) -> bool:
+        """Whether the linker may take another one in its place."""
+        return self.program.is_weak(self.origin)
 
     @cached_property
     def class_(self) -> Record | None:

@@ -180,6 +180,11 @@ class Program:
             next(interrupts, None),
         )
 
+    def is_weak(self, c: Cursor) -> bool:
+        """Whether a function is declared with `__attribute__((weak))`."""
+        shown = [x for x in (c, c.canonical) if any(a.kind == K.UNEXPOSED_ATTR for a in clang.children(x))]
+        return any(re.search(r"\b_*weak_*\b", clang.pretty(x).partition("{")[0]) for x in shown)
+
     def parameters(self, function: Cursor, expected: bool) -> tuple[ir.Variable, ...]:
         """The parameters of a function; `expected`: as a call has them, also those of an instance of a template."""
         declared = (p for p in clang.children(function) if p.kind == K.PARM_DECL)
