@@ -244,6 +244,14 @@ def test_arrays_in_arrays_end_somewhere(tmp_path: Path) -> None:
         read_map(tmp_path / "chip.svd")
 
 
+def test_a_buffer_of_too_many_registers_is_no_reason_to_refuse_the_rest(tmp_path: Path) -> None:
+    """Nordic's nrf9220_flpr.svd has one of 16 MB."""
+    many = register("DATA[%s]", 16, "", "<dim>16777216</dim><dimIncrement>1</dimIncrement>")
+    (tmp_path / "chip.svd").write_text(chip(many + register("R", 0, field("A", 0, 1))))
+    (block,) = read_map(tmp_path / "chip.svd").blocks
+    assert {r.name for r in block.registers} == {"DATA", "R"}
+
+
 ORIGINS = [
     ("<bitOffset>4</bitOffset><bitWidth>3</bitWidth>", "<bitRange>[9:7]</bitRange>"),
     ("<bitRange>[6:4]</bitRange>", "<bitOffset>7</bitOffset>"),

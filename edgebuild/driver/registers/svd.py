@@ -114,7 +114,7 @@ class _Reader:
         for element in siblings:
             element = self.derived(element, siblings)
             properties = self.properties(element, defaults)
-            for name, shift, _, mark in self.instances(element):
+            for name, shift, _, mark in self.elements(element):
                 offset = base + self.number(element, "addressOffset") + shift
                 if element.tag == "cluster":
                     yield from self.registers(element, properties, offset, (*scope, name), (*marks, mark))
@@ -128,6 +128,18 @@ class _Reader:
                     if self.registers_read > MANY:
                         raise self.wrong(element, f"{self.block} has more than {MANY} registers")
                     yield replace(info, marks=(*marks, mark))
+
+    def elements(self, element: Element) -> Iterator[tuple[str, int, int, str]]:
+        """As `instances`; of registers that are too many, such as a buffer of 16 MB, one that is a mistake."""
+        try:
+            yield from self.instances(element)
+        except EdgebuildError as error:
+            name = element.value("name") or ""
+            if element.tag != "register" or not name:
+                raise
+            name = name.partition("[")[0].replace("%s", "")
+            self.mistakes.append((f"{self.block}.{name}", error))
+            yield name, 0, 0, name
 
     def register(
         self, r: Element, name: str, offset: int, properties: dict[str, str], scope: tuple[str, ...]
