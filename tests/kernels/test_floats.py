@@ -13,7 +13,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels
 from edgebuild.model.ir import Graph, Op, Quant, dump
 from edgebuild.model.kernels import floats, kernel_of
-from edgebuild.model.kernels.floats import BLOCKS, KINDS, block_of, starts
+from edgebuild.model.kernels.floats import BLOCKS, KINDS, block_of, of_core, starts
 from edgebuild.model.plan.search import form_of
 from tests.graphs import examples, random_inputs, small_graphs, thrown
 from tests.kernels.processor import run_on
@@ -21,7 +21,7 @@ from tests.kernels.test_processors import NEEDS, preferring
 from tests.ops.test_host import compare
 
 IN_C, IN_REGISTERS = "channels in registers", "pixels and channels in registers"
-CORES = {"mps2-an386": (False, False), "mps2-an500": (False, True), "mps3-an547": (True, False)}  # MVE, fused
+CORES = ("mps2-an386", "mps2-an500", "mps3-an547")
 
 
 def of_floats(graph: Graph, target: str, variant: str) -> bool:
@@ -85,10 +85,30 @@ def pointwise(graph: Graph) -> Graph:
     return replace(graph, ops=(op,), tensors={**graph.tensors, w.name: w, y.name: y})
 
 
+def with_channels(graph: Graph, values: int, results: int) -> Graph:
+    """The layer with other numbers of channels, of one group: its weights and biases come again and again."""
+    op, tensors = graph.ops[0], dict(graph.tensors)
+    w = tensors[op.inputs[1]]
+    taps = w.shape[1:3]
+    shapes = {op.inputs[1]: (1, *taps, results) if op.kind == "depthwise_conv2d" else (results, *taps, values)}
+    shapes |= dict.fromkeys(op.inputs[2:], (results,))
+    for name, shape in shapes.items():
+        tensors[name] = replace(tensors[name], shape=shape, data=np.resize(tensors[name].array, shape))
+    for name, channels in ((op.inputs[0], values), (op.outputs[0], results)):
+        tensors[name] = replace(tensors[name], shape=(*tensors[name].shape[:3], channels))
+    attrs = op.attrs | ({"groups": 1} if "groups" in op.attrs else {})
+    return replace(graph, ops=(replace(op, attrs=attrs),), tensors=tensors)
+
+
+CHANNELS = {"depthwise_conv2d": ((5, 10), (7, 14), (3, 12), (2, 16)), "conv2d": ((3, 8), (3, 3), (3, 1))}
+
+
 def drawn(target: str) -> list[Graph]:
     """Layers of each kind, those with the largest results; and windows of one tap, of several groups, too."""
-    layers = [[g for g in thrown(kind, 300) if of_floats(g, target, IN_REGISTERS)] for kind in KINDS]
-    graphs = [g for some in layers for g in sorted(some, key=lambda g: -g.tensors[g.outputs[0]].elements)[:16]]
+    layers = {kind: [g for g in thrown(kind, 300) if of_floats(g, target, IN_REGISTERS)] for kind in KINDS}
+    layers = {k: sorted(some, key=lambda g: -g.tensors[g.outputs[0]].elements)[:14] for k, some in layers.items()}
+    graphs = [g for some in layers.values() for g in some]
+    graphs += [with_channels(layers[kind][0], *some) for kind, pairs in CHANNELS.items() for some in pairs]
     return graphs + [pointwise(g) for g in graphs if g.ops[0].kind == "conv2d" and g.ops[0].attrs["groups"] > 1][:3]
 
 
@@ -104,8 +124,9 @@ def test_registers(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.M
     windows = [k.shape for k in taken if k.shape["most"] > 1]
     assert {s["groups"] > 1 for s in windows} == {s["whole"] for s in windows} == {False, True}
     assert {s["back"] > 0 for s in windows} == {s["OW"] > 7 for s in windows} == {False, True}
-    functions = {name for k in taken for name in (k.shape["function"].replace("%d", n) for n in "14")}
-    assert functions == {n for n in BLOCKS if ("mve" in n, "fused" in n) == CORES[target]}
+    rests = {name.removeprefix("eb_").removeprefix("mve_").removesuffix("_fused") for name in BLOCKS}
+    own = {of_core(form_of(load_target(target)).core, rest.removeprefix("float")) for rest in rests}
+    assert {k.shape[name] for k in taken for name in ("one", "function")} == own
     check(target, graphs, tmp_path, tile, exact=target == "mps2-an386")
 
 
@@ -125,7 +146,8 @@ def test_results_over_the_pixels_of_groups(target: str, tmp_path: Path, monkeypa
         for g in layers
         if g.tensors["x"].elements != g.result(g.ops[0]).elements
     ]
-    graphs = sorted(graphs, key=lambda g: -g.ops[1].attrs["groups"])[:8]
+    graphs = sorted(graphs, key=lambda g: g.ops[1].attrs["groups"])
+    graphs = [*graphs[:3], *graphs[-5:]]
     assert {g.ops[1].attrs["groups"] > 1 for g in graphs} == {False, True}
     inputs = [random_inputs(graph, 1, seed) for seed, graph in enumerate(graphs)]
     rows = run_on(load_target(target), graphs, inputs, tmp_path, tile="off", objective="ram")

@@ -25,22 +25,28 @@ from ..row import KernelLayer, Row
 
 # Sums of products of real numbers in registers: micro-kernels in assembly for Arm's floating-point units.
 #
-# Four channels of four pixels, or of one, for all groups of four channels. Each sum begins with its bias and grows in
+# Up to four channels of four pixels, or of one, block by block. Each sum begins with its bias and grows in
 # the order of the plain kernel. Cortex-M4 and M33 take three cycles for VFMA, two for VMUL and VADD (DDI 0439D, table
 # 7-1). So they round product and sum, and results are the plain kernel's to the last bit. Others fuse both, and round
 # once.
 #
 # The weights of four channels are `packed`: those of a tap, then of the next one. Of a computed matrix the four are
 # `columns`, neighbours that lie a step from tap to tap, or `rows`, each with its taps side by side. In sums over one
-# channel each, the `channels` of a tap meet as many values: there a run is a row of the window.
+# channel each, the `channels` of a tap meet as many values, or fewer by a `multiplier`: a run is a row of the window.
+# Blocks of `groups` are packed, too. They have as few channels as their group, and may read values of their own.
 
-FIELDS = ("bias", "runs", "taps", "x_step", "w_tap", "w_step", "w_back", "y_step", "back", "blocks", "low", "high")
+FIELDS = (
+    "bias", "runs", "taps", "x_step", "w_tap", "w_step", "w_back", "y_step", "back", "blocks", "low", "high",
+    "x_at", "x_block", "w_at", "x_back",
+)  # fmt: skip
 AT = {name: f"[r0, #{4 * i}]" for i, name in enumerate(FIELDS)}  # of eb_float_sums_t
-PACKED, COLUMNS, IN_ROWS, CHANNELS = "packed", "columns", "rows", "channels"
+PACKED, COLUMNS, IN_ROWS, CHANNELS, GROUPS = "packed", "columns", "rows", "channels", "groups"
 REMARKS = {
     PACKED: "whose weights lie of all taps in turn", COLUMNS: "whose weights lie side by side in each tap",
     IN_ROWS: "whose weights lie each with its taps in a row", CHANNELS: "with sums over one channel each",
+    GROUPS: "each with values of its own",
 }  # fmt: skip
+NUMBERS = {2: "two", 3: "three", 4: "four", 6: "6", 8: "8"}
 SAVED = tuple(f"r{n}" for n in range(4, 12))
 COPY = "eb_copy_floats"
 POINTERS = ("r4", "r5", "r6", "r7")  # pointers to the pixels' values
@@ -57,48 +63,56 @@ def _moved_words(op: str, pointer: str, registers: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Block:
-    """`quads` x 4 sums: four channels of each pixel, or more channels of one.
+    """Sums of `pixels` x `channels`: up to four channels of each of four pixels, or channels of one.
 
-    r0: eb_float_sums_t, r1: runs of taps, r2: results, r3: bias, r12: bytes of weights of the groups before, lr: groups
-    left. In a run r8 points to weights and r9 counts taps. With sums over one channel each, r6: bytes of the channels
-    before, r7: bytes from tap to tap.
+    r0: eb_float_sums_t, r1: runs of taps, r2: results, r3: bias, r12: bytes of weights of the blocks before, lr: blocks
+    left. In a run r8 points to weights and r9 counts taps. With sums over one channel each, r6: bytes of the values
+    before, r7: bytes from tap to tap; `multiplier` sums take each value.
     """
 
-    quads: int
+    pixels: int
+    channels: int
     weights: str
     fused: bool = False
+    multiplier: int = 1
 
     unit = ""
-    unroll = property(lambda self: 1 if self.weights == CHANNELS else 2 if self.quads == 4 else 4)  # taps of a turn
+
+    @property
+    def unroll(self) -> int:
+        """Taps of a turn."""
+        return 1 if self.weights == CHANNELS else 2 if self.pixels == 4 else 4
 
     @property
     def name(self) -> str:
-        block = f"_channels{4 * self.quads}" if self.weights == CHANNELS else f"{self.quads}_{self.weights}"
+        few, times = f"{self.channels}" * (self.channels < 4), f"_times{self.multiplier}" * (self.multiplier > 1)
+        block = f"_channels{self.channels}{times}" if self.weights == CHANNELS else f"{self.pixels}_{self.weights}{few}"
         return f"eb_{self.unit}float{block}{'_fused' * self.fused}"
 
     @property
     def pointers(self) -> tuple[str, ...]:
         """To the values of each pixel."""
-        return POINTERS[: 1 if self.weights == CHANNELS else self.quads]
+        return POINTERS[: self.pixels]
 
-    def quad(self, op: str, number: int, pointer: str, ahead: bool) -> str:
-        """A load (ld) or store (st) of four sums, which may move the pointer ahead."""
-        return _moved_words(f"v{op}mia", pointer + "!" * ahead, singles(4 * number, 4))
+    def sums(self, op: str, pixel: int, pointer: str, ahead: bool) -> list[str]:
+        """Loads (ld) or stores (st) of the sums of a pixel, which may move the pointer ahead."""
+        own = singles(self.channels * pixel, self.channels)
+        return [_moved_words(f"v{op}mia", pointer + "!" * ahead, own)]
 
     def zeros(self) -> list[str]:
-        sums = singles(0, 4 * self.quads)
+        sums = singles(0, self.pixels * self.channels)
         return ["movs r9, #0", *(f"vmov {a}, {b}, r9, r9" for a, b in zip(sums[::2], sums[1::2], strict=True))]
 
     def begin(self) -> list[str]:
         """The bias to the sums of each pixel; products of matrices have none."""
         if self.weights in (COLUMNS, IN_ROWS):
             return self.zeros()
-        return [self.quad("ld", q, "r3", self.weights == CHANNELS or q == self.quads - 1) for q in range(self.quads)]
+        return [code for p in range(self.pixels) for code in self.sums("ld", p, "r3", p == self.pixels - 1)]
 
     def operands(self) -> list[str]:
         """Pointers of a run."""
-        code = ["ldm r10!, {r4, r8}", f"ldrd r9, r7, {AT['taps']}", "add r8, r8, r12"]
-        code += ["add r4, r4, r6"] * (self.weights == CHANNELS)
+        code = ["ldm r10!, {r4, r8}", *[f"ldr r9, {AT['x_at']}", "add r4, r4, r9"] * (self.weights == GROUPS)]
+        code += [f"ldrd r9, r7, {AT['taps']}", "add r8, r8, r12", *["add r4, r4, r6"] * (self.weights == CHANNELS)]
         code += [f"add {q}, {p}, r7" for p, q in pairwise(self.pointers)]
         code += [f"ldr r3, {AT['w_tap']}"] * (self.weights in (COLUMNS, IN_ROWS))
         return code + ["add r10, r8, r3", "add r11, r10, r3", "add r3, r11, r3"] * (self.weights == IN_ROWS)
@@ -106,11 +120,11 @@ class Block:
     def taps(self, count: int) -> list[str]:
         """So many taps."""
         if self.weights == CHANNELS:
-            sums, x, w = (singles(first, 4 * self.quads) for first in (0, 8, 16))
+            x, w = singles(8, self.channels // self.multiplier), singles(16, self.channels)
             code = [_moved_words("vldmia", "r4", x), "add r4, r4, r7", _moved_words("vldmia", "r8!", w)]
-            return code + self._added(list(zip(sums, x, w, strict=True)))
-        one = self.quads == 1
-        values = [singles(4 * self.quads + count * p, count) for p in range(self.quads)]
+            return code + self._added([(f"s{c}", x[c // self.multiplier], w[c]) for c in range(self.channels)])
+        one, channels, columns = self.pixels == 1, self.channels, self.weights == COLUMNS
+        values = [singles(4 * self.pixels + count * p, count) for p in range(self.pixels)]
         code = [_moved_words("vldmia", f"{p}!", v) for p, v in zip(self.pointers, values, strict=True)]
         if self.weights == IN_ROWS:  # channel by channel, the taps of each side by side
             weights = [singles(16 + 4 * c if one else 24 + 2 * (c % 2), count) for c in range(4)]
@@ -124,23 +138,23 @@ class Block:
                 terms = [(f"s{4 * p + c}", v[t], weights[c][t]) for t in range(count) for p, v in enumerate(values)]
                 code += [load, *self._added(terms)]
             return code
-        together = one and self.weights == PACKED
-        code += [_moved_words("vldmia", "r8!", singles(16, 4 * count))] * together
+        together = one and not columns
+        code += [_moved_words("vldmia", "r8!", singles(16, channels * count))] * together
         for t in range(count):
-            four = singles(16 + 4 * t if one else 24, 4)
+            own = singles(16 + channels * t if one else 24, channels)
             if not together:
-                code += [_moved_words("vldmia", "r8" + "!" * (self.weights == PACKED), four)]
-                code += ["add r8, r8, r3"] * (self.weights == COLUMNS)
-            code += self._added([(f"s{4 * p + c}", v[t], four[c]) for p, v in enumerate(values) for c in range(4)])
+                code += [_moved_words("vldmia", "r8" + "!" * (not columns), own), *["add r8, r8, r3"] * columns]
+            terms = [(f"s{channels * p + c}", v[t], own[c]) for p, v in enumerate(values) for c in range(channels)]
+            code += self._added(terms)
         return code
 
     def _added(self, terms: list[tuple[str, str, str]]) -> list[str]:
         """Products to sums; four products stand before their sums, which so wait for none."""
         if self.fused:
             return [f"vfma.f32 {total}, {x}, {w}" for total, x, w in terms]
-        code, spare = list[str](), singles(8 if self.quads == 1 and self.weights != CHANNELS else 28, 4)
+        code, spare = list[str](), singles(8 if self.pixels == 1 and self.weights != CHANNELS else 28, 4)
         for first in range(0, len(terms), 4):
-            four = list(zip(spare, terms[first : first + 4], strict=True))
+            four = list(zip(spare, terms[first : first + 4], strict=False))
             code += [f"vmul.f32 {product}, {x}, {w}" for product, (_, x, w) in four]
             code += [f"vadd.f32 {total}, {total}, {product}" for product, (total, _, _) in four]
         return code
@@ -153,17 +167,18 @@ class Block:
             ("high", "cmp r4, #0x7f800000", "gt", 8),
         ):
             each = list[str]()
-            for s in singles(0, 4 * self.quads):
+            for s in singles(0, self.pixels * self.channels):
                 each += [f"vcmpe.f32 {s}, s16", "vmrs APSR_nzcv, fpscr", f"it {when}", f"vmov{when}.f32 {s}, s16"]
             code += [f"ldr r4, {AT[bound]}", infinite, f"beq.w {label}f", "vmov s16, r4"]
             code += [Loop(bound, tuple(each)), f"{label}:"]
         return code
 
     def stored(self) -> list[str]:
-        if len(self.pointers) == 1:
-            return [self.quad("st", q, "r2", True) for q in range(self.quads)]
-        code = [f"ldr r5, {AT['y_step']}", "add r4, r2, r5", self.quad("st", 0, "r2", True)]
-        return code + [line for q in (1, 2, 3) for line in (self.quad("st", q, "r4", False), "add r4, r4, r5")][:-1]
+        code = self.sums("st", 0, "r2", True)
+        if self.pixels == 1:
+            return code
+        code = [f"ldr r5, {AT['y_step']}", "add r4, r2, r5", *code]
+        return code + [line for p in (1, 2, 3) for line in (*self.sums("st", p, "r4", False), "add r4, r4, r5")][:-1]
 
     def products(self) -> list[Part]:
         """All taps of a run, `unroll` of them a turn."""
@@ -175,28 +190,31 @@ class Block:
         return [*code, "6:"]
 
     def parts(self) -> tuple[Part, ...]:
-        """The whole function. The last group of channels may begin within the one before."""
-        windows, channels = self.weights in (PACKED, CHANNELS), self.weights == CHANNELS
+        """The whole function. The last block of channels may begin within the one before."""
+        channels, groups = self.weights == CHANNELS, self.weights == GROUPS
+        windows, first = self.weights == PACKED or channels or groups, f"ldr r12, {AT['w_at']}"
         run: list[Part] = [*self.operands(), *self.products()]
         block: tuple[Part, ...] = (
             "1:", *self.begin(), *[f"ldr r11, {AT['runs']}"] * windows, "mov r10, r1",
             *["cmp r11, #0", "ble.w 9f"] * windows,
             Loop("runs", ("2:", *run, "subs r11, r11, #1", "bgt 2b") if windows else tuple(run)), "9:",
             *self.bounded(), *self.stored(),
-            f"ldrd r4, r5, {AT['w_step']}", *[f"add r6, r6, #{16 * self.quads}"] * channels,
+            *[f"ldrd r4, r5, {AT['x_at']}", "add r4, r4, r5", f"str r4, {AT['x_at']}"] * groups,
+            f"ldrd r4, r5, {AT['w_step']}", *[f"add r6, r6, #{4 * self.channels // self.multiplier}"] * channels,
             "add r12, r12, r4", "subs lr, lr, #1", "beq 0f", "cmp lr, #1", "bne.w 1b",
             Loop("last", (f"ldr r4, {AT['back']}", "sub r12, r12, r5", "sub r2, r2, r4", *["sub r3, r3, r4"] * windows,
-                          *["sub r6, r6, r4"] * channels, "b.w 1b")), "0:",
+                          *[f"ldr r4, {AT['x_back']}", "sub r6, r6, r4"] * channels, "b.w 1b")), "0:",
         )  # fmt: skip
-        return (*[f"ldr r3, {AT['bias']}"] * windows, f"ldr lr, {AT['blocks']}", "mov r12, #0",
+        return (*[f"ldr r3, {AT['bias']}"] * windows, f"ldr lr, {AT['blocks']}", first if groups else "mov r12, #0",
                 *["mov r6, r12"] * channels, Loop("blocks", block))  # fmt: skip
 
     def function(self) -> Function:
-        pixels = "Four pixels" if len(self.pointers) == 4 else "One pixel"
-        groups = f"{4 * self.quads}" if self.weights == CHANNELS else "four"
+        pixels = "Four pixels" if self.pixels == 4 else "One pixel"
+        blocks = "of one channel" if self.channels == 1 else f"of {NUMBERS[self.channels]} channels"
+        times = f", {NUMBERS[self.multiplier]} for each value" if self.multiplier > 1 else ""
         return Function(
-            self.name, ("EB_REG const eb_float_sums_t *sums", "EB_REG const float *const *list", "EB_REG float *y"),
-            f"{pixels} by groups of {groups} channels, {REMARKS[self.weights]}. "
+            self.name, ("EB_REG eb_float_sums_t *sums", "EB_REG const float *const *list", "EB_REG float *y"),
+            f"{pixels} by blocks {blocks}, {REMARKS[self.weights]}{times}. "
             "`list`: for each run of taps, the values and the weights.",
             ("push {r4-r11, lr}", pushed((*SAVED, "lr")), "vpush {d8-d15}", moved(64), *self.parts(),
              "vpop {d8-d15}", moved(-64), "pop {r4-r11, pc}"),
@@ -215,27 +233,50 @@ class Vectors(Block):
 
     unit = "mve_"
     unroll = property(lambda self: {CHANNELS: 1, IN_ROWS: 2}.get(self.weights, 4))
+    quads = property(lambda self: self.pixels * self.channels // 4)  # vectors of sums
 
     def quad(self, op: str, number: int, pointer: str, ahead: bool) -> str:
+        """A load (ld) or store (st) of four words, which may move the pointer ahead."""
         return f"v{op}rw.{'u' * (op == 'ld')}32 q{number}, [{pointer}]{', #16' * ahead}"
+
+    def sums(self, op: str, pixel: int, pointer: str, ahead: bool) -> list[str]:
+        each = self.channels // 4
+        return [self.quad(op, each * pixel + q, pointer, ahead) for q in range(each)]
+
+    def begin(self) -> list[str]:
+        """The bias; before it, bytes to values of which each goes to two lanes."""
+        pairs = ["movs r4, #0", "vidup.u32 q6, r4, #1", "vshr.u32 q6, q6, #1", "vshl.i32 q6, q6, #2", "movs r4, #8",
+                 "vadd.i32 q7, q6, r4"]  # fmt: skip
+        return [*pairs * (self.multiplier == 2), *super().begin()]
 
     def zeros(self) -> list[str]:
         return [f"vmov.i32 q{q}, #0" for q in range(self.quads)]
 
+    def _of_channels(self) -> list[str]:
+        """A tap of sums over one channel each. From four sums of a value on, all lanes of a vector take the same."""
+        quads = range(self.quads)
+        code = [self.quad("ld", 4 + q, "r8", True) for q in quads]
+        if self.multiplier < 4:
+            at = [f", q{6 + q}" if self.multiplier == 2 else f", #{16 * q}" * (q > 0) for q in quads]
+            code += [f"vldrw.u32 q{2 + q}, [r4{at[q]}]" for q in quads]
+            return [*code, "add r4, r4, r7", *(f"vfma.f32 q{q}, q{2 + q}, q{4 + q}" for q in quads)]
+        for q in quads:
+            code += [f"ldr r5, [r4, #{4 * q}]"] * (q < self.channels // self.multiplier)
+            code.append(f"vfma.f32 q{q}, q{4 + q}, r5")
+        return [*code, "add r4, r4, r7"]
+
     def taps(self, count: int) -> list[str]:
         if self.weights == CHANNELS:
-            code = [f"vldrw.u32 q{2 + q}, [r4{f', #{16 * q}' * (q > 0)}]" for q in range(self.quads)]
-            code += ["add r4, r4, r7", *(self.quad("ld", 4 + q, "r8", True) for q in range(self.quads))]
-            return code + [f"vfma.f32 q{q}, q{2 + q}, q{4 + q}" for q in range(self.quads)]
+            return self._of_channels()
         weights, columns = [f"q{4 + t}" for t in range(count)], self.weights == COLUMNS
-        address = {PACKED: "[r8], #16", COLUMNS: "[r8]", IN_ROWS: "[q7, #4]!"}[self.weights]
+        address = {COLUMNS: "[r8]", IN_ROWS: "[q7, #4]!"}.get(self.weights, "[r8], #16")
         code = ["ldr r12, [sp, #12] /* bytes from tap to tap */"] * columns
         for w in weights:
             code += [f"vldrw.u32 {w}, {address}", *["add r8, r8, r12"] * columns]
         load = {4: "ldm {}!, {{{}}}", 2: "ldrd {1}, [{0}], #8", 1: "ldr {1}, [{0}], #4"}[count]
         together = min(4, 8 // count)  # pixels whose values are in registers at once
-        for first in range(0, self.quads, together):
-            values = {p: SCALARS[(p - first) * count :][:count] for p in range(self.quads)[first : first + together]}
+        for first in range(0, self.pixels, together):
+            values = {p: SCALARS[(p - first) * count :][:count] for p in range(self.pixels)[first : first + together]}
             code += [load.format(POINTERS[p], ", ".join(v)) for p, v in values.items()]
             code += [f"vfma.f32 q{p}, {w}, {v[t]}" for t, w in enumerate(weights) for p, v in values.items()]
         return code
@@ -260,15 +301,63 @@ class Vectors(Block):
         ]  # fmt: skip
 
 
-SHAPES = [(quads, weights) for weights in (PACKED, COLUMNS, IN_ROWS) for quads in (4, 1)]
-SHAPES += [(1, CHANNELS), (2, CHANNELS)]
-BLOCKS: dict[str, Block] = {
-    block.name: block
-    for quads, weights in SHAPES
-    for block in (
-        Block(quads, weights), Block(quads, weights, fused=True), Vectors(quads, weights),
-    )
-}  # fmt: skip
+class Pixels(Vectors):
+    """Sums with MVE of fewer than four channels: four pixels are lanes, whose values a gather loads.
+
+    q0 to q2: sums of each channel, q5: values, q6: bytes from the first pixel to each, q7: addresses of values.
+    """
+
+    unroll = property(lambda self: 4 // self.channels)
+    quads = property(lambda self: self.channels)
+
+    @staticmethod
+    def _offsets(to: str, step: str) -> list[str]:
+        """Bytes from the first pixel to each."""
+        return ["movs r4, #0", f"vidup.u32 {to}, r4, #1", f"ldr r4, {AT[step]}", f"vmul.i32 {to}, {to}, r4"]
+
+    def begin(self) -> list[str]:
+        bias = [line for q in range(self.quads) for line in ("ldr r4, [r3], #4", f"vdup.32 q{q}, r4")]
+        return [*self._offsets("q6", "x_step"), *bias]
+
+    def operands(self) -> list[str]:
+        return [*Block(1, self.channels, self.weights).operands(), "subs r4, #4", "vadd.i32 q7, q6, r4"]
+
+    def taps(self, count: int) -> list[str]:
+        scalars = POINTERS[: count * self.channels]
+        load = {1: "ldr {}, [r8], #4", 2: "ldrd {}, [r8], #8"}.get(len(scalars), "ldm r8!, {{{}}}")
+        code = [load.format(", ".join(scalars))]
+        for t in range(count):
+            of_tap = scalars[t * self.channels :][: self.channels]
+            code += ["vldrw.u32 q5, [q7, #4]!", *(f"vfma.f32 q{q}, q5, {w}" for q, w in enumerate(of_tap))]
+        return code
+
+    def products(self) -> list[Part]:
+        return Block.products(self)
+
+    def stored(self) -> list[str]:
+        each = [line for q in range(self.quads) for line in (f"vstrw.32 q{q}, [r2, q7]", "adds r2, #4")]
+        return [*self._offsets("q7", "y_step"), *each]
+
+
+TIMES = {1: (8, 4), 2: (8, 4), 3: (6,), 4: (8,), 8: (8,)}  # channels of a block by how many take each value
+
+
+def _all_blocks() -> list[Block]:
+    """The micro-kernels for each unit."""
+    shapes = [(pixels, 4, weights, 1) for weights in (PACKED, COLUMNS, IN_ROWS) for pixels in (4, 1)]
+    shapes += [(1, channels, CHANNELS, multiplier) for multiplier, some in TIMES.items() for channels in some]
+    shapes += [(pixels, channels, GROUPS, 1) for channels in (1, 2, 3, 4) for pixels in (4, 1)]
+    blocks = list[Block]()
+    for pixels, channels, weights, multiplier in shapes:
+        blocks += [Block(pixels, channels, weights, fused, multiplier) for fused in (False, True)]
+        if channels % 4 == 0:
+            blocks.append(Vectors(pixels, channels, weights, multiplier=multiplier))
+        elif pixels == 4:
+            blocks.append(Pixels(pixels, channels, weights))
+    return blocks
+
+
+BLOCKS: dict[str, Block] = {block.name: block for block in _all_blocks()}
 
 
 def copy_words() -> Function:
@@ -286,8 +375,11 @@ FUNCTIONS = {name: block.function for name, block in BLOCKS.items()} | {COPY: co
 
 
 def of_core(core: frozenset[str], rest: str) -> str:
-    """The name of a core's function: `rest` of it begins behind "float"."""
-    return f"eb_mve_float{rest}" if "mve" in core else f"eb_float{rest}{'_fused' * (DUAL_ISSUE in core)}"
+    """The name of a core's function: `rest` of it begins behind "float". Cores with MVE run those for scalars, too."""
+    vectors = f"eb_mve_float{rest}"
+    if "mve" in core and vectors in BLOCKS:
+        return vectors
+    return f"eb_float{rest}{'_fused' * (not core.isdisjoint({'mve', DUAL_ISSUE}))}"
 
 
 def pace_of(function: str, pixels: int) -> float:
@@ -326,6 +418,13 @@ def block_of(channels: int) -> int:
     return -(-channels // -(-channels // MOST))
 
 
+def block_of_pixels(channels: int, core: frozenset[str]) -> int:
+    """Channels of a block of four pixels: those of the least work for all blocks, by instructions of a tap."""
+    each = 8 if core.isdisjoint({"mve", DUAL_ISSUE}) else 4
+    sizes = range(min(4, channels), 0, -1) if "mve" not in core else (min(4, channels),)
+    return min(sizes, key=lambda size: -(-channels // size) * (each * size + 3))
+
+
 def starts(channels: int, block: int) -> list[int]:
     """The first channel of each block. The last block begins within the one before it where they do not divide."""
     return [min(at, channels - block) for at in range(0, channels, block)]
@@ -359,7 +458,8 @@ def _letters(layer: KernelLayer, joined: bool) -> dict[str, Any] | None:
         s |= rolled(Form())
     s |= {"line": pixels > 0, "whole": depthwise or pixels > 0 or (s["DX"] == 1 and s["CG"] == s["C"])}
     s |= {"tap_values": 1 if depthwise else s["CG"], "by_channel": depthwise and s["C"] > 1}
-    s |= dict.fromkeys(("overlap", "over", "either"), False) | {"function": "", "most": 1, "groups": 1}
+    s |= dict.fromkeys(("overlap", "over", "either", "by_group"), False) | {"function": "", "one": "", "most": 1}
+    s |= dict.fromkeys(("x_block", "x_back"), 0) | {"groups": 1}
     return s | {"matrix": kind == "batch_matmul"}
 
 
@@ -397,32 +497,42 @@ def blocks(layer: KernelLayer) -> Kernel | None:
 def micro_kernels(layer: KernelLayer) -> Kernel | None:
     """Four pixels by four channels in the core's own instructions; or eight sums over one channel each, or four."""
     k, core, s = layer.plain, layer.form.core, _letters(layer, joined=True)
-    if s is None or s["scaled"] or s["KG"] < 4 or s.get("M", 1) > 1:
+    if s is None or s["scaled"] or (s["matrix"] and s["K"] < 4):
         return None
+    depthwise, times, values, count = layer.op.kind == "depthwise_conv2d", s.get("M", 1), s["CG"], s["KG"]
+    if depthwise and (s["C"] == 1 or times not in TIMES):  # then each channel of the image is a group
+        depthwise, values, count = False, 1, times
+        s["whole"] = s["C"] == 1 and s["DX"] == 1
     runs = s["FH"] * (1 if s["whole"] else s["FW"])
-    if runs > MOST_RUNS:
+    if runs > MOST_RUNS or (depthwise and s["K"] < 4):
         return None
-    count, groups, some, taps = s["KG"], s["K"] // s["KG"], 4, s["FH"] * s["FW"] * s["tap_values"]
+    groups, some, taps = s["K"] // count, 4, s["FH"] * s["FW"] * s["tap_values"]
     s |= {"most": 4, "either": True, "groups": groups, "x_step": 4 * s["SX"] * s["C"], "list": str(2 * runs)}
     constants, rows, function = k.constants, None, f"%d_{PACKED}"
     if s["matrix"]:
         column, tap = s["at"]
         function, step = (f"%d_{COLUMNS}", tap) if column == 1 else (f"%d_{IN_ROWS}", column)
         s |= {"w_tap": 4 * step, "w_step": 16 * column, "w_back": 4 * (-count % 4) * column}
-    elif layer.op.kind == "depthwise_conv2d":
-        some = 8 if count >= 8 and -(-count // 8) * 8 * 2.7 < -(-count // 4) * 4 * 3.3 else 4
-        s |= {"most": 1, "x_step": 4 * s["DX"] * s["C"]}
-        rows, function = constants[0].data.reshape(-1, count).T, f"_channels{some}"
+    elif depthwise:
+        some = min((n for n in TIMES[times] if n <= count), key=lambda n: -(-count // n) * (2.1 * n + 4.8))
+        s |= {"most": 1, "x_step": 4 * s["DX"] * s["C"], "x_back": 4 * (-count % some) // times}
+        function = f"_channels{some}" + f"_times{times}" * (times > 1)
+        rows = constants[0].data.reshape(-1, count).T
     else:
-        rows = constants[0].data.reshape(s["K"], -1)
+        some = block_of_pixels(count, core)
+        rows = constants[0].data.reshape(s["K"], -1) if times == 1 else constants[0].data.reshape(-1, s["K"]).T
         s["over"] = s["line"] and groups == 1 and layer.form.over  # other groups read what a group writes over
+        function = f"%d_{GROUPS}{some if some < 4 else ''}" if groups > 1 or some < 4 else function
     if rows is not None:
         stream = replace(constants[0], data=packed(rows, some, groups), note=f"by {some} channels")
         constants = (stream, *constants[1:])
         s |= {"w_step": 4 * some * taps, "tap": some * s["tap_values"]}
-    by_group, block_count = groups > 1, -(-count // some)
-    s |= {"blocks": block_count, "back": 4 * (-count % some), "function": of_core(core, function)}
-    s |= {"value_step": s["CG"] * by_group, "weight_step": block_count * some * taps * by_group}
+    block_count = -(-count // some)
+    s |= {"blocks": block_count, "back": 4 * (-count % some), "by_group": groups > 1 and block_count > 1}
+    s |= {"result_step": count, "value_step": values, "weight_step": block_count * some * taps}
+    if groups > block_count == 1:  # a block for each group
+        s |= {"blocks": groups, "x_block": 4 * values}
+    s |= {name: of_core(core, function.replace("%d", pixels)) for name, pixels in (("one", "1"), ("function", "4"))}
     kernel = replace(
         k, template="floats/sums.c.j2", shape=s, constants=constants, variant="pixels and channels in registers"
     )
@@ -458,11 +568,9 @@ def _calls(s: Mapping[str, Any]) -> Mapping[tuple[int, int, int], int]:
 
 def _block_cost(s: Mapping[str, Any], runs: int) -> float:
     """Instructions of C for a block of pixels (`bench-grid`)."""
-    if s["groups"] > 1:
-        return 12 + s["groups"] * (50 + 20 * runs)
     if s["most"] == 1:
-        return 17 * runs - 20
-    return 12 if s["line"] else 12 + (17 if s["whole"] else 20) * runs
+        return 24 + 10 * runs
+    return (12 if s["line"] else 12 + (17 if s["whole"] else 29) * runs) + (15 * s["groups"] if s["by_group"] else 0)
 
 
 def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
@@ -470,12 +578,12 @@ def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
     bounds = bool(np.isfinite(k.scalars["low"])), bool(np.isfinite(k.scalars["high"]))
     each = {1: 0.0, 4: 0.0}
     for (pixels, runs, taps), count in _calls(s).items():
-        name = s["function"].replace("%d", str(pixels))
-        inner = s["groups"] * executed_by(name, taps, s["blocks"], runs, bounds)
+        name = s["function"] if pixels == s["most"] else s["one"]
+        inner = (s["groups"] if s["by_group"] else 1) * executed_by(name, taps, s["blocks"], runs, bounds)
         copied = 10 + executed_by(COPY, pixels * taps) if s["over"] else 0
         each[pixels] += _images(s) * count * (_block_cost(s, runs) + copied + inner)
     total = sum(each.values())
-    pace = sum(n * pace_of(s["function"], pixels) for pixels, n in each.items()) / total
+    pace = sum(n * pace_of(s["function"] if pixels == 4 else s["one"], pixels) for pixels, n in each.items()) / total
     always = [n for n in each if each[n]]
     if len(always) == 1:  # never four pixels, or always
         k = replace(k, shape={**s, "either": False, "most": always[0], "function": name})
