@@ -1,4 +1,7 @@
-"""TFLite weights of 4 bits, two a byte: read as int8, equal to TFLite Micro, which unpacks them at run time."""
+"""TFLite weights of 4 bits, two a byte, and weights of real layers ("hybrid") in 4 or 8: all are kept in int8.
+
+TFLite Micro unpacks the former at run time. It has no hybrid layers, and runs them with their weights in float32.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ def packed(values: Array) -> list[int]:
     return [int(b) for b in flat[::2] | flat[1::2] << 4]
 
 
-def layer(kind: str, seed: int) -> tuple[bytes, Array]:
-    """A file of one layer with weights of 4 bits, and the weights."""
+def layer(kind: str, seed: int, real: bool, bits: int) -> tuple[bytes, Array]:
+    """A file of one layer with weights of 4 or 8 bits and int8 or real activations, and the weights."""
     f, rng = File(), np.random.default_rng(seed)
     rows, columns, channels, results = (int(n) for n in rng.integers(3, 6, 4))
     x_shape = (1, columns) if kind == "FULLY_CONNECTED" else (1, rows, columns, channels)
@@ -47,10 +50,12 @@ def layer(kind: str, seed: int) -> tuple[bytes, Array]:
         float(np.float32(s)) for s in rng.uniform(0.01, 0.1, 1 if kind == "FULLY_CONNECTED" else shape[axis])
     )
     quant = Quant(scales, (0,) * len(scales), axis if len(scales) > 1 else None)
-    x = f.tensor("x", x_shape, "int8", Quant((0.05,), (3,)))
+    dtype = "float32" if real else "int8"
+    x = f.tensor("x", x_shape, dtype, None if real else Quant((0.05,), (3,)))
     w = f.tensor("w", shape, "int8", quant, values)
-    f.tensors[w].type, f.buffers[f.tensors[w].buffer].data = INT4, packed(values)
-    y = f.tensor("y", out, "int8", Quant((0.04,), (-5,)))
+    if bits == 4:
+        f.tensors[w].type, f.buffers[f.tensors[w].buffer].data = INT4, packed(values)
+    y = f.tensor("y", out, dtype, None if real else Quant((0.04,), (-5,)))
     options = OPTIONS[kind]()
     if kind != "FULLY_CONNECTED":
         options.padding, options.strideH, options.strideW = VALID, 1, 1
@@ -58,16 +63,17 @@ def layer(kind: str, seed: int) -> tuple[bytes, Array]:
     if kind == "DEPTHWISE_CONV_2D":
         options.depthMultiplier = 1
     own = Quant(tuple(float(np.float32(0.05 * s)) for s in scales), (0,) * len(scales), 0 if len(scales) > 1 else None)
-    bias = f.tensor("b", (out[-1],), "int32", own, rng.integers(-99, 100, out[-1]).astype(np.int32))
+    numbers = rng.integers(-99, 100, out[-1]).astype(np.float32 if real else np.int32)
+    bias = f.tensor("b", (out[-1],), numbers.dtype.name, None if real else own, numbers)
     f.operator(kind, [x, w, bias], [y], options)
     return bytes(f.pack([x], [y])), values
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("seed", "real", "bits"), [(1, False, 4), (2, True, 4), (3, True, 8)])
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_weights_of_4_bits(kind: str, seed: int, tmp_path: Path) -> None:
-    data, values = layer(kind, seed)
+def test_small_weights(kind: str, seed: int, real: bool, bits: int, tmp_path: Path) -> None:
+    data, values = layer(kind, seed, real, bits)
     file = tmp_path / "model.tflite"
     file.write_bytes(data)
     kept = [t for t in read_model(file).tensors.values() if t.name == "w"]

@@ -12,6 +12,7 @@ judge's own words.
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any
 
@@ -22,7 +23,11 @@ BAD_MODEL, BAD_INPUTS = 3, 4
 
 
 def widened(data: bytes) -> bytes:
-    """The model with its float16 constants in float32, without their DEQUANTIZE, which TFLM has for integers alone."""
+    """The same network with constants in float32 that TFLite Micro's kernels of real numbers do not take otherwise.
+
+    These are constants of float16, without their DEQUANTIZE, which TFLM has for integers alone, and the weights of 4
+    and 8 bits of operators on real numbers ("hybrid" ones). LiteRT would round activations of the latter, too.
+    """
     import flatbuffers
     from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
@@ -31,23 +36,66 @@ def widened(data: bytes) -> bytes:
     for graph in model.subgraphs:
         kept = []
         for op in graph.operators or []:
-            values = None
-            if codes[op.opcodeIndex] == schema.BuiltinOperator.DEQUANTIZE:
-                source = graph.tensors[op.inputs[0]]
-                values = model.buffers[source.buffer].data if source.type == schema.TensorType.FLOAT16 else None
-            if values is None:
-                kept.append(op)
+            is_dequantize = codes[op.opcodeIndex] == schema.BuiltinOperator.DEQUANTIZE
+            halves = is_dequantize and graph.tensors[op.inputs[0]].type == schema.TensorType.FLOAT16
+            values = _real(model, graph.tensors[op.inputs[0]]) if halves else None
+            if values is not None:
+                _store(model, graph.tensors[op.outputs[0]], values)
+                changed = True
                 continue
-            buffer, changed = schema.BufferT(), True
-            buffer.data = np.frombuffer(np.frombuffer(bytes(values), np.float16).astype(np.float32).tobytes(), np.uint8)
-            graph.tensors[op.outputs[0]].buffer = len(model.buffers)
-            model.buffers.append(buffer)
+            kept.append(op)
+            if not is_dequantize and all(graph.tensors[n].type == schema.TensorType.FLOAT32 for n in op.outputs):
+                changed |= _widen_weights(model, graph, op)
         graph.operators = kept
     if not changed:
         return data
     builder = flatbuffers.Builder(len(data))
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
+
+
+def _widen_weights(model: Any, graph: Any, op: Any) -> bool:
+    """Give an operator quantised constants in float32, as tensors of their own; whether it had any."""
+    real = {n: _real(model, graph.tensors[n]) for n in op.inputs if n >= 0 and graph.tensors[n].quantization}
+    places = {n: len(graph.tensors) + k for k, n in enumerate(n for n in real if real[n] is not None)}
+    for n in places:
+        graph.tensors.append(copy.copy(graph.tensors[n]))
+        _store(model, graph.tensors[-1], real[n])
+    op.inputs = [places.get(n, n) for n in op.inputs]
+    return bool(places)
+
+
+def _real(model: Any, tensor: Any) -> Any:
+    """The real values of a dense constant of float16, int4, int8 or uint8, in float32; None of anything else."""
+    from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+    kinds = schema.TensorType
+    types = {kinds.FLOAT16: np.float16, kinds.INT4: np.int8, kinds.INT8: np.int8, kinds.UINT8: np.uint8}
+    data, q = model.buffers[tensor.buffer].data, tensor.quantization
+    if tensor.type not in types or data is None or tensor.sparsity is not None:
+        return None
+    values = np.frombuffer(bytes(data), types[tensor.type])
+    if tensor.type == kinds.FLOAT16:
+        return values.astype(np.float32)
+    if q is None or q.scale is None or not len(q.scale):
+        return None
+    if tensor.type == kinds.INT4:  # the first number is in the lower half of a byte
+        values = np.stack([values << 4 >> 4, values >> 4], axis=-1).ravel()[: int(np.prod(tensor.shape))]
+    shape = [1] * len(tensor.shape)
+    if len(q.scale) > 1:
+        shape[q.quantizedDimension] = -1
+    steps = values.reshape(tensor.shape).astype(np.float32) - np.reshape(q.zeroPoint, shape).astype(np.float32)
+    return steps * np.reshape(q.scale, shape).astype(np.float32)
+
+
+def _store(model: Any, tensor: Any, values: Any) -> None:
+    """Make `values` in float32 the data of a tensor, in a buffer of its own."""
+    from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(values.astype("<f4").tobytes(), np.uint8)
+    tensor.buffer, tensor.type, tensor.quantization = len(model.buffers), schema.TensorType.FLOAT32, None
+    model.buffers.append(buffer)
 
 
 class OfTflite:
