@@ -232,7 +232,7 @@ def _place(index: list[int]) -> str:
 
 def _all_results(results: list[dict[str, Any]]) -> list[str]:
     """A line for each op's result, in the order of the model."""
-    wide = max(len(r["kind"]) for r in results)
+    wide = max((len(r["kind"]) for r in results), default=0)
     lines = []
     for r in results:
         state = "equal" if r["seen"] else "only through those behind it"
@@ -276,7 +276,7 @@ def _verdict(r: dict[str, Any], all_results: bool) -> str:
     reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if r.get("bounds_reached", (0, 0))[1] else ""
     unseen = f"; {len(r['unseen'])} results only through those behind them" if r.get("unseen") else ""
     lines += [f"  judged by {r['judge']}{reached}{unseen}", *(f"  note: {note}" for note in r.get("notes", ()))]
-    lines += _all_results(r["results"]) if all_results else []
+    lines += _all_results(r.get("results", [])) if all_results else []
     lines += _of_samples(r) if "samples" in r else []
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
     for key in (*sizes, "instructions", "cycles", "macs"):

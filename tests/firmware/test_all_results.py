@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import onnx
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
 from edgebuild.cli import main
+from edgebuild.cli.verify import _all_results
+from edgebuild.model.compile import compile_model
 from edgebuild.model.emit import code
+from edgebuild.model.verify import _recorded
 from tests.zoo.builders import quantized
 from tests.zoo.papers import running_example
 
@@ -66,8 +75,18 @@ def test_the_first_difference_is_named(
     assert re.search(r"\(row \d+, column \d+, channel 31\)", text) and "DIFFERS by up to" in text
 
 
-def test_results_that_cannot_be_recorded_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "net.onnx"
-    file.write_bytes(quantized(running_example()).SerializeToString())
-    assert main(["verify", str(file), "--target", "host", "--stream-input", "rows", "--all"]) == 1
-    assert "results cannot be recorded" in capsys.readouterr().err
+@pytest.mark.parametrize(("kind", "stream"), [("Relu", "rows"), ("Identity", "off")])
+def test_what_cannot_be_recorded(kind: str, stream: str, tmp_path: Path) -> None:
+    """Steps whose input comes by rows are an error; a model without steps has none to record."""
+    file = tmp_path / "m.onnx"
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (1, 2, 4, 4)) for n in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node(kind, ["x"], ["y"])], "g", ends[:1], ends[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), file)
+    artifacts = compile_model(
+        model_request(file, "model", "host", {"stream_input": stream} if stream == "rows" else {})
+    )
+    report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))
+    builder: Any = SimpleNamespace(target=load_target("host"))
+    with pytest.raises(EdgebuildError, match="cannot be recorded") if stream == "rows" else nullcontext():
+        assert not _recorded(file, ((), ()), [], artifacts, report, builder, every=True).seen
+    assert _all_results([]) == []

@@ -31,6 +31,14 @@ def checked_size(t: Tensor, file: str) -> Tensor:
     return t
 
 
+def without_nan(data: Array, name: str, file: str) -> Array:
+    """The numbers of a constant. Raises EdgebuildError if one of them is NaN."""
+    if data.dtype.kind == "f" and np.isnan(data).any():
+        hint = "training that diverged leaves such a file: train again, or put a number in their place"
+        raise fail(f"constant '{name}' holds values that are not numbers", file=file, hints=[hint])
+    return data
+
+
 class GraphBuilder:
     """Tensors and ops so far. `graph` is a live view of them for the op modules' functions."""
 

@@ -224,9 +224,9 @@ def _recorded(
     plot = Plot(graph, report, source_of(artifacts), hidden)
     ports = [port["name"] for port in report["inputs"]]
     stepped = rounds_to_steps(graph)
-    if not (stepped or every):
+    if not (stepped or every) or not plot.steps:
         return Recording(plot)
-    if not plot.steps or report["stream_rows"] or not all(map(plot.is_whole, ports)):
+    if report["stream_rows"] or not all(map(plot.is_whole, ports)):
         if not every:
             return Recording(plot)
         raise fail("results cannot be recorded of input that comes by rows", hints=["leave --stream-input out"])

@@ -506,7 +506,7 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
 
     Shapes that the file notes of results do not count, nor notes of constants: tf2onnx rounds some sizes otherwise than
     onnx does; skl2onnx notes some ranks wrongly, or none of an output. Types of outputs may be left out, too: scripts
-    of onnxscript have none.
+    of onnxscript have none. Nor do names of graphs count, which onnxruntime never reads.
     """
     wanted = needed([(reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [node for node, used in zip(model.graph.node, wanted, strict=True) if used]
@@ -514,6 +514,8 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
         raise grouped(problems)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    for part in graphs(copy.graph):
+        part.name = part.name or "graph"
     for node in (node for part in graphs(copy.graph) for node in part.node if unknown(model, node)):
         node.domain = NOBODYS  # of a body, which may never run
     copy.opset_import.append(helper.make_opsetid(NOBODYS, 1))

@@ -202,7 +202,8 @@ PRODUCTS, WINDOWS = ("MatMul", "Gemm", "MatMulInteger"), ("Conv", "ConvTranspose
 
 def in_float32(data: Array) -> Array:
     """Real numbers of other precisions in single precision, which is all that the generated C has."""
-    return data.astype(np.float32) if str(data.dtype) in PRECISIONS else data
+    with np.errstate(over="ignore"):  # a number beyond float32 becomes an infinity, as in onnxruntime
+        return data.astype(np.float32) if str(data.dtype) in PRECISIONS else data
 
 
 def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:

@@ -20,7 +20,7 @@ from ....base.inputs import JSON, MODEL, read_bytes
 from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from .. import compose
-from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed
+from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
 from ..compose import axis_of
 from ..named_arguments import Name, NamedArgumentsNode, readers, tensors_of
 from ..onnx.onnx_operators import READERS as ONNX
@@ -82,10 +82,7 @@ class Archive:
         bytes_ = [step * stored.itemsize for step in steps]
         view = np.lib.stride_tricks.as_strided(data[first:], shape, bytes_, writeable=False)
         whole = (view.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else view  # its upper half
-        whole = np.array(whole, usual)
-        if whole.dtype.kind == "f" and np.isnan(whole).any():
-            raise fail(f"constant '{name}' holds values that are not numbers", file=self.file)
-        return whole
+        return without_nan(np.array(whole, usual), name, self.file)
 
     def type_of(self, meta: Mapping[str, Any], name: str) -> tuple[str, tuple[int, ...]]:
         """Type of a tensor here, and its shape."""
