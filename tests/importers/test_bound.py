@@ -16,6 +16,7 @@ from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.formats import bound_file, read_model
 from edgebuild.model.ir import Array, Graph
+from edgebuild.model.verify import oracles
 from tests.importers.test_onnx import onnxruntime_outputs
 
 FLOAT = TensorProto.FLOAT
@@ -203,3 +204,34 @@ def test_outputs_without_types(tmp_path: Path) -> None:
     for fed in (np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)):
         want = onnxruntime_outputs(model, [fed])[0]
         np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), fed), want)
+
+
+def test_unsigned_words_are_moved_and_cast(tmp_path: Path) -> None:
+    """ML.NET writes classes as keys of uint32."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.UINT32),
+        helper.make_node("Concat", ["a", "a"], ["b"], axis=1),
+        helper.make_node("Cast", ["b"], ["c"], to=TensorProto.UINT64),
+        helper.make_node("Cast", ["c"], ["y"], to=FLOAT),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, (1, 4))
+    model, fed = saved(nodes, [x], {}, tmp_path / "m.onnx"), np.array([[0, -1, 2**31, 2**33 + 5]])
+    np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), fed), onnxruntime_outputs(model, [fed])[0])
+
+
+def test_the_judge_gets_no_inputs_that_the_outputs_do_not_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text, say, that edgebuild does not read. Nodes stand in a wrong order, which onnxruntime mends."""
+    nodes = [helper.make_node(kind, [x], [y]) for kind, x, y in (("Neg", "a", "y"), ("Abs", "x", "a"))]
+    nodes.append(helper.make_node("Identity", ["text"], ["other"]))
+    inputs = [helper.make_tensor_value_info(n, t, (1, 2)) for n, t in (("text", TensorProto.STRING), ("x", FLOAT))]
+    model = saved(nodes, inputs, {}, tmp_path / "m.onnx")
+    model.graph.output[0].name = "other"
+    onnx.save(model, tmp_path / "m.onnx")
+
+    def in_this_process(judge: str, file: Path, data: bytes, rows: list[list[Array]]) -> dict[str, Array]:
+        return {f"v0_o{o}": y for o, y in enumerate(onnxruntime_outputs(onnx.load_from_string(data), rows[0]))}
+
+    monkeypatch.setattr(oracles, "_interpreted", in_this_process)
+    port, fed = {"dtype": "float32", "name": "x"}, np.array([[1, -2]], np.float32)
+    report = {"model": {"format": "onnx"}, "inputs": [port], "outputs": [{**port, "name": "y"}]}
+    assert oracles.reference(tmp_path / "m.onnx", [[fed]], report, ((), ("y",))).outputs[0][0].tolist() == [[-1, -2]]

@@ -27,7 +27,7 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare
 from ..formats.format import Shapes
-from ..formats.onnx.control_flow import graphs
+from ..formats.onnx.control_flow import graphs, reads
 from ..formats.onnx.fused import Fused
 from ..formats.onnx.integer_nodes import ENDS, NODES, Operands
 from ..formats.onnx.integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bounds_of, name_domain
@@ -178,7 +178,11 @@ def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]])
             died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []
             remedy = ["pip install ai-edge-litert: LiteRT then judges"] if judge == "TFLite Micro" else []
             text = f"{'the TFLite Micro interpreter' if remedy else judge} cannot run this model"
-            text += " with these inputs" * (done.returncode == judges.BAD_INPUTS)
+            if done.returncode == judges.BAD_INPUTS:
+                text += " with these inputs"
+                remedy.append(
+                    "--inputs F gives it inputs of yours: numbers that are drawn may be no indices of a table"
+                )
             raise NoJudge(text, model, [*died, *words[-5:], *remedy])
         with np.load(folder / "out.npz") as file:
             return {key: file[key] for key in file.files}
@@ -298,6 +302,8 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
     import onnx
 
     proto = onnx.load(str(model))
+    if outputs:
+        _end_at(proto.graph, outputs)
     in_standard(proto)
     for part in (proto.graph, *proto.functions):
         _in_float32(part)
@@ -324,6 +330,19 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
         tensors.append({**values, **integers})
         reals.append({name: value for name, value in values.items() if value.dtype.kind == "f"})
     return Reference(rows, tensors, slack=1, reals=reals, notes=_of_saturation(mixed), judge="onnxruntime")
+
+
+def _end_at(graph: Any, outputs: tuple[str, ...]) -> None:
+    """Drop what these outputs do not need: the firmware has no such inputs. Nodes may be in any order."""
+    wanted, more = set[str](), set(outputs)
+    while more := more - wanted:
+        wanted |= more
+        more = {name for node in graph.node if wanted & {*node.output} for name in reads(node)}
+    nodes = [node for node in graph.node if wanted & {*node.output}]
+    kept = ((graph.node, nodes), *((v, [x for x in v if x.name in wanted]) for v in (graph.input, graph.output)))
+    for values, some in kept:
+        del values[:]
+        values.extend(some)
 
 
 def _of_saturation(mixed: list[str]) -> tuple[str, ...]:

@@ -436,7 +436,7 @@ def read_reverse_sequence(node: Any) -> None:
 
 TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float32",
-    11: "float32", 16: "float32",
+    11: "float32", 12: "uint32", 13: "uint64", 16: "float32",
 }  # fmt: skip
 # By the type in the file: the type here, and what is subtracted of value and zero point.
 SIGNED = {
