@@ -121,12 +121,16 @@ def test_float16_weights_are_their_values(tmp_path: Path) -> None:
     assert constants > NETWORKS
 
 
-def test_complex_numbers_are_refused_with_their_operator() -> None:
+@pytest.mark.parametrize(
+    ("code", "name", "hint"), [("COMPLEX64", "complex", "spectra"), ("VARIANT", "a list", "batch")]
+)
+def test_other_types_are_refused_with_their_operator(code: str, name: str, hint: str) -> None:
+    """Lists are those of recurrent layers of an open batch."""
     f = Draft(choice(0))
     x, size, y = f.input((1, 8), None, "float32"), f.list_of([1, 8]), f.tensor("y", (1, 5), "float32")
-    f.tensors[y].type = schema.TensorType.COMPLEX64
+    f.tensors[y].type = getattr(schema.TensorType, code)
     f.operator("RFFT2D", [x, size], [y])
-    with pytest.raises(EdgebuildError, match="tensor 'y' is complex") as refusal:
+    with pytest.raises(EdgebuildError, match=f"tensor 'y' is {name}") as refusal:
         read_tflite(f.pack([x], [y]), "spectrum.tflite")
     (diagnostic,) = refusal.value.diagnostics
-    assert (diagnostic.node, diagnostic.kind) == ("y", "RFFT2D") and "spectra" in diagnostic.hints[0]
+    assert (diagnostic.node, diagnostic.kind) == ("y", "RFFT2D") and hint in diagnostic.hints[0]

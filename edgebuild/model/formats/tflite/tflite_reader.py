@@ -71,12 +71,15 @@ TYPES = {
     0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 12: "uint64",
     13: "resource", 15: "uint32",
 }  # fmt: skip
-NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
+NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 14: "a list", 16: "uint16", 17: "computed int4"}
 INT4 = 17
 MOST_SCALE = 2.0**96  # with which the largest integer of 32 bits still is a finite float32
 LEAST_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # its products with other scales never are too large
 PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
-SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
+REMEDIES = {
+    "complex": "; compute spectra (RFFT) in the application, and begin the model behind them",
+    "a list": "; convert recurrent layers with a fixed batch of 1 and without SELECT_TF_OPS: they then become loops",
+}
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 
 
@@ -104,7 +107,7 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
         if dtype is None or (halves and t.Sparsity() is not None):
             what = "sparse int4" if dtype else NAMES.get(t.Type(), f"of type {t.Type()}")
             hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
-            hint += SPECTRA if what == "complex" else ""
+            hint += REMEDIES.get(what, "")
             kind = _writer(model, subgraph, index)
             text, node = f"tensor '{name}' is {what}, which is not supported", name.split(";")[0] if kind else ""
             raise fail(text, file=file, node=node, kind=kind, hints=[hint])
