@@ -14,10 +14,12 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
+from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Array, Quant
-from edgebuild.model.verify import verify
+from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.verify import oracles, verify
 from tests.graphs.tflite_models import VALID, File
 
 INT4 = 17
@@ -34,8 +36,11 @@ def packed(values: Array) -> list[int]:
     return [int(b) for b in flat[::2] | flat[1::2] << 4]
 
 
-def layer(kind: str, seed: int, real: bool, bits: int) -> tuple[bytes, Array]:
-    """A file of one layer with weights of 4 or 8 bits and int8 or real activations, and the weights."""
+def layer(kind: str, seed: int, real: bool, bits: int, constant: bool = False) -> tuple[bytes, Array]:
+    """A file of one layer with weights of 4 or 8 bits and int8 or real activations, and the weights.
+
+    `constant`: the layer reads a real constant, and an input "z" is added to its result.
+    """
     f, rng = File(), np.random.default_rng(seed)
     rows, columns, channels, results = (int(n) for n in rng.integers(3, 6, 4))
     x_shape = (1, columns) if kind == "FULLY_CONNECTED" else (1, rows, columns, channels)
@@ -51,7 +56,8 @@ def layer(kind: str, seed: int, real: bool, bits: int) -> tuple[bytes, Array]:
     )
     quant = Quant(scales, (0,) * len(scales), axis if len(scales) > 1 else None)
     dtype = "float32" if real else "int8"
-    x = f.tensor("x", x_shape, dtype, None if real else Quant((0.05,), (3,)))
+    stored = rng.standard_normal(x_shape).astype(np.float32) if constant else None
+    x = f.tensor("x", x_shape, dtype, None if real else Quant((0.05,), (3,)), stored)
     w = f.tensor("w", shape, "int8", quant, values)
     if bits == 4:
         f.tensors[w].type, f.buffers[f.tensors[w].buffer].data = INT4, packed(values)
@@ -66,7 +72,32 @@ def layer(kind: str, seed: int, real: bool, bits: int) -> tuple[bytes, Array]:
     numbers = rng.integers(-99, 100, out[-1]).astype(np.float32 if real else np.int32)
     bias = f.tensor("b", (out[-1],), numbers.dtype.name, None if real else own, numbers)
     f.operator(kind, [x, w, bias], [y], options)
+    if constant:
+        z, total = (f.tensor(name, out, dtype) for name in ("z", "total"))
+        f.operator("ADD", [z, y], [total], schema.AddOptionsT())
+        return bytes(f.pack([z], [total])), values
     return bytes(f.pack([x], [y])), values
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_real_layer_of_a_constant_is_one(kind: str, tmp_path: Path) -> None:
+    """As the first step of a GRU, whose state is 0: its kernel would have no operand that is computed."""
+    data, _ = layer(kind, 4, True, 8, constant=True)
+    (tmp_path / "model.tflite").write_bytes(data)
+    graph = read_model(tmp_path / "model.tflite")
+    final, x = canonicalize(graph), np.ones(graph.tensors["z"].shape, np.float32)
+    assert [op.kind for op in final.ops] == ["add"]
+    np.testing.assert_allclose(*(ops.run(g, x)[g.outputs[0]] for g in (graph, final)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("computed", ["float32", "int8"])
+def test_small_weights_leave_a_loop_one_of_real_numbers(computed: str, tmp_path: Path) -> None:
+    f = File()
+    x, y = (f.tensor(name, (1, 2), computed) for name in "xy")
+    f.tensor("w", (1, 2), "int8", Quant((0.1,), (0,)), np.zeros((1, 2), np.int8))
+    f.operator("WHILE", [x], [y], schema.WhileOptionsT())
+    (tmp_path / "loop.tflite").write_bytes(f.pack([x], [y]))
+    assert ("a loop" in oracles._misread(tmp_path / "loop.tflite")) == (computed == "float32")
 
 
 @pytest.mark.needs("gcc")

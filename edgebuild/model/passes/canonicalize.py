@@ -124,7 +124,7 @@ def fold_constant(op: Op, graph: Graph) -> Edit | None:
     settled = op.kind == "dequantize" or (graph.arithmetic.fixed_point and y.dtype != "float32")
     settled = settled and all(t.quant is None or t.quant.per_tensor for t in operands)
     if quantised and not (moved or settled):
-        real = graph.arithmetic.rounds_once and (y.dtype == "float32" or op.kind == "quantize")
+        real = y.dtype == "float32" or (graph.arithmetic.rounds_once and op.kind == "quantize")
         if not real or op.kind == "dequantize" or (spec.exact and one):
             return None  # weights with a scale for each channel keep them
         values = {t.name: Tensor(t.name, t.shape, "float32", None, real_values(t)) for t in quantised}

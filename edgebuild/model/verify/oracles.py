@@ -210,13 +210,14 @@ def _misread(path: Path) -> str:
         file = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
         graphs = [file.Subgraphs(i) for i in range(file.SubgraphsLength())]
         codes = [file.OperatorCodes(i).BuiltinCode() for i in range(file.OperatorCodesLength())]
-        types = {graph.Tensors(i).Type() for graph in graphs for i in range(graph.TensorsLength())}
+        tensors = [graph.Tensors(i) for graph in graphs for i in range(graph.TensorsLength())]
+        computed = {t.Type() for t in tensors if not file.Buffers(t.Buffer()).DataLength()}
         narrow = any(_has_narrow_biases(graph, codes) for graph in graphs)
         single = any(_has_single_detections(file, graph) for graph in graphs)
     except (struct.error, AttributeError, LookupError, TypeError, ValueError):
         return ""
     integers = {tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16}
-    if tflite.BuiltinOperator.WHILE in codes and not types & integers:
+    if tflite.BuiltinOperator.WHILE in codes and not computed & integers:
         return "a loop of real numbers, and TFLite Micro runs some of them to another result"
     if single:
         return "one detection by class, and TFLite Micro, which overwrites its boxes, runs it to another result"
