@@ -39,7 +39,7 @@ def packed(values: Array) -> list[int]:
 def layer(kind: str, seed: int, real: bool, bits: int, constant: bool = False) -> tuple[bytes, Array]:
     """A file of one layer with weights of 4 or 8 bits and int8 or real activations, and the weights.
 
-    `constant`: the layer reads a real constant, and an input "z" is added to its result.
+    `constant`: the layer reads a constant, and an input "z" is added to its result.
     """
     f, rng = File(), np.random.default_rng(seed)
     rows, columns, channels, results = (int(n) for n in rng.integers(3, 6, 4))
@@ -56,12 +56,13 @@ def layer(kind: str, seed: int, real: bool, bits: int, constant: bool = False) -
     )
     quant = Quant(scales, (0,) * len(scales), axis if len(scales) > 1 else None)
     dtype = "float32" if real else "int8"
-    stored = rng.standard_normal(x_shape).astype(np.float32) if constant else None
+    stored = rng.integers(-9, 9, x_shape).astype(dtype) if constant else None
     x = f.tensor("x", x_shape, dtype, None if real else Quant((0.05,), (3,)), stored)
     w = f.tensor("w", shape, "int8", quant, values)
     if bits == 4:
         f.tensors[w].type, f.buffers[f.tensors[w].buffer].data = INT4, packed(values)
-    y = f.tensor("y", out, dtype, None if real else Quant((0.04,), (-5,)))
+    result = None if real else Quant((0.04,), (-5,))
+    y = f.tensor("y", out, dtype, result)
     options = OPTIONS[kind]()
     if kind != "FULLY_CONNECTED":
         options.padding, options.strideH, options.strideW = VALID, 1, 1
@@ -73,19 +74,20 @@ def layer(kind: str, seed: int, real: bool, bits: int, constant: bool = False) -
     bias = f.tensor("b", (out[-1],), numbers.dtype.name, None if real else own, numbers)
     f.operator(kind, [x, w, bias], [y], options)
     if constant:
-        z, total = (f.tensor(name, out, dtype) for name in ("z", "total"))
+        z, total = (f.tensor(name, out, dtype, result) for name in ("z", "total"))
         f.operator("ADD", [z, y], [total], schema.AddOptionsT())
         return bytes(f.pack([z], [total])), values
     return bytes(f.pack([x], [y])), values
 
 
+@pytest.mark.parametrize("real", [True, False])
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_a_real_layer_of_a_constant_is_one(kind: str, tmp_path: Path) -> None:
+def test_a_layer_of_a_constant_is_one(kind: str, real: bool, tmp_path: Path) -> None:
     """As the first step of a GRU, whose state is 0: its kernel would have no operand that is computed."""
-    data, _ = layer(kind, 4, True, 8, constant=True)
+    data, _ = layer(kind, 4, real, 8, constant=True)
     (tmp_path / "model.tflite").write_bytes(data)
     graph = read_model(tmp_path / "model.tflite")
-    final, x = canonicalize(graph), np.ones(graph.tensors["z"].shape, np.float32)
+    final, x = canonicalize(graph), np.ones(graph.tensors["z"].shape, graph.tensors["z"].dtype)
     assert [op.kind for op in final.ops] == ["add"]
     np.testing.assert_allclose(*(ops.run(g, x)[g.outputs[0]] for g in (graph, final)), rtol=1e-5)
 

@@ -122,7 +122,8 @@ def fold_constant(op: Op, graph: Graph) -> Edit | None:
     one = all(t.quant == first.quant or (t.quant is None and t.dtype != "float32") for t in operands)
     moved = spec.exact and one and first.quant is not None and first.quant.per_tensor
     settled = op.kind == "dequantize" or (graph.arithmetic.fixed_point and y.dtype != "float32")
-    settled = settled and all(t.quant is None or t.quant.per_tensor for t in operands)
+    single = operands[:1] if op.kind in SUMS else operands  # weights may have a scale for each channel
+    settled = settled and all(t.quant is None or t.quant.per_tensor for t in single)
     if quantised and not (moved or settled):
         real = y.dtype == "float32" or (graph.arithmetic.rounds_once and op.kind == "quantize")
         if not real or op.kind == "dequantize" or (spec.exact and one):
