@@ -584,7 +584,9 @@ class _Writer:
         own = {f: accesses_of(f) for f in program.functions}
         registers = targets([a for accesses, _ in own.values() for a in accesses], blocks)
         names = {n: None for t in registers.values() for n in (t.name, *(f.name for f in t.register.fields))}
-        macros = macros_among(list(names), request.sources[0], triple_of(request.target), request.flags)
+        own_names = {w for t in registers.values() for w in _names_of(t.block)}
+        macros = macros_among([*names, *own_names], request.sources[0], triple_of(request.target), request.flags)
+        self.words |= macros
         registers = {a: _unlike(t, macros) for a, t in registers.items()}
         self.functions = []
         for f, (accesses, stays) in own.items():
@@ -664,7 +666,8 @@ class _Writer:
     def _name(self, block: Block, alone: bool) -> None:
         """Choose names of a group and of a device that nothing else in the source has."""
         if block.name not in self.names:
-            group, device = ((block.group if alone else "") or block.name).capitalize(), block.name.lower()
+            first, other, device = _names_of(block)
+            group = first if alone else other
             while {group, f"{group.upper()}_AT"} & self.words:
                 group += "Regs"
             while device in self.words:
@@ -682,6 +685,11 @@ class _Writer:
                     blamed |= {f: d.text for f in functions if f.accesses and f not in blamed}
             line = end
         return blamed
+
+
+def _names_of(block: Block) -> tuple[str, str, str]:
+    """Names of a peripheral: of its group if no other one has it, of its group if others do, of its device."""
+    return (block.group or block.name).capitalize(), block.name.capitalize(), block.name.lower()
 
 
 def _type(width: int) -> str:

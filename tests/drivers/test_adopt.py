@@ -30,7 +30,7 @@ UART = (
     ("DR", 4, "read-write", (("DR", 0, 9),)),
     ("BRR", 8, "read-write", (("FRACTION", 0, 4), ("MANTISSA", 4, 12))),
     ("CR1", 12, "read-write", (("RE", 2, 1), ("TE", 3, 1), ("M", 12, 1), ("UE", 13, 1))),
-    ("CR2", 16, "read-write", (("CLKEN", 11, 1), ("STOP", 12, 2))),
+    ("CR2", 16, "read-write", (("CLKEN", 11, 1), ("STOP", 12, 2), ("8BIT", 14, 1))),
     ("CR3", 20, "read-write", (("MODE", 0, 3),)),  # the other bits belong to no field: a store puts zeros there
     ("KR", 24, "write-only", (("KEY", 0, 16),)),
     *((f"CCR{i + 1}", 0x20 + 0x14 * i, "read-write", (("EN", 0, 1), ("PL", 4, 2))) for i in range(3)),
@@ -185,6 +185,11 @@ def test_changes_of_one_register_stay_alone(tmp_path: Path, capsys: pytest.Captu
     status, source, printed = adopted(tmp_path, TWICE, capsys)
     assert (status, source.endswith(HELD + "\n")) == (0, True), source
     assert "1 of 1 functions with registers, 3 accesses, all proved" in printed
+
+
+def test_a_macro_of_a_header_has_no_device_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = STRUCTS + "void f(void) { UART1->DR = 1; }"
+    assert "{ uart1_device->DR = 1; }" in adopted(tmp_path, text, capsys, "-D", "uart1=5")[1]
 
 
 def test_a_function_is_proved_again_only_if_its_code_or_what_it_calls_changed(

@@ -575,7 +575,8 @@ def parse_plain(path: Path, triple: str, options: tuple[str, ...]) -> clang.Unit
 
 
 def macros_among(names: Sequence[str], path: Path, triple: str, options: tuple[str, ...]) -> set[str]:
-    """Those of these names that are macros behind a source in plain C."""
+    """Those of these names that are macros behind a source in plain C. What is no name of C, as `8BIT`, is none."""
+    names = [name for name in names if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)]
     asked = "".join(f"\n#ifdef {name}\nextern int eb_macro_{name};\n#endif" for name in names)
     unit = clang.parse(str(path), read_bytes(path) + asked.encode() + b"\n", triple, _flags((path,), options))
     seen = {c.spelling for c in unit.top}
