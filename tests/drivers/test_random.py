@@ -92,7 +92,7 @@ def run(folder: Path, seed: int, count: int, target: str, cpp: bool = False) -> 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
 def test_some_programs(target: str, tmp_path: Path) -> None:
-    before, after = run(tmp_path, 1, 60, target)
+    before, after = run(tmp_path, 1, 30, target)
     assert after < before, "nothing was merged: the test does not test"
 
 
@@ -100,7 +100,7 @@ def test_some_programs(target: str, tmp_path: Path) -> None:
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
 def test_some_programs_of_cpp(target: str, tmp_path: Path) -> None:
-    before, after = run(tmp_path, 2, 60, target, cpp=True)
+    before, after = run(tmp_path, 2, 30, target, cpp=True)
     assert after < before, "nothing was merged: the test does not test"
 
 

@@ -8,14 +8,14 @@ from . import NETWORKS
 from .__main__ import outcome
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(12)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_float_on_the_build_machine(name: str) -> None:
     assert outcome(name, "float", "host") == "equal"
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(18)
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_quantised_on_a_cortex_m4(name: str) -> None:

@@ -162,6 +162,7 @@ def test_windows_of_groups_are_drawn_evenly() -> None:
     assert 4 * min(seen.values()) > 3000 / len(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("gcc")
 def test_a_planted_fault_is_found_and_made_small(
     host: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ def test_a_unit_that_ends_its_process_is_the_only_one_blamed(jobs: int, tmp_path
     assert sorted(done.stdout.split("\n")) == ["", *(f"{n} {int(n == 2)}" for n in range(6))]
 
 
+@pytest.mark.slow
 def test_a_pool_that_breaks_again_and_again_ends_the_run(tmp_path: Path) -> None:
     done = pool(tmp_path, 1, *range(6))
     assert done.returncode != 0

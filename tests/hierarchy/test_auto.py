@@ -25,7 +25,7 @@ from tests.graphs import examples, small_graphs, tiny_tflite
 from tests.hierarchy.test_moved import MODES, check, transfers, with_cores
 from tests.layer_models import conv
 
-NETWORKS, MANY = 12, 60
+NETWORKS, MANY = 8, 60
 HOST = load_target("host")
 
 

@@ -166,14 +166,14 @@ def test_any_layer_is_equal_wherever_it_runs(requantise: str, tmp_path: Path) ->
     file = target_file(
         tmp_path, requantise=requantise, activations="300", weights="300", cycles="1", rounding=ALL_ROUNDING
     )
-    graphs = [g for kind in KINDS for g in examples(single_ops(kind), 7)]
+    graphs = [g for kind in KINDS for g in examples(single_ops(kind), 5)]
     check(graphs, tmp_path, planner(file), [PORT])
 
 
 @pytest.mark.needs("gcc")
 def test_networks_run_on_both(tmp_path: Path) -> None:
     file = target_file(tmp_path, requantise="multiply", activations="200", weights="300", cycles="1")
-    plans = check(examples(small_graphs(), 10), tmp_path, planner(file), [PORT])
+    plans = check(examples(small_graphs(), 7), tmp_path, planner(file), [PORT])
     assert engines(plans)
     assert any(m.engine == "cpu" for p in plans for m in p.moves.values() if isinstance(m, MappedOp))
 

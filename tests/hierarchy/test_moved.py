@@ -37,7 +37,7 @@ KINDS = (
     "softmax",
 )  # fmt: skip
 MODES = ("eager", "lazy", "random:7")
-PER_KIND, NETWORKS, VECTORS = 4, 10, 2
+PER_KIND, NETWORKS, VECTORS = 3, 7, 2
 
 
 def any_mapping(layer: TiledLayer, r: random.Random) -> Mapped:

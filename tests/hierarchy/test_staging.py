@@ -32,7 +32,7 @@ from tests.hierarchy.test_auto import request
 from tests.hierarchy.test_moved import MODES, build, changed, check, run, transfers, with_cores, with_transfers
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
-NETWORKS, MANY = 12, 60
+NETWORKS, MANY = 8, 60
 
 
 def in_a_chain(target: Target, near: int = 64 << 10, home: int = 1 << 30, largest: int = 0) -> Target:

@@ -21,7 +21,7 @@ from tests.hierarchy.test_auto import runs
 from tests.hierarchy.test_moved import build, changed, check, in_tiles, run, transfers, with_cores
 from tests.hierarchy.test_mutations import convolution, feed, four_tiles
 
-NETWORKS = 8
+NETWORKS = 6
 WAYS = ("layer", "auto", "dory")
 
 

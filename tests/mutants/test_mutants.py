@@ -123,6 +123,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_survives(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop without end is ended, and counts as noticed."""
     verdicts = {b"n -= 1": "timeout", b">": "failed", b"%": "survived"}

@@ -17,7 +17,7 @@ from edgebuild.model.ir import Array, Graph, Tensor
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import Plan
 
-FLAGS = "-std=c11 -O1 -Wall -Wextra -Wconversion -Wshadow -Wundef -Werror"
+FLAGS = "-std=c11 -O0 -Wall -Wextra -Wconversion -Wshadow -Wundef -Werror"
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 MAIN = """\
 #include <stdio.h>

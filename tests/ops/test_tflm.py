@@ -16,7 +16,7 @@ from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import APPROXIMATE, OPERATORS, described, examples, random_inputs, tflite_files
 from tests.graphs.tflite_models import Draft
 
-FILES_PER_OPERATOR, VECTORS = 16, 4
+FILES_PER_OPERATOR, VECTORS = 12, 4
 BY_ELEMENT = [f"{name} int16" for name in ("ADD", "SUB", "MUL", "SQUARED_DIFFERENCE", "LEAKY_RELU", "ABS", "QUANTIZE")]
 BY_ELEMENT += ["SUB", "SQUARED_DIFFERENCE"]
 SCRIPT = Path(__file__).with_name("tflm_batch.py")

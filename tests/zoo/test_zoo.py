@@ -123,6 +123,7 @@ def test_quantised_follows_float(name: str) -> None:
     assert np.square(error).mean() < 0.25 * np.square(signal).mean()
 
 
+@pytest.mark.slow
 def test_command_is_deterministic(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     for folder in ("a", "b"):
