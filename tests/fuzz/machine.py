@@ -34,7 +34,7 @@ from .shared import Shared
 os.environ["EDGEBUILD_STRICT"] = "1"  # what fails inside is a failure, though a user gets the next best plan
 os.environ["EDGEBUILD_CHECK"] = "all"  # every plan is run on values
 os.environ["EDGEBUILD_CACHE"] = ""
-QUICK = ("-std=c11", "-O0", "-w", *SANITIZERS)
+QUICK = ("-std=c11", "-w", *SANITIZERS, "-O0")
 SHARED = Shared()
 PLAN_SECONDS, RUN_SECONDS = 120, 60
 OWN_BYTES = 256  # of a memory, for variables of the test program
