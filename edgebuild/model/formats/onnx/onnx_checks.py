@@ -515,7 +515,7 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for part in graphs(copy.graph):
-        part.name = part.name or "graph"
+        part.name = "graph"
     for node in (node for part in graphs(copy.graph) for node in part.node if unknown(model, node)):
         node.domain = NOBODYS  # of a body, which may never run
     copy.opset_import.append(helper.make_opsetid(NOBODYS, 1))
