@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,7 @@ from ..ir import Graph, Op, Tensor
 from ..kernels.costs import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
 from ..plan.choose import mac_overhead
-from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp, newest_name
+from ..plan.printed import SLOTS, Copy, ReachedOp, Start, TiledOp, newest_name
 from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import Section, scratch_name, slice_us
@@ -24,6 +25,7 @@ from .weights_file import HEADER, Weights
 
 if TYPE_CHECKING:
     from ..energy.select import ClockSchedule
+    from ..plan.dma.streamed import PlannedRun
     from ..plan.dma.tiles import MappedOp
 
 # A plan in words, for a terminal.
@@ -354,89 +356,62 @@ def _step_uj(plan: Plan, step: int, row: Mapping[str, Any]) -> float | None:
 def _level_step(plan: Plan, step: int) -> dict[str, Any]:
     section = plan.steps[step]
     moved = section.moves
-    if isinstance(moved, StreamedRun):
-        row = _run(plan, section.name, moved)
-    elif isinstance(moved, TiledOp):
-        row = _layer(plan, cast("MappedOp", moved))
+    if isinstance(moved, ReachedOp):
+        why, (cycles,) = moved.why or NO_TILE, moved.whole
+        figures = {"calls": 1, "compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles}
+        return {"node": section.name, "engine": CORE, "why": why, "loops": [], "operands": [], **figures}
+    cost, inside = cast("MappedOp | PlannedRun", moved).cycles, list[Copy]()
+    if isinstance(moved, TiledOp):
+        row = _tiled(plan, cast("MappedOp", moved))
+        inside = [c for c in moved.copies if c.into and not c.tensor]
     else:
-        assert moved is not None
-        row = {"node": section.name, "engine": "cpu", "why": moved.why or NO_TILE, "loops": [], "operands": []}
-        return row | {"compute_cycles": moved.whole[0], "dma_cycles": 0, "cycles": moved.whole[0], "calls": 1}
-    inside = [c.total for c in moved.copies if c.into and not c.tensor] if isinstance(moved, TiledOp) else []
-    early, waited = list[dict[str, Any]](), 0.0
-    for into in (False, True):
-        begun = [(first, s) for first, s in starts(plan) if s.step == step and s.copy.into == into]
-        if begun:
-            cycles = sum(s.waited for _, s in begun)
-            early.append(_fetched(plan, step, begun, inside if into else [], cycles))
-            waited += cycles
-    return row | {"operands": row["operands"] + early, "cycles": row["cycles"] + waited}
+        row = _run(plan, cast("PlannedRun", moved))
+    begun = [[(i, s) for i, s in starts(plan) if s.step == step and s.copy.into == into] for into in (False, True)]
+    early = [_fetched(plan, step, some, more) for some, more in zip(begun, ([], inside), strict=True) if some]
+    row |= {"node": section.name, "calls": cost.calls, "compute_cycles": cost.compute, "dma_cycles": cost.dma}
+    cycles = cost.total + sum(operand["cycles"] for operand in early)
+    return row | {"operands": row["operands"] + early, "cycles": cycles}
 
 
-def _fetched(
-    plan: Plan, step: int, begun: Sequence[tuple[int, Start]], inside: Sequence[int], cycles: float
-) -> dict[str, Any]:
+def _fetched(plan: Plan, step: int, begun: Sequence[tuple[int, Start]], inside: Sequence[Copy]) -> dict[str, Any]:
     """The copies of a step's constants that begin between steps, and those to the same place `inside` of it."""
     first, copy = begun[0][0], begun[0][1].copy
-    ends = (
-        (plan.weights_memory, copy.stage)
-        if copy.into
-        else (copy.stage or plan.weights_memory, plan.target.levels[0].name)
-    )
-    sizes = [*(s.copy.bytes for _, s in begun), *inside]
-    row = _operand("weights", *ends, 0, SLOTS if inside else 1, sizes, len(sizes), cycles)
+    ends = copy.stage or plan.weights_memory, plan.target.levels[0].name
+    ends = (plan.weights_memory, copy.stage) if copy.into else ends
+    copies, cycles = [*(s.copy for _, s in begun), *inside], sum(s.waited for _, s in begun)
+    row = _copied("weights", ends, (0, SLOTS if inside else 1), copies, cycles)
     return row | {"ahead": plan.steps[first].name} if first < step else row
 
 
-def _operand(
-    tensor: str, source: str, target: str, depth: int, buffers: int, sizes: Sequence[int], pieces: int, cycles: float
+def _copied(
+    tensor: str, ends: tuple[str, str], way: tuple[int, int], copies: Sequence[Copy], cycles: float
 ) -> dict[str, Any]:
-    """Copies of a tensor, or of constants; `sizes`: bytes of each."""
-    row: dict[str, Any] = {"tensor": tensor, "from": source, "to": target, "depth": depth, "buffers": buffers}
-    row |= {"tile_bytes": max(sizes, default=0), "transfers": len(sizes), "bytes": sum(sizes), "pieces": pieces}
-    return row | {"cycles": cycles}
+    """Copies of a tensor, or of constants, between two memories. `way`: depth and buffers."""
+    sizes, pieces = [c.total for c in copies], sum(c.rows * c.planes for c in copies)
+    row: dict[str, Any] = {"tensor": tensor, "from": ends[0], "to": ends[1], "pieces": pieces, "cycles": cycles}
+    row |= {"tile_bytes": max(sizes, default=0), "transfers": len(sizes), "bytes": sum(sizes)}
+    return row | {"depth": way[0], "buffers": way[1]}
 
 
-def _run(plan: Plan, name: str, run: StreamedRun) -> dict[str, Any]:
+def _run(plan: Plan, run: PlannedRun) -> dict[str, Any]:
     """A run in the first level."""
     near, operands = plan.target.levels[0].name, list[dict[str, Any]]()
-    for s in run.streams:
-        far = plan.places[s.storage].memory
-        ends = (far, near) if s.fetched else (near, far)
-        sizes = [s.total] if s.whole else [s.most] * (s.copies - 1) + [s.total - s.most * (s.copies - 1)]
-        cycles = run.cycles.each[s.storage] * s.copies
-        operands.append(_operand(s.storage, *ends, 1, s.slots, sizes, s.copies, cycles))
-    return {
-        "node": name,
-        "nodes": [op.name for op in run.ops],
-        "engine": "cpu",
-        "why": "a run by rows, which the DMA feeds and drains",
-        "loops": [],
-        "operands": operands,
-        "calls": run.cycles.calls,
-        "near_bytes": run.level1_bytes,
-        "compute_cycles": run.cycles.compute,
-        "dma_cycles": run.cycles.beside,
-        "cycles": run.cycles.total,
-    }
+    for s, cost in zip(run.streams, run.cycles.operands, strict=True):
+        figures, ends = asdict(cost), (plan.places[s.storage].memory, near)[:: 1 if s.fetched else -1]
+        operands.append({"tensor": figures.pop("operand"), "from": ends[0], "to": ends[1], **figures})
+    why, nodes = "a run by rows, which the DMA feeds and drains", [op.name for op in run.ops]
+    row: dict[str, Any] = {"nodes": nodes, "engine": CORE, "why": why, "loops": [], "operands": operands}
+    row["near_bytes"] = run.level1_bytes
+    return row
 
 
-def _layer(plan: Plan, moved: MappedOp) -> dict[str, Any]:
-    return {
-        "node": moved.op.name,
-        "engine": moved.engine,
-        "why": moved.why,
-        "loops": moved.loops,
-        "operands": [
-            *(_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held),
-            *(_passing(plan, moved, i) for i in sorted({c.channel for c in moved.copies if c.tensor and c.into})),
-        ],
-        "calls": sum(bool(turn.calls) for turn in moved.turns),
-        "near_bytes": sum(moved.used(r) for r in moved.regions) or moved.level1_bytes,
-        "compute_cycles": moved.cycles.compute,
-        "dma_cycles": moved.cycles.dma,
-        "cycles": moved.cycles.total,
-    }
+def _tiled(plan: Plan, moved: MappedOp) -> dict[str, Any]:
+    operands = [_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held]
+    through = sorted({c.channel for c in moved.copies if c.tensor and c.into})
+    row: dict[str, Any] = {"engine": moved.engine, "why": moved.why, "loops": moved.loops}
+    row["operands"] = operands + [_passing(plan, moved, channel) for channel in through]
+    row["near_bytes"] = sum(moved.used(r) for r in moved.regions) or moved.level1_bytes
+    return row
 
 
 def _tiles(plan: Plan, moved: MappedOp, number: int) -> dict[str, Any]:
@@ -445,10 +420,8 @@ def _tiles(plan: Plan, moved: MappedOp, number: int) -> dict[str, Any]:
     copies = [c for c in moved.copies if c.channel // 2 == number]
     stage = next((c.stage for c in copies if c.stage), "")
     far = stage or (plan.weights_memory if o.packed else plan.places[plan.rolling.storage[o.name]].memory)
-    ends = (o.space, far) if o.result else (far, o.space)
-    pieces = sum(c.rows * c.planes for c in copies)
-    cycles = moved.cycles.operands[number].cycles
-    return _operand(o.name, *ends, move.depth, move.buffers, [c.total for c in copies], pieces, cycles)
+    ends, cycles = (o.space, far) if o.result else (far, o.space), moved.cycles.operands[number].cycles
+    return _copied(o.name, ends, (move.depth, move.buffers), copies, cycles)
 
 
 def _passing(plan: Plan, moved: MappedOp, channel: int) -> dict[str, Any]:
@@ -462,8 +435,7 @@ def _passing(plan: Plan, moved: MappedOp, channel: int) -> dict[str, Any]:
     far, move = plan.places[plan.rolling.storage[name]].memory, moved.mapped.moves[number]
     unit = channel_to(target, target.memory_named(stage), target.memory_named(far))
     cycles = sum(copy_cycles(unit, 1, c.total, c.rows * c.planes) for c in copies)
-    ends, pieces = (far, stage) if fetch else (stage, far), sum(c.rows * c.planes for c in copies)
-    return _operand(name, *ends, move.depth, move.buffers, [c.total for c in copies], pieces, cycles)
+    return _copied(name, (far, stage) if fetch else (stage, far), (move.depth, move.buffers), copies, cycles)
 
 
 # The trade between memory and time.

@@ -26,8 +26,8 @@ from ...ir import Graph, Op, Same, Window, separable
 from ...kernels import kernel_of
 from ...ops.base import PER_ROW_CALL, Constant, Form, Kernel
 from ..cuts import Cutter
-from ..hierarchy.nest import Channel, copy_cycles
-from ..printed import RunCycles, Share, Stream, StreamedRun
+from ..hierarchy.nest import Channel, MappingCost, OperandCost, copy_cycles
+from ..printed import Share, Stream, StreamedRun
 from ..rolling import Rolled, RollingGraph, row_bytes, rows_of, simulate
 from ..section import Section, rings_of
 from ..tiling.paths import part_of
@@ -181,6 +181,7 @@ class PlannedRun(StreamedRun):
 
     section: Section
     constant_bytes: int
+    cycles: MappingCost  # operands are the streams; exposed are the copies of constants
 
     @property
     def copied(self) -> float:
@@ -190,12 +191,12 @@ class PlannedRun(StreamedRun):
     @property
     def first_constants(self) -> tuple[float, int]:
         """Cycles that the run waits for its constants before its first call, and their bytes."""
-        return self.cycles.constants, self.constant_bytes
+        return self.cycles.exposed, self.constant_bytes
 
     @property
     def slack(self) -> float:
         """Cycles in which the core computes and no copy runs."""
-        return self.cycles.total - self.cycles.constants - self.cycles.beside
+        return self.cycles.total - self.cycles.dma
 
     def work_bytes(self, early: int) -> int:
         """Bytes of the first level, without those of constants that come before."""
@@ -214,7 +215,7 @@ class PlannedRun(StreamedRun):
         base = base if constants is None else base - self.constant_bytes
         return replace(
             self,
-            cycles=replace(self.cycles, constants=0.0),
+            cycles=replace(self.cycles, exposed=0),
             streams=tuple(replace(s, near=s.near + base) for s in self.streams),
             block_at=tuple(at + first for at in self.block_at),
             constants=tuple(tuple(at + first for at in row) for row in self.constants),
@@ -322,7 +323,7 @@ class Streamer:
 
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
-        sizes = [(self.channel(s), s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
+        sizes = [(self.channel(s), size) for s in streams for size in (s.bytes, s.largest)]
         sizes += [(self.store, b.data.nbytes) for b in blocks]
         return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
 
@@ -396,11 +397,14 @@ class Streamer:
     def _blocks(self) -> dict[object, tuple[Constant, tuple[int, ...]]]:
         return {}
 
-    def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCycles:
+    def _cost(self, compute: float, calls: int, blocks: Sequence[Constant], streams: Sequence[Stream]) -> MappingCost:
         constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
-        each = {s.storage: copy_cycles(self.channel(s), 1, s.total if s.whole else s.most, 1) for s in streams}
-        beside = sum(each[s.storage] * s.copies for s in streams)
-        return RunCycles(compute, constants, beside, sum(each.values()), count, each)
+        each = [copy_cycles(self.channel(s), 1, s.largest, 1) for s in streams]
+        costs = tuple(
+            OperandCost(s.storage, 1, s.slots, s.largest, s.copies, s.total, s.copies, cycles * s.copies)
+            for s, cycles in zip(streams, each, strict=True)
+        )
+        return MappingCost(costs, max(1, calls), compute, constants, sum(o.cycles for o in costs), sum(each))
 
 
 def _multiple(rows: int, together: int) -> int:

@@ -220,9 +220,9 @@ class Stream:
         return self.rows * self.bytes
 
     @property
-    def most(self) -> int:
-        """Bytes of the largest copy that takes some rows."""
-        return min(self.together, self.rows) * self.bytes
+    def largest(self) -> int:
+        """Bytes of the largest copy."""
+        return (self.rows if self.whole else min(self.together, self.rows)) * self.bytes
 
 
 @dataclass(frozen=True)
@@ -238,22 +238,6 @@ class Share:
     width: int = 0
     step: int = 0
     before: int = 0
-
-
-@dataclass(frozen=True)
-class RunCycles:
-    """Modelled cycles of a run. `constants`: of their copies, which the run waits for at its start."""
-
-    compute: float
-    constants: float
-    beside: float  # copies of rows
-    ends: float  # of which run before the first call and after the last
-    calls: int
-    each: Mapping[str, float]  # of the largest copy of each stream
-
-    @property
-    def total(self) -> float:
-        return self.constants + max(self.compute + self.ends, self.beside + self.compute / max(1, self.calls))
 
 
 @dataclass(frozen=True)
@@ -284,7 +268,6 @@ class StreamedRun:
     events: tuple[int, ...]
     together: int
     shares: int
-    cycles: RunCycles
     stage: Region | None = None
     whole: tuple[float, ...] = ()  # cycles of each op in one call that waits for nothing
 
