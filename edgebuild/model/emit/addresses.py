@@ -174,11 +174,15 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True)
 class Named:
-    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named other_homes."""
+    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named elsewhere.
+
+    `filled`: constants of a kernel lie there.
+    """
 
     name: str
     offset: int
     note: str = ""
+    filled: bool = False
 
     def at(self, offset: int) -> str:
         """C for another offset, counted from this one."""
@@ -203,7 +207,8 @@ def tile_places(plan: Plan, moved: MappedOp) -> tuple[Named, ...]:
         least = min(level1_place(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
         if i >= len(owners):
             constant = most.constants[i - len(owners)].name
-            offsets.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
+            note = f"{constant} of {comment(moved.op.name)}"
+            offsets.append(Named(f"{stem}_{constant.upper()}", least, note, True))
             continue
         tensor = moved.operands[owners[i]].name
         root = plan.rolling.storage[tensor]
@@ -235,34 +240,29 @@ def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str],
     for op, kernel, places in zip(run.ops, run.kernels, run.constants, strict=True):
         stem, (y, *_) = f"{names[op.outputs[0]]}_NEAR", op.outputs
         for constant, at in zip(kernel.constants, places, strict=True):
-            offsets[y, constant.name] = Named(
-                f"{stem}_{constant.name.upper()}", at, f"{constant.name} of {comment(op.name)}"
-            )
+            note = f"{constant.name} of {comment(op.name)}"
+            offsets[y, constant.name] = Named(f"{stem}_{constant.name.upper()}", at, note, True)
         if y in run.scratch:
             offsets[y, SCRATCH] = Named(f"{stem}_SCRATCH", run.scratch[y], f"scratch of {comment(op.name)}")
     return offsets
 
 
+def near_places(plan: Plan, step: int) -> list[Named]:
+    """All that a step has in the first level."""
+    moved = plan.moves[step]
+    if isinstance(moved, StreamedRun):
+        return list(run_places(plan, step, moved).values())
+    return list(tile_places(plan, cast("MappedOp", moved)))
+
+
 def places(plan: Plan) -> Iterator[Named]:
     """All names of the first level that are not those of the arena's tensors."""
-    for step, moved in plan.moves.items():
-        offsets = (
-            run_places(plan, step, moved).values()
-            if isinstance(moved, StreamedRun)
-            else tile_places(plan, cast("MappedOp", moved))
-        )
-        yield from (named for named in offsets if named.note)
+    return (named for step in plan.moves for named in near_places(plan, step) if named.note)
 
 
 def constants_at(plan: Plan, step: int, at: int) -> str:
     """C for the place of constants of a step that come early."""
-    moved = plan.moves[step]
-    if isinstance(moved, StreamedRun):
-        offsets = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
-    else:
-        tiles = cast("MappedOp", moved)
-        offsets = list(tile_places(plan, tiles)[len(tiles.at_operands) : -1])
-    below = [named for named in offsets if named.offset <= at]
+    below = [named for named in near_places(plan, step) if named.filled and named.offset <= at]
     return max(below, key=lambda named: named.offset).at(at) if below else str(at)
 
 
@@ -351,25 +351,15 @@ def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]
 
 
 def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
-    if s.copy.into:
-        to = stage_at(plan, s.step, s.copy.near)
-    else:
-        to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, s.step, s.copy.near)})"
-    if s.copy.stage and not s.copy.into:
-        from_ = stage_at(plan, s.step, s.copy.far)
-    else:
-        from_ = stored(plan, s.step, weights.offset(s.block) + s.copy.far, weights)
-    return block_copy(to, from_, s.copy.bytes)
-
-
-def stored(plan: Plan, step: int, offset: int, weights: Weights) -> str:
-    """C for the address of constants of a step in their store."""
-    return f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(offset)})"
-
-
-def block_copy(to: str, from_: str, size: int) -> str:
     """A copy of constants that lie in one piece."""
-    return f"{{.to = {to},\n .from = {from_},\n .bytes = {size}, .rows = 1, .planes = 1}},"
+    copy = s.copy
+    if copy.stage and not copy.into:
+        from_ = stage_at(plan, s.step, copy.far)
+    else:
+        from_ = f"WEIGHTS(uint8_t, {blocks(plan, weights)[s.step].at(weights.offset(s.block) + copy.far)})"
+    to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, s.step, copy.near)})"
+    to = stage_at(plan, s.step, copy.near) if copy.into else to
+    return f"{{.to = {to},\n .from = {from_},\n .bytes = {copy.bytes}, .rows = 1, .planes = 1}},"
 
 
 def far_address(plan: Plan, storage: str) -> str:

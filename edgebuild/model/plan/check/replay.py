@@ -408,7 +408,7 @@ def same_function(one: Kernel, other: Kernel) -> bool:
 def kernel_of_columns(op: Op, graph: Graph, form: Form, low: int, high: int, begin: int) -> Kernel:
     """The kernel that makes the columns [low, high) of a row, and is given operands from their column `begin` on.
 
-    Raises BrokenPlan where none could: it begins other_homes than its columns, or a window leaves the row at its end.
+    Raises BrokenPlan where none could: it begins elsewhere than its columns, or a window leaves the row at its end.
     """
     nest, tensors, y, attrs = ops.nest(op, graph), dict(graph.tensors), graph.result(op), op.attrs
     tensors[y.name] = _part(y, _columns(y, high - low))

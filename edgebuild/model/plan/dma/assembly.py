@@ -24,7 +24,7 @@ from ..hierarchy.nest import Channel, Mapped, TiledLayer
 from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
-from ..printed import Copy, ReachedOp, Region, Start
+from ..printed import Copy, Region, Start
 from ..search import Plan, Planner, live_words
 from ..section import Section
 from ..storage import layout_problem, placed_buffers
@@ -44,7 +44,7 @@ from .prefetch import (
     step_constants,
     with_transfers,
 )
-from .residency import BareOp, Residency, Step, with_residents
+from .residency import BareOp, Moved, Residency, Step, with_residents
 from .streamed import PlannedRun
 from .tiles import MOST_COPIES, MappedOp, aligned, fitting_tiles
 
@@ -259,7 +259,7 @@ class _Assembly:
             planner.target.memory("weights").name, planner.untiled_bytes, min(peak, joined.bound),
         )  # fmt: skip
 
-    def _unplaced(self, at: int) -> MappedOp | PlannedRun | None:
+    def _unplaced(self, at: int) -> Moved | None:
         """How a step runs, without its constants where these come early."""
         by = self.path.steps[at].by
         if isinstance(by, BareOp):
@@ -276,13 +276,12 @@ class _Assembly:
             whole = replace(whole, overlap=None)
         return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
 
-    def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
+    def _final(self, at: int, section: Section, moved: Moved | None) -> Section:
         step = self.path.steps[at]
         ops = self.planner.cutter.order[step.start : step.stop]
         whole = step.by.whole or tuple(self.search.whole[op.outputs[0]] for op in ops)
-        if moved is None:
-            return replace(section, moves=ReachedOp(step.by.why if isinstance(step.by, BareOp) else "", whole))
-        return replace(moved.section if isinstance(moved, PlannedRun) else section, moves=replace(moved, whole=whole))
+        section = moved.section if isinstance(moved, PlannedRun) else section
+        return replace(section, moves=replace(moved or step.by, whole=whole))
 
     def _held(self) -> dict[str, tuple[int, int]]:
         """First and last step of every tensor that stays in the first level."""
@@ -292,7 +291,7 @@ class _Assembly:
                 lives[name] = (lives.get(name, (i, i))[0], i)
         return lives
 
-    def _scratchpads(self, moved: Iterable[MappedOp | PlannedRun]) -> dict[str, int]:
+    def _scratchpads(self, moved: Iterable[Moved]) -> dict[str, int]:
         """Bytes of engines' memories: what tiles take, or all where a result stays."""
         sizes, full = Counter[str](), {place.memory for place in self.stay.values()}
         for m in (m for m in moved if isinstance(m, MappedOp)):
@@ -301,7 +300,7 @@ class _Assembly:
         return dict(sizes)
 
     def _far(
-        self, sections: Sequence[Section], unplaced: Sequence[MappedOp | PlannedRun | None]
+        self, sections: Sequence[Section], unplaced: Sequence[Moved | None]
     ) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
         """Layout of what is behind the first level, places of the tensors there, and how constants come there."""
         memories = tuple(m for m in self.planner.memories if m.name in self.search.far)
@@ -334,16 +333,14 @@ class _Assembly:
             for s in stages
         )
 
-    def _slot_buffers(
-        self, sections: Sequence[Section], unplaced: Sequence[MappedOp | PlannedRun | None]
-    ) -> tuple[Buffer, ...]:
+    def _slot_buffers(self, sections: Sequence[Section], unplaced: Sequence[Moved | None]) -> tuple[Buffer, ...]:
         """Room in the second level for tiles of activations on their way."""
         begins = list(accumulate((section.callers for section in sections), initial=0))
         sizes = ((i, self.search.slot_bytes(self.path.steps[i].start, by)) for i, by in enumerate(unplaced) if by)
         home, align = (self.search.spaces[1].name,), self.search.align
         return tuple(Buffer(_slots(i), size, begins[i], begins[i + 1], align, home) for i, size in sizes if size)
 
-    def _passing(self, at: int, step: MappedOp | PlannedRun, places: Mapping[str, Place]) -> MappedOp | PlannedRun:
+    def _passing(self, at: int, step: Moved, places: Mapping[str, Place]) -> Moved:
         """The step with its activations by way of the second level, where they lie behind that."""
         if _slots(at) not in places or not isinstance(step, MappedOp):
             return step
@@ -351,11 +348,11 @@ class _Assembly:
 
     def _staged(
         self,
-        moved: Mapping[int, MappedOp | PlannedRun],
+        moved: Mapping[int, Moved],
         early: Sequence[Fetch],
         stages: Sequence[Staging],
         places: Mapping[str, Place],
-    ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch], list[Fetch]]:
+    ) -> tuple[dict[int, Moved], list[Fetch], list[Fetch]]:
         """The steps with their constants fetched from the second level, and the copies that bring them there."""
         result, starts, fetches = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
         for s in stages:
@@ -376,7 +373,7 @@ class _Assembly:
         assert channel is not None
         return channel
 
-    def _near(self, unplaced: Sequence[MappedOp | PlannedRun | None]) -> MemoryProblem:
+    def _near(self, unplaced: Sequence[Moved | None]) -> MemoryProblem:
         align, sizes = self.search.align, self.search.sizes
         buffers = [Buffer(n, sizes[n], first, last + 1, align) for n, (first, last) in self._held().items()]
         for at, moved in enumerate(unplaced):
@@ -387,17 +384,17 @@ class _Assembly:
             buffers.append(Buffer(_constants(e.step), size, e.first, e.step + 1, align))
         return MemoryProblem(tuple(buffers), (BufferMemory(levels.nearest(self.planner.target)[0].name, self.room),))
 
-    def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
+    def _work(self, at: int, moved: Moved) -> int:
         return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.path.early) else 0)
 
     def _constant_bytes(self, at: int) -> int:
         return -(-self.path.steps[at].by.first_constants[1] // self.search.align) * self.search.align
 
     def _placed(
-        self, unplaced: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
-    ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
+        self, unplaced: Sequence[Moved | None], at: Mapping[str, int], places: Mapping[str, Place]
+    ) -> tuple[dict[int, Moved], list[Fetch]]:
         """The steps with their bytes at their places, and the copies of constants that come early."""
-        moved, fetches, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), self.planner.cutter.rolling.views
+        moved, fetches, views = dict[int, Moved](), list[Fetch](), self.planner.cutter.rolling.views
         held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
         first, hidden = ({e.step: e.first for e in self.path.early}, {e.step: e.hidden for e in self.path.early})
         for i, step in enumerate(unplaced):
@@ -414,7 +411,7 @@ class _Assembly:
                     waited = 0.0
         return moved, fetches
 
-    def _profile(self, unplaced: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
+    def _profile(self, unplaced: Sequence[Moved | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""
         cutter, profile, held = self.planner.cutter, list[int](), self._held()
         begins = accumulate((s.stop - s.start for s in self.path.steps), initial=0)

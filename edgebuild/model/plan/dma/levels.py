@@ -226,7 +226,7 @@ def layer_of_op(
     """An op that runs by itself as a nest between the first level and where its operands lie.
 
     `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
-    that are `held` lie in the first level whole; those of `homes` lie other_homes than the other activations. `least`:
+    that are `held` lie in the first level whole; those of `homes` lie elsewhere than the other activations. `least`:
     its mapping is to take the least energy.
     """
     near, home, store = spaces

@@ -21,7 +21,7 @@ from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import MappingCost, TiledLayer
 from ..memory.problem import Place
-from ..printed import MOST_PASSING
+from ..printed import MOST_PASSING, ReachedOp
 from .levels import channel_between, channel_to, constants_channel, in_tiles, layer_of_op, whole_cycles
 from .prefetch import passing_slots, staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
@@ -33,17 +33,15 @@ ALIKE = 1.002  # of an op's cycles: mappings that are held to be as good
 MOST_HELD = 2  # the part of the first level that a tensor may take to stay there
 
 
-@dataclass(frozen=True)
-class BareOp:
-    """An op whose operands the core reaches where they lie."""
+@dataclass(frozen=True, kw_only=True)
+class BareOp(ReachedOp):
+    """An op that moves nothing, as the search sees it."""
 
     cycles: MappingCost
     level1_bytes: int = 0
     copied: float = 0.0
     first_constants: tuple[float, int] = (0.0, 0)
     blocks: tuple[Constant, ...] = ()
-    whole: tuple[float, ...] = ()
-    why: str = ""  # no engine computes it
 
     @property
     def slack(self) -> float:
@@ -51,7 +49,10 @@ class BareOp:
 
     @staticmethod
     def of(layer: TiledLayer, whole: tuple[float, ...] = (), why: str = "") -> BareOp:
-        return BareOp(MappingCost((), 1, layer.alone, 0.0, power=layer.power), whole=whole, why=why)
+        return BareOp(cycles=MappingCost((), 1, layer.alone, 0.0, power=layer.power), whole=whole, why=why)
+
+
+Moved = MappedOp | PlannedRun  # how a section runs whose data a DMA unit moves
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Step:
     start: int
     stop: int
     held: frozenset[str]  # storages
-    by: MappedOp | PlannedRun | BareOp
+    by: Moved | BareOp
 
     @property
     def cycles(self) -> float:
@@ -132,7 +133,7 @@ class Residency:
         constants = step_constants(step.by.blocks, 0, 0.0) if self.staged else None
         return self.slot_bytes(step.start, step.by) + (constants.least if constants is not None else 0)
 
-    def slot_bytes(self, at: int, by: MappedOp | PlannedRun | BareOp) -> int:
+    def slot_bytes(self, at: int, by: Moved | BareOp) -> int:
         """Bytes of the slots of an op's tiles."""
         if not self.passed or not isinstance(by, MappedOp):
             return 0

@@ -289,8 +289,8 @@ class StreamedRun:
 class ReachedOp:
     """An op of a plan for memory levels whose operands the core reaches where they lie. `whole`: as of other ops."""
 
-    why: str  # no engine computes it; empty if there are none
-    whole: tuple[float, ...]
+    why: str = ""  # no engine computes it; empty if there are none
+    whole: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
