@@ -158,8 +158,8 @@ def swapped(found: Any) -> Any:
 def shifted(change: Callable[[str, Place], Place]) -> Plant:
     """Places in the first level that differ from those of the layout."""
 
-    def placed(right: Any, self: Any, made: Any, at: dict[str, int], places: Any) -> Any:
-        return right(self, made, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, places)
+    def placed(right: Any, self: Any, made: Any, at: dict[str, int], *others: Any) -> Any:
+        return right(self, made, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, *others)
 
     return before(assembly._Assembly, "_placed", placed)
 

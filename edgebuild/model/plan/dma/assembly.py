@@ -20,7 +20,7 @@ from ...ir import Graph
 from ...kernels import kernel_of
 from ..check.replay import BrokenPlan, replay
 from ..hierarchy.mapper import NoMapping, dory
-from ..hierarchy.nest import Channel, Mapped, TiledLayer
+from ..hierarchy.nest import Mapped, TiledLayer
 from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
@@ -238,9 +238,7 @@ class _Assembly:
         check_layout(problem, level)
         at = {name: place.offset for name, place in level.places.items()}
         places |= {n: Place(near, at[n]) for n in self._held()} | dict(self.stay)
-        moved, early = self._placed(unplaced, at, places)
-        moved, early, staged = self._staged(moved, early, stages, far.places)
-        moved = {i: self._passing(i, step, far.places) for i, step in moved.items()}
+        moved, early, staged = self._placed(unplaced, at, places, {s.step: s for s in stages}, far.places)
         for run in moved.values():
             if isinstance(run, PlannedRun):
                 places |= {n: Place(near, offset) for n, offset in run.places.items()}
@@ -340,39 +338,6 @@ class _Assembly:
         home, align = (self.search.spaces[1].name,), self.search.align
         return tuple(Buffer(_slots(i), size, begins[i], begins[i + 1], align, home) for i, size in sizes if size)
 
-    def _passing(self, at: int, step: Moved, places: Mapping[str, Place]) -> Moved:
-        """The step with its activations by way of the second level, where they lie behind that."""
-        if _slots(at) not in places or not isinstance(step, MappedOp):
-            return step
-        return passing_tiles(step, self.search.passed_by(step.op), places[_slots(at)])
-
-    def _staged(
-        self,
-        moved: Mapping[int, Moved],
-        early: Sequence[Fetch],
-        stages: Sequence[Staging],
-        places: Mapping[str, Place],
-    ) -> tuple[dict[int, Moved], list[Fetch], list[Fetch]]:
-        """The steps with their constants fetched from the second level, and the copies that bring them there."""
-        result, starts, fetches = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
-        for s in stages:
-            place, store, step = places[_stage(s.step)], self._stage_channel(), result[s.step]
-            fetches += first_copies(s, step.blocks, place, store, len(fetches))
-            if isinstance(step, MappedOp):
-                result[s.step] = staged_tiles(step, s, place, store)
-            else:
-                result[s.step] = replace(step, stage=Region(place.memory, place.offset, s.bytes))
-            for block, at in zip(step.blocks, joined_blocks(step.blocks)[1], strict=True):
-                starts[s.step, id(block)] = place.memory, place.offset + at
-        keys = ((f.start.step, id(f.start.block)) for f in early)
-        out_of_stage = [_out_of_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early, keys, strict=True)]
-        return result, out_of_stage, fetches
-
-    def _stage_channel(self) -> Channel:
-        channel = staging_channel(self.planner.target, *self.search.spaces)
-        assert channel is not None
-        return channel
-
     def _near(self, unplaced: Sequence[Moved | None]) -> MemoryProblem:
         align, sizes = self.search.align, self.search.sizes
         buffers = [Buffer(n, sizes[n], first, last + 1, align) for n, (first, last) in self._held().items()]
@@ -391,25 +356,42 @@ class _Assembly:
         return -(-self.path.steps[at].by.first_constants[1] // self.search.align) * self.search.align
 
     def _placed(
-        self, unplaced: Sequence[Moved | None], at: Mapping[str, int], places: Mapping[str, Place]
-    ) -> tuple[dict[int, Moved], list[Fetch]]:
-        """The steps with their bytes at their places, and the copies of constants that come early."""
-        moved, fetches, views = dict[int, Moved](), list[Fetch](), self.planner.cutter.rolling.views
+        self,
+        unplaced: Sequence[Moved | None],
+        at: Mapping[str, int],
+        places: Mapping[str, Place],
+        stages: Mapping[int, Staging],
+        far: Mapping[str, Place],
+    ) -> tuple[dict[int, Moved], list[Fetch], list[Fetch]]:
+        """The steps with their bytes at their places, and the copies of constants to both levels before steps."""
+        moved, early, staged = dict[int, Moved](), list[Fetch](), list[Fetch]()
+        views, store = self.planner.cutter.rolling.views, staging_channel(self.planner.target, *self.search.spaces)
         held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
         first, hidden = ({e.step: e.first for e in self.path.early}, {e.step: e.hidden for e in self.path.early})
         for i, step in enumerate(unplaced):
             if step is None:
                 continue
             constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
-            step = step.placed(base, constants, held)
-            moved[i], waited = step, self.path.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
-            for block, near in step.blocks_at(constants):
+            step, memory, begins = step.placed(base, constants, held), "", (0,) * len(step.blocks)
+            if i in stages and store is not None:
+                place = far[_stage(i)]
+                memory, begins = place.memory, tuple(place.offset + n for n in joined_blocks(step.blocks)[1])
+                staged += first_copies(stages[i], step.blocks, place, store, len(staged))
+                if isinstance(step, MappedOp):
+                    step = staged_tiles(step, stages[i], place, store)
+                else:
+                    step = replace(step, stage=Region(place.memory, place.offset, stages[i].bytes))
+            waited = self.path.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
+            for (block, near), begin in zip(step.blocks_at(constants), begins, strict=False):
                 if block.data.nbytes:
-                    channel = AHEAD + len(fetches) % AHEAD_CHANNELS
-                    copy = Copy(channel, True, "", 0, 0, near, block.data.nbytes)
-                    fetches.append(Fetch(first.get(i, i), i, Start(copy, block, i, waited)))
+                    channel = AHEAD + len(early) % AHEAD_CHANNELS
+                    copy = Copy(channel, True, "", 0, begin, near, block.data.nbytes, stage=memory)
+                    early.append(Fetch(first.get(i, i), i, Start(copy, block, i, waited)))
                     waited = 0.0
-        return moved, fetches
+            if isinstance(step, MappedOp) and _slots(i) in far:
+                step = passing_tiles(step, self.search.passed_by(step.op), far[_slots(i)])
+            moved[i] = step
+        return moved, early, staged
 
     def _profile(self, unplaced: Sequence[Moved | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""
@@ -439,12 +421,6 @@ def _stage(at: int) -> str:
 
 def _slots(at: int) -> str:
     return f"slots of step {at}"
-
-
-def _out_of_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
-    """The fetch with its constants out of the second level, if they come by way of that."""
-    copy = replace(fetch.start.copy, stage=memory, far=at)
-    return replace(fetch, start=replace(fetch.start, copy=copy))
 
 
 EARLIER = {"layer": 0, "dory": 1}  # by method, steps before their own that constants come to the second level
