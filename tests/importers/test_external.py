@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats import read_model
-from edgebuild.model.formats.onnx import external_files
+from edgebuild.model.formats.onnx.external import external_files
 
 VALUES = np.arange(32, dtype=np.float32)
 

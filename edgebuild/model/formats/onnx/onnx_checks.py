@@ -18,8 +18,8 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from ....base.errors import Diagnostic, EdgebuildError, fail, grouped
 from ....base.inputs import MODEL, read_bytes
 from ..builder import LARGEST, needed
-from . import load_external
 from .control_flow import bodies, check_operators, graphs, reads
+from .external import load_external
 
 # Ranks of parameter operands and values of attributes that operators ask for and the onnx package's checker passes.
 #
