@@ -18,8 +18,9 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
-from edgebuild.model.plan.dma.assembly import mapped_plan
+from edgebuild.model.plan.dma.assembly import mapped_plan, search_of, stage_plan
 from edgebuild.model.plan.dma.prefetch import Staging, StepConstants, first_copies, schedule_stagings
+from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.problem import DoesNotFit, Place
@@ -30,6 +31,7 @@ from tests.conftest import ROOT
 from tests.graphs import examples, random_inputs, small_graphs, tiny_tflite
 from tests.hierarchy.test_auto import request
 from tests.hierarchy.test_moved import MODES, build, changed, check, run, transfers, with_cores, with_transfers
+from tests.hierarchy.test_run_mutations import convolutions
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 NETWORKS, MANY = 8, 60
@@ -196,6 +198,18 @@ def test_replay_refuses_tiles_on_their_way(name: str, buffers: int) -> None:
     assert layer.slots is not None and layer.slots.bytes == 96 + 48 * buffers
     with pytest.raises(BrokenPlan):
         replay(p.graph, MUTATIONS[name](p).steps, p.places, p.target)
+
+
+def test_constants_of_a_run_come_as_a_whole() -> None:
+    """A run uses the constants of all its ops from its begin, so two of three blocks in slots are too few."""
+    chip, nothing = in_a_chain(load_target("host"), home=2 * 576 + 1600), frozenset[str]()
+    search = search_of(Planner(convolutions(), chip, request("g0")), 60 << 10)
+    fed = search.run(0, 3, nothing, search.room)
+    assert fed is not None and [b.data.nbytes for b in fed.blocks] == [648] * 3
+    steps = (Step(0, 3, nothing, fed),)
+    assert not search.possible(steps) and replace(search, far={"RAM": 2 * 576 + 3 * 648}).possible(steps)
+    with pytest.raises(DoesNotFit):
+        stage_plan(search, steps, ())
 
 
 def test_no_copy_skips_the_second_level() -> None:

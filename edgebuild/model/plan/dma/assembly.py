@@ -202,7 +202,8 @@ def stage_plan(
     home, cutter = search.spaces[1].name, search.cutter
     first, wants, live = {e.step: e.first for e in early}, list[StepConstants | None](), list[int]()
     for i, step in enumerate(steps):
-        wants.append(step_constants(step.by.blocks, first.get(i, i), step.cycles))
+        in_turn = isinstance(step.by, MappedOp)
+        wants.append(step_constants(step.by.blocks, in_turn, first.get(i, i), step.cycles))
         there = {n for n, (begin, last) in cutter.life.items() if begin < step.start <= last}
         there.update(search.results(step.start, step.stop))
         passing = search.slot_bytes(step.start, step.by)

@@ -98,11 +98,10 @@ def staging_channel(target: Target, near: Memory, home: Memory, store: Memory) -
     return channel_between(target, home, store)
 
 
-def step_constants(blocks: Sequence[Constant], until: int, cycles: float) -> StepConstants | None:
-    """The wish of a step with these blocks; None if they are empty."""
-    if not any(b.data.nbytes for b in blocks):
-        return None
-    return StepConstants(tuple(b.data.nbytes for b in blocks), joined_blocks(blocks)[0].data.nbytes, until, cycles)
+def step_constants(blocks: Sequence[Constant], in_turn: bool, until: int, cycles: float) -> StepConstants | None:
+    """The wish of a step with these blocks, which it uses `in_turn`, or all from its begin; None if they are empty."""
+    whole, sizes = joined_blocks(blocks)[0].data.nbytes, tuple(b.data.nbytes for b in blocks)
+    return StepConstants(sizes if in_turn else (whole,), whole, until, cycles) if whole else None
 
 
 def joined_blocks(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:

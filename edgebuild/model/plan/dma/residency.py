@@ -130,7 +130,7 @@ class Residency:
 
     def staged_bytes(self, step: Step) -> int:
         """Bytes of the second level for what goes by way of it: tiles of activations, and constants at least."""
-        constants = step_constants(step.by.blocks, 0, 0.0) if self.staged else None
+        constants = step_constants(step.by.blocks, isinstance(step.by, MappedOp), 0, 0.0) if self.staged else None
         return self.slot_bytes(step.start, step.by) + (constants.least if constants is not None else 0)
 
     def slot_bytes(self, at: int, by: Moved | BareOp) -> int:
