@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from ....base.errors import EdgebuildError, fail
 from ...ir import Array, real_values
 from .onnx_checks import MICROSOFT, OWN_DOMAINS, TABLE
-from .onnx_operators import OnnxNode
+from .onnx_layers import OnnxNode
 from .other_nodes import Parts
 
 # LSTM, GRU and RNN nodes as the nodes that they are by definition, step by step: MatMul, Add, Slice, Sigmoid, Tanh.

@@ -26,7 +26,7 @@ from .control_flow import graphs, reads
 from .fused import INTEGER, Fused
 from .integer_nodes import ENDS, NODES, UNCHANGED, Form, Operands, Range, integers, joined, shift_of
 from .onnx_checks import OWN_DOMAINS, QONNX, opset_of, sort
-from .onnx_operators import OnnxNode
+from .onnx_layers import OnnxNode
 
 REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
 UNSIGNED = "input '{}' is taken for uint8: no QuantizeLinear says whether its integers are signed"

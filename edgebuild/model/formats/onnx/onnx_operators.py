@@ -12,13 +12,12 @@ from math import ceil, floor, prod
 from typing import Any
 
 import numpy as np
-import onnx
 
 from ...ir import Array, Tensor
 from ...ops import base, indexing
 from .. import compose
-from ..builder import GraphBuilder, Reader, checked_size
-from ..channels_first import ChannelsFirstNode, global_average
+from ..builder import Reader, checked_size
+from ..channels_first import global_average
 from . import onnx_layers as layers
 
 
@@ -430,45 +429,6 @@ def read_reverse_sequence(node: Any) -> None:
     if sorted((time, batch)) != [0, 1]:
         raise node.error(f"axes {time} and {batch}", "time and batch are the axes 0 and 1")
     compose.reversed_sequences(node, time, batch)
-
-
-# A node of an ONNX file as readers of operators see it: operands in NHWC, attributes, constants.
-
-TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float32",
-    11: "float32", 12: "uint32", 13: "uint64", 16: "float32",
-}  # fmt: skip
-# By the type in the file: the type here, and what is subtracted of value and zero point.
-SIGNED = {
-    "int8": ("int8", 0), "uint8": ("int8", 128), "int16": ("int16", 0), "uint16": ("int16", 2**15),
-    "int32": ("int32", 0),
-}  # fmt: skip
-
-
-class OnnxNode(ChannelsFirstNode):
-    bound = ": --bind {}=... makes one of it"
-
-    def __init__(self, builder: GraphBuilder, proto: onnx.NodeProto, opset: int) -> None:
-        super().__init__(builder, proto.name or proto.output[0], proto.op_type, proto.input, proto.output)
-        self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
-        self.proto, self.opset = proto, opset
-
-    def attr(self, name: str, default: Any) -> Any:
-        value = self.attributes.get(name, default)
-        return value.decode() if isinstance(value, bytes) else value
-
-    def floats(self, name: str) -> Array:
-        """An attribute that is a list of numbers; empty where it is not there."""
-        return np.array(self.attr(name, []), np.float32)
-
-    def stored(self, t: Tensor) -> Array:
-        """The numbers of a constant without a scale, as activations are stored: those of uint8 less 128."""
-        return np.asarray(t.data, np.int64) - SIGNED[t.dtype][1]
-
-    def dtype_of(self, code: int) -> str:
-        if code not in TYPES:
-            raise self.error(f"type {onnx.TensorProto.DataType.Name(code)}", "use FLOAT, INT32 or INT8")
-        return TYPES[code]
 
 
 OPERATORS: Mapping[str, Mapping[str, Reader]] = {

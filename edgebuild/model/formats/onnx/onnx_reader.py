@@ -27,7 +27,8 @@ from . import control_flow, onnx_ml, other_nodes, preparation
 from .fused import CELLS
 from .integers import REQUANT, name_domain, read_shifted
 from .onnx_checks import OWN_DOMAINS, UNKNOWN, check, check_types, in_checked_form, load, opset_of
-from .onnx_operators import READERS, SIGNED, TYPES, OnnxNode
+from .onnx_layers import SIGNED, TYPES, OnnxNode
+from .onnx_operators import READERS
 from .other_nodes import PARTS, PLACES, dequantised, quantised, spread
 from .preparation import bind, prepared
 

@@ -13,8 +13,7 @@ from onnx import helper
 
 from ...ir import Array, Op
 from ..compose import moving
-from .onnx_layers import listed, spread_size
-from .onnx_operators import TYPES, OnnxNode
+from .onnx_layers import TYPES, OnnxNode, listed, spread_size
 
 # Windows that no op has, as nodes that there are: in three dimensions, with weights that the graph computes.
 #

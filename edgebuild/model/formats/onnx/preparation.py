@@ -18,7 +18,7 @@ from .control_flow import graphs, reads
 from .fused import LIKE, Fused, real_form
 from .integers import stored_integers
 from .onnx_checks import NORMALISES, OWN_DOMAINS
-from .onnx_operators import OnnxNode
+from .onnx_layers import OnnxNode
 from .qonnx import of_stored
 
 # ONNX files of older opsets, converted by the onnx package, with what its converter passes over.
