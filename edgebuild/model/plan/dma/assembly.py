@@ -204,10 +204,8 @@ def stage_plan(
     for i, step in enumerate(steps):
         in_turn = isinstance(step.by, MappedOp)
         wants.append(step_constants(step.by.blocks, in_turn, first.get(i, i), step.cycles))
-        there = {n for n, (begin, last) in cutter.life.items() if begin < step.start <= last}
-        there.update(search.results(step.start, step.stop))
-        passing = search.slot_bytes(step.start, step.by)
-        live.append(passing + sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
+        there, passing = search.live(step.start, step.stop) - step.held, search.slot_bytes(step.start, step.by)
+        live.append(passing + sum(cutter.sizes[n] for n in there if n not in search.homes))
     busy = [step.cycles for step in steps]
     return schedule_stagings(wants, busy, live, channel, search.far[home] if room is None else room, home, earlier)
 
@@ -306,12 +304,15 @@ class _Assembly:
         problem, inside = layout_problem(self.planner.cutter, sections, memories)
         held, homes = {*self._held(), *self.stay}, self.search.homes
         buffers = (b for b in problem.buffers if b.name not in held)
-        fixed = _fixed(self.planner, buffers, inside, memories, homes) + self._slot_buffers(sections, unplaced)
+        sizes = ((i, self.search.slot_bytes(self.path.steps[i].start, by)) for i, by in enumerate(unplaced) if by)
+        slots = self._beside(sections, ((_of("slots", i), size, i, i) for i, size in sizes if size))
+        fixed = _fixed(self.planner, buffers, inside, memories, homes) + slots
         whole = self.search.far[self.search.spaces[1].name]
         for tried in range(TRIES):
             room = whole - tried * whole // LESS
             stages = stage_plan(self.search, self.path.steps, self.path.early, self.earlier, room)
-            together = replace(problem, buffers=(*fixed, *self._stage_buffers(sections, stages)))
+            staged = self._beside(sections, ((_of("stage", s.step), s.bytes, s.first, s.step) for s in stages))
+            together = replace(problem, buffers=fixed + staged)
             try:
                 placed = layout(together)
                 break
@@ -324,20 +325,11 @@ class _Assembly:
             raise OtherHomes(more)
         return placed, {n: placed.places[group] for n, (group, _) in inside.items() if group not in held}, stages
 
-    def _stage_buffers(self, sections: Sequence[Section], stages: Sequence[Staging]) -> tuple[Buffer, ...]:
+    def _beside(self, sections: Sequence[Section], wanted: Iterable[tuple[str, int, int, int]]) -> tuple[Buffer, ...]:
+        """Room in the second level for what is on its way: name, bytes, first and last step."""
         begins = list(accumulate((section.callers for section in sections), initial=0))
-        home = (self.search.spaces[1].name,)
-        return tuple(
-            Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], self.search.align, home)
-            for s in stages
-        )
-
-    def _slot_buffers(self, sections: Sequence[Section], unplaced: Sequence[Moved | None]) -> tuple[Buffer, ...]:
-        """Room in the second level for tiles of activations on their way."""
-        begins = list(accumulate((section.callers for section in sections), initial=0))
-        sizes = ((i, self.search.slot_bytes(self.path.steps[i].start, by)) for i, by in enumerate(unplaced) if by)
         home, align = (self.search.spaces[1].name,), self.search.align
-        return tuple(Buffer(_slots(i), size, begins[i], begins[i + 1], align, home) for i, size in sizes if size)
+        return tuple(Buffer(n, size, begins[first], begins[last + 1], align, home) for n, size, first, last in wanted)
 
     def _near(self, unplaced: Sequence[Moved | None]) -> MemoryProblem:
         align, sizes = self.search.align, self.search.sizes
@@ -347,7 +339,7 @@ class _Assembly:
                 buffers.append(Buffer(_work(at), size, at, at + 1, align))
         for e in self.path.early:
             size = self._constant_bytes(e.step)
-            buffers.append(Buffer(_constants(e.step), size, e.first, e.step + 1, align))
+            buffers.append(Buffer(_of("constants", e.step), size, e.first, e.step + 1, align))
         return MemoryProblem(tuple(buffers), (BufferMemory(levels.nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: Moved) -> int:
@@ -372,10 +364,10 @@ class _Assembly:
         for i, step in enumerate(unplaced):
             if step is None:
                 continue
-            constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
+            constants, base = at[_of("constants", i)] if i in first else None, at.get(_work(i), 0)
             step, memory, begins = step.placed(base, constants, held), "", (0,) * len(step.blocks)
             if i in stages and store is not None:
-                place = far[_stage(i)]
+                place = far[_of("stage", i)]
                 memory, begins = place.memory, tuple(place.offset + n for n in joined_blocks(step.blocks)[1])
                 staged += first_copies(stages[i], step.blocks, place, store, len(staged))
                 if isinstance(step, MappedOp):
@@ -389,19 +381,17 @@ class _Assembly:
                     copy = Copy(channel, True, "", 0, begin, near, block.data.nbytes, stage=memory)
                     early.append(Fetch(first.get(i, i), i, Start(copy, block, i, waited)))
                     waited = 0.0
-            if isinstance(step, MappedOp) and _slots(i) in far:
-                step = passing_tiles(step, self.search.passed_by(step.op), far[_slots(i)])
+            if isinstance(step, MappedOp) and (slots := far.get(_of("slots", i))) is not None:
+                step = passing_tiles(step, self.search.passed_by(step.op), slots)
             moved[i] = step
         return moved, early, staged
 
     def _profile(self, unplaced: Sequence[Moved | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""
-        cutter, profile, held = self.planner.cutter, list[int](), self._held()
-        begins = accumulate((s.stop - s.start for s in self.path.steps), initial=0)
-        for at, (step, moved, begin) in enumerate(zip(self.path.steps, unplaced, begins, strict=False)):
-            live = {n for n, (first, last) in cutter.life.items() if first < begin <= last}
-            live.update(self.search.results(step.start, step.stop))
-            size = sum(cutter.sizes[n] for n in live - set(held)) + sum(self.search.sizes[n] for n in step.held)
+        sizes, profile, held = self.planner.cutter.sizes, list[int](), set(self._held())
+        for at, (step, moved) in enumerate(zip(self.path.steps, unplaced, strict=True)):
+            size = sum(sizes[n] for n in self.search.live(step.start, step.stop) - held)
+            size += sum(self.search.sizes[n] for n in step.held)
             size += self._work(at, moved) if moved is not None else 0
             size += sum(self._constant_bytes(e.step) for e in self.path.early if e.first <= at <= e.step)
             profile.append(size)
@@ -412,16 +402,8 @@ def _work(at: int) -> str:
     return f"step {at}"
 
 
-def _constants(at: int) -> str:
-    return f"constants of step {at}"
-
-
-def _stage(at: int) -> str:
-    return f"stage of step {at}"
-
-
-def _slots(at: int) -> str:
-    return f"slots of step {at}"
+def _of(what: str, at: int) -> str:
+    return f"{what} of step {at}"
 
 
 EARLIER = {"layer": 0, "dory": 1}  # by method, steps before their own that constants come to the second level

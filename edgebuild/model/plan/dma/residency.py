@@ -8,7 +8,7 @@ over states: a position in the order, and the tensors that are held there. It is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -145,10 +145,9 @@ class Residency:
         near = self.spaces[0]
         return frozenset(n for n, m in self.homes.items() if channel_between(self.target, near, m) is None)
 
-    def passed_by(self, op: Op) -> set[str]:
+    def passed_by(self, op: Op) -> frozenset[str]:
         """Operands and results of an op that lie in those."""
-        storage = self.cutter.rolling.storage
-        return {n for n in (*op.inputs, *op.outputs) if storage.get(n) in self.passed}
+        return self.names(op, self.passed)
 
     @cached_property
     def staged(self) -> bool:
@@ -195,7 +194,7 @@ class Residency:
             room = self.room - sum(self.sizes[n] for n in now)
             if room > 0 and self.fits_far(at, at + 1, now):
                 tiles = self.tiled(at, now, room)
-                if not isinstance(tiles, BareOp) or (self.open and not now & {y, *self.reads(at)}):
+                if not isinstance(tiles, BareOp) or (self.open and not self.names(self.cutter.order[at], now)):
                     yield Step(at, at + 1, now, tiles)
         for stop in self.stops(at):
             results = [n for n in self.results(at, stop) if self.holdable(n, stop)]
@@ -206,13 +205,14 @@ class Residency:
                 if run is not None:
                     yield Step(at, stop, now, run)
 
-    def reads(self, at: int) -> set[str]:
-        storage = self.cutter.rolling.storage
-        return {storage[n] for n in self.cutter.order[at].inputs if n in storage}
-
     def results(self, start: int, stop: int) -> list[str]:
         outputs = (op.outputs[0] for op in self.cutter.order[start:stop])
         return [n for n in outputs if self.cutter.life[n][1] >= stop]
+
+    def live(self, start: int, stop: int) -> set[str]:
+        """Storages that live while a section runs."""
+        before = (n for n, (first, last) in self.cutter.life.items() if first < start <= last)
+        return {*before, *self.results(start, stop)}
 
     def holdable(self, name: str, stop: int) -> bool:
         """Whether a tensor may stay in the first level: somebody reads it, and it is no output."""
@@ -221,10 +221,8 @@ class Residency:
 
     def fits_far(self, start: int, stop: int, held: frozenset[str], more: int = 0) -> bool:
         """Whether what lives behind the first level beside the section fits where it lies; `more`: in the second."""
-        live = {n for n, (first, last) in self.cutter.life.items() if first < start <= last}
-        live.update(self.results(start, stop))
         used = Counter({self.spaces[1].name: more})
-        for name in live - held:
+        for name in self.live(start, stop) - held:
             used[self.homes.get(name, self.spaces[1]).name] += self.cutter.sizes[name]
         return all(used[memory] <= size for memory, size in self.far.items())
 
@@ -271,17 +269,17 @@ class Residency:
             self.runs[key] = None if too_long else self.streamer.run(start, stop, touched, together, shares)
         return self.runs[key]
 
-    def names(self, at: int, held: frozenset[str]) -> frozenset[str]:
-        """Names of an op's operands and results that lie in held storages."""
-        op, storage = self.cutter.order[at], self.cutter.rolling.storage
-        return frozenset(n for n in (*op.inputs, *op.outputs) if storage.get(n) in held)
+    def names(self, op: Op, storages: Container[str]) -> frozenset[str]:
+        """Names of an op's operands and results that lie in these storages."""
+        storage = self.cutter.rolling.storage
+        return frozenset(n for n in (*op.inputs, *op.outputs) if n in storage and storage[n] in storages)
 
     def layer(self, at: int, held: frozenset[str]) -> TiledLayer:
         """An op as a loop nest, with those of its operands held."""
-        op, graph, key = self.cutter.order[at], self.cutter.graph, (at, names := self.names(at, held))
-        if key not in self.layers:
+        op, graph, form = self.cutter.order[at], self.cutter.graph, self.cutter.form
+        names = self.names(op, held)
+        if (key := (at, names)) not in self.layers:
             homes = self.homes_of(op)
-            form = self.cutter.form
             self.layers[key] = layer_of_op(op, graph, self.target, form, self.spaces, names, homes, self.least)
         return self.layers[key]
 
@@ -289,8 +287,9 @@ class Residency:
         """The best mapping of an op within so much room, with those of its operands held."""
         op = self.cutter.order[at]
         homes = frozenset((name, memory.name) for name, memory in self.homes_of(op).items())
-        mappings = self.tiles.setdefault((at, self.names(at, held), homes), [])
-        room = min(room, self.passing) if self.passed_by(op) - self.names(at, held) else room
+        names = self.names(op, held)
+        mappings = self.tiles.setdefault((at, names, homes), [])
+        room = min(room, self.passing) if self.passed_by(op) - names else room
         for had, tiles in mappings:
             if had >= room >= tiles.level1_bytes:
                 return tiles
@@ -311,8 +310,7 @@ class Residency:
 
     def homes_of(self, op: Op) -> dict[str, Memory]:
         """Where operands and result of an op lie that are not in the second level."""
-        roots = ((name, self.cutter.rolling.storage.get(name, "")) for name in (*op.inputs, *op.outputs))
-        return {name: self.homes[root] for name, root in roots if root in self.homes}
+        return {name: self.homes[self.cutter.rolling.storage[name]] for name in self.names(op, self.homes)}
 
     def least_of(self, mappings: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
         """Cycles, or energy, that an op takes at least within so much room: what it takes within more."""
