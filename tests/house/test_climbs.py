@@ -91,4 +91,8 @@ def test_the_measure_finds_a_climb() -> None:
     """The search for tilings asks the planner, which stands above it, to lay out each candidate."""
     found = climbs(ModelRequest(DIGITS, "digits", "mps2-an386", tile="fdt"), imported(), PLANNER)
     assert any("tiling/explore.py" in here and "plan/search.py" in there for here, there in found)
-    assert not climbs(ModelRequest(DIGITS, "digits", "mps2-an386"), imported(), PACKAGE / "model" / "passes")
+    plain = climbs(ModelRequest(DIGITS, "digits", "mps2-an386"), imported(), PACKAGE / "model")
+    folders = {name: str(PACKAGE / "model" / name) for name in ("passes", "formats")}
+    inside = {name: {c for c in plain if all(end.startswith(f) for end in c)} for name, f in folders.items()}
+    assert not inside["passes"]
+    assert len(inside["formats"]) <= MOST, "a builder stands below the readers of nodes, and calls them"
