@@ -23,7 +23,7 @@ from .compile import graph_of, prepare
 from .ir import Graph, Op
 from .kernels import layer_of as kernel_layer
 from .kernels.offload import called, in_one_line, refusal
-from .plan.dma.assembly import WAITS, far_memories, far_spaces, prefetches, search_of, stage_plan
+from .plan.dma.assembly import WAITS, far_memories, far_spaces, prefetches, search_of, staged_path
 from .plan.dma.levels import (
     check_energies,
     check_levels,
@@ -37,10 +37,9 @@ from .plan.dma.levels import (
     resized,
     rooms,
 )
-from .plan.dma.residency import Residency, Step
+from .plan.dma.residency import Residency
 from .plan.hierarchy.mapper import NoMapping, best, dory, loma
 from .plan.hierarchy.nest import Mapped, MappingCost, TiledLayer, layer_of, read_layers
-from .plan.memory.problem import DoesNotFit
 from .plan.search import Planner, form_of
 
 
@@ -278,24 +277,13 @@ def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[Modell
         search = search_of(planner, rooms(target, None)[near.name], spaces)
         if earlier is not None:
             search = replace(search, tiles=earlier.tiles, runs=earlier.runs)
-        figures = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
+        cuts = [steps for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
         layers = search.layerwise()
-        if search.possible(layers):
-            figures.append(_cycles(search, layers))
-        fitting = [cycles for cycles in figures if cycles is not None]
-        if fitting:
-            return Modelled(min(fitting), sum(search.whole.values())), search
+        cuts += [layers] if search.possible(layers) else []
+        early = ((steps, prefetches(steps, search.sizes, search.room)) for steps in cuts)
+        if cycles := [path.cycles for each in early for path in staged_path(search, *each)]:
+            return Modelled(min(cycles), sum(search.whole.values())), search
     return None, search
-
-
-def _cycles(search: Residency, steps: Sequence[Step]) -> float | None:
-    """Cycles of a path with its constants early; None where constants find no room on their way."""
-    before = prefetches(steps, search.sizes, search.room)
-    try:
-        staged = stage_plan(search, steps, before)
-    except DoesNotFit:
-        return None
-    return sum(s.cycles for s in steps) - sum(e.hidden for e in before) + sum(s.waited for s in staged)
 
 
 def sizes_of(text: str, target: Target) -> dict[str, list[int]]:

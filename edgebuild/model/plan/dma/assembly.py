@@ -499,13 +499,13 @@ def candidates(search: Residency, layers: tuple[Step, ...]) -> Iterator[SearchPa
         for price in PRICES:
             steps = search.best(price, waits)
             if steps is not None:
-                yield from _staged_path(search, steps, prefetches(steps, search.sizes, search.room))
+                yield from staged_path(search, steps, prefetches(steps, search.sizes, search.room))
     if search.possible(layers):
-        yield from _staged_path(search, layers, ())
-        yield from _staged_path(search, layers, prefetches(layers, search.sizes, search.room))
+        yield from staged_path(search, layers, ())
+        yield from staged_path(search, layers, prefetches(layers, search.sizes, search.room))
 
 
-def _staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
+def staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
     """The path, unless constants find no room on their way."""
     with suppress(DoesNotFit):
         staged = sum(s.waited for s in stage_plan(search, steps, early))
@@ -519,7 +519,7 @@ def smallest_quick_path(search: Residency, layers: tuple[Step, ...]) -> SearchPa
         sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
         text = f"activations do not fit: {sizes} for them"
         raise fail(text, file=search.cutter.graph.file, hints=["use a target with more RAM"])
-    cycles = next((f.cycles for f in _staged_path(search, layers, ())), 0.0)
+    cycles = next((f.cycles for f in staged_path(search, layers, ())), 0.0)
     most = min(max(cycles, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
     return min((f for f in every if f.cycles <= most), key=lambda f: (f.bytes, f.cycles))
 
