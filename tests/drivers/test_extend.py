@@ -56,6 +56,18 @@ def test_what_does_not_fit(tmp_path: Path) -> None:
     ):
         with pytest.raises(EdgebuildError, match=text):
             build(tmp_path, source, layout=layout)
-    (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(EdgebuildError, match="is not the report of a driver"):
-        build(tmp_path, FIRST, layout=f"extend:{tmp_path / 'x.json'}")
+    report = (tmp_path / "case_report.json").read_text()
+    damages = (
+        (report, "{}"),
+        ('"lsb": ', '"lsb": 0.5'),
+        ('"lsb": 1', '"lsb": 0'),
+        ('"offset": 0', '"offset": 1'),
+        ('"name": "b"', '"name": "b;"'),
+        ('"bits": ', '"size": '),
+        ('"count": ', '"count": -'),
+    )
+    for old, new in damages:
+        assert report.replace(old, new) != report, old
+        (tmp_path / "x.json").write_text(report.replace(old, new))
+        with pytest.raises(EdgebuildError, match="is not the report of a driver"):
+            build(tmp_path, FIRST, layout=f"extend:{tmp_path / 'x.json'}")

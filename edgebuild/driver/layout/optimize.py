@@ -32,7 +32,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor
+from math import floor, prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -335,7 +335,7 @@ def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Us
 def problems(
     shape: Shape, uses: Uses, dialect: Dialect, bus: Bus, by: Writers = MappingProxyType({}), split: bool = True
 ) -> Iterable[Problem]:
-    """One for each class of leaves; with `split`, leaves that are alone in every best layout are taken apart."""
+    """One for each class of leaves; with `split`, leaves that are alone in every best layout are occupied apart."""
     for names in shape.glued:
         yield replace(_problem([leaf for leaf in shape.leaves if leaf.name in names], uses, bus), glued=True)
     glued = frozenset[str]().union(*shape.glued)
@@ -470,7 +470,7 @@ class Old:
 
 def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus, by: Writers) -> Layout:
     """Raises EdgebuildError if the report cannot be read, or a field does not fit into what is there."""
-    old = _read(path)
+    old = _read(path, bus)
     laid_out = {name: {f["name"] for r in o.registers for f in r["fields"]} for name, o in old.items()}
     fresh = {name: _fresh(path, shape, laid_out.get(name, set())) for name, shape in shapes.groups.items()}
     for name, shape in fresh.items():
@@ -488,17 +488,53 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
 NO_REPORT = "is not the report of a driver (NAME_report.json)"
 
 
-def _read(path: Path) -> dict[str, Old]:
+MOST_BYTES = 1 << 20  # of a group in a report
+WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def _read(path: Path, bus: Bus) -> dict[str, Old]:
+    """Groups of a report by name. Raises EdgebuildError for one that no driver has: the file may be anybody's."""
     try:
         layout = read_json(path, NO_REPORT)["layout"]
-        return {
+        old = {
             g["name"]: Old(
                 g["bytes"], tuple(r for r in layout["registers"] if r["group"] == g["name"]), tuple(g["members"])
             )
             for g in layout["groups"]
         }
+        for name, group in old.items():
+            _check_old(name, group, bus)
     except (ValueError, KeyError, TypeError) as error:
         raise fail(NO_REPORT, file=str(path)) from error
+    return old
+
+
+def _check_old(name: str, old: Old, bus: Bus) -> None:
+    """Check that names are words of C, and that no two fields share a bit. Raises ValueError, TypeError, KeyError."""
+    fields = [f for r in old.registers for f in r["fields"]]
+    words = [name, *(row["name"] for row in (*old.registers, *old.members, *fields))]
+    numbers = [old.size, *(r[key] for r in old.registers for key in ("offset", "bits", "count", "stride"))]
+    numbers += [n for m in old.members for n in (m["offset"], m["stride"], *m["count"])]
+    numbers += [f[key] for f in fields for key in ("lsb", "width")]
+    if not all(map(WORD.fullmatch, words)) or not all(type(n) is int and 0 <= n <= MOST_BYTES for n in numbers):
+        raise ValueError(name)
+    occupied = [(m["offset"], m["offset"] + prod(m["count"]) * m["stride"]) for m in old.members]
+    occupied = [(first, last) for first, last in occupied if first < last]
+    for r in old.registers:
+        starts, size = (r["offset"] + i * r["stride"] for i in range(r["count"])), r["bits"] // 8
+        occupied += [(start, start + size) for start in starts]
+        bits = sorted((f["lsb"], f["lsb"] + f["width"]) for f in r["fields"])
+        is_placed = r["bits"] in (8, 16, 32, 64) and r["count"] and r["offset"] % min(size, bus.width // 8) == 0
+        if not is_placed or not _disjoint(bits, r["bits"]):
+            raise ValueError(r["name"])
+    if not _disjoint(sorted(occupied), old.size):
+        raise ValueError(name)
+
+
+def _disjoint(ranges: Sequence[tuple[int, int]], end: int) -> bool:
+    """Whether sorted ranges hold something each, share nothing, and end by `end`."""
+    ends = (*(first for first, _ in ranges[1:]), end)
+    return all(first < last <= then for (first, last), then in zip(ranges, ends, strict=bool(ranges)))
 
 
 def _fresh(path: Path, shape: Shape, laid_out: set[str]) -> Shape:
