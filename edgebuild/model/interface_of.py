@@ -42,7 +42,7 @@ def with_arrays(graph: Graph, request: ModelRequest) -> Graph:
             text = f"option '{option}': not with --{other.replace('_', '-')}"
             raise fail(text, file=graph.file, hints=["leave one of them out"])
         for tensor, symbol in wanted:
-            if (len(names) > 1 and not tensor) or (tensor and tensor not in names):
+            if (len(names) != 1 and not tensor) or (tensor and tensor not in names):
                 text = f"option '{option}': " + (
                     f"no tensor '{tensor}'" if tensor else f"{symbol} is one of {len(names)}"
                 )

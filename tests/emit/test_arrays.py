@@ -81,6 +81,20 @@ def test_the_arena_has_no_room_for_them(tmp_path: Path) -> None:
     assert sizes[0] == sizes[2] == 2 * planes and planes < sizes[1] == sizes[3] < planes + 4 * 3 * 4 * 4
 
 
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["Identity", "Relu"])
+def test_c_without_a_tensor_in_the_arena(kind: str, tmp_path: Path) -> None:
+    """Nothing is declared that is empty, and no parameter is left unused."""
+    value = [onnx.helper.make_tensor_value_info(n, 1, [1, 4]) for n in "xy"]
+    node = onnx.helper.make_node(kind, ["x"], ["y"])
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", value[:1], value[1:])), tmp_path / "m.onnx")
+    arrays = {"input_at": "image"} if kind == "Identity" else BOTH
+    for options in (arrays, {**arrays, "arena": "caller"}, {"steps": "ON"}):
+        compiled(tmp_path, source=tmp_path / "m.onnx", **options)
+        flags = ["-std=c11", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        subprocess.run(["gcc", *flags, "n.c", "n_weights.c"], cwd=tmp_path, check=True)
+
+
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 def test_results_are_those_of_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["verify", str(DIGITS), "--target", "mps2-an386", "--tile", "rolling", "--json", "-"]
@@ -120,6 +134,14 @@ def test_arrays_that_cannot_be(case: str) -> None:
         request = ModelRequest(DIGITS, "n", "host", **checked(ModelRequest, options))
         with_arrays(graph_of(request), request)
     assert words in str(refused.value)
+
+
+def test_a_model_without_inputs_has_none_in_an_array(tmp_path: Path) -> None:
+    value = [onnx.helper.make_tensor_value_info("c", 1, [3])]
+    constant = onnx.helper.make_tensor("c", 1, [3], [1, 2, 3])
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "g", [], value, [constant])), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="image is one of 0"):
+        compiled(tmp_path, source=tmp_path / "m.onnx", input_at="image")
 
 
 @pytest.mark.parametrize("array", ["n", "n_arena", "N_H"])

@@ -522,7 +522,8 @@ def arena_header(plan: Plan) -> str:
 
 def source(p: Program) -> str:
     plan = p.plan
-    arrays = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
+    is_callers = plan.request.arena == "caller"
+    arrays = {first_memory(plan): ("arena", plan.arena_bytes)} if is_callers else arenas(plan)
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in arrays.items()]
     ahead, before = transfers(plan, p.weights)
     switches, after = switch_points(plan)
