@@ -273,6 +273,8 @@ def test_what_cannot_be_streamed() -> None:
     for kept in (("y",), ("x",)):
         with pytest.raises(EdgebuildError, match="an output is the input itself"):
             planned(Graph("views", (view,), {"x": x, "y": y}, ("x",), kept, "tflite"), stream_input="rows")
+    with pytest.raises(EdgebuildError, match="cannot stream: no input"):
+        planned(Graph("constant", (), {"x": x}, (), ("x",), "tflite"), stream_input="rows")
 
 
 @pytest.mark.parametrize("tile", [None, "auto", "rolling"])

@@ -53,7 +53,12 @@ def row_bytes(graph: Graph, tensor: str) -> int:
 
 
 def with_rows(graph: Graph) -> Graph:
-    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
+    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op.
+
+    Raises EdgebuildError for a graph without an input.
+    """
+    if not graph.inputs:
+        raise fail("cannot stream: no input", file=graph.file, hints=["leave --stream-input out"])
     x = graph.inputs[0]
     readers = graph.consumers[x]
     if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:

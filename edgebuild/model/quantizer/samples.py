@@ -233,6 +233,8 @@ def read_rows(data: Path, labels: Path | None, ports: Sequence[Port]) -> tuple[l
 
     Raises EdgebuildError for samples of another shape or type and labels of another length.
     """
+    if not ports:
+        raise fail("the network has no input, so samples are of no use", file=str(data))
     columns = [_column(array, port, data) for array, port in _arrays(data, ports)]
     counts = {len(column) for column in columns}
     if len(counts) > 1:
