@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.target import hal_dir
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import Array
@@ -93,3 +94,17 @@ def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:
         for code, mine, theirs in zip(codes, outputs, expected[3:], strict=True):
             assert code or together._same(mine, theirs), (at, codes)
         assert codes[2:] == [0, 0], (at, codes)
+
+
+@pytest.mark.needs("gcc")
+def test_a_source_without_inputs_runs_once(tmp_path: Path) -> None:
+    """Nothing is read of its input file, which so never ends."""
+    (tmp_path / "input.bin").write_bytes(b"")
+    (tmp_path / "harness_cluster.h").write_text(
+        "int eb_relay_over;\nstatic int run(void) { return 7; }\nstatic const int *y(void) { return &eb_relay_over; }\n"
+        "#define NODE_ENTRY run\n#define NODE_IS_SOURCE 1\n#define NODE_INPUTS\n#define NODE_OUTPUTS X(y, 4u)\n"
+    )
+    files = [hal_dir() / f for f in ("harness/node.c", "src/semihost_host.c")]
+    subprocess.run(["gcc", "-I.", f"-I{hal_dir()}/include", *files, "-o", "node"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "node"], cwd=tmp_path, timeout=20).returncode == 0
+    assert (tmp_path / "output.bin").read_bytes() == bytes([7, 0, 0, 0, 0, 0, 0, 0])
