@@ -14,6 +14,7 @@ from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.row import CONVOLUTION, DEPTHWISE, KernelLayer, Row
+from edgebuild.model.ops import pointwise
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.search import form_of
 from tests.graphs import thrown
@@ -41,11 +42,19 @@ ELSEWHERE = {
 }
 
 
+def differences(graphs: list[Graph]) -> list[Graph]:
+    """The same of sums of two computed operands."""
+    own, attrs = [g for g in graphs if g.ops[0].kind == "add"], pointwise.attributes("difference")
+    ops_of = [(g, replace(g.ops[0], kind="pointwise", attrs=attrs | g.ops[0].attrs)) for g in own]
+    return [replace(g, ops=(op,)) for g, op in ops_of if not any(t.constant for t in g.operands(op))]
+
+
 @cache
 def drawn() -> tuple[Graph, ...]:
     """Layers of all kinds, and those that rows with rare conditions serve."""
     found = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
     found += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
+    found += differences(found)
     large = [network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6)]
     large += [network(seed, "dense", columns=(1301,)) for seed in range(6)]  # that words do not divide
     return (*found, *map(eights, range(20)), *map(product_of_two, range(60)), *large, *of_four_bits(30))

@@ -12,6 +12,7 @@ import numpy as np
 from ..ir import Arithmetic, Array, Dim, Fixed, Graph, Nest, Op, Same, Tensor, numbered
 from . import base, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .functions import instructions, quantised_instructions
 
 LOOPS = 4  # of the kernel's template
 
@@ -93,9 +94,14 @@ def add_scaling(op: Op, graph: Graph) -> dict[str, int]:
     return {"x0_mul": round(a / y * 2**point), "x1_mul": round(b / y * 2**point), "point": point}
 
 
-def sum_steps(op: Op, graph: Graph, operands: Sequence[Array], sign: int = 1) -> Array:
+def second_sign(op: Op) -> int:
+    """1 for a sum, -1 for the difference of functions.py."""
+    return 1 if op.kind == "add" else -1
+
+
+def sum_steps(op: Op, graph: Graph, operands: Sequence[Array]) -> Array:
     """Steps of the sum of quantised operands, or of their difference, before the zero point is added."""
-    f = add_scaling(op, graph)
+    f, sign = add_scaling(op, graph), second_sign(op)
     left, right = (x.astype(np.int64) - zero_of(t) for x, t in zip(operands, graph.operands(op), strict=True))
     if graph.arithmetic.rounds_once:
         return fixedpoint.round_half_even(left * f["x0_mul"] + sign * right * f["x1_mul"], f["point"])
@@ -121,9 +127,10 @@ def add_steady(op: Op, graph: Graph) -> bool:
 
 
 def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear | None:
-    """The sum of two int8 operands in int32, if that is equal for all values; `to_even`: halves go to even."""
+    """The sum or difference of two int8 operands in int32, if it is equal for all values; `to_even`: halves to even."""
     y = graph.result(op)
     a, b = (scale_of(t) / scale_of(y) for t in graph.operands(op))
+    b *= second_sign(op)
     want = add_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
     terms = (fixedpoint.Term(fixedpoint.INT8[:, None], a, 8), fixedpoint.Term(fixedpoint.INT8, b, 8))
     if to_even:
@@ -170,10 +177,15 @@ def of_one(shape: Mapping[str, Any]) -> bool:
 
 
 def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """The loop over all elements of a sum or product. That of int8 may be linear."""
-    (a, b), y, adds = graph.operands(op), graph.result(op), op.kind == "add"
+    """The loop over all elements of a sum or product. That of int8 may be linear; of a difference it must be."""
+    (a, b), y, adds = graph.operands(op), graph.result(op), op.kind != "mul"
     flat = a.shape == b.shape == y.shape
-    shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
+    shape: dict[str, Any] = {
+        "operator": "add" if adds else "mul",
+        "float": is_float(y),
+        "flat": flat,
+        "arithmetic": graph.arithmetic,
+    }
     shape["wide"] = not adds and graph.arithmetic.rounds_once and _beyond_words(a, b)
     shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
     if form.rolled:
@@ -194,8 +206,13 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             shape |= {"linear": True, "shift": linear.shift, "below": linear.below, **ends, "clamp": "eb_clamp"}
             shape["scale"] = "eb_scale" if adds else "eb_scale_product"
             shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
-    stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
-    variant, each = ("linear", 13.0) if linear is not None else ("portable", 60.0)
+    stem = f"{op.attrs.get('function', op.kind)}_{shape['N'] if flat else 'x'.join(map(str, y.shape))}"
+    function = "sum" if adds else "product"
+    variant, each = "portable", quantised_instructions(function, y.dtype, form.core)
+    if is_float(y):
+        each = instructions(f"clamped {function}", form.core)
+    if linear is not None:
+        variant, each = "linear", 13.0
     if linear is not None and linear.below:
         each = 17.2 if shape["unroll"] else 16.6 if of_one(shape) else 19.0
     return Kernel(

@@ -305,6 +305,8 @@ INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
     "shrink": (10.0, 78.1, 86.2, 63.5),
     "is_nan": (9.9, 63.1, 62.8, 40.9),
     "sum": (7.1, 59.2, 78.2, 77.9),
+    "clamped sum": (15.6, 140.0, 157.0, 131.0),
+    "clamped product": (15.6, 120.0, 205.0, 166.0),
     "difference": (8.0, 60.6, 85.0, 83.6),
     "product": (7.1, 38.9, 130.0, 114.0),
     "quotient": (8.0, 155.0, 387.0, 109.0),
@@ -329,6 +331,35 @@ INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
     "softmax": (48.0, 1130.0, 2386.0, 1986.0),
     "log_softmax": (48.3, 1095.0, 2146.0, 2023.0),
 }
+
+
+# Of quantised values by the plain kernels: on Armv7-M and later, Armv6-M, RV32, MVE. A table serves functions of one.
+QUANTISED = {
+    "table": (3.9, 7.0, 6.0, 3.25),
+    "sum": (47.0, 151.0, 46.1, 46.0),
+    "sum int16": (44.0, 105.0, 45.2, 44.0),
+    "product": (27.0, 80.3, 24.8, 27.0),
+    "difference": (47.0, 151.0, 46.1, 50.0),
+    "difference int16": (42.0, 101.0, 44.2, 44.0),
+    "squared_difference": (46.0, 153.0, 50.4, 49.5),
+    "squared_difference int16": (46.0, 161.0, 51.8, 49.0),
+    "prelu": (27.5, 59.0, 28.3, 26.0),
+    "quotient": (265.0, 790.0, 284.0, 275.0),
+    "minimum": (8.0, 13.5, 11.5, 0.4),
+    "maximum": (8.0, 13.5, 11.5, 0.4),
+    "leaky_relu int16": (14.0, 14.0, 16.0, 13.0),
+    "abs int16": (13.8, 58.5, 16.0, 14.0),
+    **dict.fromkeys(
+        ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"), (36.0, 138.0, 38.0, 39.0)
+    ),
+}
+UNKNOWN = (30.0,) * 4
+
+
+def quantised_instructions(function: str, dtype: str, core: frozenset[str]) -> float:
+    """Estimated instructions of a value of this function of int8 or int16, on a core of these words."""
+    row = QUANTISED.get(f"{function} {dtype}", QUANTISED.get(function, UNKNOWN))
+    return row[3] if "mve" in core else row[1] if "armv6-m" in core else row[2] if "rv32" in core else row[0]
 
 
 def instructions(function: str, core: frozenset[str]) -> float:

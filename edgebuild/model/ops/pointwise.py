@@ -15,7 +15,7 @@ from ..ir import Arithmetic, Array, Graph, Op, Tensor
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .fixedpoint import INT8, Multiplier, inverse_root, limits, quantize_multiplier, requantize
-from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions
+from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions, quantised_instructions
 
 # Quantised values of several operands as ONNX defines them: dequantise, the function on real numbers, quantise.
 #
@@ -35,7 +35,7 @@ def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float
     """`share`: of the largest real result, by which all of them are moved before they are rounded."""
     y, row = graph.result(op), FUNCTIONS[op.attrs["function"]]
     if op.attrs["function"] == "difference":
-        steps = elementwise.sum_steps(op, graph, operands, sign=-1)
+        steps = elementwise.sum_steps(op, graph, operands)
     else:
         real = [
             x if t.quant is None else (x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))
@@ -304,7 +304,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     function, (s, t) = op.attrs["function"], graph.operands(op)
     left, right = a.astype(np.int64) - zero_of(s), b.astype(np.int64) - zero_of(t)
     if function == "difference":
-        return elementwise.sum_steps(op, graph, (a, b), sign=-1)
+        return elementwise.sum_steps(op, graph, (a, b))
     if function == "quotient":
         return fixedpoint.quotient(left, right, fixedpoint.quotient_factor(op, graph))
     f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
@@ -487,8 +487,22 @@ def literal_value(t: Tensor) -> int | float | None:
     return int(value) if abs(value) < 2**31 else None
 
 
+def linear_difference(op: Op, graph: Graph, form: Form) -> Kernel | None:
+    """The difference of two computed int8 operands as a sum, where that is linear, so that fast sums serve it."""
+    operands, y = graph.operands(op), graph.result(op)
+    if op.attrs["function"] != "difference" or y.dtype != "int8" or any(t.constant for t in operands):
+        return None
+    whole = all(t.shape == y.shape for t in operands)
+    if not whole and (form.rolled or elementwise.broadcastable(op, graph)):
+        return None
+    k = elementwise.elementwise_kernel(op, graph, form)
+    return k if k.variant == "linear" else None
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """One loop, or as many as broadcasting needs."""
+    if (linear := linear_difference(op, graph, form)) is not None:
+        return linear
     operands, y, row = graph.operands(op), graph.result(op), row_of(op)
     names = base.operand_names(operands)
     extents = (1, 1, *y.shape[2:]) if form.rolled else y.shape
@@ -517,7 +531,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     }
     stem = f"{op.attrs['function']}_{'x'.join(map(str, y.shape)) or 1}"
     count = y.elements // (y.shape[1] if form.rolled else 1)
-    each = instructions(op.attrs["function"], form.core) if is_float(operands[-1]) else 30.0
+    each = instructions(op.attrs["function"], form.core)
+    if not is_float(operands[-1]):
+        name = "table" if len(operands) == 1 and y.dtype == "int8" else op.attrs["function"]
+        each = quantised_instructions(name, operands[-1].dtype, form.core)
     cost = 20.0 + each * count
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 

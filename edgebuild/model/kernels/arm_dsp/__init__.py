@@ -78,7 +78,7 @@ ROWS = (
     Row("transpose_conv2d", CORE, convolution.gathered),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, taps.of_halves),
-    Row("add", CORE, add),
+    *(Row(kind, CORE, add) for kind in ("add", "pointwise")),
     Row("mul", CORE, mul),
     Row("avg_pool2d", CORE, pool),
     Row("max_pool2d", CORE, pool),

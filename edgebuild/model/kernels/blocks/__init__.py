@@ -12,20 +12,25 @@ from .plane_cores import Armv6m, Armv7m, Rv32
 from .sum_kernels import SPLIT, SumsCore
 
 
-def linear(times: float, letters: dict[str, str], layer: KernelLayer) -> Kernel | None:
-    """The op's own kernel with other letters: so many times its instructions. "clamp": within int8 alone."""
+def linear(times: float, letters: dict[str, str], layer: KernelLayer, broadcast: float = 0.0) -> Kernel | None:
+    """The op's own kernel with other letters: so many times its instructions. "clamp": within int8 alone.
+
+    `broadcast`: the times where an operand is repeated, if these are others.
+    """
     k = layer.plain
     fits = "clamp" not in letters or (k.shape.get("low"), k.shape.get("high")) == (-128, 127)
     odd = "scale" in letters and int(k.scalars.get("y_mul", 0)) % 2 > 0  # factors of products are even in halves
     if k.variant != "linear" or not fits or odd:
         return None
+    if broadcast and not k.shape["flat"] and not k.shape["below"]:
+        times = broadcast
     return replace(k, shape={**k.shape, **letters}, estimate=times * k.estimate)
 
 
 # Results kept within int8 by one instruction; products in halves, for want of a long multiplication. Of the
 # instructions that the plain kernel takes (`./sconsw bench-kernels` shows the error).
-SATURATED = partial(linear, 0.86, {"clamp": "eb_saturate"})
-IN_HALVES = partial(linear, 2.55, {"scale": "eb_scale_split"})
+SATURATED = partial(linear, 0.86, {"clamp": "eb_saturate"}, broadcast=0.92)
+IN_HALVES = partial(linear, 2.8, {"scale": "eb_scale_split"})
 WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
@@ -70,10 +75,10 @@ ROWS = (
         for core, (_, costs) in BLOCKS.items()
     ),
     *(Row("batch_matmul", core, partial(sum_kernels.product, costs)) for core, (_, costs) in BLOCKS.items()),
-    *(Row(kind, core, SATURATED) for kind in ("add", "mul") for core in SATURATING),
-    Row("mul", RV32, partial(linear, 0.96, {})),
-    Row("add", M0, IN_HALVES),
-    Row("mul", M0, partial(linear, 1.66, {"scale": "eb_scale_product_split"})),
+    *(Row(kind, core, SATURATED) for kind in ("add", "mul", "pointwise") for core in SATURATING),
+    *(Row(kind, RV32, partial(linear, 1.0, {}, broadcast=1.24)) for kind in ("add", "mul", "pointwise")),
+    *(Row(kind, M0, IN_HALVES) for kind in ("add", "pointwise")),
+    Row("mul", M0, partial(linear, 1.72, {"scale": "eb_scale_product_split"}, broadcast=1.94)),
     Row("transpose", frozenset(), elements.along_cycles),
     Row("transpose", frozenset(), elements.in_blocks),
     *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (elements.rescaled, elements.own)),
