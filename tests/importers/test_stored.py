@@ -79,6 +79,20 @@ def test_equals_onnxruntime(case: str, kind: str, tmp_path: Path) -> None:
     assert verify(file, load_target("host"), artifacts)["equal"]
 
 
+@pytest.mark.parametrize(("scale", "ends"), [(0.03, (3, 18)), (0.03, (18, 3)), (3e37, (3, 18))])
+def test_bounds_are_those_of_steps(scale: float, ends: tuple[int, int], tmp_path: Path) -> None:
+    """Bounds that cross give the upper one, and float32 has no real number for those of large steps."""
+    changed = model("bounds", "int8")
+    for name, value in {"s": np.float32(scale), "low": np.int8(ends[0]), "high": np.int8(ends[1])}.items():
+        stored = next(t for t in changed.graph.initializer if t.name == name)
+        stored.CopyFrom(numpy_helper.from_array(np.asarray(value), name))
+    onnx.save(changed, tmp_path / "model.onnx")
+    graph = canonicalize(read_model(tmp_path / "model.onnx"))
+    assert all(low is None or low <= high for low, high in (op.attrs.get("clamp", (None, None)) for op in graph.ops))
+    x = np.random.default_rng(0).integers(-128, 128, graph.tensors[graph.inputs[0]].shape).astype(np.int8)
+    np.testing.assert_array_equal(run(graph, x)[graph.outputs[0]], np.minimum(np.maximum(x, ends[0]), ends[1]))
+
+
 def test_an_input_that_is_read_in_both_ways_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     onnx.save(model("as real numbers", "uint8", plain=True), file)
@@ -148,3 +162,63 @@ def test_qonnx_is_judged_by_onnxruntime(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     onnx.save(qonnx(3, narrow=0, signed=1), file)
     assert verify(file, load_target("host"), compile_model(model_request(file, "model", "host", {})))["equal"]
+
+
+def layers_of_few_bits(bits: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, np.dtype[np.float32]]]]:
+    """Two linear layers with biases in steps. The first one's factors have both signs, and one is 0."""
+    rng, most = np.random.default_rng(bits), 2 ** (bits - 1) - 1
+    own = {"w": rng.normal(size=(16, 24)), "v": rng.normal(size=(9, 16)), "b": rng.normal(size=16) * 4}
+    own |= {"c": rng.normal(size=9), "gamma": rng.normal(size=16) + 0.1, "beta": rng.normal(size=16) * 2}
+    own |= {"mean": rng.normal(size=16), "var": rng.random(16) + 0.5, "bs": np.array(0.11), "z": np.array(0)}
+    own |= {"s": np.array(0.7 / most), "ws": np.array(2.5 / most), "t": np.array(9.0 / most), "bits": np.array(bits)}
+    own["gamma"][3], own["eight"] = 0.0, np.array(8)
+    stored = {name: value.astype(np.float32) for name, value in own.items()}
+    few: dict[str, Any] = {"domain": QONNX, "signed": 1, "narrow": 1}
+    node = helper.make_node
+    nodes = [
+        node("Quant", ["x", "s", "z", "bits"], ["xs"], **few),
+        node("Quant", ["w", "ws", "z", "bits"], ["wq"], **few),
+        node("Quant", ["b", "bs", "z", "eight"], ["bq"], **few),
+        node("Gemm", ["xs", "wq"], ["products"], transB=1),
+        node("Add", ["products", "bq"], ["sums"]),
+        node("BatchNormalization", ["sums", "gamma", "beta", "mean", "var"], ["n"]),
+        node("Relu", ["n"], ["r"]),
+        node("Quant", ["r", "t", "z", "bits"], ["a"], domain=QONNX, signed=0),
+        node("Quant", ["v", "ws", "z", "bits"], ["vq"], **few),
+        node("Transpose", ["vq"], ["vt"], perm=[1, 0]),
+        node("Quant", ["c", "bs", "z", "eight"], ["cq"], **few),
+        node("Gemm", ["a", "vt", "cq"], ["others"]),
+        node("Quant", ["others", "t", "z", "bits"], ["y"], **few),
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in {"x": (1, 24), "y": (1, 9)}.items()]
+    held = [numpy_helper.from_array(v, n) for n, v in stored.items()]
+    graph = helper.make_graph(nodes, "layers", values[:1], values[1:], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), stored
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_a_layer_of_few_bits_is_one_op(bits: int, tmp_path: Path) -> None:
+    """Each layer on its own operands, in float64: right but for a bias that is rounded to a step of the weights."""
+    model, own = layers_of_few_bits(bits)
+    onnx.save(model, tmp_path / "model.onnx")
+    graph = canonicalize(read_model(tmp_path / "model.onnx"))
+    assert [op.kind for op in graph.ops] == ["clamp", "dense", "dense"]
+    assert all(t.dtype == "int8" for op in graph.ops for t in (*graph.operands(op)[:2], graph.result(op)))
+    real, most, rng = {n: v.astype(np.float64) for n, v in own.items()}, 2 ** (bits - 1) - 1, np.random.default_rng(0)
+
+    def steps(name: str, scale: str, high: int) -> Any:
+        return np.clip(np.rint(own[name] / own[scale]), -high, high) * real[scale]
+
+    x = rng.integers(-most, most + 1, (99, 24)).astype(np.int8)
+    rows = [run(graph, row[None]) for row in x]
+    hidden, last = (np.concatenate([values[name] for values in rows]).astype(int) for name in ("a@steps", "y"))
+    sums = x * real["s"] @ steps("w", "ws", most).T + steps("b", "bs", 127)
+    others = hidden * real["t"] @ steps("v", "ws", most).T + steps("c", "bs", 127)
+    factor = real["gamma"] / np.sqrt(real["var"] + 1e-5)
+    normalised = (sums - real["mean"]) * factor + real["beta"]
+    sizes = np.where(factor == 0, np.abs(factor).max(), np.abs(factor)) * real["s"], real["t"]
+    ends = (0, 2**bits - 1), (-most, most)
+    for total, have, size, end in zip((normalised, others), (hidden, last), sizes, ends, strict=True):
+        rounded = size * real["ws"] / 2 ** (8 - bits) / 2  # half a step of the bias
+        off = np.abs(np.clip(total / real["t"], *end) - have) - rounded / real["t"]
+        assert off.max() <= 0.5 + 1e-5 and np.unique(have).size > 2

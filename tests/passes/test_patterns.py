@@ -204,3 +204,20 @@ def clamped(first: Bounds, second: Bounds) -> Graph:
     clamps = [Op("clamp", y, (x,), (y,), {"clamp": b}) for x, y, b in (("a", "b", first), ("b", "y", second))]
     tensors = {n: Tensor(n, (1, 8), "float32") for n in "xaby"}
     return canonicalize(Graph("m", (add, *clamps), tensors, ("x",), ("y",), "onnx"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize(("scale", "bias", "integer"), [(0.01, 0.25, True), (1e-14, 0.25, False), (0.01, -1e9, False)])
+def test_sums_that_no_integer_holds_stay_real(dtype: str, scale: float, bias: float, integer: bool) -> None:
+    """A bias in steps of the products may be beyond the integers of the sums."""
+    steps, weights = Quant((0.05,), (0,)), np.random.default_rng(0).integers(-127, 128, (3, 6)).astype(np.int8)
+    tensors = [Tensor("x", (1, 6), dtype, steps), Tensor("a", (1, 6), "float32"), Tensor("s", (1, 3), "float32")]
+    tensors += [Tensor("w", (3, 6), "int8", Quant((scale,), (0,)), weights), Tensor("y", (1, 3), dtype, steps)]
+    tensors += [Tensor("b", (3,), "float32", data=np.float32([0, bias, 0.1]))]
+    rows = [("dequantize", ("x",), "a"), ("dense", ("a", "w", "b"), "s"), ("quantize", ("s",), "y")]
+    steps_of = tuple(Op(k, y, inputs, (y,), {"clamp": (None, None)} if k == "dense" else {}) for k, inputs, y in rows)
+    graph = Graph("far", steps_of, {t.name: t for t in tensors}, ("x",), ("y",), "onnx")
+    after = canonicalize(graph)
+    assert (kinds(after) == {"dense": 1}) == integer, dump(after)
+    x = np.arange(-3, 3, dtype=dtype)[None] * 20
+    np.testing.assert_allclose(ops.run(after, x)["y"], ops.run(graph, x)["y"], atol=1)

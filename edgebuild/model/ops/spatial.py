@@ -144,6 +144,11 @@ def reach(op: Op, graph: Graph) -> Array:
     return np.asarray(start + max(high - zero_of(x), zero_of(x) - low) * sizes)
 
 
+def sums_fit(op: Op, graph: Graph) -> bool:
+    """Whether no sum leaves the numbers that kernels add up and rescale: 32 bits, or those of `requantize_wide`."""
+    return bool((reach(op, graph) < (fixedpoint.WIDE_SUMS if wide(op, graph) else 2**31 - 1)).all())
+
+
 def narrow(op: Op, graph: Graph) -> bool:
     """Whether a `wide` op may sum in 32 bits all the same: no partial sum leaves them."""
     return wide(op, graph) and bool((reach(op, graph) < 2**31).all())

@@ -31,7 +31,7 @@ from ..ir import (
 from ..ops.base import check_limits, unchanged
 from ..ops.fixedpoint import limits
 from ..ops.pointwise import TABLES
-from ..ops.spatial import bias_quant, centred, symmetric_weights
+from ..ops.spatial import bias_quant, centred, sums_fit, symmetric_weights
 
 
 @dataclass(frozen=True)
@@ -147,23 +147,23 @@ def constant_second(op: Op, graph: Graph) -> Edit | None:
 
 
 def _per_channel(op: Op, graph: Graph) -> Array | None:
-    """A float constant second operand as one value per channel of the last dimension, if it is that."""
+    """A constant second operand as one real value per channel of the last dimension, if it is that."""
     y, c = graph.tensors[op.outputs[0]], graph.tensors[op.inputs[1]]
-    if c.data is None or c.quant is not None or c.dtype != "float32" or not y.shape:
+    if c.data is None or (c.quant is None and c.dtype != "float32") or not y.shape:
         return None
     if c.elements != 1 and (not c.shape or c.elements != c.shape[-1] or c.shape[-1] != y.shape[-1]):
         return None
-    return np.broadcast_to(c.data.ravel(), (y.shape[-1],))
+    return np.broadcast_to(real_values(c).ravel(), (y.shape[-1],))
 
 
 def _sum_before(op: Op, graph: Graph) -> Op | None:
-    """The unclamped float sum of products whose only reader is `op`."""
+    """The unclamped float sum of products whose only reader is `op`. Quantised weights have zero points of 0."""
     first = graph.producers.get(op.inputs[0])
     if first is None or first.kind not in SUMS or first.attrs["clamp"] != OPEN:
         return None
-    weights = graph.tensors[first.inputs[1]]
-    plain = graph.tensors[first.outputs[0]].dtype == "float32" and weights.data is not None and weights.quant is None
-    return first if plain and graph.only_consumer(first.outputs[0]) is op else None
+    weights, real = graph.tensors[first.inputs[1]], graph.tensors[first.outputs[0]].dtype == "float32"
+    plain = weights.data is not None and (weights.quant is None or not any(weights.quant.zero_point))
+    return first if real and plain and graph.only_consumer(first.outputs[0]) is op else None
 
 
 def fold_scale(op: Op, graph: Graph) -> Edit | None:
@@ -173,21 +173,33 @@ def fold_scale(op: Op, graph: Graph) -> Edit | None:
     """
     if op.kind != "mul" or (factor := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
-    w = graph.tensors[first.inputs[1]]
-    along = -1 if first.kind == "depthwise_conv2d" else 0
-    shape = [1] * len(w.shape)
-    shape[along] = -1
+    factors = [_weights_times(factor, graph.tensors[first.inputs[1]], first, op)]
+    for bias in (graph.tensors[n] for n in first.inputs[2:]):
+        with np.errstate(over="ignore", invalid="ignore"):
+            factors.append(_derived(bias, real_values(bias).ravel() * factor, op))
+    new = tuple(t for t in factors if t is not None and np.isfinite(t.array).all())
+    inputs = (first.inputs[0], *(t.name for t in new))
+    joined = replace(first, inputs=inputs, outputs=op.outputs, attrs=_merged(first, op))
+    return Edit((first, op), (joined,), new) if len(new) == len(factors) else None
+
+
+def _weights_times(factor: Array, w: Tensor, first: Op, op: Op) -> Tensor | None:
+    """Weights times a factor for each channel. Scales of quantised ones take up its size, and their steps its sign.
+
+    None where the steps' type does not hold them, or no float32 the scales.
+    """
+    along = len(w.shape) - 1 if first.kind == "depthwise_conv2d" else 0
+    shape = [-1 if d == along else 1 for d in range(len(w.shape))]
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = [_derived(w, w.array * factor.reshape(shape), op)]
-        if len(first.inputs) > 2:
-            bias = graph.tensors[first.inputs[2]]
-            scaled.append(_derived(bias, bias.array.ravel() * factor, op))
-    if not all(np.isfinite(t.array).all() for t in scaled):
+        if w.quant is None:
+            return _derived(w, w.array * factor.reshape(shape), op)
+        steps = w.array.astype(np.int64) * np.sign(factor).astype(np.int64).reshape(shape)
+        scale = np.array(w.quant.scale) * np.where(factor == 0, abs(factor).max() or 1.0, abs(factor))
+    fits = steps.max(initial=0) <= limits(w.dtype)[1] and (scale <= np.finfo(np.float32).max).all()
+    if not fits or w.quant.axis not in (None, along):
         return None
-    joined = replace(
-        first, inputs=(first.inputs[0], *(t.name for t in scaled)), outputs=op.outputs, attrs=_merged(first, op)
-    )
-    return Edit((first, op), (joined,), tuple(scaled))
+    quant = Quant(tuple(scale.tolist()), (0,) * len(scale), along)
+    return Tensor(f"{w.name}@{op.outputs[0]}", w.shape, w.dtype, quant, steps.astype(w.dtype))
 
 
 def fold_offset(op: Op, graph: Graph) -> Edit | None:
@@ -197,7 +209,7 @@ def fold_offset(op: Op, graph: Graph) -> Edit | None:
     total = offset
     if len(first.inputs) > 2:
         with np.errstate(over="ignore", invalid="ignore"):
-            total = offset + graph.tensors[first.inputs[2]].array.ravel()
+            total = offset + real_values(graph.tensors[first.inputs[2]]).ravel()
         if not np.isfinite(total).all():
             return None
     bias = _derived(graph.tensors[op.inputs[1]], np.ascontiguousarray(total), op)
@@ -503,11 +515,12 @@ def integer_op(op: Op, graph: Graph) -> Edit | None:
         bias = position == 2 and op.kind in SUMS
         if source is not None:
             inputs.append(source.inputs[0])
-        elif bias and t.constant:
-            constants.append(_bias(t, graph.tensors[inputs[0]], graph.tensors[inputs[1]], op))
-            inputs.append(constants[-1].name)
-        elif t.constant and t.quant is not None:
+        elif t.constant and t.quant is not None and (t.dtype == "int32" or not bias):
             inputs.append(name)
+        elif bias and t.constant:
+            x, w = (graph.tensors[n] for n in inputs)
+            constants += _weights_and_bias(t, x, w, op)
+            inputs[1:] = [c.name for c in constants]
         elif (
             small := _quantised(t, op, graph.tensors[inputs[0]] if inputs else t, graph.result(quantize))
         ) is not None:
@@ -535,7 +548,8 @@ def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
         supported = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
     else:
         supported = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
-    return supported and (spec.exact or check_limits(spec, op, graph) is None)  # a requantize follows what is exact
+    limited = not spec.exact and check_limits(spec, op, graph) is not None  # a requantize follows what is exact
+    return supported and not limited and (op.kind not in SUMS or sums_fit(op, graph))
 
 
 def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
@@ -550,15 +564,22 @@ def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
     return table and op.attrs["function"] not in TABLES
 
 
-def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
-    """The bias in steps of scale(x) * scale(w), int64 beside int16, else int32; one that is stored so is kept."""
-    if t.dtype == "int32" and t.quant is not None:
-        return t
-    quant, dtype = bias_quant(x, w), "int64" if x.dtype == "int16" else "int32"
-    steps = np.rint(real_values(t).astype(np.float64).ravel() / np.array(quant.scale))
-    most = 2**46 if dtype == "int64" else 2**31
-    data = np.clip(steps, -most, most - 1).astype(dtype)
-    return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, dtype, quant, data)
+def _weights_and_bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> tuple[Tensor, Tensor]:
+    """Weights, and the bias in steps of scale(x) * scale(w): int64 beside int16, else int32.
+
+    int8 weights of few bits are multiplied by the largest power of two that int8 and the bias allow: to these finer
+    steps the bias is rounded.
+    """
+    steps = real_values(t).astype(np.float64).ravel() / np.array(bias_quant(x, w).scale)
+    if x.dtype == w.dtype == "int8" and w.data is not None and w.quant is not None:
+        most, least = int(np.abs(w.data.astype(np.int16)).max(initial=0)), np.abs(steps).max(initial=0)
+        times = max((1 << k for k in range(1, 7) if most << k <= 127 and least * (1 << k) < 2**30), default=1)
+        quant = replace(w.quant, scale=tuple(s / times for s in w.quant.scale))
+        w = replace(w, name=f"{w.name}@{times}", quant=quant, data=w.data * np.int8(times)) if times > 1 else w
+        steps *= times
+    dtype, most = ("int64", 2**46) if x.dtype == "int16" else ("int32", 2**31)
+    data = np.clip(np.nan_to_num(np.rint(steps), nan=most), -most, most - 1).astype(dtype)
+    return w, Tensor(f"{t.name}@{op.outputs[0]}", data.shape, dtype, bias_quant(x, w), data)
 
 
 def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:

@@ -463,7 +463,8 @@ BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, for the
 
 
 # QONNX's Quant and BipolarQuant in real numbers (fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0). Old
-# opsets have no Round: 1.5 * 2^23 leaves a float32 no bits behind the point, and halves go to even.
+# opsets have no Round: 1.5 * 2^23 leaves a float32 no bits behind the point, and halves go to even. `steps` is the name
+# that the reader gives to the integers.
 STEPS = """x scale zero width -> y
     step = Cast<to = 1>(scale)
     point = Cast<to = 1>(zero)
@@ -476,6 +477,7 @@ STEPS = """x scale zero width -> y
     whole = Sub(sum, large)
     back = Sub(whole, point)
     y = Mul(back, step)
+    steps = Identity(y)
 """
 SIGN = """x scale -> y
     least := 0.0

@@ -499,6 +499,21 @@ LARGEST = float(np.finfo(np.float32).max)
 BOUNDS = ((1, "maximum", "min"), (2, "minimum", "max"))  # of Clip: operand, function, name
 
 
+def _ends_of_steps(node: Any, x: Tensor) -> tuple[float | None, ...] | None:
+    """Bounds of stored steps as the real numbers that they stand for; None where a clamp takes none such.
+
+    The standard makes all values the upper bound where the bounds cross.
+    """
+    assert x.quant is not None
+    if x.constant or not x.quant.per_tensor or x.dtype not in ("int8", "int16"):
+        return None
+    low, high = (int(np.ravel(node.constant(i, what).data)[0]) if node.has(i) else None for i, _, what in BOUNDS)
+    if low is not None and high is not None:
+        low = min(low, high)
+    ends = tuple(None if b is None else (b - x.quant.zero_point[0]) * x.quant.scale[0] for b in (low, high))
+    return ends if all(end is None or abs(end) <= LARGEST for end in ends) else None
+
+
 def read_clip(node: Any) -> None:
     """Bounds are attributes up to opset 10 and operands from 11 on.
 
@@ -514,6 +529,9 @@ def read_clip(node: Any) -> None:
     x, name = node.tensor(0), node.inputs[0]
     operands = [(i, function, what) for i, function, what in BOUNDS if node.has(i)]
     if x.quant is not None:  # bounds are of its scale: what is stored is compared
+        ends = _ends_of_steps(node, x)
+        if ends is not None:
+            return node.add("clamp", node.inputs[:1], replace(x, name=node.outputs[0], origin=None), {"clamp": ends})
         for i, function, what in operands:
             name = node.apply(function, name, node.array(np.ravel(node.constant(i, what).data)[:1], like=x))
     elif is_float(x) and any(t.quant is None and not t.constant for t in (node.tensor(i) for i, *_ in operands)):

@@ -47,9 +47,9 @@ def of_few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
         real = constants[f.at(0)].astype(np.float32) / scale.astype(np.float32) + np.ravel(zero)[0]
         steps = f.constant("steps", np.clip(np.rint(real), low, high).astype(kind))
     else:
-        yield f.op("QuantizeLinear", [f.at(0), *form], f.between("all"), **own)
-        steps = f.between("all")
-        if (low, high) != (np.iinfo(kind).min, np.iinfo(kind).max):
+        narrow = (low, high) != (np.iinfo(kind).min, np.iinfo(kind).max)
+        yield f.op("QuantizeLinear", [f.at(0), *form], steps := f.between("all" if narrow else "steps"), **own)
+        if narrow:
             bounds = [f.constant(name, kind(bound)) for name, bound in (("low", low), ("high", high))]
             yield f.op("Clip", [steps, *bounds], steps := f.between("steps"))
     yield f.op("DequantizeLinear", [steps, *form], **own)
