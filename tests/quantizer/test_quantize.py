@@ -220,6 +220,7 @@ MISTAKES = {
     "labels below 0": ("labels", np.full(60, -1), "with -1 among them"),
     "no samples": ("data", np.zeros((0, 3, 8, 8), np.float32), "has shape [0, 3, 8, 8]"),
     "no numbers": ("data", np.full((60, 3, 8, 8), np.nan, np.float32), "no finite numbers"),
+    "huge numbers": ("data", np.resize(np.float32([-3e38, 3e38]), (60, 3, 8, 8)), "near the largest float32"),
 }
 
 

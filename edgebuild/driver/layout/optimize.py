@@ -335,7 +335,7 @@ def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Us
 def problems(
     shape: Shape, uses: Uses, dialect: Dialect, bus: Bus, by: Writers = MappingProxyType({}), split: bool = True
 ) -> Iterable[Problem]:
-    """One for each class of leaves; with `split`, leaves that are alone in every best layout form problems of their own."""
+    """One for each class of leaves; with `split`, leaves that are alone in every best layout have one each."""
     for names in shape.glued:
         yield replace(_problem([leaf for leaf in shape.leaves if leaf.name in names], uses, bus), glued=True)
     glued = frozenset[str]().union(*shape.glued)

@@ -38,7 +38,7 @@ def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
     """The range of each activation by one of METHODS.
 
     minmax, percentile and entropy are onnxruntime's. mse takes the share of the whole range with the least square
-    error of rounding and clipping, after the histogram of values.
+    error of rounding and clipping, after the histogram of values. Raises EdgebuildError for values too far from others.
     """
     from onnxruntime.quantization import CalibrationMethod
     from onnxruntime.quantization.calibrate import create_calibrator
@@ -57,8 +57,12 @@ def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
             calibrate_method=kinds.get(method, CalibrationMethod.Percentile),
             extra_options=options.get(method, {}),
         )
-        for start in range(0, len(rows), CHUNK):
-            calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
+        try:
+            for start in range(0, len(rows), CHUNK):
+                calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
+        except ValueError as reason:  # numpy counts no values whose differences are beyond float32
+            hint = "give the samples in the units that the network was trained with"
+            raise fail("activations near the largest float32 cannot be counted", hints=[hint]) from reason
         if method == "mse":
             return {name: _least_error(*seen[:4]) for name, seen in calibrator.collector.histogram_dict.items()}
         data = calibrator.compute_data()
