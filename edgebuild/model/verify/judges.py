@@ -44,7 +44,8 @@ def widened(data: bytes) -> bytes:
                 changed = True
                 continue
             kept.append(op)
-            if not is_dequantize and all(graph.tensors[n].type == schema.TensorType.FLOAT32 for n in op.outputs):
+            types = {graph.tensors[n].type for n in op.outputs}  # none of what assigns a variable
+            if not is_dequantize and types == {schema.TensorType.FLOAT32}:
                 changed |= _widen_weights(model, graph, op)
         graph.operators = kept
     if not changed:
