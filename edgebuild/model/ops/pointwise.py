@@ -490,7 +490,8 @@ def literal_value(t: Tensor) -> int | float | None:
 def linear_difference(op: Op, graph: Graph, form: Form) -> Kernel | None:
     """The difference of two computed int8 operands as a sum, where that is linear, so that fast sums serve it."""
     operands, y = graph.operands(op), graph.result(op)
-    if op.attrs["function"] != "difference" or y.dtype != "int8" or any(t.constant for t in operands):
+    scaled = all(t.quant is not None for t in (*operands, y))  # integers without a scale wrap around
+    if op.attrs["function"] != "difference" or y.dtype != "int8" or not scaled or any(t.constant for t in operands):
         return None
     whole = all(t.shape == y.shape for t in operands)
     if not whole and (form.rolled or elementwise.broadcastable(op, graph)):
