@@ -233,6 +233,7 @@ def several() -> Plan:
     return clocked_plan(graph, F767, replace(request(None), qos=(1.5 * shortest, shortest, 4 * shortest)))
 
 
+@pytest.mark.slow
 def test_several_budgets_share_their_kernels() -> None:
     """Each keeps to its time, and loses little against a plan of its own."""
     p = several()

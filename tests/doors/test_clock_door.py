@@ -165,6 +165,7 @@ stop_ma: unknown
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs("arm-none-eabi-gcc", "cmake", "ninja")
 def test_a_calibration_is_an_input_of_a_model(tmp_path: Path) -> None:
     """Named from the build script's folder, in both doors; another calibration makes the model again."""

@@ -104,7 +104,7 @@ edgebuild_add_model(digits MODEL digits.onnx TARGET host)
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.needs("gcc", "cmake", "ninja")
 @pytest.mark.parametrize("tool", ["scons", "Ninja"])
 def test_two_clusters_and_a_model_of_the_same_name(tmp_path: Path, tool: str) -> None:

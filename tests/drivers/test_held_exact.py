@@ -14,6 +14,7 @@ PARTS = (*held_exact.PARTS, *held_exact2.PARTS, *held_chips.PARTS, *held_chips2.
 STRICT = ("-std=c11", "-ffreestanding", "-fsyntax-only", "-O2", "-Wall", "-Wextra", "-Werror", "case.c")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "clang")
 @pytest.mark.parametrize("part", PARTS, ids=lambda p: p.name.replace(" ", "_"))
 def test_the_accesses_are_those_by_hand(part: Part, tmp_path: Path) -> None:

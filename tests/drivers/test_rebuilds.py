@@ -158,6 +158,7 @@ def test_comment_compiles_its_driver_alone(project: Project) -> None:
     assert nothing(project)
 
 
+@pytest.mark.one_in(3)
 def test_header_of_groups_makes_its_drivers_again(project: Project) -> None:
     project.edit("pad.h", "bit b;", "bit b; uint8 c;")
     built = project.build()

@@ -46,6 +46,7 @@ def pool(folder: Path, jobs: int, *deadly: int) -> subprocess.CompletedProcess[s
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_unit_that_ends_its_process_is_the_only_one_blamed(jobs: int, tmp_path: Path) -> None:
     done = pool(tmp_path, jobs, 2)

@@ -429,6 +429,7 @@ def residual_file(file: Path) -> None:
     file.write_bytes(f.pack([x], [out]))
 
 
+@pytest.mark.slow
 def test_no_layer_takes_more_than_by_the_rule_of_dory(tmp_path: Path) -> None:
     """Strides leave columns that no window reaches; tiles of all columns are contiguous nevertheless."""
     file, compared = target_file(tmp_path), 0

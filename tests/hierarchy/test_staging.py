@@ -212,6 +212,7 @@ def test_constants_of_a_run_come_as_a_whole() -> None:
         stage_plan(search, steps, ())
 
 
+@pytest.mark.slow
 def test_no_copy_skips_the_second_level() -> None:
     """Every copy of constants to the first level is out of the second one."""
     for seed, graph in enumerate(examples(small_graphs(), NETWORKS)):

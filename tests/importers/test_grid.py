@@ -50,6 +50,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_equal_to_onnxruntime(name: str, tmp_path: Path) -> None:

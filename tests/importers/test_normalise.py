@@ -62,6 +62,7 @@ def run(file: Path, x: Array) -> dict[str, Any]:
     return verify(file, load_target("host"), artifacts, x.reshape(1, -1))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", CASES)
 def test_normalisation_far_from_zero(name: str, tmp_path: Path) -> None:
@@ -76,6 +77,7 @@ def test_normalisation_far_from_zero(name: str, tmp_path: Path) -> None:
     assert told["equal"] or operator == "GroupNormalization"  # of which onnxruntime computes the standard's body
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", CASES)
 def test_normalisation_of_equal_values(name: str, tmp_path: Path) -> None:

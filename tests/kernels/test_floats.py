@@ -58,7 +58,7 @@ def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off", exa
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, other, strict=True))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, most", [("mps2-an386", 8), ("mps2-an386", 3), ("mps3-an547", 3)])
 def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_single_layers(kind: str, tmp_path: Path) -> None:
     check(TARGET, graphs, tmp_path)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", [TARGET, "mps3-an547"])
 def test_odd_numbers_of_channels(target: str, tmp_path: Path) -> None:

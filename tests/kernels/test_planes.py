@@ -62,7 +62,7 @@ def drawn(target: str, count: int, layers: int = 1) -> list[Graph]:
     return found
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("tile", ["off", "rolling"])
 @pytest.mark.parametrize("target", VARIANTS)

@@ -301,6 +301,7 @@ def tower(seed: int) -> Graph:
     return Graph("tower", tuple(net.ops), net.tensors, (first.name,), (x.name,), net.arithmetic)
 
 
+@pytest.mark.slow
 @pytest.mark.needs(*NEEDS)
 def test_rows_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Depthwise layers fed from rings, with rows outside of the image and without; rings with a separate row."""

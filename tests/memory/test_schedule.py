@@ -123,6 +123,7 @@ def test_without_effort_the_bound_still_holds() -> None:
     assert best.peak < hasty.peak and not hasty.optimal
 
 
+@pytest.mark.slow
 def test_a_recurrence_of_many_steps_is_scheduled() -> None:
     """Its slices of the input all may run first, so each step is a parallel composition within that of the next."""
     steps, tasks, sizes = 600, list[Task](), {"x": 4800, "h0": 16}

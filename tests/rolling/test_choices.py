@@ -89,6 +89,7 @@ def test_auto_buys_no_memory_with_much_flash() -> None:
             assert paid <= choose.FLASH_FOR_RAM * (whole.arena_bytes - found.arena_bytes)
 
 
+@pytest.mark.slow
 def test_the_summary_says_what_less_memory_would_cost() -> None:
     artifacts = compile_model(model_request(DIGITS, "digits", "mps2-an386", {"tile": "auto"}))
     (line,) = (line for line in summary(artifacts).splitlines() if "less memory" in line)
