@@ -62,7 +62,7 @@ def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
                 calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
         except ValueError as reason:  # numpy counts no values whose differences are beyond float32
             hint = "give the samples in the units that the network was trained with"
-            raise fail("activations near the largest float32 cannot be counted", hints=[hint]) from reason
+            raise fail("samples give activations near the largest float32", hints=[hint]) from reason
         if method == "mse":
             return {name: _least_error(*seen[:4]) for name, seen in calibrator.collector.histogram_dict.items()}
         data = calibrator.compute_data()
