@@ -384,13 +384,13 @@ def _fetched(plan: Plan, step: int, begun: Sequence[tuple[int, Start]], inside: 
 
 
 def _copied(
-    tensor: str, ends: tuple[str, str], way: tuple[int, int], copies: Sequence[Copy], cycles: float
+    tensor: str, ends: tuple[str, str], nesting: tuple[int, int], copies: Sequence[Copy], cycles: float
 ) -> dict[str, Any]:
-    """Copies of a tensor, or of constants, between two memories. `way`: depth and buffers."""
+    """Copies of a tensor, or of constants, between two memories. `nesting`: loops around them, and buffers."""
     sizes, pieces = [c.total for c in copies], sum(c.rows * c.planes for c in copies)
     row: dict[str, Any] = {"tensor": tensor, "from": ends[0], "to": ends[1], "pieces": pieces, "cycles": cycles}
     row |= {"tile_bytes": max(sizes, default=0), "transfers": len(sizes), "bytes": sum(sizes)}
-    return row | {"depth": way[0], "buffers": way[1]}
+    return row | {"depth": nesting[0], "buffers": nesting[1]}
 
 
 def _run(plan: Plan, run: PlannedRun) -> dict[str, Any]:
