@@ -15,7 +15,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.quantizer import METHODS, quantise, quantised, ranges
 from edgebuild.model.quantizer.corrections import corrected, equalised
-from edgebuild.model.quantizer.samples import folded, run, signal_to_noise
+from edgebuild.model.quantizer.samples import folded, read_rows, run, signal_to_noise
 from edgebuild.model.verify.accuracy import auc, classes, rebuilds
 
 pytest.importorskip("onnxruntime")
@@ -233,6 +233,12 @@ def test_what_does_not_fit_is_an_error(tmp_path: Path, mistake: str) -> None:
     with pytest.raises(EdgebuildError) as problem:
         quantise(model, paths["data"], paths["labels"])
     assert words in str(problem.value)
+
+
+def test_a_network_without_inputs_takes_no_samples(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
+    with pytest.raises(EdgebuildError, match="no input"):
+        read_rows(tmp_path / "x.npy", None, ())
 
 
 @pytest.mark.parametrize("name", ["net.pt2", "net.keras", "net.tflite", "int8.onnx", "weightless.onnx"])
