@@ -8,7 +8,7 @@ included.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -22,6 +22,7 @@ FLOOR = {wing: number for number, wings in enumerate(WINGS) for wing in wings}
 LIFTS = {("build", "cli"), ("__main__", "build"), ("__init__", "build"), ("__init__", "base")}
 
 
+@cache
 def files() -> list[Path]:
     return sorted(f for f in PACKAGE.rglob("*.py") if "__pycache__" not in f.parts and "site_tools" not in f.parts)
 
@@ -31,8 +32,10 @@ def module(file: Path) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
 
 
-def imports(file: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+@cache
+def imports(file: Path) -> list[tuple[int, tuple[str, ...]]]:
     """(line, module) of all imports from this package, those inside of functions too."""
+    result = []
     here = ["edgebuild", *file.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(ast.parse(file.read_text())):
         names: list[str] = []
@@ -45,7 +48,8 @@ def imports(file: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         for name in dict.fromkeys(names):
             first, *rest = name.split(".")
             if first == "edgebuild" and rest and rest != ["__version__"]:
-                yield node.lineno, tuple(rest)
+                result.append((node.lineno, tuple(rest)))
+    return result
 
 
 @pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(PACKAGE)))
