@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import permutations, product
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,11 @@ class Costs:
         shape = [1] * len(self.layer.axes)
         shape[axis] = -1
         return np.array(list(values)).reshape(shape)
+
+    @cached_property
+    def frontiers(self) -> dict[Any, Frontier]:
+        """The best mappings for all rooms of one space, by that space and the rooms of others."""
+        return {}
 
     @cached_property
     def counts(self) -> dict[str, Grid]:
@@ -322,72 +327,105 @@ def best_of(
 ) -> tuple[Mapped, MappingCost]:
     """The best of these tile sizes."""
     costs = costs_of(layer, sizes)
-    shape = tuple(len(s) for s in sizes)
-    calls = np.broadcast_to(prod(costs.counts.values()) if costs.counts else np.ones(()), shape)
-    least: tuple[float, float, float, float] | None = None
-    mapped: Mapped | None = None
-    examined, smallest = 0, dict[str, float]()
+    space, *others = room
+    key = (space, *((other, room[other]) for other in others))
+    if key not in costs.frontiers:
+        costs.frontiers[key] = _frontier(costs, space, {other: room[other] for other in others})
+    return costs.frontiers[key].within(layer, room[space])
+
+
+Choice = tuple[dict[str, int], Nesting, tuple[int, ...]]  # tile, loops, and buffers of each operand
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The mappings that are best in some room of one space: each is better than all that take at most its bytes.
+
+    `bytes`: of each, ascending. `smallest`: bytes of the smallest of all mappings, by space.
+    """
+
+    bytes: Grid
+    choices: tuple[Choice, ...]
+    smallest: Mapping[str, float]
+    examined: int
+    counted: dict[int, tuple[Mapped, MappingCost]] = field(default_factory=dict)
+
+    def within(self, layer: TiledLayer, room: int) -> tuple[Mapped, MappingCost]:
+        """The best that takes at most `room` bytes. Raises NoMapping."""
+        at = int(np.searchsorted(self.bytes, room, side="right")) - 1
+        if at < 0:
+            raise NoMapping(layer.name, {space: int(size) for space, size in self.smallest.items()})
+        if at not in self.counted:
+            mapped = replace(_mapping(layer, *self.choices[at]), examined=self.examined)
+            self.counted[at] = mapped, cost(layer, mapped)
+        return self.counted[at]
+
+
+def _frontier(costs: Costs, space: str, rooms: Mapping[str, int]) -> Frontier:
+    """The mappings of these tile sizes that are best in some room of a space. `rooms`: of all other spaces."""
+    layer, shape = costs.layer, tuple(len(s) for s in costs.sizes)
+    tried, smallest, tables = list[tuple[Nesting, tuple[int, ...]]](), dict[str, float](), list[Grid]()
     for nesting in nestings(layer):
-        copies = [costs.copies(o, where[0]) for o, where in zip(layer.operands, nesting.where, strict=True)]
-        again = [prod((costs.counts[a] for a in where[1]), start=np.ones(())) for where in nesting.where]
-        for buffers in _buffers(layer, nesting):
-            examined += calls.size
-            total, score, used, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
-            if not fits.any():
-                _remember(smallest, used)
-                continue
-            score = np.where(fits, score, np.inf)
-            low = float(score.min())
-            if least is not None and low > least[0]:
-                continue
-            ties = np.flatnonzero(score.ravel() == low)
-            memory = np.broadcast_to(sum(used.values()), shape).ravel()
-            at = min(ties, key=lambda t: (total.ravel()[t], calls.ravel()[t], memory[t], t))
-            key = (low, float(total.ravel()[at]), float(calls.ravel()[at]), float(memory[at]))
-            if least is None or key < least:
-                least = key
-                index = np.unravel_index(at, shape) if shape else ()
-                tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
-                mapped = _mapping(layer, tile, nesting, buffers)
-    if mapped is None:
-        raise NoMapping(layer.name, {space: int(size) for space, size in smallest.items()})
-    return replace(mapped, examined=examined), cost(layer, mapped)
+        buffers = list(_buffers(layer, nesting))
+        total, score, calls, used, fits = _evaluate(costs, nesting, np.array(buffers))
+        used = dict.fromkeys((space, *rooms), 0) | used
+        for name, size in used.items():
+            smallest[name] = min(float(np.min(size)), smallest.get(name, inf))
+            fits = fits & (size <= rooms.get(name, inf))
+        there = np.flatnonzero(fits)
+        figures = (used[space], score, total, calls, sum(used.values()))
+        rows = [np.broadcast_to(f, fits.shape).ravel()[there] for f in figures]
+        table = np.array([*rows, there + len(tried) * prod(shape)])
+        tables.append(table[:, _least(table)])
+        tried += [(nesting, b) for b in buffers]
+    table = np.hstack(tables)
+    table = table[:, _least(table)]
+    table = table[:, np.lexsort(table[::-1])]
+    kept, low = list[int](), [inf]
+    for at, (_, *key) in enumerate(table.T.tolist()):
+        if key < low:
+            low = key
+            kept.append(at)
+    choices = [divmod(int(which), prod(shape)) for which in table[-1, kept]]
+    tiles = [np.unravel_index(at, shape) if shape else () for _, at in choices]
+    each = [{a: s[i] for a, s, i in zip(layer.axes, costs.sizes, at, strict=True)} for at in tiles]
+    chosen = tuple((tile, *tried[which]) for tile, (which, _) in zip(each, choices, strict=True))
+    return Frontier(table[0, kept], chosen, smallest, prod(shape) * len(tried))
 
 
-def _evaluate(
-    layer: TiledLayer,
-    costs: Costs,
-    copies: list[Copies],
-    again: list[Any],
-    buffers: tuple[int, ...],
-    room: Mapping[str, int],
-    shape: tuple[int, ...],
-) -> tuple[Any, Any, dict[str, Any], Any]:
-    """Cycles, what the search looks for the least of, bytes by space, and whether they fit, of all tile sizes."""
-    exposed, beside, ends, copied = 0.0, None, 0.0, 0.0
-    used: dict[str, Any] = dict.fromkeys(room, 0)
-    fits: Any = np.ones(shape, bool)
-    for operand, copy, repeated, number in zip(layer.operands, copies, again, buffers, strict=True):
-        cycles = copy.cycles * repeated
-        used[operand.space] = used[operand.space] + copy.bytes * number
+def _least(table: Grid) -> Grid:
+    """Columns of bytes and scores without those whose score is above one of no more bytes."""
+    order = np.lexsort(table[1::-1])
+    scores = table[1, order]
+    return order[scores <= np.minimum.accumulate(scores)]
+
+
+def _evaluate(costs: Costs, nesting: Nesting, buffers: Grid) -> tuple[Any, Any, Any, dict[str, Any], Any]:
+    """Cycles, what the search looks for the least of, calls, bytes by space, and what is allowed.
+
+    Each has a row for each number of `buffers` of all operands, and in it all tile sizes.
+    """
+    layer, shape = costs.layer, (len(buffers), *(len(s) for s in costs.sizes))
+    exposed, beside, ends, copied, fits = np.zeros(()), np.zeros(()), np.zeros(()), np.zeros(()), np.ones(shape, bool)
+    used = dict[str, Any]()
+    numbers = buffers.T.reshape(-1, len(buffers), *(1 for _ in costs.sizes))
+    for operand, where, number in zip(layer.operands, nesting.where, numbers, strict=True):
+        copy, repeated = costs.copies(operand, where[0]), prod((costs.counts[a] for a in where[1]), start=np.ones(()))
+        cycles, double, count = copy.cycles * repeated, number == 2, copy.count * repeated
         copied = copied + copy.moved * repeated * operand.byte_pj
+        used[operand.space] = used.get(operand.space, 0) + copy.bytes * number
         fits = fits & copy.allowed
-        if number == 2:
-            count = copy.count * repeated
-            beside = cycles if beside is None else beside + cycles
-            ends = ends + cycles / count
-            fits = fits & (count > 1)
+        if double.any():
+            exposed, beside = exposed + cycles * ~double, beside + cycles * double
+            ends, fits = ends + cycles / count * double, fits & (~double | (count > 1))
         else:
             exposed = exposed + cycles
-    for space, size in used.items():
-        fits = fits & (size <= room[space])
     calls = prod(costs.counts.values()) if costs.counts else np.ones(())
-    busy = costs.compute if beside is None else np.maximum(costs.compute + ends, beside + costs.compute / calls)
-    total = np.broadcast_to(exposed + busy, shape)
+    total = exposed + np.maximum(costs.compute + ends, beside + costs.compute / calls)
     if layer.power is None or not layer.power.least:
-        return total, total, used, fits
+        return total, total, calls, used, fits
     energy = np.round(layer.power.picojoules(costs.compute, total, copied), 6)  # equals, in whatever order it is summed
-    return total, np.broadcast_to(energy, shape), used, fits
+    return total, energy, calls, used, fits
 
 
 def nestings(layer: TiledLayer) -> Iterator[Nesting]:
@@ -435,12 +473,6 @@ def _mapping(layer: TiledLayer, tile: Mapping[str, int], nesting: Nesting, buffe
             inside.pop()
         moves.append(Move(operand.name, len(inside), number))
     return Mapped(tile, order, tuple(moves))
-
-
-def _remember(smallest: dict[str, float], used: Mapping[str, Any]) -> None:
-    for space, size in used.items():
-        low = float(np.min(size))
-        smallest[space] = min(smallest.get(space, low), low)
 
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
