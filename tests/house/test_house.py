@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def name(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 @pytest.mark.parametrize(
     "file", [*sources(PACKAGE, ROOT / "tests", suffix=".py"), *sources(PACKAGE, suffix=".j2")], ids=name
 )
@@ -39,7 +45,7 @@ def test_functions_fit_a_screen() -> None:
     lengths = sorted(
         (node.end_lineno - node.lineno + 1, f"{name(file)}:{node.lineno} {node.name}")
         for file in sources(PACKAGE, suffix=".py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.FunctionDef) and node.end_lineno is not None
     )
     assert lengths[-1][0] <= 60, lengths[-1]
@@ -57,6 +63,15 @@ def test_names_of_files_occur_once_in_a_wing(wing: str) -> None:
         known = seen.setdefault(file.name, file)
         role = known.parent.parent == file.parent.parent == KERNELS
         assert known == file or role or file.name == "__init__.py", f"{name(file)} and {name(known)}"
+
+
+def test_modules_bind_no_constant_twice() -> None:
+    """Files that were merged had margins of one name: the second pair held for both pictures."""
+    for file in sources(PACKAGE, suffix=".py"):
+        targets = [t for node in tree(file).body if isinstance(node, ast.Assign) for t in node.targets]
+        leaves = [leaf for t in targets for leaf in (t.elts if isinstance(t, ast.Tuple) else [t])]
+        names = [leaf.id for leaf in leaves if isinstance(leaf, ast.Name)]
+        assert len({*names}) == len(names), f"{name(file)}: {[n for n in names if names.count(n) > 1]}"
 
 
 def test_there_are_no_stubs() -> None:
