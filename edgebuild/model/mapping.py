@@ -23,7 +23,7 @@ from .compile import graph_of, prepare
 from .ir import Graph, Op
 from .kernels import layer_of as kernel_layer
 from .kernels.offload import called, in_one_line, refusal
-from .plan.dma.assembly import WAITS, far_memories, far_spaces, prefetches, search_of, staged_path
+from .plan.dma.assembly import candidates, far_memories, far_spaces, search_of
 from .plan.dma.levels import (
     check_energies,
     check_levels,
@@ -78,8 +78,7 @@ def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
         name, _, size = text.partition("=")
         if name not in left:
             raise fail(
-                f"option 'limit': no memory '{name}'{did_you_mean(name, left)}",
-                hints=["known: " + ", ".join(left)],
+                f"option 'limit': no memory '{name}'{did_you_mean(name, left)}", hints=["known: " + ", ".join(left)]
             )
         left[name] = min(left[name], parse_size("limit", size))
     return left
@@ -259,16 +258,8 @@ def as_text(mappings: list[LayerMapping]) -> str:
 SIZES = 5  # of each memory, from the least to the most, each so many times the one before
 
 
-@dataclass(frozen=True)
-class Modelled:
-    """Cycles of the best plan that was found. `compute`: of every op in one call that waits for nothing."""
-
-    cycles: float
-    compute: float
-
-
-def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[Modelled | None, Residency]:
-    """The fastest plan in the target's memories; constants may come to the first level by way of the second.
+def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[float | None, Residency]:
+    """Cycles of the fastest plan in the target's memories; constants may come to the first level through the second.
 
     `earlier`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
     """
@@ -277,12 +268,8 @@ def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[Modell
         search = search_of(planner, rooms(target, None)[near.name], spaces)
         if earlier is not None:
             search = replace(search, tiles=earlier.tiles, runs=earlier.runs)
-        cuts = [steps for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
-        layers = search.layerwise()
-        cuts += [layers] if search.possible(layers) else []
-        early = ((steps, prefetches(steps, search.sizes, search.room)) for steps in cuts)
-        if cycles := [path.cycles for each in early for path in staged_path(search, *each)]:
-            return Modelled(min(cycles), sum(search.whole.values())), search
+        if cycles := [path.cycles for path in candidates(search, search.layerwise(), (0.0,))]:
+            return min(cycles), search
     return None, search
 
 
@@ -317,9 +304,9 @@ def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[in
         planner = Planner(graph, smaller, replace(request, map="auto", tile="off"))
         if not far_memories(planner):
             continue
-        figures, earlier = modelled(planner, earlier)
-        if figures is not None:
-            times[key] = figures.cycles
+        cycles, earlier = modelled(planner, earlier)
+        if cycles is not None:
+            times[key] = cycles
     for key in sorted(times):
         times[key] = min(v for other, v in times.items() if all(a <= b for a, b in zip(other, key, strict=True)))
     return times

@@ -261,7 +261,8 @@ def reasons(graph: Graph, file: Path) -> str:
     if isinstance(moves, ReachedOp) or moves.engine != "cpu":
         return moves.why
     spaces = p.home(step.ops[0].outputs[0]), p.target.memory("weights")
-    return best_offer(step.ops[0], p.graph, p.target, form_of(p.target, p.request), spaces, moves.cycles).why
+    offer = best_offer(step.ops[0], p.graph, p.target, form_of(p.target, p.request), spaces, moves.cycles)
+    return offer if isinstance(offer, str) else offer.why
 
 
 def changed(graph: Graph, tensor: str, quant: Quant | None = None, **attrs: Any) -> Graph:

@@ -131,11 +131,11 @@ def without_starts(patch: Patch) -> None:
 def of_copies(change: Callable[[list[Copy]], list[Copy]]) -> Plant:
     """Change the copies that are made for a tile of activations."""
 
-    return before(tiles._Tiles, "move", lambda right, *a: iter(change([*right(*a)])))
+    return before(tiles.Tiles, "move", lambda right, *a: iter(change([*right(*a)])))
 
 
 def of_turns(**change: Any) -> Plant:
-    return before(tiles._Tiles, "run", lambda right, *a: (replace(turn, **change) for turn in right(*a)))
+    return before(tiles.Tiles, "run", lambda right, *a: (replace(turn, **change) for turn in right(*a)))
 
 
 def of_the_run(change: Callable[[Any], Any]) -> Plant:
@@ -226,12 +226,12 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "tiles: a halo row short": (
         of_copies(lambda made: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in made]), rows),
     "tiles: the kernel of another tile": (before(
-        tiles._Tiles, "run", lambda right, self, numbers: right(self, dict.fromkeys(numbers, 0))), rows),
+        tiles.Tiles, "run", lambda right, self, numbers: right(self, dict.fromkeys(numbers, 0))), rows),
     "tiles: constants of another tile": (before(tiles, "graph_of_part", of_the_neighbour), channels),
     "tiles: a part that needs a row less": (before(paths, "needed", lambda right, nest, i, *a: (
         tuple((f, p - 1) if d == 1 and i == 0 else (f, p) for d, (f, p) in enumerate(right(nest, i, *a))))), rows),
     "tiles: buffers that overlap": (
-        before(tiles._Tiles, "near", lambda right, self, operand, n: right(self, operand, n) - 64 * (n % 2)), rows),
+        before(tiles.Tiles, "near", lambda right, self, operand, n: right(self, operand, n) - 64 * (n % 2)), rows),
     "tiles: a view taken for its storage": (without_starts, of_a_slice),
     "run: a row used before it is brought": (of_the_run(swapped), run),
     "run: the calls in another order": (of_the_run(lambda f: replace(f, order=f.order[::-1])), run),

@@ -46,7 +46,7 @@ from .prefetch import (
 )
 from .residency import BareOp, Moved, Residency, Step, with_residents
 from .streamed import PlannedRun
-from .tiles import MOST_COPIES, MappedOp, aligned, fitting_tiles
+from .tiles import MOST_COPIES, MappedOp, aligned, fitting
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tu
     `sizes`: bytes of tensors that are held, `room`: of the first level.
     """
     load = [step.by.level1_bytes + sum(sizes[n] for n in step.held) for step in steps]
-    slack, early = [max(0.0, step.by.slack) for step in steps], list[Prefetch]()
+    slack, early = [max(0.0, step.by.cycles.slack) for step in steps], list[Prefetch]()
     for at, (cycles, size) in enumerate(step.by.first_constants for step in steps):
         first, hidden = hidden_before(at, cycles, aligned(size), slack, load, room)
         if hidden:
@@ -493,10 +493,10 @@ def search_of(planner: Planner, room: int, far: FarSpaces | None = None) -> Resi
     return Residency(planner.cutter, target, spaces, room, sizes, far.homes, least, far.passing)
 
 
-def candidates(search: Residency, layers: tuple[Step, ...]) -> Iterator[SearchPath]:
+def candidates(search: Residency, layers: tuple[Step, ...], prices: Sequence[float] = PRICES) -> Iterator[SearchPath]:
     """Paths by the price of a byte and of a wait; the `layers` by themselves the last."""
     for waits in WAITS:
-        for price in PRICES:
+        for price in prices:
             steps = search.best(price, waits)
             if steps is not None:
                 yield from staged_path(search, steps, prefetches(steps, search.sizes, search.room))
@@ -592,7 +592,9 @@ def _by_itself(search: Residency, at: int, request: ModelRequest, choose: Choose
         cpu = BareOp.of(layer).cycles if tiles is None else tiles.cycles
         spaces = search.homes_of(op).get(op.outputs[0], search.spaces[1]), search.spaces[2]
         offer = levels.best_offer(op, search.cutter.graph, target, search.cutter.form, spaces, cpu)
-        tiles, whole, why = (offer.moved, offer.whole, offer.why) if offer.moved else (tiles, whole, offer.why)
+        if isinstance(offer, MappedOp):
+            return offer
+        why = offer
     if tiles is None:
         return BareOp.of(layer, (whole,), why)
     return replace(tiles, whole=(whole,), why=why or tiles.why)
@@ -608,11 +610,11 @@ def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose |
         search.check_operands(op, layer)
         mapped = choose(layer) if choose else None
         if request.map == "dory":
-            free = room - (-(-kernel_of(op, graph, form).scratch // 8) * 8)
-            mapped = dory(layer, {near.name: max(1, free)}, True)[0]
+            free = max(1, room - aligned(kernel_of(op, graph, form).scratch))
+            mapped = dory(layer, {near.name: free}, True)[0]
         tiles = search.tiled(at, nothing, room) if mapped is None else None
         if not isinstance(tiles, MappedOp):
-            tiles = fitting_tiles(op, graph, layer, form, room, mapped)
+            tiles = fitting(op, graph, layer, form, room, mapped).build()
         if len(tiles.copies) > MOST_COPIES:
             raise NoMapping(layer.name, {})
     except NoMapping as reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +20,7 @@ from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Channel, Compute, Hardware, MappingCost, Operand, Power, TiledLayer, compute_cycles
 from ..printed import Region
 from ..rolling import RollingGraph
-from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, busiest, tiles_of
+from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, Tiles, busiest
 
 
 def check_levels(target: Target) -> None:
@@ -303,15 +303,6 @@ def _weights(
 # the two ends of the scratchpad in turn, and the tiles of an op between what it reads and what it makes.
 
 
-@dataclass(frozen=True)
-class Offer:
-    """An op in tiles on an engine, or None, and why. `whole`: its cycles in one call, if nothing was copied."""
-
-    moved: MappedOp | None
-    why: str
-    whole: float = 0.0
-
-
 def engines_of(target: Target) -> tuple[Engine, ...]:
     """The engines whose scratchpads programs can use."""
     return tuple(e for e in target.engines if e.memories)
@@ -371,64 +362,47 @@ def engine_layer(
 
 
 def offer(
-    op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spaces: tuple[Memory, Memory], least: bool
-) -> Offer:
-    """The op in the tiles that take least. `form`: of kernels of the core."""
+    op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spaces: tuple[Memory, Memory],
+    held: frozenset[str] = frozenset(), room: int | None = None, least: bool = False,
+) -> MappedOp | str:  # fmt: skip
+    """The op in the tiles that take least of those whose kernels fit into the scratchpads; or why there are none.
+
+    `form`: of kernels of the core. `held`: tensors that lie there. `room`: bytes for tiles of the other activations.
+    """
     if why := offload.refusal(op, graph, engine):
-        return Offer(None, why)
-    form = replace(form, engine=engine)
-    layer = engine_layer(op, graph, target, engine, form, spaces, least=least)
-    tiles = _fitted(op, graph, layer, form, {r.memory: r.bytes for r in regions_of(engine)})
-    if isinstance(tiles, str):
-        return Offer(None, tiles)
-    return Offer(tiles, "", compute_cycles(layer, {}) + layer.compute.call)
-
-
-def in_tiles(
-    op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory], held: frozenset[str], room: int
-) -> MappedOp | None:
-    """The op on the engine of `form`, with tensors that are held and `room` bytes for tiles of the others."""
-    assert form.engine is not None
-    layer = engine_layer(op, graph, target, form.engine, form, spaces, held)
-    activations, weights = regions_of(form.engine)
-    tiles = _fitted(op, graph, layer, form, {activations.memory: room, weights.memory: weights.bytes})
-    return None if isinstance(tiles, str) else tiles
-
-
-def _fitted(op: Op, graph: Graph, layer: TiledLayer, form: Form, most: Mapping[str, int]) -> MappedOp | str:
-    """The tiles that take least of those whose kernels fit into `most` bytes; or why there are none."""
-    assert form.engine is not None
-    regions, room = regions_of(form.engine), dict(most)
+        return why
+    form, regions = replace(form, engine=engine), regions_of(engine)
+    layer = engine_layer(op, graph, target, engine, form, spaces, held, least)
+    most = {r.memory: r.bytes if room is None or r.base else room for r in regions}
+    left = dict(most)
     for _ in range(TRIES):
         try:
-            mapped, _ = best(layer, room)
+            mapped, _ = best(layer, left)
         except NoMapping as reason:
-            over = ", ".join(f"{n} B of {s}, which has {room[s]} B" for s, n in reason.needed.items() if n > room[s])
+            over = ", ".join(f"{n} B of {s}, which has {left[s]} B" for s, n in reason.needed.items() if n > left[s])
             return f"its smallest tile needs {over or 'another alignment'}"
-        moved = tiles_of(op, graph, layer, mapped, form, regions)
+        moved = Tiles(op, graph, layer, mapped, form, regions).build()
         over_by = {r.memory: moved.used(r) - most[r.memory] for r in regions}
         if all(n <= 0 for n in over_by.values()) and len(moved.copies) <= MOST_COPIES:
-            return moved
-        room = {name: n - max(over_by[name], n // 16 if over_by[name] > 0 else 0) for name, n in room.items()}
-    return f"no tiles fit into the scratchpads of {form.engine.name}"
+            return replace(moved, whole=(compute_cycles(layer, {}) + layer.compute.call,))
+        left = {name: n - max(over_by[name], n // 16 if over_by[name] > 0 else 0) for name, n in left.items()}
+    return f"no tiles fit into the scratchpads of {engine.name}"
 
 
 def best_offer(
     op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory], cpu: MappingCost
-) -> Offer:
-    """The offer of the engine that takes least cycles, or energy, if that is less than on the core (`cpu`)."""
+) -> MappedOp | str:
+    """The op on the engine that takes least cycles, or energy; or why none takes less than the core (`cpu`)."""
     least = cpu.power is not None and cpu.power.least
-    offers = [offer(op, graph, target, engine, form, spaces, least) for engine in engines_of(target)]
-    feasible = [o for o in offers if o.moved is not None]
+    offers = {e: offer(op, graph, target, e, form, spaces, least=least) for e in engines_of(target)}
+    feasible = [moved for moved in offers.values() if isinstance(moved, MappedOp)]
     if not feasible:
-        return Offer(None, offload.in_one_line(zip(engines_of(target), (o.why for o in offers), strict=True)))
-    cheapest = min(feasible, key=lambda o: o.moved.cycles.score if o.moved else 0.0)
-    assert cheapest.moved is not None
-    cost, unit = cheapest.moved.cycles.score, "pJ" if least else "cycles"
+        return offload.in_one_line((e, str(why)) for e, why in offers.items())
+    cheapest = min(feasible, key=lambda moved: moved.cycles.score)
+    cost, unit = cheapest.cycles.score, "pJ" if least else "cycles"
     if cost >= cpu.score:
-        return Offer(None, f"{cheapest.moved.engine} would take {cost:,.0f} {unit}, the core {cpu.score:,.0f}")
-    why = f"{cost:,.0f} {unit}, {cpu.score:,.0f} on the core"
-    return Offer(replace(cheapest.moved, why=why), why, cheapest.whole)
+        return f"{cheapest.engine} would take {cost:,.0f} {unit}, the core {cpu.score:,.0f}"
+    return replace(cheapest, why=f"{cost:,.0f} {unit}, {cpu.score:,.0f} on the core")
 
 
 def check_engines(target: Target) -> None:

@@ -29,13 +29,7 @@ from .tiles import ALIGN, MappedOp, aligned
 
 
 def hidden_before(
-    until: int,
-    cycles: float,
-    size: int,
-    slack: list[float],
-    load: Sequence[int],
-    room: int,
-    least: int = 0,
+    until: int, cycles: float, size: int, slack: list[float], load: Sequence[int], room: int, least: int = 0
 ) -> tuple[int, float]:
     """The step before which a copy of so many cycles begins, and how many of them nobody waits for.
 

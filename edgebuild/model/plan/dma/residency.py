@@ -12,8 +12,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 
+from ....base.levels import Engine
 from ....base.target import Memory, Target
 from ...ir import Op
 from ...ops.base import Constant
@@ -22,10 +23,10 @@ from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import MappingCost, TiledLayer
 from ..memory.problem import Place
 from ..printed import MOST_PASSING, ReachedOp
-from .levels import channel_between, channel_to, constants_channel, in_tiles, layer_of_op, whole_cycles
+from .levels import channel_between, channel_to, constants_channel, layer_of_op, offer, whole_cycles
 from .prefetch import passing_slots, staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
-from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_tiles
+from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, cheapest_tiles
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
@@ -42,10 +43,6 @@ class BareOp(ReachedOp):
     copied: float = 0.0
     first_constants: tuple[float, int] = (0.0, 0)
     blocks: tuple[Constant, ...] = ()
-
-    @property
-    def slack(self) -> float:
-        return self.cycles.total
 
     @staticmethod
     def of(layer: TiledLayer, whole: tuple[float, ...] = (), why: str = "") -> BareOp:
@@ -99,7 +96,7 @@ class Residency:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        return {name: -(-size // self.align) * self.align for name, size in self.cutter.sizes.items()}
+        return {name: aligned(size, self.align) for name, size in self.cutter.sizes.items()}
 
     @cached_property
     def streamer(self) -> Streamer:
@@ -327,64 +324,41 @@ def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
 # it makes.
 
 
-@dataclass
-class _Chain:
-    """Ops in their order, and how they run by their results, with the tensors that stay: by number of their makers."""
+def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dict[str, Place]:
+    """Places of results that stay in scratchpads as far as that saves cycles; changes how those ops run.
 
-    search: Residency
-    runs: dict[str, MappedOp | BareOp]
-    stay: dict[int, Place] = field(default_factory=dict)
-
-    @property
-    def ops(self) -> Sequence[Op]:
-        return self.search.cutter.order
-
-    def moved(self, at: int) -> MappedOp | None:
-        """An op in tiles on an engine."""
-        run = self.runs[self.ops[at].outputs[0]]
-        return run if isinstance(run, MappedOp) and run.regions else None
-
-    def attempt(self, at: int) -> None:
-        """Let the result of an op stay if it and its only reader, the next op, then take less on their engine."""
-        graph, y, align = self.search.cutter.graph, self.ops[at].outputs[0], self.search.align
-        before, engine_runs = dict(self.stay), [self.moved(n) for n in (at, at + 1)]
-        both = [m for m in engine_runs if m is not None]
-        alone = list(graph.consumers.get(y, ())) == [self.ops[at + 1]] and y not in graph.outputs
-        if len(both) < 2 or both[0].form != both[1].form or not alone or self.search.cutter.rolling.storage[y] != y:
-            return
+    A result stays if its op and its only reader, the next op, then take less on their engine.
+    """
+    order, graph, align, stay = search.cutter.order, search.cutter.graph, search.align, dict[int, Place]()
+    for at, (op, reader) in enumerate(pairwise(order)):
+        y, storage = op.outputs[0], search.cutter.rolling.storage
+        both = [m for n in (op, reader) if isinstance(m := runs[n.outputs[0]], MappedOp) and m.regions]
+        alone = list(graph.consumers.get(y, ())) == [reader] and y not in graph.outputs and storage[y] == y
+        if len(both) < 2 or both[0].form != both[1].form or not alone:
+            continue
         engine = both[0].form.engine
         assert engine is not None
-        offset = engine.activations // align * align - self.search.sizes[y] if at % 2 else 0
-        if offset < 0:
-            return
-        self.stay[at] = Place(engine.memories[0], offset)
-        remade = [r for n, m in zip((at, at + 1), both, strict=True) if (r := self.remade(n, m)) is not None]
-        if len(remade) < 2 or sum(m.cycles.total for m in remade) >= sum(m.cycles.total for m in both):
-            self.stay = before
-            return
-        self.runs |= {m.op.outputs[0]: m for m in remade}
-
-    def remade(self, at: int, moved: MappedOp) -> MappedOp | None:
-        """An op with its tiles between the tensors that stay."""
-        search, engine = self.search, moved.form.engine
-        assert engine is not None
-        here = {self.ops[n].outputs[0]: self.stay[n] for n in (at - 1, at) if n in self.stay}
-        sizes = {name: search.sizes[name] for name in here}
-        below = sum(size for name, size in sizes.items() if here[name].offset == 0)
-        room = engine.activations // search.align * search.align - sum(sizes.values())
-        spaces = search.homes.get(moved.op.outputs[0], search.spaces[1]), search.spaces[2]
-        if room <= 0:
-            return None
-        tiled = in_tiles(moved.op, search.cutter.graph, search.target, moved.form, spaces, frozenset(here), room)
-        if tiled is None:
-            return None
-        shift = [here[o.name].offset if o.held else 0 if o.packed else below for o in tiled.operands]
-        return replace(tiled.shifted(shift), why=moved.why, whole=moved.whole)
+        offset = engine.activations // align * align - search.sizes[y] if at % 2 else 0
+        with_y = {**stay, at: Place(engine.memories[0], offset)}
+        remade = [r for n, m in enumerate(both, at) if offset >= 0 and (r := _remade(search, n, m, engine, with_y))]
+        if len(remade) == 2 and sum(m.cycles.total for m in remade) < sum(m.cycles.total for m in both):
+            stay = with_y
+            runs |= {m.op.outputs[0]: m for m in remade}
+    return {order[at].outputs[0]: place for at, place in stay.items()}
 
 
-def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dict[str, Place]:
-    """Places of results that stay in scratchpads as far as that saves cycles; changes how those ops run."""
-    chain = _Chain(search, runs)
-    for at in range(len(chain.ops) - 1):
-        chain.attempt(at)
-    return {chain.ops[at].outputs[0]: place for at, place in chain.stay.items()}
+def _remade(search: Residency, at: int, moved: MappedOp, engine: Engine, stay: Mapping[int, Place]) -> MappedOp | None:
+    """An op with its tiles between the tensors that stay, given by the numbers of their makers."""
+    graph, target = search.cutter.graph, search.target
+    here = {search.cutter.order[n].outputs[0]: stay[n] for n in (at - 1, at) if n in stay}
+    sizes = {name: search.sizes[name] for name in here}
+    below = sum(size for name, size in sizes.items() if here[name].offset == 0)
+    room = engine.activations // search.align * search.align - sum(sizes.values())
+    spaces = search.homes.get(moved.op.outputs[0], search.spaces[1]), search.spaces[2]
+    if room <= 0:
+        return None
+    tiled = offer(moved.op, graph, target, engine, moved.form, spaces, frozenset(here), room)
+    if isinstance(tiled, str):
+        return None
+    shift = [here[o.name].offset if o.held else 0 if o.packed else below for o in tiled.operands]
+    return replace(tiled.shifted(shift), why=moved.why, whole=moved.whole)

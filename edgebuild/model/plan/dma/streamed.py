@@ -193,11 +193,6 @@ class PlannedRun(StreamedRun):
         """Cycles that the run waits for its constants before its first call, and their bytes."""
         return self.cycles.exposed, self.constant_bytes
 
-    @property
-    def slack(self) -> float:
-        """Cycles in which the core computes and no copy runs."""
-        return self.cycles.total - self.cycles.dma
-
     def work_bytes(self, early: int) -> int:
         """Bytes of the first level, without those of constants that come before."""
         return self.level1_bytes - early
@@ -265,11 +260,11 @@ class Streamer:
         at, block_at = 0, []
         for block in blocks:
             block_at.append(at)
-            at += self._aligned(block.data.nbytes)
+            at += aligned(block.data.nbytes, self.align)
         constant_bytes, places, scratch = at, dict[str, int](), dict[str, int]()
         for name, rows in rings.items():
             places[name] = at
-            at += self._aligned(rows * row_bytes(graph, name))
+            at += aligned(rows * row_bytes(graph, name), self.align)
         shared, sizes = at, [max(share.kernel.scratch for share in row_parts) for row_parts in parts]
         for op, size in zip(trace.run, sizes, strict=True):
             if size and rolling.modes[op.outputs[0]] != "reduce":
@@ -283,7 +278,7 @@ class Streamer:
             return None
         streams = tuple(replace(s, near=places[s.storage]) for s in streams)
         inner = {n: rows for n, rows in rings.items() if all(s.storage != n for s in streams)}
-        within_bytes = {n: self._aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
+        within_bytes = {n: aligned(rows * row_bytes(graph, n), self.align) for n, rows in inner.items()}
         spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
@@ -318,9 +313,6 @@ class Streamer:
     def channel(self, stream: Stream) -> Channel:
         return self.others.get(stream.storage, self.home)
 
-    def _aligned(self, size: int) -> int:
-        return -(-size // self.align) * self.align
-
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
         sizes = [(self.channel(s), size) for s in streams for size in (s.bytes, s.largest)]
@@ -331,10 +323,11 @@ class Streamer:
         self, trace: Batches, inputs: tuple[str, ...], held: frozenset[str], together: int
     ) -> tuple[Stream, ...]:
         """Rings of whole copies, so that none is cut in two by a ring's end."""
-        graph, streams, channel = self.cutter.graph, list[Stream](), STREAMS
+        graph, needs, streams, channel = self.cutter.graph, self.cutter.rolling.needs, list[Stream](), STREAMS
         for name, count in zip(inputs, trace.counts[len(trace.run) :], strict=True):
-            slots = min(_multiple(trace.rings[name], together) + together, rows_of(graph, name))
-            if self._read_otherwise(trace, name):
+            slots = min(aligned(trace.rings[name], together) + together, rows_of(graph, name))
+            views = (view for op in trace.run for view, root in needs[op.outputs[0]] if root == name)
+            if any(rows_of(graph, view) != rows_of(graph, name) for view in views):  # it has to be there whole
                 slots = rows_of(graph, name)
             size = row_bytes(graph, name)
             streams.append(Stream(name, True, channel, count, size, slots, together=together))
@@ -342,17 +335,11 @@ class Streamer:
         for name in trace.results:
             if name not in held:
                 rows, whole = rows_of(graph, name), self.cutter.rolling.modes[name] == "reduce"
-                slots = rows if whole else min(rows, _multiple(max(2 * together, trace.kept[name]), together))
+                slots = rows if whole else min(rows, aligned(max(2 * together, trace.kept[name]), together))
                 size = row_bytes(graph, name)
                 streams.append(Stream(name, False, channel, rows, size, slots, whole, 0, 1 if whole else together))
                 channel += 2
         return tuple(streams)
-
-    def _read_otherwise(self, trace: Batches, storage: str) -> bool:
-        """Whether somebody reads a view whose rows are not those of the storage: it has to be there whole."""
-        graph, needs = self.cutter.graph, self.cutter.rolling.needs
-        views = (name for op in trace.run for name, root in needs[op.outputs[0]] if root == storage)
-        return any(rows_of(graph, name) != rows_of(graph, storage) for name in views)
 
     def _chosen(self, op: Op, seen: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:
         """The fastest kernels for rows that work on little, and the cycles of a call of all cores."""
@@ -405,7 +392,3 @@ class Streamer:
             for s, cycles in zip(streams, each, strict=True)
         )
         return MappingCost(costs, max(1, calls), compute, constants, sum(o.cycles for o in costs), sum(each))
-
-
-def _multiple(rows: int, together: int) -> int:
-    return -(-rows // together) * together

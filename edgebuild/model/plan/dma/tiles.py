@@ -173,11 +173,6 @@ class MappedOp(TiledOp):
         one = parts_of(self.layer.operands[packed].channel, size) <= 1
         return (self.cycles.operands[packed].cycles, size) if one else (0.0, 0)
 
-    @property
-    def slack(self) -> float:
-        """Cycles in which the core computes and no copy runs."""
-        return self.cycles.total - self.cycles.dma
-
     def work_bytes(self, early: int) -> int:
         """Bytes of the first level; `early`: those of constants that come before, which are not among them."""
         return 0 if self.regions else self.level1_bytes
@@ -185,7 +180,8 @@ class MappedOp(TiledOp):
     def without_constants(self, graph: Graph, room: int) -> MappedOp:
         """The op with its constants there already. Raises NoMapping where it does not fit any more."""
         operands = tuple(replace(o, held=o.held or o.packed) for o in self.layer.operands)
-        return fitting_tiles(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
+        layer = replace(self.layer, operands=operands)
+        return fitting(self.op, graph, layer, self.form, room, self.mapped).build()
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
         """The op with its buffers from `base` on, constants that come early and held tensors where they lie.
@@ -257,38 +253,23 @@ Unit = tuple[int, int]
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
-def fitting_tiles(
-    op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int, mapped: Mapped | None = None
-) -> MappedOp:
-    """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
+def fitting(
+    op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int,
+    mapped: Mapped | None = None, than: Sequence[Tiles] = (), unit: Unit | None = None,
+) -> Tiles:  # fmt: skip
+    """Tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
 
-    Raises NoMapping where no tile fits.
-    """
-    return _fitting(op, graph, layer, form, room, mapped).build()
-
-
-def _fitting(
-    op: Op,
-    graph: Graph,
-    layer: TiledLayer,
-    form: Form,
-    room: int,
-    mapped: Mapped | None = None,
-    than: Sequence[_Tiles] = (),
-    unit: Unit | None = None,
-) -> _Tiles:
-    """Tiles that fit with their kernels, without their copies. Raises NoMapping where none do.
-
-    Also where the search promises no less than one of the others takes with its kernels (`than`): kernels of tiles take
-    more than their part of the op, not less.
+    Raises NoMapping where none do. Also where the search promises no less than one of the others takes with its kernels
+    (`than`): kernels of tiles take more than their part of the op, not less.
     """
     space = layer.operands[-1].space
     allowed, tiles = room, None
     for _ in range(TRIES):
         chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed}, unit)
-        if any(promised >= ALIKE * other.figures.score or _equal_but_places(chosen, other.mapped) for other in than):
+        alike = (replace(other.mapped, examined=chosen.examined) == chosen for other in than)
+        if any(promised >= ALIKE * other.figures.score for other in than) or any(alike):
             raise NoMapping(layer.name, {})
-        tiles = _Tiles(op, graph, layer, chosen, form)
+        tiles = Tiles(op, graph, layer, chosen, form)
         if tiles.level1_bytes <= room:
             return tiles
         allowed -= min(max(tiles.level1_bytes - room, room // 16), allowed // 2)
@@ -308,10 +289,6 @@ def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> 
     return mapped, figures.score
 
 
-def _equal_but_places(one: Mapped, other: Mapped) -> bool:
-    return (one.tile, one.order, one.moves) == (other.tile, other.order, other.moves)
-
-
 def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MappedOp:
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
@@ -320,11 +297,11 @@ def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
     than their part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest
     copies is taken, for their tables are flash; but none that takes more than DORY's.
     """
-    tried, refused = list[_Tiles](), list[NoMapping]()
+    tried, refused = list[Tiles](), list[NoMapping]()
 
     def attempt(cut: TiledLayer, mapped: Mapped | None = None, unit: Unit | None = None) -> None:
         try:
-            tried.append(_fitting(op, graph, cut, form, room, mapped, tried, unit))
+            tried.append(fitting(op, graph, cut, form, room, mapped, tried, unit))
         except NoMapping as reason:
             refused.append(reason)
 
@@ -352,14 +329,7 @@ def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
     return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.score)).build()
 
 
-def tiles_of(
-    op: Op, graph: Graph, layer: TiledLayer, mapped: Mapped, form: Form, regions: tuple[Region, ...]
-) -> MappedOp:
-    """The op in the tiles of a mapping, with its operands in the scratchpads of an engine."""
-    return _Tiles(op, graph, layer, mapped, form, regions).build()
-
-
-class _Tiles:
+class Tiles:
     """The tiles of an op, with their kernels and constants; `build` adds their copies."""
 
     def __init__(

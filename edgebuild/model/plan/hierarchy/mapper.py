@@ -243,7 +243,7 @@ def costs_of(layer: TiledLayer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
 
 
 def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tuple[Any, Any]:
-    """`pieces_of` and `starts_of` of all tiles at once."""
+    """`pieces_of` of all tiles at once."""
     runs, starts, loops, merged = np.ones(()), np.ones(()), np.zeros(()), np.ones((), bool)
     for length, size in zip(reversed(lengths), reversed(sizes), strict=True):
         runs = np.where(merged, runs, runs * length)
@@ -485,7 +485,8 @@ def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Map
 
     Raises NoMapping.
     """
-    sizes = tuple(_sizes(layer.nest.extents[a]) for a in layer.axes)
+    extents = (layer.nest.extents[a] for a in layer.axes)
+    sizes = tuple(tuple(range(1, n + 1) if n <= EVERY_SIZE else candidates(n, CHANNELS_AT_ONCE)) for n in extents)
     costs, shape = Costs(layer, sizes), tuple(len(s) for s in sizes)
     used: dict[str, Grid] = {space: np.zeros(()) for space in room}
     fits: Grid = np.ones(shape, bool)
@@ -503,10 +504,6 @@ def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Map
     tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
     mapped = _by_one_tile(layer, tile)
     return replace(mapped, examined=int(fits.size)), cost(layer, mapped)
-
-
-def _sizes(extent: int) -> tuple[int, ...]:
-    return tuple(range(1, extent + 1)) if extent <= EVERY_SIZE else tuple(candidates(extent, CHANNELS_AT_ONCE))
 
 
 def _channels_first(layer: TiledLayer) -> tuple[str, ...]:
@@ -594,7 +591,7 @@ class _Price:
         self.layer = layer
         self.costs = cache(lambda tile: Costs(layer, tuple((n,) for n in tile)))
         self.copies = cache(self._copies)
-        self.compute = cache(self._compute)
+        self.compute = cache(lambda tile: float(self.costs(tile).compute.sum()))
 
     def tile(self, order: tuple[tuple[str, int], ...], depth: int) -> tuple[int, ...]:
         """Sizes of the axes inside of the first `depth` loops."""
@@ -634,6 +631,3 @@ class _Price:
         operand = self.layer.operands[number]
         copies = self.costs(tile).copies(operand, operand.axes & frozenset(self.layer.axes))
         return float(copies.cycles.sum()), int(copies.bytes.max())
-
-    def _compute(self, tile: tuple[int, ...]) -> float:
-        return float(self.costs(tile).compute.sum())

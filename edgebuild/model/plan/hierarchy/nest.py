@@ -213,34 +213,23 @@ class Mapped:
             yield dict(zip(self.order, turn, strict=True))
 
 
-def pieces_of(region: Ranges, sizes: tuple[int, ...]) -> int:
-    """Contiguous pieces of a part of an array: what is whole merges with the dimension around it."""
-    runs, merged = 1, True
-    for (first, past), size in zip(reversed(region), reversed(sizes), strict=True):
-        runs = runs if merged else runs * (past - first)
-        merged = merged and past - first == size
-    return runs
+def pieces_of(region: Ranges, sizes: tuple[int, ...], dimensions: int) -> tuple[int, int]:
+    """Contiguous pieces of a part of an array: what is whole merges with the dimension around it.
 
-
-def starts_of(region: Ranges, sizes: tuple[int, ...], dimensions: int) -> int:
-    """How often a copy unit with so many nested loops is started for a part of an array."""
-    starts, loops, merged = 1, 0, True
+    And how often a copy unit with so many nested loops is started for them.
+    """
+    runs, starts, loops, merged = 1, 1, 0, True
     for (first, past), size in zip(reversed(region), reversed(sizes), strict=True):
-        if not merged and past - first > 1:
-            loops += 1
-            starts *= past - first if loops > dimensions - 1 else 1
+        count = 1 if merged else past - first
+        runs, loops = runs * count, loops + (count > 1)
+        starts *= count if count > 1 and loops > dimensions - 1 else 1
         merged = merged and past - first == size
-    return starts
+    return runs, starts
 
 
 def parts_of(channel: Channel, size: Any) -> Any:
     """How many copies `Channel.cut` makes, of a number of bytes or of an array of them."""
     return -(-size // (channel.largest // channel.align * channel.align)) if channel.largest else 1
-
-
-def region_bytes(operand: Operand, region: Ranges) -> int:
-    lengths = [past - first for first, past in region]
-    return prod(lengths) * operand.item + operand.extra * (lengths[operand.extra_dim] if lengths else 1)
 
 
 # Cost of a mapping, counted copy by copy: the naive form from which every figure of a report is taken.
@@ -296,6 +285,11 @@ class MappingCost:
         return self.exposed + self.beside
 
     @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.total - self.dma
+
+    @property
     def total(self) -> float:
         if not self.beside:
             return self.exposed + self.compute
@@ -335,12 +329,12 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
             continue
         sizes, cycles, pieces, tile = [], list[float](), 0, 0
         for region in fetches(layer, mapped, move, operand):
-            size = region_bytes(operand, region)
+            lengths = [past - first for first, past in region]
+            size = prod(lengths) * operand.item + operand.extra * (lengths[operand.extra_dim] if lengths else 1)
             if operand.packed:
                 runs = starts = parts_of(operand.channel, size)
             else:
-                runs = pieces_of(region, operand.sizes)
-                starts = starts_of(region, operand.sizes, operand.channel.dimensions)
+                runs, starts = pieces_of(region, operand.sizes, operand.channel.dimensions)
             sizes.append(size)
             cycles.append(copy_cycles(operand.channel, starts, size, runs))
             pieces, tile = pieces + runs, max(tile, size)
