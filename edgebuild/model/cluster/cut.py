@@ -80,10 +80,12 @@ class _Device:
 
     def piece(self, name: str, ranges: Ranges) -> str:
         """A new tensor for a piece of the model's tensor."""
+        return self.new(self.part(name, ranges))
+
+    def part(self, name: str, ranges: Ranges) -> Tensor:
         t = self.graph.tensors[name]
-        if all(first == 0 and past == n for (first, past), n in zip(ranges, t.shape, strict=True)):
-            return self.new(t)
-        return self.new(part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]"))
+        whole = all(r == (0, n) for r, n in zip(ranges, t.shape, strict=True))
+        return t if whole else part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]")
 
     def op(self, kind: str, inputs: Sequence[str], output: str, **attrs: object) -> str:
         self.ops.append(Op(kind, f"{output} {kind}", tuple(inputs), (output,), attrs))
@@ -105,9 +107,7 @@ class _Device:
         return self.copies[piece.name, wanted]
 
     def constant(self, name: str, ranges: Ranges) -> str:
-        t = self.graph.tensors[name]
-        whole = all(r == (0, n) for r, n in zip(ranges, t.shape, strict=True))
-        tensor = t if whole else part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]")
+        tensor = self.part(name, ranges)
         self.tensors[tensor.name] = tensor
         return tensor.name
 

@@ -26,7 +26,6 @@ from ..plan.distribute.by_name import Chosen
 from ..plan.distribute.forms import Cluster
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from ..plan.search import Plan
-from ..plan.section import Section
 from .cut import Message, project
 from .terms import GAIN, HEAD, TAIL, Spare, counted, json_artifact, plan_cluster
 from .together import check_together
@@ -70,7 +69,8 @@ class _Program:
                 case "receive":
                     yield from self.receive(op)
                 case _:
-                    yield self.us(counted(section, self.plan.graph), _words(section))
+                    ends = dict.fromkeys(op.name for op in (section.ops[0], section.ops[-1]))
+                    yield self.us(counted(section, self.plan.graph), " and ".join(ends))
 
     def begin(self) -> Iterator[Step]:
         """The source tells all others that an inference begins, and waits until they are ready."""
@@ -119,10 +119,6 @@ class _Program:
             yield Receive(sender, part, what)
             yield self.us(part * (self.checksum + (NARROWED if narrow else 0.0)), what)
         yield Receive(sender, TAIL, what)
-
-
-def _words(section: Section) -> str:
-    return " and ".join(dict.fromkeys(op.name for op in (section.ops[0], section.ops[-1])))
 
 
 def predict(plans: Mapping[int, Plan], cluster: Cluster, messages: Sequence[Message]) -> Timeline:
@@ -300,7 +296,8 @@ def _built(
         _complete(report["devices"][part.number], part)
     does = {part.number: f"{part.name}, {part.entry}()" for part in parts}
     devices = [(d["name"], does.get(d["number"], "idle")) for d in report["devices"]]
-    rows = [(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
+    sent = [(m, m.transfer, m.transfer.receivers) for m in messages]
+    rows = [(m.number, t.sender, to[0] if len(to) == 1 else EVERYONE, t.bytes, m.tensor) for m, t, to in sent]
     header = cluster_header(request.name, graph.file, digest, source, devices, rows)
     timeline = _timed(request, graph, chosen, parts, messages, report) if request.own is None else None
     return BuiltCluster(tuple(parts), source, report, messages, header, chosen, timeline)
@@ -324,10 +321,6 @@ def _timed(
     report["time_us"]["longest_wait"] = round(timeline.longest_wait(), 3) if timeline is not None else 0.0
     report["faster"] = report["time_us"]["cluster"] < GAIN * alone
     return timeline
-
-
-def _address(m: Message) -> int:
-    return m.transfer.receivers[0] if len(m.transfer.receivers) == 1 else EVERYONE
 
 
 def _single_device(request: ClusterRequest, chosen: Chosen) -> Part:
@@ -385,7 +378,9 @@ class _Builder:
             return plan(graph, target, replace(own, ram=room))
         except EdgebuildError as error:
             more = {k: (0, min(planned_here.arena_bytes - room, device.ram // STEPS) + 1)}
-            raise _Over(more, _device_error(device.name, error, self.request.cluster)) from None
+            first = error.diagnostics[0]  # nodes alone do not tell which device lacks memory
+            text, file = f"device '{device.name}': {first.text}", str(self.request.cluster)
+            raise _Over(more, fail(text, file=file, node=first.node, kind=first.kind, hints=first.hints)) from None
 
     def part(self, k: int, plan: Plan, sha256: str) -> Part:
         artifacts, link = emit(plan, sha256), plan.graph.link
@@ -417,12 +412,6 @@ def code_of(part: Part) -> int:
         return 0
     messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
     return round(MARGIN * (part.plan.code_bytes + messages))
-
-
-def _device_error(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:
-    """The error of a device's own network, with its name: nodes alone do not tell which device lacks memory."""
-    first = error.diagnostics[0]
-    return fail(f"device '{device}': {first.text}", file=str(file), node=first.node, kind=first.kind, hints=first.hints)
 
 
 def _order(plan: Plan) -> list[Op]:

@@ -199,11 +199,15 @@ def plan_cluster(
     `objective`: default, that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
     Raises EdgebuildError where a file is wrong or no plan fits.
     """
-    cluster, stated = read_cluster(cluster_file, count, clock_of, lambda t: instructions_of(t, _in_float(graph)))
+    some = [(ops.nest(op, graph).mac_count, is_float(graph.result(op))) for op in graph.ops] if graph else []
+    in_float = sum(macs for macs, floats in some if floats) * 2 > sum(macs for macs, _ in some)
+    cluster, stated = read_cluster(cluster_file, count, clock_of, lambda t: instructions_of(t, in_float))
     check_byte_order(cluster.devices, str(cluster_file))
     within = tuple(within_target(d, graph) for d in cluster.devices) if graph is not None else cluster.devices
     over = limited(cluster.devices, within)
-    cluster = replace(with_work(cluster), devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(within)))
+    less = ((d, *spare.get(k, (0, 0))) for k, d in enumerate(within))
+    devices = tuple(replace(d, flash=max(0, d.flash - flash), ram=max(0, d.ram - ram)) for d, flash, ram in less)
+    cluster = replace(with_work(cluster), devices=devices)
     table = shapes.read_shapes(model) if graph is None else ()
     forms = frozenset(form_of(load_target(d.target)) for d in cluster.devices) if graph is not None else frozenset()
     network = network_of(graph, forms) if graph is not None else shapes.network(table, 1, 4)
@@ -217,16 +221,6 @@ def plan_cluster(
     if graph is None:
         described["paper"] = paper(table, len(cluster.devices))
     return chosen, described
-
-
-def _in_float(graph: Graph | None) -> bool:
-    """Whether most multiply-accumulates of a model are of floats."""
-    some = [(ops.nest(op, graph).mac_count, is_float(graph.result(op))) for op in graph.ops] if graph else []
-    return sum(macs for macs, floats in some if floats) * 2 > sum(macs for macs, _ in some)
-
-
-def _less(d: Device, flash: int, ram: int) -> Device:
-    return replace(d, flash=max(0, d.flash - flash), ram=max(0, d.ram - ram))
 
 
 @dataclass(frozen=True)
@@ -466,13 +460,6 @@ def _per_turn(op: Op, graph: Graph, form: Form) -> float:
     return moved.get(op.kind, PER_TURN)
 
 
-def per_mac_of_floats(core: frozenset[str]) -> float:
-    """Instructions of a multiply-accumulate in float, before kernels are known."""
-    if core & HARDWARE:
-        return float(PER_TURN)
-    return PER_MAC_SOFT[_family(core)]["conv2d"]
-
-
 # Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks
 # (`./sconsw bench-kernels`); PLAIN: of other cores.
 PER_MAC = {"mve": 0.3, "dsp": 1.3, "rv32": 2.6, "armv6-m": 4.5}
@@ -495,7 +482,8 @@ def instructions_of(name: str, floats: bool = False) -> float:
     """Instructions of a multiply-accumulate in kernels for the core of a target; most figures are README.md's."""
     core = load_target(name).core
     if floats:
-        return per_mac_of_floats(frozenset([*core.features, core.isa]))
+        words = frozenset([*core.features, core.isa])
+        return float(PER_TURN) if words & HARDWARE else PER_MAC_SOFT[_family(words)]["conv2d"]
     costs = [cost for word, cost in PER_MAC.items() if word in core.features or core.isa.startswith(word)]
     return min(costs, default=PLAIN)
 

@@ -40,7 +40,7 @@ def interpret(model: Graph, graph: Graph, steps: Sequence[Step]) -> None:
     The `graph` that is planned may be another: ops of the model may be cut into parts.
     """
     rng = Random(0)  # numpy takes 15 ms to import its own
-    inputs = [_values(rng, graph.tensors[name]) for name in graph.inputs]
+    inputs = [values(rng, graph.tensors[name]) for name in graph.inputs]
     with np.errstate(all="ignore"):  # what is not wanted may be anything
         expected, wanted = ops.run(graph, *inputs), ops.run(model, *inputs)
         for name in graph.outputs:
@@ -66,7 +66,7 @@ def compare(name: str, got: Array, want: Array) -> None:
         raise BrokenPlan(f"{name} has wrong values, off by up to {far:g}")
 
 
-def _values(rng: Random, t: Tensor) -> Array:
+def values(rng: Random, t: Tensor) -> Array:
     """Values for an input; indices are 0 or 1."""
     if t.dtype == "float32":
         return (np.frombuffer(rng.randbytes(4 * t.elements), np.int32) / 2**30).astype(np.float32).reshape(t.shape)
@@ -106,15 +106,11 @@ def _compare(where: str, value: Array, want: Array) -> None:
 
 def _rows_read(callee: Callee, stated: Op, graph: Graph, row: int) -> dict[int, tuple[int, int]]:
     """Rows of every operand that the kernel reads for a row of the result; none: it may read all."""
-    if not all(_rowwise(callee, i) for i in callee.operands):
+    nest, relation = ops.nest(stated, graph), callee.relation
+    if not all(follows(relation, i) and isinstance(relation.operands[i][1], Same | Window) for i in callee.operands):
         return {}
-    nest = ops.nest(stated, graph)
     needed = {i: input_range(nest, i, 1, row, row + 1) for i in callee.operands}
     return needed if all(first < past for first, past in needed.values()) else {}
-
-
-def _rowwise(callee: Callee, position: int) -> bool:
-    return follows(callee.relation, position) and isinstance(callee.relation.operands[position][1], Same | Window)
 
 
 def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> Op:

@@ -20,7 +20,7 @@ from ...ir import ITEM_BYTES, Array, Graph, Nest, Op, Same, Spread, Window, elem
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, SAME, Form
 from ..memory.problem import Place
-from ..printed import CLEAN, CacheOp, RolledCalls, Step, Wait, newest_name
+from ..printed import CLEAN, CacheOp, RolledCalls, Wait, newest_name
 
 NOTHING = -1
 STALE = -(1 << 40)  # what the core sees of bytes that a DMA unit wrote: no owner, and not nothing
@@ -411,11 +411,6 @@ class Addresses:
     def row_bytes(self, storage: str) -> int:
         return Relations(self.graph).row_bytes(storage)
 
-    def of_bytes(self, stored: Stored) -> tuple[str, Array]:
-        """Memory, and the address of every byte, of what lies in one place."""
-        ((memory, at, _),) = self.pieces(stored)
-        return memory, at
-
     def pieces(self, stored: Stored) -> list[tuple[str, Array, Array]]:
         """For each place: its memory, the addresses, and which bytes of the storage stand there."""
         every, home = np.arange(stored.first, stored.past), self.inside.get(stored.storage, stored.storage)
@@ -434,31 +429,7 @@ class Addresses:
         """Put the newest row of a ring among the others: the row, where it stood, and where it stands now."""
         row, size = self.kept[name], self.row_bytes(name)
         stored = Stored(name, row * size, (row + 1) * size)
-        before = self.of_bytes(stored)
+        ((memory, at, _),) = self.pieces(stored)
         self.kept[name] += 1
-        return stored, before, self.of_bytes(stored)
-
-
-def kept_by(section: Step, number: int) -> str | None:
-    """The ring whose newest row a call puts among the others, if the number is of such a call."""
-    at = number - len(section.ops) - 1
-    return section.rolled.separate[at] if section.rolled is not None and at >= 0 else None
-
-
-def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]]:
-    """The calls of a section in order: number of the op, and row.
-
-    One past the last op the application brings a row. Behind that are the numbers of `kept_by`.
-
-    Of a rolled run only the order of the numbers counts, as in the table that is printed. Each op is called for one row
-    after the other, as far as somebody reads them. The row of an op that runs whole is None.
-    """
-    if section.rolled is None:
-        return [(0, None)]
-    counts, calls = [0] * (len(section.ops) + 1 + len(section.rolled.separate)), list[tuple[int, int | None]]()
-    for number in section.rolled.numbers:
-        calls.append((number, counts[number]))
-        counts[number] += 1
-    for op, form, count in zip(section.ops, section.forms, counts, strict=False):
-        relations.check_count(Callee.of(relations.graph, op, form), count)
-    return calls
+        ((home, there, _),) = self.pieces(stored)
+        return stored, (memory, at), (home, there)

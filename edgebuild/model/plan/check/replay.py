@@ -6,6 +6,7 @@ unless the op goes element by element. A kernel's scratch spoils what lies there
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -33,13 +34,9 @@ from .machine import (
     Relations,
     Stored,
     View,
-    calls_of,
-    kept_by,
     never,
 )
-from .machine import (
-    BrokenPlan as BrokenPlan,
-)
+from .machine import BrokenPlan as BrokenPlan
 
 # The operations of each step, from the tables that are printed: copies, waits, and calls with the bytes they touch.
 #
@@ -204,16 +201,29 @@ class _Calls:
         yield from self.where_they_lie() if self.run is None else self.in_first_level(self.run)
 
     def where_they_lie(self) -> Iterator[Sequence[Call]]:
-        every, section = self.every, self.section
-        for number, row in calls_of(self.relations, section):
-            if number < len(section.ops):
+        """The calls of an op that runs whole, or of a run: one past the last op the application brings a row.
+
+        Of a run only the order of the numbers counts, as in the table that is printed: each op is called for one row
+        after the other, as far as somebody reads them.
+        """
+        every, rolled, ops_count = self.every, self.rolled, len(self.callees)
+        if rolled is None:
+            yield [self.call(0, None)]
+            return
+        counted, rows = Counter(rolled.numbers), Counter[int]()
+        for number, callee in enumerate(self.callees):
+            self.relations.check_count(callee, counted[number])
+        for number in rolled.numbers:
+            row, rows[number] = rows[number], rows[number] + 1
+            if number < ops_count:
                 yield [self.call(number, row)]
-            elif (ring := kept_by(section, number)) is not None:
+            elif number > ops_count:
+                ring = rolled.separate[number - ops_count - 1]
                 stored, before, (memory, at) = self.addresses.keep(ring)
                 owners = every.owner(ring) + np.arange(stored.first, stored.past)
                 what = f"the newest row of {ring}"
                 yield [Call("the run", [Bytes(*before, owners, what)], [Bytes(memory, at, owners, what)])]
-            elif every.streamed is not None and row is not None:
+            elif every.streamed is not None:
                 part = self.relations.part(every.streamed, row, row + 1)
                 yield [Call("the application", (), every.bytes_in(self.addresses, part))]
 
