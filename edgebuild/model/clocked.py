@@ -66,7 +66,9 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
             comparisons = tuple(compare(options.plain, options.layers, options.model, slack) for slack in SLACKS)
             first, *others = zip(best.problems, best.selections, strict=True)
             return replace(planned, clocks=ClockSchedule(options.model, *first, comparisons, tuple(others)))
-        options = options.within(_largest(options, best.ways) // 2)  # each of its buffers fits, but not all together
+        formed = zip(options.forms, best.ways, strict=True)  # each of its buffers fits, but not all together
+        largest = max(w.buffer_bytes for each, (g, _) in formed for w in each if w.g == g and g)
+        options = options.within(largest // 2)
 
 
 @dataclass(frozen=True)
@@ -181,12 +183,6 @@ def _as_chosen(planned: Plan, chosen: Decoupled) -> Iterator[bool]:
 def _cached(model: PowerModel) -> float:
     """Bytes that stay in the cache."""
     return CACHE_SHARE * require_timing(model).cache_bytes
-
-
-def _largest(options: Choices, ways: StepForms) -> int:
-    """Bytes of the largest buffer that a selection asks for."""
-    chosen = zip(options.forms, ways, strict=True)
-    return max(w.buffer_bytes for each, (g, _) in chosen for w in each if w.g == g and g)
 
 
 def _decoupled(whole: Plan, ways: StepForms) -> Decoupled:

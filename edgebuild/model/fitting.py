@@ -345,7 +345,9 @@ class Fit:
         """The row of one target. Raises EdgebuildError for what is wrong with model or request, whatever the target."""
         sizes = self._sizes(target)
         if isinstance(sizes, int):
-            return FitRow(target, short_of={"ram_bytes": sizes, **self._flash_short(target)})
+            ample = self._ample(target)  # bytes of flash whatever the plan: constants, and the code of another plan
+            missing = _flash_missing(target, ample.code, ample.weights)
+            return FitRow(target, short_of={"ram_bytes": sizes, **missing})
         time = time_us(sizes.plan, target)
         short = _flash_missing(target, sizes.code, sizes.weights) | self._late(time)
         return FitRow(
@@ -383,16 +385,13 @@ class Fit:
             return {}
         return {"time_us": None if time is None else ceil(time - budget)}
 
-    def _flash_short(self, target: Target) -> dict[str, int | None]:
-        """Bytes of flash that are missing whatever the plan: those of the constants, with the code of another plan."""
-        ample = self._ample(target)
-        return _flash_missing(target, ample.code, ample.weights)
-
     def _sizes(self, target: Target) -> _Sizes | int:
         """Sizes of the plan for a target; bytes of RAM that are missing if there is none."""
         ample, memories = self._ample(target), arena_memories(self.graph, target, self.request)
         first = memories[0].capacity or AMPLE
-        if max(ample.plan.untiled_bytes, ample.plan.arena_bytes) <= first and _peaks(ample.plan) <= first:
+        cutter = ample.plan.cutter  # plans that run every op by itself are all looked at where nothing is tiled
+        peak = max(cutter.profile(cutter.untiled), default=0)
+        if max(ample.plan.untiled_bytes, ample.plan.arena_bytes, peak) <= first:
             return ample
         room = sum(m.capacity or 0 for m in memories)
         if (least := self._least(target)) > room:
@@ -440,11 +439,6 @@ def _rows(graph: Graph, request: ModelRequest, targets: Sequence[Target]) -> lis
         say(f"target {target.name}")
         rows.append(fit.row(target))
     return rows
-
-
-def _peaks(decided: Plan) -> int:
-    """The largest peak among the plans that run every op by itself: all are looked at where nothing is tiled."""
-    return max(decided.cutter.profile(decided.cutter.untiled), default=0)
 
 
 def _unlimited(target: Target) -> Target:

@@ -123,8 +123,7 @@ def test_plans_of_any_graph_keep_what_they_promise(chip: str) -> None:
 def changes(p: Plan) -> list[tuple[int, str]]:
     """Step and configuration of every switch of one inference; the return, if there is one, has the last number."""
     clocks = schedule_of(p)
-    found = [(step, config) for step, config in enumerate(clocks.switch_points) if config]
-    return [*found, *([(len(p.steps), clocks.returns_to)] if clocks.returns_to else [])]
+    return list(zip(clocks.changes, clocks.table[0], strict=True))
 
 
 def test_other_objectives_leave_the_clock_alone() -> None:

@@ -141,7 +141,8 @@ def test_interrupted_the_best_until_then_is_taken(monkeypatch: pytest.MonkeyPatc
         life = {op.outputs[0]: (i, i + 1) for i, op in enumerate(order)} | {"x": (-1, 0)}
         sizes = {name: graph.tensors[name].bytes for name in life}
         pieces = (Rectangle("depthwise", 0, 8192, 1, 2), Rectangle("pointwise", 8192, 24576, 2, 3))
-        return Evaluated(candidate, 24576 - asked, order, life, sizes, live, pieces)
+        alive = [sum(sizes[n] for n, (first, last) in life.items() if first < i <= last) for i in range(len(order) + 1)]
+        return Evaluated(candidate, 24576 - asked, order, life, sizes, live, alive, pieces)
 
     try:
         outcome = explore(graph, evaluate, METHODS, Limits(0, 1 << 20))

@@ -161,12 +161,6 @@ def with_separate_rows(
     return args
 
 
-def newest_row_args(plan: Plan, x: Tensor) -> list[Arg]:
-    """Arguments for a kernel that finds the newest row of its operand by itself: where it is, and how many are not."""
-    root = plan.graph.tensors[plan.rolling.storage[x.name]]
-    return [Arg(newest(plan, root)), Arg(f"rows[{kept(plan, root.name)}]")]
-
-
 # Places in the first memory level and behind it, as C: tiles, rings, constants, and copies of these before steps.
 
 SCRATCH = "scratch"
@@ -260,12 +254,6 @@ def places(plan: Plan) -> Iterator[Named]:
     return (named for step in plan.moves for named in near_places(plan, step) if named.note)
 
 
-def constants_at(plan: Plan, step: int, at: int) -> str:
-    """C for the place of constants of a step that come early."""
-    below = [named for named in near_places(plan, step) if named.filled and named.offset <= at]
-    return max(below, key=lambda named: named.offset).at(at) if below else str(at)
-
-
 def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
     """The first byte of the constants that are fetched for each step."""
     every = ((step, block_of(plan, step, moved, weights)) for step, moved in plan.moves.items())
@@ -357,8 +345,9 @@ def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
         from_ = stage_at(plan, s.step, copy.far)
     else:
         from_ = f"WEIGHTS(uint8_t, {blocks(plan, weights)[s.step].at(weights.offset(s.block) + copy.far)})"
-    to = f"{level1_macro(plan)}(uint8_t, {constants_at(plan, s.step, copy.near)})"
-    to = stage_at(plan, s.step, copy.near) if copy.into else to
+    below = [named for named in near_places(plan, s.step) if named.filled and named.offset <= copy.near]
+    at = max(below, key=lambda named: named.offset).at(copy.near) if below else str(copy.near)
+    to = stage_at(plan, s.step, copy.near) if copy.into else f"{level1_macro(plan)}(uint8_t, {at})"
     return f"{{.to = {to},\n .from = {from_},\n .bytes = {copy.bytes}, .rows = 1, .planes = 1}},"
 
 

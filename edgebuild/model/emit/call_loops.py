@@ -258,7 +258,9 @@ def shared(
             waiting += _parted(kernels, members, min(problem.keys))
             continue
         if letters and len(text) >= least:
-            stem = _common_words([kernels[i].stem for i in members]) or _stem_of_template(first.template)
+            words = zip(*(kernels[i].stem.split("_") for i in members), strict=False)
+            stem = "_".join(same[0] for same in takewhile(lambda w: len(set(w)) == 1, words))
+            stem = stem or _stem_of_template(first.template)
             used = {key: letter for key, letter in letters.items() if key in letter.printed}
             for i in members:
                 numbers: dict[str, Any] = {letter.text: kernels[i].shape[key] for key, letter in used.items()}
@@ -291,9 +293,3 @@ def _letters(kernels: Sequence[Kernel]) -> dict[str, Any]:
         for key, values in numbers.items()
         if len(set(values)) > 1
     }
-
-
-def _common_words(stems: Sequence[str]) -> str:
-    """conv2d_3x3_s1_c16 and conv2d_3x3_s2_c16: conv2d_3x3."""
-    words = [stem.split("_") for stem in stems]
-    return "_".join(same[0] for same in takewhile(lambda w: len(set(w)) == 1, zip(*words, strict=False)))

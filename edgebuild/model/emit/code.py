@@ -111,12 +111,17 @@ def program(plan: Plan) -> Program:
         text, used = _function(plan, sharers[0], name)
         used = used.union(*map(_limits, sharers))
         users = tuple(_user(plan, use) for use in sharers)
-        functions.append(Function(name, _prototype(plan, sharers[0], name), text, used, users))
+        words = [kind + parameter for kind, parameter in _parameters(plan, sharers[0])]
+        prototype = wrapped(f"static {_returns(sharers[0])} {name}(", words, ");")
+        functions.append(Function(name, prototype, text, used, users))
     steps = _steps(plan, uses, names, weights)
     constants = _named(plan, uses, weights, {arg.base for step in steps for call in step.calls for arg in call.args})
     helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
     engines = sorted({call for use in uses if (call := engine_call(use.kernel))})
-    definitions = _definitions(plan, steps)
+    definitions: tuple[str, ...] = ()  # each kind behind what it has in common: rolled runs, tiles, streamed runs
+    for kind, tables in (("", None), ("tiles", tile_tables), ("streams", stream_tables)):
+        texts = tuple(step.definition for step in steps if step.function and step.tables == kind)
+        definitions += (tables(plan), *texts) if tables and texts else texts
     return Program(plan, by_step, weights, constants, tuple(functions), steps, definitions, helpers, tuple(engines))
 
 
@@ -137,22 +142,9 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
             calls = [_call(plan, use, name, weights) for use, name in used]
             steps.append(rolled_step(plan, step, section.rolled, calls) if section.rolled else calls[0])
     loops = plan.fused is not None and plan.clocks is None and not plan.request.stepwise
-    return tuple(map(_as_step, looped(steps) if loops else steps))
-
-
-def _as_step(step: Call | Loop | Step) -> Step:
-    if isinstance(step, Call):
-        return Step(step.comment, step.text, (step,))
-    return Step("", step.text, step.calls) if isinstance(step, Loop) else step
-
-
-def _definitions(plan: Plan, steps: Sequence[Step]) -> tuple[str, ...]:
-    """The functions of steps, each kind behind what it has in common: rolled runs, tiles, runs in the first level."""
-    definitions = list[str]()
-    for kind, tables in (("", None), ("tiles", tile_tables), ("streams", stream_tables)):
-        texts = [step.definition for step in steps if step.function and step.tables == kind]
-        definitions += [tables(plan), *texts] if tables and texts else texts
-    return tuple(definitions)
+    steps = looped(steps) if loops else steps
+    single = [Step(s.comment, s.text, (s,)) if isinstance(s, Call) else s for s in steps]
+    return tuple(Step("", s.text, s.calls) if isinstance(s, Loop) else s for s in single)
 
 
 def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[addresses.Named, ...]:
@@ -217,7 +209,9 @@ def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
     by_identity: dict[object, str] = {}
     names = []
     for use in uses:
-        key = _identity(plan, use)
+        types = tuple(kind for kind, _ in _parameters(plan, use))
+        shape, scalars = tuple(sorted(use.kernel.shape.items())), tuple(use.kernel.scalars)
+        key = use.kernel.template, shape, types, scalars
         if key not in by_identity:
             stem = use.kernel.stem + ("_row" if use.rolled and not use.kernel.placed else "")
             stem += "_values" if stem in MATHS else ""
@@ -225,12 +219,6 @@ def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
             by_identity[key] = f"{stem}_v{count + 1}" if count else stem
         names.append(by_identity[key])
     return names
-
-
-def _identity(plan: Plan, use: Use) -> object:
-    """Identity of a kernel: the template, the numbers printed into it, and the types of its parameters."""
-    types = tuple(kind for kind, _ in _parameters(plan, use))
-    return use.kernel.template, tuple(sorted(use.kernel.shape.items())), types, tuple(use.kernel.scalars)
 
 
 def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
@@ -251,11 +239,6 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
 def _finds_newest(use: Use) -> bool:
     """Whether the kernel finds the newest row of its operand by itself."""
     return use.rolled is not None and not use.kernel.placed and use.kernel.shape.get("separate") is True
-
-
-def _prototype(plan: Plan, use: Use, name: str) -> str:
-    words = [kind + parameter for kind, parameter in _parameters(plan, use)]
-    return wrapped(f"static {_returns(use)} {name}(", words, ");")
 
 
 def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
@@ -308,7 +291,9 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         else places
     )
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
-    places += addresses.newest_row_args(plan, _activations(plan, use.op)[0]) if _finds_newest(use) else []
+    if _finds_newest(use):  # where it is, and how many rows are not
+        x = plan.graph.tensors[plan.rolling.storage[_activations(plan, use.op)[0].name]]
+        places += [Arg(addresses.newest(plan, x)), Arg(f"rows[{addresses.kept(plan, x.name)}]")]
     constants = _near_constants(plan, use) or [
         Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
         for c in kernel.constants
@@ -400,12 +385,10 @@ def budget_views(plan: Plan) -> list[dict[str, Any]]:
 
 def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
     """Arguments of N_CLOCK before each step, and after the last: configurations, or numbers of changes for several."""
-    if plan.clocks is None:
+    if (clocks := plan.clocks) is None:
         return [], None
-    if not plan.clocks.others:
-        return list(plan.clocks.switch_points), plan.clocks.returns_to
-    numbers = {step: str(number) for number, step in enumerate(plan.clocks.changes)}
-    return [numbers.get(step) for step in range(len(plan.steps))], numbers.get(len(plan.steps))
+    words = {step: str(n) if clocks.others else clocks.table[0][n] for n, step in enumerate(clocks.changes)}
+    return [words.get(step) for step in range(len(plan.steps))], words.get(len(plan.steps))
 
 
 def idling(schedule: ClockSchedule, start: str, selection: Selection | None = None) -> str:
@@ -604,7 +587,9 @@ def _has_floats(plan: Plan) -> bool:
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
     names, rows = plan.offset_names, list[dict[str, Any]]()
-    for b in plan.in_arena:
+    for b in plan.buffers:
+        if plan.rolling.storage.get(b.tensor) in plan.rolling.arrays and not b.scratch:
+            continue
         if b.newest:
             note = f"the newest row of that{_calls(plan, plan.steps[b.first].ops, *b.calls) if b.calls else ''}"
             row = {"name": newest_constant(plan, b.tensor), "offset": b.place.offset, "bytes": b.bytes, "note": note}

@@ -122,8 +122,8 @@ def stretches(schedule: ClockSchedule) -> Iterator[Stretch]:
         hz = schedule.clocks.config(p.config).sysclk_hz
         title = f"{comment(layer.name)} at {p.config}{how}"
         yield stretch(p.time_us, p.energy_uj, hz, _colour(schedule, p.config), title)
-    if schedule.returns_to:
-        yield switch(before, schedule.returns_to)
+    if chosen.returns:
+        yield switch(before, chosen.start)
     mode = chosen.mode
     asleep = chosen.idle_us - mode.min_time_us
     clock = schedule.clocks.config(chosen.start).sysclk_hz if mode.returns else 0.0

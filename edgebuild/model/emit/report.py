@@ -123,12 +123,7 @@ def report(program: Program, sha256: str) -> str:
     of_steps = [list(rows) for _, rows in groupby(layers, key=lambda row: row["step"])]
     data: dict[str, Any] = {
         "schema": SCHEMA,
-        "model": {
-            "name": plan.name,
-            "file": plan.file,
-            "sha256": sha256,
-            "format": graph.format or graph.arithmetic,
-        },
+        "model": {"name": plan.name, "file": plan.file, "sha256": sha256, "format": graph.format or graph.arithmetic},
         "target": plan.target.name,
         "clock_hz": plan.target.clock_hz,
         **_ports(plan),

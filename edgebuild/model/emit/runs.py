@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ...base.templates import plus, render
 from ...base.text import remark, wrapped
 from ..ops.base import C_TYPES, Kernel
-from ..plan.printed import PARTS, Copy, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn, Wait
+from ..plan.printed import PARTS, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn, Wait
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from ..plan.section import calls_in_slice
@@ -389,7 +389,9 @@ def _copies(
     owners = moved.at_operands
     for c in moved.copies:
         through = bool(c.tensor)
-        there = stage_at(plan, step, c.near, through) if c.into else _level1_place(plan, moved, c, owners, places)
+        (macro, offset), number = level1_place(plan, moved, c.near), c.channel // 2
+        owner = places[owners.index(number) if number in owners else len(owners)]
+        there = stage_at(plan, step, c.near, through) if c.into else f"{macro}(uint8_t, {owner.at(offset)})"
         if c.stage and not c.into:
             far, more, what = stage_at(plan, step, c.far, through), 0, comment(c.tensor) or "constants"
         elif c.tensor:
@@ -409,14 +411,6 @@ def _copies(
         )
         rows.append(f"{{{forms.setdefault(form, len(forms))}, {more}}}")
     return tuple(forms), tuple(rows)
-
-
-def _level1_place(plan: Plan, moved: MappedOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
-    """C for where a copy goes to or comes from in the first level."""
-    macro, offset = level1_place(plan, moved, copy.near)
-    number = copy.channel // 2
-    owner = places[owners.index(number) if number in owners else len(owners)]
-    return f"{macro}(uint8_t, {owner.at(offset)})"
 
 
 def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:

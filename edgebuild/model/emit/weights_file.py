@@ -165,11 +165,6 @@ def fragment(plan: Plan) -> str:
     )
 
 
-def _arrays(plan: Plan) -> list[tuple[str, int]]:
-    """Arrays of the application, and the bytes of which their addresses are multiples."""
-    return [(symbol, max(ALIGN, ITEM_BYTES[plan.graph.tensors[name].dtype])) for name, symbol in plan.graph.arrays]
-
-
 def check(plan: Plan) -> str:
     """Assertions that somebody's linker script places arenas, state and a DMA unit's lists; empty but for a comment on
     the host.
@@ -180,6 +175,6 @@ def check(plan: Plan) -> str:
         name=plan.name,
         file=plan.file,
         used=plan.target.core.isa != "native",  # where linkers know no scripts
-        arrays=_arrays(plan),
+        arrays=[(symbol, max(ALIGN, ITEM_BYTES[plan.graph.tensors[n].dtype])) for n, symbol in plan.graph.arrays],
         sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state", *lists],
     )

@@ -237,6 +237,11 @@ class Selection:
     def start(self) -> str:
         return self.points[0].config
 
+    @property
+    def returns(self) -> bool:
+        """Whether the clock changes after the last step, because the way of idling needs that."""
+        return self.mode.returns and self.points[-1].config != self.start
+
 
 def evaluate(
     problem: EnergyProblem, points: tuple[OperatingPoint, ...], mode: IdleMode, bound_uj: float = 0.0

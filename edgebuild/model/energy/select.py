@@ -12,7 +12,7 @@ TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
 
@@ -61,7 +61,9 @@ def _solve(problem: EnergyProblem) -> Selection:
     fastest = _of_starts(shortest[0], cases)
     feasible = fastest <= cases.horizon + EPSILON_US
     if not feasible.any():
-        raise _impossible(problem, float((fastest + problem.budget_us - cases.horizon).min()))
+        least = float((fastest + problem.budget_us - cases.horizon).min())
+        text = f"the fastest plan takes {least / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g} ms"
+        raise fail(text, hints=[f"give at least {np.ceil(least / 10) / 100:g} ms"])
     cases = cases.take(np.flatnonzero(feasible))
     prices, bounds, reached = _prices(arrays, cases)
     best: Selection | None = None
@@ -87,13 +89,6 @@ def _solve(problem: EnergyProblem) -> Selection:
 def best_single(problem: EnergyProblem) -> Selection:
     """The best plan without any switch: one configuration for all layers. EdgebuildError if none is in budget."""
     return _solve(replace(problem, switches={}))
-
-
-def _impossible(problem: EnergyProblem, fastest_us: float) -> EdgebuildError:
-    return fail(
-        f"the fastest plan takes {fastest_us / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g} ms",
-        hints=[f"give at least {np.ceil(fastest_us / 10) / 100:g} ms"],
-    )
 
 
 @dataclass(frozen=True)
@@ -166,15 +161,12 @@ class _Cases:
         power = np.array([m.power_mw / 1000 for m in modes])
         horizon = problem.budget_us - np.array([m.min_time_us for m in modes])
         fixed = np.array([m.energy_uj for m in modes]) + power * horizon
-        return _Cases(
-            modes, np.array([s for s, _ in rows]), power, horizon, fixed, np.array([m.returns for m in modes])
-        )
+        start, returns = np.array([s for s, _ in rows]), np.array([m.returns for m in modes])
+        return _Cases(modes, start, power, horizon, fixed, returns)
 
     def take(self, rows: Ints) -> _Cases:
-        modes = tuple(self.mode[r] for r in rows)
-        return _Cases(
-            modes, self.start[rows], self.power[rows], self.horizon[rows], self.fixed[rows], self.returns[rows]
-        )
+        modes, (_, *columns) = tuple(self.mode[r] for r in rows), (getattr(self, f.name) for f in fields(self))
+        return _Cases(modes, *(column[rows] for column in columns))
 
 
 def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy: bool = True) -> tuple[Floats, Floats]:
@@ -193,8 +185,10 @@ def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy
     time = np.where(back, a.switch_time[:, cases.start].T, 0.0)
     values, times = [value], [time]
     for layer in reversed(range(len(a.points))):
-        cost, spent = _layer_costs(a, layer, weight, on)
-        cost, spent = cost + value, spent + time
+        each = on * a.energy[layer] + weight[:, :, None] * a.time[layer] + a.absent[layer]
+        points = each.argmin(axis=2)  # [case, configuration]: the cheapest of the layer
+        cost = np.take_along_axis(each, points[:, :, None], 2)[:, :, 0] + value
+        spent = a.time[layer][np.arange(len(a.configs)), points] + time
         if layer:
             through = switch + cost[:, None, :]
             choice = through.argmin(axis=2)
@@ -205,14 +199,6 @@ def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy
         values.append(value)
         times.append(time)
     return np.stack(values[::-1]), np.stack(times[::-1])
-
-
-def _layer_costs(a: _Arrays, layer: int, weight: Floats, on: float) -> tuple[Floats, Floats]:
-    """[case, configuration]: the cheapest point of a layer and its time."""
-    each = on * a.energy[layer] + weight[:, :, None] * a.time[layer] + a.absent[layer]
-    choice = each.argmin(axis=2)
-    cost = np.take_along_axis(each, choice[:, :, None], 2)[:, :, 0]
-    return cost, a.time[layer][np.arange(len(a.configs)), choice]
 
 
 def _of_starts(values: Floats, cases: _Cases) -> Floats:
@@ -575,30 +561,11 @@ class ClockSchedule:
         """Steps before which the clock changes under any of the budgets; their number for a change after the last."""
         starts = zip(*((p.config for p in s.points) for _, s in self.budgets), strict=True)
         inside = (step for step, (a, b) in enumerate(pairwise(starts), 1) if a != b)
-        after = (len(self.points),) if any(_returns(s) for _, s in self.budgets) else ()
+        after = (len(self.points),) if any(s.returns for _, s in self.budgets) else ()
         return (0, *inside, *after)
 
     @property
     def table(self) -> tuple[tuple[str, ...], ...]:
         """For each budget the configuration from each of the `changes` on."""
-        ends = (
-            (*(p.config for p in s.points), s.start if _returns(s) else s.points[-1].config) for _, s in self.budgets
-        )
+        ends = ((*(p.config for p in s.points), s.start if s.returns else s.points[-1].config) for _, s in self.budgets)
         return tuple(tuple(configs[step] for step in self.changes) for configs in ends)
-
-    @property
-    def switch_points(self) -> tuple[str | None, ...]:
-        """For each step the configuration to change to before it, if it is another; for the first step always."""
-        names = [p.config for p in self.points]
-        return (names[0], *(b if a != b else None for a, b in pairwise(names)))
-
-    @property
-    def returns_to(self) -> str | None:
-        """The configuration to change to after the last step, if the way of idling needs that."""
-        last = self.points[-1].config
-        return self.selection.start if self.selection.mode.returns and last != self.selection.start else None
-
-
-def _returns(selection: Selection) -> bool:
-    """Whether the clock changes after the last step."""
-    return selection.mode.returns and selection.points[-1].config != selection.start

@@ -89,7 +89,8 @@ def _sharing(kernel: Kernel, graph: Graph) -> Kernel:
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     if form.engine is not None:
         return offload.kernel(op, graph, form)
-    kernel = _best(op, graph, form)
+    layers = layers_of(op, graph, form)
+    kernel = _from_rows(layers, form) or replace(layers[0], form=form).plain
     if form.variant:
         return next(k for k in (kernel, *kernel.others) if k.variant == form.variant)
     if not kernel.others or not form.choice or form.rolled or form.granularity:
@@ -142,12 +143,6 @@ def layers_of(op: Op, graph: Graph, form: Form) -> list[KernelLayer]:
 def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
     """The first of them, which is the op itself."""
     return layers_of(op, graph, form)[0]
-
-
-def _best(op: Op, graph: Graph, form: Form) -> Kernel:
-    """The best row's kernel, or the op's own."""
-    layers = layers_of(op, graph, form)
-    return _from_rows(layers, form) or replace(layers[0], form=form).plain
 
 
 def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:

@@ -25,7 +25,6 @@ from ..ir import (
     Nest,
     Offset,
     Op,
-    Quant,
     Removed,
     Same,
     Spread,
@@ -126,7 +125,9 @@ def intervals(graph: Graph) -> Iterator[tuple[str, Interval]]:
 
     Those of one are forgotten behind its last reader: all of them may be more than the machine has memory.
     """
-    ranges = {t.name: _anything(t) for t in graph.tensors.values() if t.dtype == "int8" and not t.constant}
+    least, most = np.int8(-128), np.int8(127)
+    some = [t for t in graph.tensors.values() if t.dtype == "int8" and not t.constant]
+    ranges = {t.name: (np.broadcast_to(least, t.shape), np.broadcast_to(most, t.shape)) for t in some}
     last = {name: op for op in graph.ops for name in op.inputs}
     yield from ((name, bounds) for name, bounds in ranges.items() if name not in graph.producers)
     for op in graph.ops:
@@ -140,11 +141,6 @@ def intervals(graph: Graph) -> Iterator[tuple[str, Interval]]:
         for name in op.inputs:
             if last[name] is op:
                 ranges.pop(name, None)
-
-
-def _anything(t: Tensor) -> Interval:
-    low, high = (np.broadcast_to(np.int8(n), t.shape) for n in (-128, 127))
-    return low, high
 
 
 def constants(graph: Graph) -> dict[str, dict[int, int]]:
@@ -417,13 +413,8 @@ def _selected(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Te
         if isinstance(dim, Offset):
             channels = channels[(channels >= dim.start) & (channels < dim.start + dim.size)] - dim.start
         if len(channels) < data.shape[d]:
-            data, quant = data.take(channels, axis=d), _quant_of(quant, d, channels)
+            data = data.take(channels, axis=d)
+            if quant is not None and quant.axis == d and not quant.per_tensor:
+                scales, zeros = (tuple(each[c] for c in channels) for each in (quant.scale, quant.zero_point))
+                quant = replace(quant, scale=scales, zero_point=zeros)
     return t if data is t.array else replace(t, shape=data.shape, data=np.ascontiguousarray(data), quant=quant)
-
-
-def _quant_of(quant: Quant | None, axis: int, channels: Array) -> Quant | None:
-    if quant is None or quant.axis != axis or quant.per_tensor:
-        return quant
-    return replace(
-        quant, scale=tuple(quant.scale[c] for c in channels), zero_point=tuple(quant.zero_point[c] for c in channels)
-    )

@@ -54,7 +54,11 @@ def plan(
     check_steps(request, target)
     check_self_test(request, graph)
     graph = with_rows(graph) if request.stream_input else graph
-    graph = _with_output_rows(graph, request) if request.stream_output else graph
+    if request.stream_output:
+        if request.arena != "static" or graph.link or request.tile in ("off", *METHODS):
+            hint = "leave out --arena and --cluster, and --tile or give --tile rolling or auto"
+            raise fail("--stream-output needs --arena static, one device and rolling", file=graph.file, hints=[hint])
+        graph = with_output_rows(graph, request.name)
     planner = Planner(graph, target, request, decoupled, {} if orders is None else orders)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     chosen = choice.plan()
@@ -110,13 +114,6 @@ def check_self_test(request: ModelRequest, graph: Graph) -> None:
     if wide := next((t for t in ports if t.dtype not in ("int8", "uint8", "int16", "bool")), None):
         text = f"option 'selftest': '{wide.name}' is {wide.dtype}; vectors are for quantised models"
         raise fail(text, file=graph.file, hints=["quantise it: `edgebuild quantize`"])
-
-
-def _with_output_rows(graph: Graph, request: ModelRequest) -> Graph:
-    if request.arena != "static" or graph.link or request.tile in ("off", *METHODS):
-        hint = "leave out --arena and --cluster, and --tile or give --tile rolling or auto"
-        raise fail("--stream-output needs --arena static, one device and rolling", file=graph.file, hints=[hint])
-    return with_output_rows(graph, request.name)
 
 
 def mac_overhead(request: ModelRequest) -> float:

@@ -118,7 +118,9 @@ def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) 
         options = [*_without_function(uses, chosen), *_with_another(uses, chosen)]
         options += [{use.key: other} for use in uses for other in use.others]
         changes = list(_savings(graph, uses, chosen, options, form))
-        changes = changes or list(_savings(graph, uses, chosen, [_all_small(uses)], form))
+        if not changes:  # kernels that are taken where size counts, all at once: they have functions in common
+            small = ((use.key, [formed for formed in use.others if formed.form.small]) for use in uses)
+            changes = list(_savings(graph, uses, chosen, [{key: of[0] for key, of in small if of}], form))
         if not changes:
             break
         chosen |= min(changes, key=lambda change: change[1] / change[0])[2]
@@ -214,11 +216,6 @@ def _without_table(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
     for use in uses:
         if chosen[use.key].kernel.constants:
             yield from ({use.key: formed} for formed in use.others if not formed.kernel.constants)
-
-
-def _all_small(uses: Sequence[Use]) -> Chosen:
-    """The kernels that are taken where size counts, of all ops at once: they save by having functions in common."""
-    return {use.key: small[0] for use in uses if (small := [formed for formed in use.others if formed.form.small])}
 
 
 def _with_chosen(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tuple[Section, ...]:

@@ -291,13 +291,10 @@ class RollingGraph:
             ranges = [(0, rows_of(self.graph, name))] * count
             if isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]:
                 ranges = [input_range(relation, position, 1, r, r + 1) for r in range(count)]
-            columns.append([(self.storage[name], *self._of_storage(name, *rows)) for rows in ranges])
+            root = self.storage[name]  # whose rows hold those of the view
+            small, large = row_bytes(self.graph, name), row_bytes(self.graph, root)
+            columns.append([(root, first * small // large, -(-past * small // large)) for first, past in ranges])
         return list(zip(*columns, strict=True)) if columns else [()] * count
-
-    def _of_storage(self, view: str, first: int, past: int) -> tuple[int, int]:
-        """The rows of the storage that hold the rows [first, past) of a view of it."""
-        small, large = row_bytes(self.graph, view), row_bytes(self.graph, self.storage[view])
-        return first * small // large, -(-past * small // large)
 
 
 @dataclass(frozen=True)
@@ -561,13 +558,9 @@ class _Rows:
         writes: tuple[str, int, int] | None = (y, row, end)
         if self.rolling.modes[y] == "reduce":
             writes = (y, 0, rows_of(self.rolling.graph, y)) if end == len(each) else None
-        rows_read = each[row] if end == row + 1 else _joined_reads(each[row], each[end - 1])
+        ends = zip(each[row], each[end - 1], strict=True)
+        rows_read = each[row] if end == row + 1 else tuple((name, low, past) for (name, low, _), (_, _, past) in ends)
         self.events.append(Event(number, row, rows_read, writes))
-
-
-def _joined_reads(first: Reads, last: Reads) -> Reads:
-    """The reads of several rows by those of the first and of the last of them."""
-    return tuple((name, low, past) for (name, low, _), (_, _, past) in zip(first, last, strict=True))
 
 
 def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Reads]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -132,11 +132,6 @@ class Plan:
     def file(self) -> str:
         """The model's file in what is printed."""
         return FILE if self.name == NAME else self.graph.file
-
-    @property
-    def in_arena(self) -> list[Placed]:
-        """The buffers that are no arrays of the application."""
-        return [b for b in self.buffers if self.rolling.storage.get(b.tensor) not in self.rolling.arrays or b.scratch]
 
     @property
     def arena_bytes(self) -> int:
@@ -445,7 +440,8 @@ class Planner:
             lives |= dict.fromkeys(section.inner, (step, step))
         inner = {n: p for n, p in places.items() if n not in cutter.rolling.arrays}
         pieces = tuple(Rectangle(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in inner.items())
-        return Evaluated(candidate, placed.height, cutter.order, cutter.life, sizes, cutter.profile(steps), pieces)
+        live, alive = cutter.profile(steps), cutter.resident
+        return Evaluated(candidate, placed.height, cutter.order, cutter.life, sizes, live, alive, pieces)
 
 
 def _scheduled(
@@ -550,21 +546,16 @@ def _place(
             reasons.append(reason)
             continue
         check_layout(problem, placed)
-        placed = of_the_arena(placed, [array_memory(symbol) for symbol in cutter.rolling.arrays.values()])
+        outside = [array_memory(symbol) for symbol in cutter.rolling.arrays.values()]
+        heights = {m: n for m, n in placed.heights.items() if m not in outside}
+        bound = placed.bound - sum(placed.heights[name] for name in outside)
+        placed = replace(placed, heights=heights, bound=bound)
         bases = {name: placed.places[group] for name, (group, _) in inside.items()}
         places = {n: Place(base.memory, base.offset + inside[n][1]) for n, base in bases.items()}
         options.append((option, placed, places))
     if not options:
         raise min(reasons, key=lambda reason: reason.needed)
     return min(options, key=lambda each: each[1].height)
-
-
-def of_the_arena(placed: Layout, arrays: Collection[str]) -> Layout:
-    """The layout with the heights of the target's memories alone, without those of arrays of the application."""
-    outside = sum(placed.heights[name] for name in arrays)
-    return replace(
-        placed, heights={m: n for m, n in placed.heights.items() if m not in arrays}, bound=placed.bound - outside
-    )
 
 
 def in_strips(

@@ -243,14 +243,12 @@ class Choices:
 
     def least_costs(self, trace: Trace) -> list[float]:
         """Least cost by rows of an op and those behind it, by its number, whichever ops before it run whole."""
-        each = [n * self._least_cost(trace, op) for n, op in zip(trace.counts, trace.run, strict=False)]
+        each = list[float]()
+        for count, op in zip(trace.counts, trace.run, strict=False):
+            states = [self._states(trace, root, rows) for root, rows in self.rolling.operands[op.outputs[0]]]
+            rings = product(*states) if prod(map(len, states)) <= MOST_STATES else ()
+            each.append(count * min((c.cost for some in rings for c in self.by_rows(op, some)), default=0.0))
         return list(accumulate(reversed(each)))[::-1]
-
-    def _least_cost(self, trace: Trace, op: Op) -> float:
-        states = [self._states(trace, root, rows) for root, rows in self.rolling.operands[op.outputs[0]]]
-        if prod(map(len, states)) > MOST_STATES:
-            return 0.0
-        return min(c.cost for rings in product(*states) for c in self.by_rows(op, rings))
 
     def _states(self, trace: Trace, root: str, rows: int) -> set[int]:
         """Rows of the rings that an operand may be: its own, or one that it is made in the place of; 0: it is whole."""

@@ -88,7 +88,7 @@ def layout_problem(
         if (overlap := section.overlap) is not None:
             group[overlap.result] = group[overlap.operand]
             # further from each other does no harm
-            shift[overlap.result] = shift[overlap.operand] - -(-overlap.distance // line) * line
+            shift[overlap.result] = shift[overlap.operand] - aligned(overlap.distance, line)
         for name, (operand, at) in section.overlaid.items():
             group[name], shift[name] = group[operand], shift[operand] + at
     members: dict[str, list[str]] = {}
@@ -100,7 +100,8 @@ def layout_problem(
         low = min(shift[n] for n in names)
         inside |= {n: (buffer, shift[n] - low) for n in names}
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
-        parts = [(*life[n], shift[n] - low, _padded_size(shift[n] - low, sizes[n], line)) for n in names]
+        spans = {n: (shift[n] - low, aligned(shift[n] - low + sizes[n], line)) for n in names}  # each ends with a line
+        parts = [(*life[n], start, end - start) for n, (start, end) in spans.items()]
         buffers.append(_buffer(buffer, parts, max(2 * ALIGN if wide else ALIGN, line), homes.get(buffer, usual)))
     return MemoryProblem(tuple(buffers), (*memories, *arrays)), inside
 
@@ -108,11 +109,6 @@ def layout_problem(
 def array_memory(symbol: str) -> str:
     """The name of an array of the application among the memories of a layout: no memory of a target is called so."""
     return f"{symbol}[]"
-
-
-def _padded_size(at: int, size: int, line: int) -> int:
-    """The size with which something at an offset ends with a line."""
-    return -(-(at + size) // line) * line - at if line > 1 else size
 
 
 def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int, memories: tuple[str, ...]) -> Buffer:
@@ -242,11 +238,11 @@ def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
     tried = list(options.items())
     tried = tried[:: -(-len(tried) // max(1, min(TRIED, LAID_OUT // len(cutter.order)))) or 1]
     loose = (tuple(freed[at].within(limit) if at in cut else s for at, s in enumerate(steps)) for cut, limit in tried)
-    return min(loose, key=partial(_greedy_height, cutter), default=steps)
 
+    def greedy_height(steps: Sequence[Section]) -> int:
+        return layout(layout_problem(cutter, steps, (BufferMemory("arena"),))[0], effort=0.0).height
 
-def _greedy_height(cutter: Cutter, steps: Sequence[Section]) -> int:
-    return layout(layout_problem(cutter, steps, (BufferMemory("arena"),))[0], effort=0.0).height
+    return min(loose, key=greedy_height, default=steps)
 
 
 def _hull(a: Span, b: Span) -> Span:

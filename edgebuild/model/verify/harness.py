@@ -460,7 +460,8 @@ def run_harness(
     folder = elf.parent
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for vector in inputs for x in vector))
     run_program(elf, target, {"EB_DMA_COUNT": "dma.txt", **env} if "hierarchy" in report else env)
-    measured = _measured(folder / "measured.txt")
+    pairs = (line.split() for line in (folder / "measured.txt").read_text(encoding="ascii").splitlines())
+    measured = {name: int(value, 16) for name, value in pairs}
     dma = _dma(folder / "dma.txt", measured, len(inputs)) if "hierarchy" in report else None
     ticks, stack = measured["ticks"], measured["stack"]
     scale = 1e9 / target.runner.tick_hz if target.runner and target.runner.tick_hz else 1.0
@@ -510,11 +511,6 @@ def run_program(elf: Path, target: Target, env: Mapping[str, str] = MappingProxy
             raise
         raise fail(f"the test program failed on {target.name}: {error.diagnostics[0].text}",
                    hints=error.diagnostics[0].hints) from None  # fmt: skip
-
-
-def _measured(file: Path) -> dict[str, int]:
-    pairs = (line.split() for line in file.read_text(encoding="ascii").splitlines())
-    return {name: int(value, 16) for name, value in pairs}
 
 
 def _split(

@@ -88,7 +88,8 @@ def _events(report: Report, pid: int) -> Iterator[dict[str, Any]]:
     for tid, name in ((STEPS, "steps"), (OPS, "ops"), (DMA, "DMA")):
         yield _named(pid, tid, "thread_name", name)
     copies = {row["node"]: row["dma_cycles"] for row in report.get("hierarchy", {}).get("layers", ())}
-    per_us, at = _rate(report), 0.0
+    timed = "estimated_cycles" in report["totals"] and report["clock_hz"]
+    per_us, at = report["clock_hz"] / 1e6 if timed else 1000.0, 0.0  # cycles, or instructions
     for step, facts in enumerate(report["schedule"]["steps"]):
         rows = [row for row in report["layers"] if row["step"] == step]
         spans = [_cost(row) / per_us for row in rows]
@@ -113,11 +114,6 @@ def _live(report: Report, step: int) -> Iterator[Report]:
     buffers = [b for b in report["layout"]["buffers"] if "view_of" not in b and b["first"] <= step <= b["last"]]
     names = {b["name"] for b in buffers}
     return (b for b in buffers if b.get("overlaps") not in names)
-
-
-def _rate(report: Report) -> float:
-    """Cycles, or instructions, of a microsecond."""
-    return report["clock_hz"] / 1e6 if "estimated_cycles" in report["totals"] and report["clock_hz"] else 1000.0
 
 
 def _cost(row: Report) -> float:
@@ -313,19 +309,17 @@ class Part:
 
 def page(reports: Sequence[Report], earlier: Report | None = None) -> str:
     """HTML. `earlier`: a report that the first one is compared with."""
-    parts = [_overview(reports)] if len(reports) > 1 else []
+    parts = list[Part]()
+    if len(reports) > 1:
+        rows = [(r["model"]["file"], r["target"], *(figures(r).get(name, "") for name in FIGURES)) for r in reports]
+        head = ("model", "target", *(f"{name} {unit}".strip() for name, unit in FIGURES.items()))
+        parts.append(Part("Models", (Table("Figures", head, tuple(rows)),)))
     for report in reports:
         parts += _parts(report, f"{report['model']['name']}: " if len(reports) > 1 else "")
     if earlier is not None:
         parts.insert(0, _changes(earlier, reports[0]))
     names = ", ".join(report["model"]["file"] for report in reports)
     return render("report.html.j2", title=names, parts=parts, kind_of=lambda item: type(item).__name__)
-
-
-def _overview(reports: Sequence[Report]) -> Part:
-    rows = [(r["model"]["file"], r["target"], *(figures(r).get(name, "") for name in FIGURES)) for r in reports]
-    head = ("model", "target", *(f"{name} {unit}".strip() for name, unit in FIGURES.items()))
-    return Part("Models", (Table("Figures", head, tuple(rows)),))
 
 
 def _parts(report: Report, prefix: str) -> list[Part]:
@@ -421,7 +415,8 @@ def _tiling(report: Report) -> Table:
 def _changes(old: Report, new: Report) -> Part:
     compared = comparison(old, new)
     rows = [
-        (row["figure"], *(_figure_words(row[key]) for key in ("old", "new", "change"))) for row in compared["figures"]
+        (row["figure"], *("" if row[key] is None else round(row[key], 2) for key in ("old", "new", "change")))
+        for row in compared["figures"]
     ]
     ops: list[tuple[Any, ...]] = [("added", name, "") for name in compared["ops"]["added"]]
     ops += [("removed", name, "") for name in compared["ops"]["removed"]]
@@ -429,10 +424,6 @@ def _changes(old: Report, new: Report) -> Part:
     tables = [Table("Figures", ("figure", "old", "new", "change %"), tuple(rows))]
     tables += [Table("Layers that differ", ("how", "name", "old -> new"), tuple(ops[:MOST_ROWS]))] if ops else []
     return Part(f"changes since {old['model']['file']} on {old['target']}", tuple(tables))
-
-
-def _figure_words(number: float | None) -> float | str:
-    return "" if number is None else round(number, 2)
 
 
 def _words(row: Mapping[str, Any]) -> str:

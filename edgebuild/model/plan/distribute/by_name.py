@@ -294,16 +294,21 @@ def choose(
         raise _no_plan(network, cluster, method, _nearest(network, cluster, method), file)
     incumbent = _Best(objective)
     several = method == "joint" and len(cluster.devices) > 1
-    if several:
-        _in_a_row(network, cluster, incumbent)
-    for candidate in (cluster,) if stated else _leaning(cluster):
-        for search in _searches(network, candidate, _limits(candidate), method, objective):
-            if method == "pipeline":
-                incumbent.consider(*pipeline(network, candidate, search))
-            elif method == "joint" and objective == "memory":
-                _least_memory(search, incumbent)
-            else:
-                incumbent.consider(*search.solve(incumbent.limit))
+    if several:  # the pipeline's search knows the tensors of a layer, and not those that wait
+        limits = _limits(cluster)
+        plan, bound = pipeline(network, cluster, Search(network, cluster, limits, incumbent.goal))
+        incumbent.consider(plan if plan is not None and _keeps_limits(plan, limits) else None, bound)
+    source, factors = cluster.devices[cluster.source], (1.0,) if stated or len(cluster.devices) == 1 else LEANINGS
+    for leaning in (replace(source, share=source.share * factor) for factor in factors):
+        devices = tuple(leaning if d is source else d for d in cluster.devices)
+        candidate = replace(cluster, devices=devices)
+        search = _search(network, candidate, _limits(candidate), method, objective)
+        if method == "pipeline":
+            incumbent.consider(*pipeline(network, candidate, search))
+        elif method == "joint" and objective == "memory":
+            _least_memory(search, incumbent)
+        else:
+            incumbent.consider(*search.solve(incumbent.limit))
     mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, incumbent)
     if incumbent.best is None:
         nearest = _nearest(network, cluster, method)
@@ -360,13 +365,6 @@ class _Best:
                 self.best = chosen
 
 
-def _in_a_row(network: Network, cluster: Cluster, incumbent: _Best) -> None:
-    """Take the pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
-    limits = _limits(cluster)
-    plan, bound = pipeline(network, cluster, Search(network, cluster, limits, incumbent.goal))
-    incumbent.consider(plan if plan is not None and _keeps_limits(plan, limits) else None, bound)
-
-
 def _keeps_limits(plan: ClusterPlan, limits: DeviceLimits) -> bool:
     pairs = zip(usage(plan), (limits.flash, limits.ram), strict=True)
     return all(u <= most for used, room in pairs for u, most in zip(used, room, strict=True))
@@ -390,13 +388,6 @@ def _mixed(network: Network, cluster: Cluster, incumbent: _Best) -> bool:
     return bool(graph)
 
 
-def _leaning(cluster: Cluster) -> Iterator[Cluster]:
-    for factor in LEANINGS if len(cluster.devices) > 1 else (1.0,):
-        devices = list(cluster.devices)
-        devices[cluster.source] = replace(devices[cluster.source], share=devices[cluster.source].share * factor)
-        yield replace(cluster, devices=tuple(devices))
-
-
 def _objective_key(chosen: Chosen, objective: str) -> tuple[float, ...]:
     most = _largest_device(chosen)
     spent = (chosen.plan.cost.bytes, chosen.plan.cost.time_us + chosen.plan.compute_us)
@@ -407,22 +398,17 @@ def _largest_device(chosen: Chosen) -> int:
     return max(w + a for w, a in zip(chosen.weights, chosen.arena, strict=True))
 
 
-def _searches(
-    network: Network, cluster: Cluster, limits: DeviceLimits, method: str, objective: str
-) -> Iterator[Search]:
-    goal = "latency" if objective == "latency" else "traffic"
-    base = Search(network, cluster, limits, goal)
+def _search(network: Network, cluster: Cluster, limits: DeviceLimits, method: str, objective: str) -> Search:
+    base = Search(network, cluster, limits, "latency" if objective == "latency" else "traffic")
     match method:
-        case "joint" | "pipeline":
-            yield base
         case "fdto":
-            yield replace(base, methods=_forced(network, cluster, {"fan-out"}))
+            return replace(base, methods=_forced(network, cluster, {"fan-out"}))
         case "owp":
-            yield replace(base, methods=_forced(network, cluster, {"fan-out", "fan-in"}), sums_to="SA")
+            return replace(base, methods=_forced(network, cluster, {"fan-out", "fan-in"}), sums_to="SA")
         case "paper":
-            yield replace(base, methods=_two_steps(network, cluster), sums_to="SA")
-        case _:
-            raise AssertionError(method)
+            return replace(base, methods=_two_steps(network, cluster), sums_to="SA")
+    assert method in METHODS, method
+    return base
 
 
 def _least_memory(base: Search, incumbent: _Best) -> None:
@@ -569,10 +555,10 @@ def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | N
         limits = DeviceLimits(flash, ram)
         if sum(flash) < network.weights:
             continue
-        for search in _searches(network, cluster, limits, method, "traffic"):
-            nearest = pipeline(network, cluster, search)[0] if method == "pipeline" else search.run()
-            if nearest is not None:
-                return nearest
+        search = _search(network, cluster, limits, method, "traffic")
+        nearest = pipeline(network, cluster, search)[0] if method == "pipeline" else search.run()
+        if nearest is not None:
+            return nearest
     return None
 
 

@@ -252,14 +252,9 @@ def transfers(tensor: Sizes, have: Split, want: Split, cluster: Cluster, partial
         return ()
     if have.letter != "Z":
         return tuple(_parts(tensor, have, want, cluster))
-    return (
-        _reduced_everywhere(tensor, cluster, partial) if want == ALL else tuple(_sums(tensor, want, cluster, partial))
-    )
-
-
-def _reduced_everywhere(tensor: Sizes, cluster: Cluster, partial: int) -> tuple[Transfer, ...]:
-    """Reduce and scatter along channels, then gather everywhere."""
-    between = Split("P", split(tensor.channels, cluster.shares))
+    if want != ALL:
+        return tuple(_sums(tensor, want, cluster, partial))
+    between = Split("P", split(tensor.channels, cluster.shares))  # reduce and scatter, then gather everywhere
     return (*_sums(tensor, between, cluster, partial), *_parts(tensor, between, ALL, cluster))
 
 

@@ -212,14 +212,20 @@ def _labelled(
     for number, step in enumerate(steps):
         history.append(labels)
         longer = _extended(labels, step, constraints, bounds, [some[number + 1] for some in least], number + 1, upper)
-        labels, left = _promising(longer.some(_front(longer)), most)
-        left_out = min(left_out, left)
+        longer = longer.some(_front(longer))
+        order = np.argsort(total := longer.cost + longer.rest, kind="stable")
+        labels = longer.some(np.sort(order[:most]))  # those of the least bounds
+        left_out = min(left_out, float(total[order[most]]) if len(order) > most else INFINITY)
     room = np.array([c.limit + SLACK for c in constraints])
     allowed = np.flatnonzero((labels.node == 0) & (labels.used <= room).all(axis=1))
     if not len(allowed):
         return None, left_out
     first = min(allowed.tolist(), key=lambda i: (labels.cost[i], *labels.used[i]))
-    return _unwind(labels, first, history, steps), left_out
+    arcs, chosen, place = list[Arc](), labels, first
+    for before, step in zip(reversed(history), reversed(steps), strict=True):
+        arcs.append(step.arcs[step.order[chosen.arc[place]]])
+        chosen, place = before, int(chosen.before[place])
+    return Route(tuple(reversed(arcs)), float(labels.cost[first])), left_out
 
 
 def _extended(
@@ -262,14 +268,6 @@ def _ahead(to_go: Floats, step: _Step) -> Floats:
     return ahead
 
 
-def _promising(labels: _Labels, most: int) -> tuple[_Labels, float]:
-    """At most `most` labels, those of the least bounds; and what paths over the others cost at least."""
-    total = labels.cost + labels.rest
-    order = np.argsort(total, kind="stable")
-    left = float(total[order[most]]) if len(order) > most else INFINITY
-    return labels.some(np.sort(order[:most])), left
-
-
 def _bounds(
     steps: Sequence[_Step], constraints: Sequence[Constraint], below: float
 ) -> tuple[list[_Bound], Route | None]:
@@ -284,7 +282,8 @@ def _bounds(
         to_go, path = _relaxed(steps, weights)
         if path is None:
             return None
-        if _keeps_constraints(path, constraints) and (best is None or path.cost < best.cost):
+        kept = all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
+        if kept and (best is None or path.cost < best.cost):
             best = path
         value = float(to_go[0][0]) - sum(w * c.limit for w, c in zip(weights, constraints, strict=True))
         return _Bound(tuple(weights), to_go, value), path
@@ -298,7 +297,8 @@ def _bounds(
     for _ in range(CYCLES if best is None else 0):
         for number, constraint in enumerate(constraints):
             low, high = 0.0, INFINITY
-            weight = weights[number] or _first_weight(first[1], constraint)
+            use = max(abs(constraint.limit), sum(abs(constraint.use(a)) for a in first[1].arcs), 1.0)
+            weight = weights[number] or max(first[1].cost, 1.0) / use  # at first: cost a unit of use, or of the limit
             for _ in range(ROUNDS):
                 first = look([*weights[:number], weight, *weights[number + 1 :]])
                 assert first is not None
@@ -311,12 +311,6 @@ def _bounds(
             weights = list(max(bounds, key=lambda b: b.value).weights)
     bounds.sort(key=lambda b: -b.value)
     return bounds[:KEPT], best
-
-
-def _first_weight(path: Route, constraint: Constraint) -> float:
-    """A multiplier to begin with: cost a unit of use, or of the limit."""
-    use = max(abs(constraint.limit), sum(abs(constraint.use(a)) for a in path.arcs), 1.0)
-    return max(path.cost, 1.0) / use
 
 
 def _relaxed(steps: Sequence[_Step], weights: Sequence[float]) -> tuple[ToGo, Route | None]:
@@ -345,10 +339,6 @@ def _relaxed(steps: Sequence[_Step], weights: Sequence[float]) -> tuple[ToGo, Ro
     return to_go, Route(tuple(arcs), sum(a.cost for a in arcs))
 
 
-def _keeps_constraints(path: Route, constraints: Sequence[Constraint]) -> bool:
-    return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
-
-
 def _front(labels: _Labels) -> Places:
     """Places of labels, given by node and rising cost, that no other of their node dominates in cost and all uses."""
     edges, kept = np.flatnonzero(np.diff(labels.node, prepend=-1, append=-1)), list[int]()
@@ -360,15 +350,6 @@ def _front(labels: _Labels) -> Places:
                 count += 1
                 kept.append(place)
     return np.array(kept, np.int64)
-
-
-def _unwind(ends: _Labels, place: int, history: Sequence[_Labels], steps: Sequence[_Step]) -> Route:
-    """The path of a label behind the last layer. `history`: labels before each layer."""
-    arcs, chosen, cost = list[Arc](), ends, float(ends.cost[place])
-    for labels, step in zip(reversed(history), reversed(steps), strict=True):
-        arcs.append(step.arcs[step.order[chosen.arc[place]]])
-        chosen, place = labels, int(chosen.before[place])
-    return Route(tuple(reversed(arcs)), cost)
 
 
 STAGE = "stage"
@@ -520,7 +501,10 @@ class Search(TensorForms):
         other forms, and for the result. None if it never fits.
         """
         if self.limits.thesis_arena:
-            return self._none if self._thesis_arena(layer, makes) <= min(self.limits.ram) else None
+            # Eq. 5.13: input and output of a layer with weights, divided where rows are split, whole otherwise.
+            both = sum(self.network.tensors[t].bytes for t in (*layer.inputs, layer.output)) if layer.fan_out else 0
+            parts = len(self.cluster.devices) if makes.letter == "F" else 1
+            return self._none if both / parts <= min(self.limits.ram) else None
         if not self._ram_is_short:
             return self._none
         total = self._holds(layer.output, makes, layer.partial)
@@ -554,13 +538,6 @@ class Search(TensorForms):
             stored = tuple(held(shape, form, k, source, partial) for k in range(len(self.cluster.devices)))
             self._held[key] = stored
         return stored
-
-    def _thesis_arena(self, layer: Layer, makes: Split) -> float:
-        """Eq. 5.13: input and output of a layer with weights, divided where rows are split, whole otherwise."""
-        if not layer.fan_out:
-            return 0.0
-        both = sum(self.network.tensors[t].bytes for t in (*layer.inputs, layer.output))
-        return both / len(self.cluster.devices) if makes.letter == "F" else both
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Flash of each device: what it has alone, what all have, and its share of the rest."""
@@ -602,9 +579,8 @@ class Search(TensorForms):
             layers.append(list(best.values()))
             most -= len(best)
             nodes, spent = after, reached
-        ends = ((dict(forms), tail) for forms, tail in nodes.items())
-        layers.append([self._gathering(live, tail) for live, tail in ends if self._gathers(live)])
-        return layers
+        ends = (self._gathering(dict(forms), tail) for forms, tail in nodes.items())
+        return [*layers, [end for end in ends if end is not None]]
 
     def _plan(self, path: Route) -> ClusterPlan:
         chosen = [arc.choice for arc in path.arcs]
@@ -613,14 +589,12 @@ class Search(TensorForms):
         compute = sum(c.compute_us for c in chosen)
         return ClusterPlan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute)
 
-    def _gathers(self, live: dict[int, Split]) -> bool:
-        """Whether the source has room for all results beside what it holds of them."""
-        if not self._ram_is_short or self.limits.thesis_arena:
-            return True
+    def _gathering(self, live: dict[int, Split], tail: int) -> Arc | None:
+        """The end of plans; None where the source has no room for all results beside what it holds of them."""
         both = (map(max, self._holds(t, f), self._holds(t, SOURCE)) for t, f in live.items())
-        return all(map(le, map(sum, zip(self._none, *both, strict=True)), self.limits.ram))
-
-    def _gathering(self, live: dict[int, Split], tail: int) -> Arc:
+        counts = self._ram_is_short and not self.limits.thesis_arena
+        if counts and not all(map(le, map(sum, zip(self._none, *both, strict=True)), self.limits.ram)):
+            return None
         gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not has(live[t], SOURCE))
         spent = sum((self.cost(c.tensor, c.have, c.want) for c in gather), Cost())
         return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather), self.cluster.source)

@@ -301,7 +301,8 @@ def _search(sections: Sections, height: int, budget: Budget, share: float) -> La
     pause = max(budget.left - size * len(ORDERS), end)  # of the walks
     for number in count():
         while walks and budget and budget.left > pause:
-            budget.left -= walks.search() * walks.seconds_per_step / _UNIT
+            seconds = 6e-5 + 1e-8 * sum(map(len, sections.live))  # of processor time for a step, about
+            budget.left -= walks.search() * seconds / _UNIT
             if walks.offsets is not None or walks.refuted:
                 return LayoutAnswer(walks.offsets, walks.refuted)
         limit = min(size * _GROWTH ** (number // len(ORDERS)), budget.left - end)
@@ -505,11 +506,6 @@ class Walks:
 
     def __post_init__(self) -> None:
         self._weights = np.zeros(len(self.sections.buffers))
-
-    @property
-    def seconds_per_step(self) -> float:
-        """About the processor time of a step."""
-        return 6e-5 + 1e-8 * len(self._members)
 
     def search(self) -> int:
         """One search more. Returns the steps it took."""

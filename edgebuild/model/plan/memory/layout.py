@@ -147,7 +147,11 @@ def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, bud
             return _Offsets(answer.offsets, "exact search", lowest.bound)
     low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
     while low < height(part, lowest.offsets) and budget:
-        answer = _decide(part, limit, lowest.offsets, budget, share)
+        # Of many buffers it is mended window by window first; all at once only if time allows.
+        many = len(part.buffers) > _MANY
+        answer = exact.repaired(part, lowest.offsets, limit, budget) if many else exact.LayoutAnswer(None)
+        if answer.offsets is None and not answer.refuted and (not many or budget.left >= exact.turn(part)):
+            answer = exact.decide(part, limit, budget, share)
         if answer.offsets is not None:
             lowest = _Offsets(answer.offsets, "exact search", lowest.bound)
         else:
@@ -160,17 +164,6 @@ def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, bud
         limit = capacity if capacity is not None and low <= capacity < high else (low + high) // 2
         limit, share = min(limit, high - 1), max(budget.left / 3, _LEAST_SHARE)
     return lowest
-
-
-def _decide(
-    part: Sections, limit: int, offsets: Sequence[int], budget: exact.Budget, share: float
-) -> exact.LayoutAnswer:
-    """A layout within a limit. Of many buffers it is mended window by window first; all at once only if time allows."""
-    if len(part.buffers) > _MANY:
-        answer = exact.repaired(part, offsets, limit, budget)
-        if answer.offsets is not None or answer.refuted or budget.left < exact.turn(part):
-            return answer
-    return exact.decide(part, limit, budget, share)
 
 
 # Layout problems as CSV files: columns id, lower, upper, size, and offset in a solution.

@@ -77,7 +77,8 @@ class Flow:
     def ancestors(self) -> tuple[int, ...]:
         """Per task all tasks that must run before it."""
         before = dict[int, int]()
-        for task in _topological(self.preds):
+        ascending = all(not p >> t for t, p in enumerate(self.preds))
+        for task in sorted(range(len(self.preds)), reverse=not ascending):
             before[task] = self.preds[task]
             for pred in bits(self.preds[task]):
                 before[task] |= before[pred]
@@ -182,12 +183,6 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
-
-
-def _topological(preds: Sequence[int]) -> Iterator[int]:
-    """The indices in an order that respects `preds`, which runs either up or down."""
-    ascending = all(not p >> t for t, p in enumerate(preds))
-    yield from range(len(preds)) if ascending else reversed(range(len(preds)))
 
 
 def _matching(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
@@ -542,7 +537,11 @@ def _search(flow: Flow, start: int, goal: int, limit: int) -> Generator[None, No
     while stack:
         state = stack.pop()
         if state.done == goal:
-            return OrderAnswer(_path(came_from, start, goal))
+            runs = list[tuple[int, ...]]()
+            while goal != start:
+                goal, run = came_from[goal]
+                runs.append(run)
+            return OrderAnswer(tuple(task for run in reversed(runs) for task in run))
         yield
         moves, blocked = _moves(flow, state, goal, limit)
         next_limit = min(next_limit, blocked or next_limit)
@@ -620,14 +619,6 @@ def _advance(flow: Flow, state: _State, tasks: Sequence[int], goal: int) -> _Sta
         done |= 1 << task
         ready = ready & ~(1 << task) | flow.ready_after(done, task) & goal
     return _State(done, live, ready)
-
-
-def _path(came_from: dict[int, tuple[int, tuple[int, ...]]], start: int, goal: int) -> tuple[int, ...]:
-    runs = list[tuple[int, ...]]()
-    while goal != start:
-        goal, run = came_from[goal]
-        runs.append(run)
-    return tuple(task for run in reversed(runs) for task in run)
 
 
 # ---- Lower bounds of the peak by minimum cuts

@@ -68,7 +68,8 @@ def _meet(a: Rectangle, b: Rectangle) -> bool:
 @dataclass(frozen=True)
 class Evaluated:
     """A graph, scheduled and laid out. `order`: the ops that run; `life`: positions in it of first write and last read
-    of every storage (-1: an input; the number of ops: an output); `live`: bytes live at every position."""
+    of every storage (-1: an input; the number of ops: an output); `live`: bytes live at every position; `alive`: of
+    those the bytes of results that were made before."""
 
     graph: Graph
     arena: int
@@ -76,21 +77,13 @@ class Evaluated:
     life: Mapping[str, tuple[int, int]]
     sizes: Mapping[str, int]
     live: tuple[int, ...]
+    alive: Sequence[int]
     pieces: tuple[Rectangle, ...]
 
     @cached_property
     def position(self) -> dict[str, int]:
         """Position in the order at which each result is made."""
         return {op.outputs[0]: i for i, op in enumerate(self.order)}
-
-    @cached_property
-    def alive(self) -> list[int]:
-        """Bytes of results made before each position that are read at or after it."""
-        changes = [0] * (len(self.order) + 2)
-        for name, (first, last) in self.life.items():
-            changes[first + 1] += self.sizes[name]
-            changes[max(last, first) + 1] -= self.sizes[name]
-        return list(itertools.accumulate(changes))
 
 
 Evaluate = Callable[[Graph], Evaluated]

@@ -285,9 +285,12 @@ def part_ranges(graph: Graph, tiling: Tiling) -> PartRanges | None:
         cut = dict(zip(axes, ranges, strict=True))
         if not all(separable(nest, axis) for axis in axes) or not _whole_groups(graph, path.ops[i], cut):
             return None
-        if i == 0 and _reads_nothing(nest, cut):
-            return None
         if i == 0:
+            indexed = [(n, d, r) for n, operand in enumerate(nest.operands) for d, r in enumerate(operand)]
+            over = ((n, d, cut.get(r.axis, ())) for n, d, r in indexed if isinstance(r, Window | Spread))
+            reads = (input_range(nest, n, d, *part) for n, d, parts in over for part in parts)
+            if any(first >= past for first, past in reads):  # rows between taps of a transposed convolution
+                return None
             break
         position, before = path.operands[i], ops.nest(path.ops[i - 1], graph)
         dims = _dims(nest, position, axes)
@@ -309,14 +312,6 @@ def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]])
     relations = (r for operand in ops.nest(op, graph).operands for r in operand)
     groups = ((r.group, *part) for r in relations if isinstance(r, Grouped) for part in ranges.get(r.axis, ()))
     return all(first // n == (past - 1) // n or not (first % n or past % n) for n, first, past in groups)
-
-
-def _reads_nothing(nest: Nest, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
-    """Whether a part needs no element of an operand: rows between the taps of a transposed convolution do."""
-    relations = ((i, d, r) for i, operand in enumerate(nest.operands) for d, r in enumerate(operand))
-    windows = ((i, d, ranges.get(r.axis, ())) for i, d, r in relations if isinstance(r, Window | Spread))
-    needs = (input_range(nest, i, d, *part) for i, d, parts in windows for part in parts)
-    return any(first >= past for first, past in needs)
 
 
 def overlap(graph: Graph, path: Path) -> bool:
