@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and rules of depfiles: what steps of a few milliseconds need.
+"""Files that are written whole or not at all, folders for one process, and rules of depfiles, in few milliseconds.
 
 It imports nothing that Python has not loaded when it starts.
 """
@@ -6,8 +6,48 @@ It imports nothing that Python has not loaded when it starts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from _collections_abc import Iterable  # without what the package of that name loads
 from itertools import count
+
+_held: set[tuple[int, ...]] = set()  # threads and folders: a thread that holds one may enter again
+
+
+class Alone:
+    """Within `with`, a folder for this thread alone. Nobody waits where that cannot be had, as on some file systems.
+
+    A build that is killed may leave its runs at work: ninja gives each a process group. They, and the runs of the next
+    build, would write the same products. The system ends the hold of a process that ends.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._handle = folder, -1
+        self._key: tuple[int, ...] = ()
+
+    def __enter__(self) -> None:
+        try:
+            import _thread
+            import fcntl
+
+            handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        except (ImportError, OSError):
+            return
+        status = os.fstat(handle)
+        self._key = _thread.get_ident(), status.st_dev, status.st_ino
+        try:
+            if self._key not in _held:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                _held.add(self._key)
+                self._handle, handle = handle, -1
+        except OSError:  # a file system without locks
+            pass
+        finally:
+            if handle >= 0:
+                os.close(handle)
+
+    def __exit__(self, *error: object) -> None:
+        if self._handle >= 0:
+            _held.discard(self._key)
+            os.close(self._handle)
 
 
 def temporary(path: str, data: bytes) -> str:

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.artifacts import Artifact, publish, withdraw
+from edgebuild.base.artifacts import Artifact, publish
 from edgebuild.base.errors import fail
 from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import Value, options_of
@@ -63,8 +63,7 @@ class Result:
         """
         paths = [Path(folder) / a.name for a in self.artifacts]
         check_replaced(paths, files_read(self.request))
-        publish(self.artifacts, Path(folder), owned=False)
-        withdraw(unused_weights(self.request), Path(folder))
+        publish(self.artifacts, Path(folder), owned=False, gone=[unused_weights(self.request)])
         return paths
 
     def run(self, inputs: Array | Mapping[str, Array]) -> list[Array]:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.artifacts import Artifact, publish, withdraw, write_atomic
+from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import fail
 from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import given
@@ -79,14 +79,18 @@ def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespac
     if args.dry_run:
         text += "".join(f"\n{len(a.data):>10,} B  {a.name}" for a in products)
     elif args.output:
-        publish_products(products, args, files, began)
-        for name in unused:
-            withdraw(name, args.output)
+        publish_products(products, args, files, began, unused)
     show(args, "" if args.quiet else f"{text}\n", report.decode())
     return 0
 
 
-def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, read: Iterable[str], began: int) -> None:
+def publish_products(
+    artifacts: Sequence[Artifact],
+    args: argparse.Namespace,
+    read: Iterable[str],
+    began: int,
+    gone: Iterable[str] = (),
+) -> None:
     """Write the products below `args.output`, and into `args.depfile`, if it is given, what they were made from.
 
     `read`: files besides those of edgebuild. With a depfile all products get the date when the command `began` (ns).
@@ -99,7 +103,7 @@ def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, re
     products = [args.output / a.name for a in artifacts]
     rule = (str(products[0]), with_code(list(read), code_inputs())) if args.depfile else None
     text = make_depfile(*rule) if rule else ""
-    publish(artifacts, args.output, owned=False)
+    publish(artifacts, args.output, owned=False, gone=gone)
     if rule is None:
         return
     if problem := unread_by_make(*rule):

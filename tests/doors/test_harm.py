@@ -10,6 +10,8 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -17,6 +19,8 @@ import numpy as np
 import pytest
 
 from edgebuild.base import inputs
+from edgebuild.base.artifacts import Artifact, publish
+from edgebuild.base.atomic import Alone
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.driver.registers.svd import parse
@@ -423,6 +427,32 @@ def test_a_request_whose_products_are_its_source(tmp_path: Path, capsys: pytest.
     (tmp_path / "gpio.req.json").write_text(json.dumps(request))
     assert main(["run", str(tmp_path / "gpio.req.json")]) == 1
     assert "does not write over it" in capsys.readouterr().err and (tmp_path / "gpio.c").read_text() == GROUP
+
+
+def test_two_commands_at_once_write_one_set_of_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One would move its file between two of the other: C with another plan's arena."""
+    move = os.replace
+
+    def slow(source: str, target: Path) -> None:
+        time.sleep({("a", "2"): 0.06, ("b", "3"): 0.03}.get((Path(source).read_text(), target.name), 0))
+        move(source, target)
+
+    monkeypatch.setattr(os, "replace", slow)
+
+    def work(mark: str) -> None:
+        files = [Artifact(f"{number}", mark.encode()) for number in range(4)]
+        publish(files, tmp_path / "new" / "out")
+        with Alone(str(tmp_path)):  # a thread may enter again
+            publish(files, tmp_path)
+
+    threads = [threading.Thread(target=work, args=mark) for mark in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    for folder in (tmp_path, tmp_path / "new" / "out"):
+        assert len({(folder / f"{number}").read_bytes() for number in range(4)}) == 1
 
 
 def test_a_folder_with_files_of_the_user_is_no_place_for_a_test_program(

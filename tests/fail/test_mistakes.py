@@ -23,7 +23,7 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("model t.tflite --target stm32f411re", "did you mean 'stm32f411'"),
     ("model t.tflite --target esp32", "unknown target 'esp32'", "among them esp32c3, esp32c6, "),
     ("model t.tflite/x/m.onnx --target host", "Not a directory\n  't.tflite' is no folder"),
-    ("export t.tflite --as zephyr --target host -o t.tflite", "cannot write it: Not a directory\n  't.tflite' is no"),
+    ("export t.tflite --as zephyr --target host -o t.tflite", "t.tflite: error: cannot write it: it is not a folder"),
     ("explain E9999", "no error has the code E9999", "codes: E0101, "),
     ("model t.tflite --target host --outputs poool", "no operator writes 'poool'; did you mean 'pool'"),
     ("model t.tflite --target host --shape x=1,2", "option 'shape'", "leave it out"),
