@@ -23,6 +23,9 @@ from edgebuild.cli.parsing import TABLE, command_line
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 the input is wrong, 2 wrong usage, 3 a required tool is missing."""
     argv = sys.argv[1:] if argv is None else argv
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, io.StringIO())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding cannot show

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.artifacts import publish, write_atomic
+from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import check_file, check_replaced
 from edgebuild.base.options import checked, given, options_of, parse_size
@@ -214,8 +214,7 @@ def write_graph(args: argparse.Namespace) -> None:
     files = args.output, data_file(args.output)
     check_replaced(files, [args.model])
     text, data = written(graph_after(request, args.after))
-    write_atomic(files[1], data)
-    write_atomic(files[0], text.encode())
+    publish([Artifact(files[1].name, data), Artifact(files[0].name, text.encode())], args.output.parent)
 
 
 def _is_program(file: Path) -> bool:

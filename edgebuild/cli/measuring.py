@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.base.options import parse_size
 from edgebuild.base.progress import watch
@@ -121,8 +121,8 @@ def bench(args: argparse.Namespace) -> int:
     requests = (model_request(model, "model", name, options) for model in args.models for name in names)
     data = table(requests, args.base)
     texts = (as_markdown(data), as_csv(data), json.dumps(data, indent=1) + "\n")
-    for file, text in zip(files, texts, strict=False):
-        write_atomic(file, text.encode())
+    if args.output:
+        publish([Artifact(file.name, text.encode()) for file, text in zip(files, texts, strict=True)], args.output)
     show(args, texts[0], data)
     return 1 if any(row["equal"] is False for row in data["rows"]) else 0
 

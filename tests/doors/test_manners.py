@@ -188,3 +188,13 @@ def test_errors_have_colour_where_it_is_wanted(
     assert capsys.readouterr().err.startswith(
         "none.onnx: \33[1;31merror\33[0m: " if is_coloured else "none.onnx: error: "
     )
+
+
+def test_closed_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        assert main(["cmake-dir"]) == 0 and main(["model", "none.onnx", "--target", "host"]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", None)
+        assert main(["model", "none.onnx", "--target", "host"]) == 1 and main(["cmake-dir"]) == 0
+    assert capsys.readouterr().out.endswith("cmake\n")

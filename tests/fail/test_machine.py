@@ -23,6 +23,7 @@ import pytest
 from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import STRICT, EdgebuildError, fail, fault
 from edgebuild.base.text import visible
+from edgebuild.build.entry import main as start
 from edgebuild.cli import main
 from edgebuild.model.formats import read_model
 from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
@@ -78,9 +79,26 @@ def test_sources_of_the_user_are_not_replaced(model: str, capsys: Capture) -> No
     assert "an edit" not in Path("main.c").read_text()
 
 
+def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert start(["run", "n.req.json"]) == 1
+    assert capsys.readouterr().err.startswith("n.req.json: error: cannot read the request: No such file")
+
+
 def test_name_that_is_too_long(model: str, capsys: Capture) -> None:
     said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n" * 300)
     assert "cannot write it: File name too long" in said and not list(Path("out").iterdir())
+
+
+@pytest.mark.parametrize("command", ["inspect {} --after import -o out/bench.txt", "bench {} --targets host -o out"])
+def test_files_of_one_command_are_written_together(command: str, model: str, capsys: Capture) -> None:
+    """The constants of another text of a graph, or half of a table, would be read as if they belonged to the rest."""
+    names = ("bench.txt",) if "inspect" in command else ("bench.csv", "bench.json")
+    for name in names:
+        Path("out", name).mkdir(parents=True)
+    assert "error: cannot write it: Is a directory" in message(capsys, *command.format(model).split())
+    assert sorted(os.listdir("out")) == [*names]
 
 
 @pytest.mark.parametrize("file", ["x" * 300 + ".tflite", "folder.tflite", "tiny.tflite/x.onnx"])
