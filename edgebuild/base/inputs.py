@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,21 @@ def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) 
 
 
 def read_json(path: str | Path, wrong: str, text: str = "cannot read it") -> Any:
-    """The value of a JSON file. Raises EdgebuildError, which begins with `wrong` where it is no JSON."""
+    """The value of a JSON file. Raises EdgebuildError, which begins with `wrong` where it is no JSON.
+
+    NaN, infinity and numbers beyond all floats, which Python takes, are none of JSON's.
+    """
     data = read_bytes(path, text, JSON)
     try:
-        return json.loads(data)
+        return json.loads(data, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise fail(f"{wrong}: {error}", file=str(path)) from None
+
+
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number")
+    return number
 
 
 def check_file(path: str | Path, text: str = "cannot read it", most: int | None = None) -> None:

@@ -27,6 +27,7 @@ from edgebuild.driver.registers.svd import parse
 from edgebuild.driver.source import sources
 from edgebuild.driver.source.sources import named
 from edgebuild.model.verify.vectors import read_inputs, split_vectors
+from edgebuild.model.views.reports import read_report
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -365,6 +366,14 @@ def test_yaml_is_bounded(
     assert main(["driver", "d.c", "--name", "n", "--target", "pulpino", "--profile", "t.yaml"]) == 1
     assert "t.yaml" in capsys.readouterr().err and not (tmp_path / "ran").exists()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
+def test_numbers_that_json_does_not_have(number: str, tmp_path: Path) -> None:
+    (tmp_path / "n.json").write_text(f'{{"stack": {number}}}')
+    for read in (lambda f: inputs.read_json(f, "wrong"), read_report):
+        with pytest.raises(EdgebuildError, match=f": {number} is no number"):
+            read(tmp_path / "n.json")
 
 
 # ---- files of the user stay

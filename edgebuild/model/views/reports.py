@@ -15,13 +15,12 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from ...base.errors import did_you_mean, fail
-from ...base.inputs import read_bytes
+from ...base.inputs import read_json
 from ...base.options import parse_size
 from ...base.templates import render
 from .drawing import Drawing, bar_picture, brief, memory_picture, roofline, trade_picture
 
 SCHEMA = 2
-MOST = 1 << 28  # bytes of a report
 FIGURES = {
     "arena": "B",
     "flash": "B",
@@ -42,10 +41,7 @@ def is_report(file: Path) -> bool:
 
 def read_report(file: Path) -> dict[str, Any]:
     """A report of this schema. Raises EdgebuildError for any other file."""
-    try:
-        data = json.loads(read_bytes(file, most=MOST))
-    except (ValueError, RecursionError) as error:
-        raise fail(f"not a report: {error}", file=str(file), hints=["NAME_report.json is one"]) from None
+    data = read_json(file, "not a report")
     if not isinstance(data, dict) or "schedule" not in data or "layout" not in data:
         raise fail("not a report of a model", file=str(file), hints=["NAME_report.json is one"])
     if data.get("schema") != SCHEMA:
