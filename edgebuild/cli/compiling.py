@@ -19,7 +19,16 @@ from edgebuild.base.progress import watch
 from edgebuild.base.request import READING, ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.base.text import identifier, visible
-from edgebuild.cli.common import check_written, error_kinds, model_request_of, reports_of, show, started, write_compiled
+from edgebuild.cli.common import (
+    check_written,
+    error_kinds,
+    model_request_of,
+    reports_of,
+    reports_read,
+    show,
+    started,
+    write_compiled,
+)
 
 if TYPE_CHECKING:
     from edgebuild.model.quantizer import Quantised, Trial
@@ -132,10 +141,11 @@ def report(args: argparse.Namespace) -> int:
     check_written(args, [args.output, args.trace], [*args.models, args.compare])
     reports = reports_of(args, args.models)
     earlier = reports_of(args, [args.compare])[0] if args.compare else None
-    if args.output:
-        write_atomic(args.output, page(reports, earlier).encode())
-    if args.trace:
-        write_atomic(args.trace, trace(reports).encode())
+    with reports_read([*args.models, args.compare]):
+        texts = {args.output: args.output and page(reports, earlier), args.trace: args.trace and trace(reports)}
+    for file, text in texts.items():
+        if file:
+            write_atomic(file, text.encode())
     show(args, "", reports)
     return 0
 
@@ -146,10 +156,12 @@ def diff(args: argparse.Namespace) -> int:
     limits = [limit_of(text) for text in args.fail_if]
     check_written(args, [args.junit], [args.old, args.new])
     old, new = reports_of(args, [args.old, args.new])
-    compared = comparison(old, new, limits)
+    with reports_read([args.old, args.new]):
+        compared = comparison(old, new, limits)
+        text, cases = as_text(compared), as_junit(compared)
     if args.junit:
-        write_atomic(args.junit, as_junit(compared).encode())
-    show(args, as_text(compared), compared)
+        write_atomic(args.junit, cases.encode())
+    show(args, text, compared)
     return 1 if any(each["broken"] for each in compared["limits"]) else 0
 
 

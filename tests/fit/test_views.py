@@ -287,6 +287,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("{}", "not a report of a model"),
         ("[1", "not a report:"),
+        (json.dumps({**REPORTS["whole"], "rom": 1}), "not a report as edgebuild writes it: TypeError"),
         (json.dumps({**REPORTS["whole"], "schema": 1}), "a report of schema 1, and this is edgebuild with schema 2"),
     ],
 )
@@ -294,7 +295,8 @@ def test_wrong_reports(text: str, message: str, tmp_path: Path, capsys: pytest.C
     (tmp_path / "r.json").write_text(text)
     assert main(["report", str(tmp_path / "r.json"), "-o", str(tmp_path / "r.html")]) == 1
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "r.html").exists()
+    assert main(["diff", str(tmp_path / "r.json"), str(tmp_path / "r.json")]) == 1
+    assert message in capsys.readouterr().err and not (tmp_path / "r.html").exists()
 
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
