@@ -145,7 +145,7 @@ def test_many_models_in_one_library(tmp_path: Path) -> None:
 
 
 def test_compile_commands_before_the_first_build(tmp_path: Path) -> None:
-    folder = project(tmp_path, CMAKELISTS.format(options=""))
+    folder = project(tmp_path / "a [b]", CMAKELISTS.format(options=""))  # CMake quotes texts in brackets
     configure(folder, HERE, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DEDGEBUILD_PROGRESS=ON")
     assert "digits.c" in (folder / "build" / "compile_commands.json").read_text()
     rules = (folder / "build" / "build.ninja").read_text().split("\n\n")

@@ -64,8 +64,8 @@ function(edgebuild_report executable)
     set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES ${written})
   endif()
   # What it links is known when the whole project is configured.
-  cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]]
-    CALL _edgebuild_write_requests [[${executable}]] [[${requests}]])")
+  cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [==[${CMAKE_SOURCE_DIR}]==]
+    CALL _edgebuild_write_requests [==[${executable}]==] [==[${requests}]==])")
 endfunction()
 
 # The paths of the requests whose libraries a program links, one on a line.
