@@ -100,13 +100,17 @@ def risc_v(codes: tuple[float, ...], usb: tuple[float, ...], top: float, apb1: f
         if parts and get("RCC_CFGR.PLLXTPRE") != get("RCC_CFGR2.PREDIV1") % 2:
             raise Violation("PLLXTPRE is not bit 0 of PREDIV1")
         times = codes[get("RCC_CFGR.PLLMUL") + (16 * get("RCC_CFGR.PLLMUL_4") if wide else 0)]
-        return divider if hse else 2, times, 1, usb[get("RCC_CFGR.USBPRE")] if usb else NEVER
+        halved = 2 - get(whole) if whole in frozen else 2
+        return divider if hse else halved, times, 1, usb[get("RCC_CFGR.USBPRE")] if usb else NEVER
 
     name = {108: "gd32vf103"}.get(int(top), "ch32v203" if usb else "ch32v307")
+    whole = "EXTEN_CTR.HSI_PRE"  # of WCH, whose start-up code sets it
+    frozen = ("RCC_CFGR.PLLMUL", "RCC_CFGR.PLLSRC", "RCC_CFGR.PLLXTPRE", *(() if name[0] == "g" else (whole,)))
+    reset = {"RCC_CR": 0x83, "EXTEN_CTR": 0x10}
     return Chip({0: "hsi", 1: "hse", 2: "pll"}, lambda get: "hse" if get("RCC_CFGR.PLLSRC") else "hsi", dividers,
                 (3, 25), (18, top), (18, top), {0: ("only", top, 1e3, (top,))},
-                (("RCC_CFGR.PPRE1", apb1), ("RCC_CFGR.PPRE2", top)), {"RCC_CR": 0x83}, hsi=8.0, latency="",
-                frozen=("RCC_CFGR.PLLMUL", "RCC_CFGR.PLLSRC", "RCC_CFGR.PLLXTPRE"))  # fmt: skip
+                (("RCC_CFGR.PPRE1", apb1), ("RCC_CFGR.PPRE2", top)), reset,
+                hsi=8.0, latency="", frozen=frozen)  # fmt: skip
 
 
 def newer(r: str, half: bool, q: str = "RCC_PLLCFGR.PLLQ", **more: object) -> Chip:
