@@ -2,8 +2,6 @@
 
 Each function is proved against what the generator makes of it. One that is not gets a plainer form, or stays C.
 
-Accesses of registers in plain C: where each goes, and the register of a description that lies there.
-
 Ways to say an access in the dialect: of fields, of a register that a variable holds, or of a number.
 
 A mask becomes fields where each of its bits belongs to one.
@@ -15,277 +13,31 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_text
 from edgebuild.base.request import DriverRequest
+from edgebuild.driver.accesses import (
+    WIDE,
+    Access,
+    Refused,
+    Stays,
+    Target,
+    absence,
+    accesses_of,
+    accessor,
+    plain,
+    targets,
+)
 from edgebuild.driver.pipeline import triple_of
 from edgebuild.driver.prove.versions import Words, compare_programs, version
 from edgebuild.driver.registers.fixed import read_map
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, normal
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
 from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.sources import has_groups, in_macro, macros_among
-
-WIDE = 0xFFFFFFFF
-STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
-NUMBERS, WORDS = ("number", "bool"), ("number", "pointer")
-Stays = dict[tuple[int, str], None]  # lines that stay C, with the reasons, in order
-
-
-class Refused(Exception):
-    """The reason why an access stays C; none where it is of a variable."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Bytes behind a base; without one they are the whole address. `stride` bytes more for each step of an index."""
-
-    offset: int
-    base: ir.Expression | None = None
-    stride: int = 0
-    index: ir.Expression | None = None
-
-    def plus(self, other: Address, factor: int = 1) -> Address:
-        """Raises Refused for a sum of two bases, or of two indices."""
-        other = other.times(factor)
-        if (self.base and other.base) or (self.index and other.index):
-            raise Refused("the address is computed")
-        stride, index = (self.stride, self.index) if self.index else (other.stride, other.index)
-        return Address(self.offset + other.offset, self.base or other.base, stride, index)
-
-    def times(self, factor: int) -> Address:
-        """A multiple, of which the base is an index. Raises Refused for that of a base and an index."""
-        if factor == 1:
-            return self
-        if self.base and self.index:
-            raise Refused("the address is computed")
-        stride = factor * (self.stride if self.index else 1)
-        return Address(factor * self.offset, None, stride, self.index or self.base)
-
-
-@dataclass(frozen=True, eq=False)
-class Access:
-    """A place in the text that reads or writes a register. `parents`: what stands around it, the nearest first."""
-
-    place: ir.Expression
-    parents: tuple[ir.Node, ...]
-    address: Address
-    words: tuple[str, ...]  # names that say which peripheral it is: a macro, a struct, a parameter
-
-    @property
-    def owner(self) -> str:
-        """The words without the register: accesses of one owner are of one kind of peripheral."""
-        return "" if self.address.base is None else " ".join(self.words[1:])
-
-
-def accesses_of(function: ir.Function) -> tuple[list[Access], Stays]:
-    """(accesses of a function, what stays C)."""
-    accesses, stays = list[Access](), Stays()
-    for place, parents in _places(function.body) if function.body else ():
-        try:
-            if any(isinstance(p, STATEMENTS) and in_macro(p.origin.extent.start) for p in parents):
-                raise Refused("it comes out of a macro that is no expression")
-            address = _checked(place)
-        except Refused as reason:
-            stays |= {(place.where.line, str(reason)): None} if str(reason) else {}
-        else:
-            accesses.append(Access(place, parents, address, tuple(_words(place, parents, address))))
-    return accesses, stays
-
-
-def _places(x: ir.Node, parents: tuple[ir.Node, ...] = ()) -> Iterator[tuple[ir.Expression, tuple[ir.Node, ...]]]:
-    """Accesses of volatile objects in a node, each with the nodes around it."""
-    if isinstance(x, ir.Expression) and _is_place(x):
-        yield x, parents
-    for part in x.parts if not isinstance(x, ir.Unevaluated) else ():
-        yield from _places(part, (x, *parents))
-
-
-def _is_place(x: ir.Node) -> bool:
-    memory = isinstance(x, ir.MemberOf | ir.Subscript) or (isinstance(x, ir.Unary) and x.operator == "*")
-    return memory and isinstance(x, ir.Expression) and x.type.is_volatile and x.type.kind in NUMBERS
-
-
-def _checked(place: ir.Expression) -> Address:
-    """The address of a place. Raises Refused."""
-    address = _object(place)
-    for part in (address.base, address.index):
-        if part is not None and any(ir.is_busy(n) for n in part.all()):
-            raise Refused("the address is what a call or an assignment gives")
-        if part is not None and any(map(_is_place, part.all())):
-            raise Refused("the address is read from a register")
-    return address if address.base else replace(address, offset=address.offset & WIDE)
-
-
-def _object(place: ir.Expression) -> Address:
-    """The address of an object. Raises Refused."""
-    match place.bare:
-        case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member):
-            is_pointer = base.type.kind == "pointer"
-            if any(m.type.kind == "pointer" for m in (base.type.to if is_pointer else base.type).fields):
-                raise Refused  # a struct of the program: registers hold no pointers
-            if member.bits is not None:
-                raise Refused("a bit field of C")
-            return (_sum(base) if is_pointer else _object(base)).plus(Address(member.at))
-        case ir.Subscript(base=base, index=index):
-            return _sum(base).plus(_sum(index), place.type.size)
-        case ir.Unary(operator="*", operand=operand):
-            return _sum(operand)
-    raise Refused
-
-
-def _sum(x: ir.Expression) -> Address:
-    """A number or a pointer as an address. Raises Refused."""
-    if x.type.kind in NUMBERS and (value := x.constant) is not None:
-        return Address(value)
-    is_wide = x.type.kind in WORDS and x.type.size >= 4
-    match x:
-        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if inside.type.kind == "array":
-            return _object(inside)
-        case ir.Parenthesised(inside=inside):
-            return _sum(inside)
-        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if is_wide and inside.type.kind in WORDS:
-            return _sum(inside)
-        case ir.Unary(operator="&", operand=operand):
-            return _object(operand)
-        case ir.Binary(left=left, right=right, operator="+" | "-" as operator) if is_wide:
-            if right.type.kind == "pointer" and operator == "+":
-                left, right = right, left
-            size = left.type.to.size if left.type.kind == "pointer" else 1
-            return _sum(left).plus(_sum(right), size if operator == "+" else -size)
-        case ir.Binary(left=left, right=right, operator="*" | "<<" as operator) if is_wide:
-            if operator == "*" and left.constant is not None:
-                left, right = right, left
-            if right.constant is None:
-                raise Refused("the address is computed")
-            return _sum(left).times(right.constant if operator == "*" else 1 << right.constant)
-    return Address(0, x)
-
-
-def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -> Iterator[str]:
-    """The register's name as the text has it, then names that say which peripheral it belongs to."""
-    same = [place, *(p for p in parents if p.span == place.span)]
-    word = re.match(r"\w*", same[-1].source.decode("utf-8", "replace"))
-    member = next((x for x in place.all() if isinstance(x, ir.MemberOf)), None)
-    yield member.member.name if member is not None and member.member else word[0] if word else ""
-    if member is not None and member.base is not None:
-        yield member.base.type.group[0] or member.base.type.name
-    elif address.base is not None:
-        stem = word[0].rpartition("_")[0] if word else ""
-        yield from (stem, getattr(address.base, "name", "") or address.base.source.decode("utf-8", "replace"))
-
-
-@dataclass(frozen=True)
-class Target:
-    """The register that an access goes to, or the first of `count` that it has an index for.
-
-    `name`: that of the array; `first`: the index of its first element in the source.
-    """
-
-    block: Block
-    register: RegisterInfo
-    name: str
-    count: int = 0
-    first: int = field(default=0, compare=False)
-
-
-def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access, Target]:
-    """The register of each access that the description has. Accesses by pointers of one kind are of one peripheral."""
-    result: dict[Access, Target] = {}
-    owners: dict[str, list[Access]] = {}
-    for a in accesses:
-        owners.setdefault(a.owner, []).append(a)
-    for a in owners.pop("", ()):
-        places = (_register(a, b, a.address.offset - b.base) for b in blocks)
-        if target := next(filter(None, places), None):
-            result[a] = target
-    named = {t.block.name for t in result.values()}
-    order = sorted(blocks, key=lambda b: (b.name not in named, b.name))
-    chosen: dict[tuple[str, str], Block] = {}
-    for owner, addresses in sorted(owners.items()):
-        stem, _, base = owner.partition(" ")
-        near = (b for (s, of), b in chosen.items() if of == base and s and stem.startswith(s))  # I2C, for I2C_TASK
-        pool = [b for b in order if _is_named(b, stem)] or order  # SPI_CTL0 is of no GPIO, however alike it is
-        block = max(pool, key=partial(_likeness, addresses), default=None)
-        if block and not any(_likeness(addresses, block)):
-            block = next(near, None)
-        if block:
-            chosen[stem, base] = block
-            result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
-    return result
-
-
-def _unlike(t: Target, macros: set[str]) -> Target:
-    """The register with names of the dialect that are no macros: a `_` more says the same."""
-    names = {f: f.name + "_" * (f.name in macros) for f in t.register.fields}
-    fields = tuple(replace(f, name=name) for f, name in names.items())
-    return replace(t, name=t.name + "_" * (t.name in macros), register=replace(t.register, fields=fields))
-
-
-def absence(a: Access, blocks: Sequence[Block]) -> str:
-    """Why the description has no register for an access."""
-    bits, stem = 8 * a.place.type.size, a.owner.partition(" ")[0]
-    for b in blocks:
-        offset = a.address.offset - (0 if a.address.base else b.base)
-        for r in b.registers if not a.address.base or _is_named(b, stem) else ():
-            if r.offset == offset and r.bits != bits:
-                sizes = f"with {r.bits} bits, the access {bits}"
-                return f"the description has {r.full_name} {sizes}; a patch of svdtools may correct it"
-    return "the description has no such register"
-
-
-def _kind(block: Block) -> str:
-    """The name without its number: I2C of I2C0, and UART of UART1_S; P0 says nothing."""
-    own = block.name.upper()
-    kind = re.match(r"[A-Z]\d?[A-Z]+", own)
-    return kind[0] if kind else own
-
-
-def _is_named(block: Block, stem: str) -> bool:
-    """Whether a word of a stem, such as SPI of SPI_TypeDef, is the kind of a peripheral."""
-    words = {w.rstrip("0123456789") for w in re.split(r"[^A-Z0-9]+", stem.upper())}
-    return not words.isdisjoint({_kind(block), block.group.upper()} - {""})
-
-
-def _register(a: Access, block: Block, offset: int) -> Target | None:
-    bits = 8 * a.place.type.size
-    if a.address.index is not None:
-        return _array(a, block, offset)
-    registers = [r for r in block.registers if r.offset == offset and r.bits == bits]
-    best = max(registers, key=lambda r: normal(a.words[:1]).endswith(normal((r.name,))), default=None)
-    return Target(block, best, best.full_name) if best else None
-
-
-def _array(a: Access, block: Block, offset: int) -> Target | None:
-    """Registers at equal distances whose names count up, as CCR1 to CCR7. The index counts from 0, or as they do."""
-    rows: dict[str, dict[int, RegisterInfo]] = {}
-    for r in block.registers:
-        if (m := re.fullmatch(r"(\w*?[A-Za-z_])(\d+)(\D*)", r.full_name)) and r.bits == 8 * a.place.type.size:
-            rows.setdefault(m[1] + m[3], {})[int(m[2])] = r
-    for name, row in rows.items():
-        first, stride = min(row), a.address.stride
-        for start in {0, first}:
-            even = all(r.offset == offset + stride * (start + n - first) for n, r in row.items())
-            if even and len(row) == max(row) - first + 1 > 1:
-                return Target(block, row[first], name, len(row), start)
-    return None
-
-
-def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
-    """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
-    own = _kind(block)
-    words = [w.upper() for a in accesses for w in a.words]
-    places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
-    names = [(normal(a.words[:1]), t.name if t.count else t.register.name) for a, t in places]
-    alike = sum(word.endswith(normal((name,))) for word, name in names)
-    stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
-    stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
-    return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or (stem and alike) else (0, 0)
-
 
 Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
 NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"
@@ -324,9 +76,11 @@ def form_of(a: Access, register: RegisterInfo, reads: bool, writes: bool) -> For
     if isinstance(parent, ir.Unary) and parent.operator == "&":
         raise Refused("its address is taken")
     statement = next((p for p in a.parents if isinstance(p, ir.Evaluation)), None)
-    value: ir.Node | None = statement and statement.value
-    while isinstance(value, ir.Wrapped):
-        value = value.inside
+    value = statement and plain(statement.value)
+    if a.value is not None:
+        if value is not a.place or not statement:
+            raise Refused("the call that stores it is no statement")
+        return _stored(a, register, a.value, statement, writes)
     if value is a.place and statement:
         return Form(a, statement, DISCARD)
     if isinstance(parent, ir.Step) or (isinstance(parent, ir.Assignment) and parent.left.bare is a.place):
@@ -368,23 +122,35 @@ def _written(
     a: Access, register: RegisterInfo, x: ir.Assignment | ir.Step, statement: ir.Evaluation, in_fields: bool
 ) -> Form:
     """A statement that stores to the register."""
-    if isinstance(x, ir.Step):
-        return Form(a, statement, MODIFY, ((None, x.operator, 1),))
-    whole = not x.operator and x.right.constant is not None
-    changes = _changes(a, register, x) if in_fields and (not whole or len(register.fields) > 1) else None
-    if changes and whole:
-        changes = [c for c in changes if c[2] or (c[0] and register.reset & bits_of(c[0]))]
+    right = None if isinstance(x, ir.Step) else x.right
+    if right is not None and not x.operator and right.constant is not None:
+        form = _stored(a, register, right, statement, in_fields)
+        return form if form.text == LITERAL else Form(a, a.place, NUMBER)
+    changes = _changes(a, register, x.operator, right) if right is not None and in_fields else None
+    if not changes and right is not None and not x.operator:
+        return Form(a, a.place, NUMBER)
+    if any(ir.is_busy(n) for part in (a.address.base, a.address.index) if part for n in part.all()):
+        raise Refused("the address is what a call or an assignment gives, and the register is read and written")
     if changes:
-        return Form(a, statement, LITERAL if whole else "", tuple(changes))
-    if x.operator:
-        return Form(a, statement, MODIFY, ((None, x.operator, x.right),))
-    return Form(a, a.place, NUMBER)
+        return Form(a, statement, "", tuple(changes))
+    return Form(a, statement, MODIFY, ((None, x.operator, 1 if right is None else right),))
 
 
-def _changes(a: Access, register: RegisterInfo, x: ir.Assignment) -> list[Change] | None:
+def _stored(a: Access, register: RegisterInfo, value: ir.Expression, statement: ir.Evaluation, in_fields: bool) -> Form:
+    """A call that stores a value to the register."""
+    number = value.constant
+    if in_fields and number is not None and len(register.fields) > 1:
+        changes = _changes(a, register, "", value) or ()
+        changes = [c for c in changes if c[2] or (c[0] and register.reset & bits_of(c[0]))]
+        if changes:
+            return Form(a, statement, LITERAL, tuple(changes))
+    return Form(a, statement, "{number}{changes}", ((None, "=", value),))
+
+
+def _changes(a: Access, register: RegisterInfo, operator: str, right: ir.Expression) -> list[Change] | None:
     """The fields that get other bits. None where bits belong to no one field, or the value has another form."""
     full = (1 << register.bits) - 1
-    if (parts := _parts(a, x, full)) is None:
+    if (parts := _parts(a, operator, right, full)) is None:
         return None
     mask, bits, values = parts
     changes, rest = list[Change](), mask | bits
@@ -410,18 +176,18 @@ def _changes(a: Access, register: RegisterInfo, x: ir.Assignment) -> list[Change
     return None if values or rest & (bits if mask == full else WIDE) else changes
 
 
-def _parts(a: Access, x: ir.Assignment, full: int) -> tuple[int, int, list[ir.Expression]] | None:
+def _parts(a: Access, operator: str, right: ir.Expression, full: int) -> tuple[int, int, list[ir.Expression]] | None:
     """(bits that are cleared, bits that are set, other values) of `place = (place & ~mask) | bits | value`.
 
     Any part may be missing; `place |= bits` and `place &= ~mask` are the same.
     """
-    if (constant := x.right.constant) is not None:
+    if (constant := right.constant) is not None:
         numbers = constant & full
-        return {"": (full, numbers, []), "|": (0, numbers, []), "&": (~numbers & full, 0, [])}.get(x.operator)
-    if x.operator:
+        return {"": (full, numbers, []), "|": (0, numbers, []), "&": (~numbers & full, 0, [])}.get(operator)
+    if operator:
         return None
     masks, bits, values = list[int](), 0, list[ir.Expression]()
-    for part in _operands(x.right, "|"):
+    for part in _operands(right, "|"):
         factors = list(_operands(part, "&"))
         others = [f for f in factors if not _is_same(a, f)]
         if len(others) < len(factors):
@@ -581,7 +347,7 @@ class _Writer:
         self.words = set(re.findall(r"\w+", self.source.decode("utf-8", "replace")))
         self.words |= {c.spelling for c in program.unit.top}
         self.first = min((f.span[0] for f in program.functions), default=0)
-        own = {f: accesses_of(f) for f in program.functions}
+        own = {f: accesses_of(f, program) for f in program.functions}
         registers = targets([a for accesses, _ in own.values() for a in accesses], blocks)
         names = {n: None for t in registers.values() for n in (t.name, *(f.name for f in t.register.fields))}
         own_names = {w for t in registers.values() for w in _names_of(t.block)}
@@ -590,7 +356,7 @@ class _Writer:
         registers = {a: _unlike(t, macros) for a, t in registers.items()}
         self.functions = []
         for f, (accesses, stays) in own.items():
-            absent = (a for a in accesses if a not in registers)
+            absent = (a for a in accesses if a not in registers and not accessor(f, program))
             stays |= {(a.place.where.line, absence(a, blocks)): None for a in absent}
             if accesses or stays:
                 self.functions.append(Adopted(f, {a: registers[a] for a in accesses if a in registers}, stays))
@@ -687,6 +453,13 @@ class _Writer:
         return blamed
 
 
+def _unlike(t: Target, macros: set[str]) -> Target:
+    """The register with names of the dialect that are no macros: a `_` more says the same."""
+    names = {f: f.name + "_" * (f.name in macros) for f in t.register.fields}
+    fields = tuple(replace(f, name=name) for f, name in names.items())
+    return replace(t, name=t.name + "_" * (t.name in macros), register=replace(t.register, fields=fields))
+
+
 def _names_of(block: Block) -> tuple[str, str, str]:
     """Names of a peripheral: of its group if no other one has it, of its group if others do, of its device."""
     return (block.group or block.name).capitalize(), block.name.capitalize(), block.name.lower()
@@ -738,7 +511,10 @@ class _Body:
         t, base = self.targets[form.access], form.access.address.base
         group, where = self.writer.names[t.block.name]
         if base is not None:
-            where = f"{group.upper()}_AT({self.text(base, printed or _begins(base, form.access.place))})"
+            at = self.text(base, printed or _begins(base, form.access.place))
+            where = f"{group.upper()}_AT({f'(char *)({at}) + {t.alias:#x}' if t.alias else at})"
+        elif t.alias:
+            where = f"{group.upper()}_AT({t.block.base + t.alias:#x})"
         place, group = f"{where}->{t.name}", f"bfGroup {group}_{t.name}"
         if (index := form.access.address.index) is not None:
             text = self._value(index, form.access.place, printed, t.first > 0)

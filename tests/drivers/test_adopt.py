@@ -76,6 +76,17 @@ ADDRESSES = """#include <stdint.h>
 #define UART_CR1_UE (1 << 13)
 #define UART_CR1_M (1 << 12)
 """
+CALLS = (
+    STRUCTS
+    + """#undef UART1
+#define UART1 0x40010400UL
+#define UART_SR_OFFSET 0
+#define UART_DR_REG 4
+static inline uint32_t read32(uintptr_t at) { return *(volatile uint32_t *)at; }
+static inline void write32(uint32_t data, uintptr_t at) { *(volatile uint32_t *)at = data; }
+static inline void set_bits(volatile uint32_t *at, int mask) { *(volatile uint32_t *)((uintptr_t)at + 0x2000) = mask; }
+"""
+)
 CASES = (  # the C, and what comes of it
     (STRUCTS, "void f(UART_TypeDef *u) { u->CR1 |= UART_CR1_UE; }", "UART_AT(u)->CR1.UE = 1;"),
     (ADDRESSES, "void f(uint32_t u, uint8_t n) { UART_CCR(u, n) |= 1; }", "UART_AT(u)->CCR[(n) - 1].EN = 1;"),
@@ -122,6 +133,15 @@ CASES = (  # the C, and what comes of it
      "void f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }\n"),
     (ADDRESSES, "#define DR UART_DR(UART1)\n#define UE 13\nvoid f(void) { DR = 1; UART1_CR1 |= 1 << UE; }",
      "{ uart1->DR_ = 1; uart1->CR1.UE_ = 1; }"),  # names of macros
+    (STRUCTS, "UART_TypeDef *g(int);\nvoid f(int n) { if (g(n)->SR & UART_SR_TXE) g(0)->DR = 3; }",
+     "{ if (UART_AT(g(n))->SR.TXE) UART_AT(g(0))->DR = 3; }"),
+    (CALLS, "void f(void) { while (!(read32(UART1 + UART_SR_OFFSET) & 128)) ; write32(1 << 13, UART1 + 12); }",
+     "while (!(uart1->SR.TXE)) ; uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }"),
+    (CALLS, "void f(uint32_t u, int n) { write32(read32(u + UART_DR_REG) + n, u + UART_DR_REG); }",
+     "{ UART_AT(u)->DR = UART_AT(u)->DR + n; }"),
+    (CALLS + "UART_TypeDef *g(int);\n#define U ((UART_TypeDef *)UART1)\n",
+     "void f(int n) { set_bits(&g(n)->DR, n); set_bits(&U->CR1, 4); }",
+     "UART_AT((char *)(g(n)) + 0x2000)->DR = n; UART_AT(0x40012400)->CR1 = (bfGroup Uart_CR1){ .RE = 1 }; }"),
     (STRUCTS + "int at(int);\n#define ASSERT(x) ((x) ? 0 : at(__LINE__))\n",  # the line is another there
      "void f(UART_TypeDef *u) { ASSERT(u); u->CR1 |= UART_CR1_UE; }", "{ ASSERT(u); UART_AT(u)->CR1.UE = 1; }"),
 )  # fmt: skip
@@ -150,10 +170,10 @@ STAYS = (
     ("void f(uint32_t uart, int n) { UART_DR(uart + 4 * n) = 0; }", "the description has no such register"),
     ("void f(uint32_t uart, int n) { UART_SCR(uart, n + 1) = 0; }", "the description has no such register"),
     ("void f(uint32_t uart, int n) { UART_SCR(uart + 4, 2 * n) = 0; }", "the description has no such register"),
-    ("int g(void);\nvoid f(uint32_t uart) { UART_SCR(uart, g()) = 0; }",
+    ("int g(void);\nvoid f(uint32_t uart) { UART_SCR(uart, g()) |= 1; }",
      "the address is what a call or an assignment gives"),
     ("void f(uint32_t uart) { MMIO8(uart + 4) = 3; }", "the description has no such register"),
-    ("uint32_t g(void);\nvoid f(void) { UART_DR(g()) = 3; }", "the address is what a call or an assignment gives"),
+    ("uint32_t g(void);\nvoid f(void) { UART_DR(g()) -= 3; }", "the address is what a call or an assignment gives"),
     ('void f(void) { __asm__ volatile("" : "=r"(UART1_CR1)); }', "it stands in inline assembly"),
     ("#define BOTH(u) do { UART_DR(u) = 1; UART_CR2(u) = 2; } while (0)\nvoid f(uint32_t uart) { BOTH(uart); }",
      "it comes out of a macro"),

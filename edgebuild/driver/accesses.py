@@ -1,0 +1,335 @@
+"""Accesses of registers in plain C: where each goes, and the register of a description that lies there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from edgebuild.driver.registers.regmap import Block, RegisterInfo, normal
+from edgebuild.driver.source import ir
+from edgebuild.driver.source.lowering import Program
+from edgebuild.driver.source.sources import in_macro
+
+WIDE = 0xFFFFFFFF
+ALIASES = 0x3000  # where a peripheral's registers are set, cleared and toggled: those of Raspberry Pi's chips
+STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
+NUMBERS, WORDS = ("number", "bool"), ("number", "pointer")
+Stays = dict[tuple[int, str], None]  # lines that stay C, with the reasons, in order
+
+
+class Refused(Exception):
+    """The reason why an access stays C; none where it is of a variable."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Bytes behind a base; without one they are the whole address. `stride` bytes more for each step of an index."""
+
+    offset: int
+    base: ir.Expression | None = None
+    stride: int = 0
+    index: ir.Expression | None = None
+
+    def plus(self, other: Address, factor: int = 1) -> Address:
+        """Raises Refused for a sum of two bases, or of two indices."""
+        other = other.times(factor)
+        if (self.base and other.base) or (self.index and other.index):
+            raise Refused("the address is computed")
+        stride, index = (self.stride, self.index) if self.index else (other.stride, other.index)
+        return Address(self.offset + other.offset, self.base or other.base, stride, index)
+
+    def times(self, factor: int) -> Address:
+        """A multiple, of which the base is an index. Raises Refused for that of a base and an index."""
+        if factor == 1:
+            return self
+        if self.base and self.index:
+            raise Refused("the address is computed")
+        stride = factor * (self.stride if self.index else 1)
+        return Address(factor * self.offset, None, stride, self.index or self.base)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A place in the text that reads or writes a register. `parents`: what stands around it, the nearest first."""
+
+    place: ir.Expression  # the object, or the call of a function that does nothing but access it
+    parents: tuple[ir.Node, ...]
+    address: Address
+    words: tuple[str, ...]  # names that say which peripheral it is: a macro, a struct, a parameter
+    size: int  # bytes
+    value: ir.Expression | None = None  # that the call stores
+
+    @property
+    def owner(self) -> str:
+        """The words without the register: accesses of one owner are of one kind of peripheral."""
+        return "" if self.address.base is None else " ".join(self.words[1:])
+
+
+def accesses_of(function: ir.Function, program: Program) -> tuple[list[Access], Stays]:
+    """(accesses of a function, what stays C)."""
+    accesses, stays = list[Access](), Stays()
+    for place, parents in _places(function.body, program) if function.body else ():
+        try:
+            if any(isinstance(p, STATEMENTS) and in_macro(p.origin.extent.start) for p in parents):
+                raise Refused("it comes out of a macro that is no expression")
+            if isinstance(place, ir.Call):
+                accesses.append(_called(place, parents, program))
+            else:
+                address = _checked(place, _object(place))
+                words = tuple(_words(place, parents, address))
+                accesses.append(Access(place, parents, address, words, place.type.size))
+        except Refused as reason:
+            stays |= {(place.where.line, str(reason)): None} if str(reason) else {}
+    return accesses, stays
+
+
+def _places(
+    x: ir.Node, program: Program, parents: tuple[ir.Node, ...] = ()
+) -> Iterator[tuple[ir.Expression, tuple[ir.Node, ...]]]:
+    """Accesses of volatile objects in a node, each with the nodes around it."""
+    is_call = isinstance(x, ir.Call) and accessor(x.to, program) is not None
+    if isinstance(x, ir.Expression) and (is_call or _is_place(x)):
+        yield x, parents
+    for part in x.parts if not isinstance(x, ir.Unevaluated) else ():
+        address = plain(part) if is_call and isinstance(part, ir.Expression) else part
+        if isinstance(address, ir.Unary) and address.operator == "&" and is_call:
+            part = address.operand  # of the object that the call accesses
+            for inner in part.parts:
+                yield from _places(inner, program, (part, address, x, *parents))
+        else:
+            yield from _places(part, program, (x, *parents))
+
+
+def plain(x: ir.Expression) -> ir.Expression:
+    while isinstance(x, ir.Wrapped):
+        x = x.inside
+    return x
+
+
+def accessor(function: ir.Function | None, program: Program) -> tuple[ir.Expression, int, int | None] | None:
+    """(the object that a function accesses, the argument with its address, the argument that it stores).
+
+    The function does nothing else, as Zephyr's `sys_read32` and the `hw_set_bits` of the Pico SDK.
+    """
+    f = program.definitions.get(function.full_name) if function else None
+    if not (f and isinstance(f.body, ir.Block) and len(f.body.statements) == 1):
+        return None
+    names = [p.name for p in f.parameters]
+    stored: ir.Expression | None = None
+    match f.body.statements[0]:
+        case ir.Return(value=ir.Expression() as value):
+            place = plain(value)
+        case ir.Evaluation(value=ir.Assignment(left=left, right=right, operator="")):
+            place, stored = left.bare, plain(right)
+        case _:
+            return None
+    if not _is_place(place) or not (stored is None or (isinstance(stored, ir.Name) and stored.name in names)):
+        return None
+    try:
+        address = _object(place)
+    except Refused:
+        return None
+    is_whole = isinstance(place, ir.Unary) and not address.offset & ~ALIASES and not address.index
+    if not is_whole or not isinstance(address.base, ir.Name) or address.base.name not in names:
+        return None
+    return place, names.index(address.base.name), names.index(stored.name) if isinstance(stored, ir.Name) else None
+
+
+def _called(call: ir.Call, parents: tuple[ir.Node, ...], program: Program) -> Access:
+    """The access that a call of an accessor makes. Raises Refused."""
+    place, at, stored = accessor(call.to, program) or (call, 0, None)
+    argument = call.arguments[at]
+    address = _checked(call, _sum(argument).plus(Address(_object(place).offset)))
+    bare = plain(argument)
+    words: Iterator[str] | list[str]
+    if isinstance(bare, ir.Unary) and bare.operator == "&":
+        words = _words(bare.operand, (), address)
+    else:
+        names = re.findall(r"[A-Za-z_]\w*", argument.source.decode("utf-8", "replace"))
+        register = re.sub(r"_(REG|OFFSET|OFFS|ADDR)$", "", names[-1] if names else "")
+        words = [register, *([register.rpartition("_")[0], " ".join(names[:1])] if address.base else [])]
+    value = None if stored is None else call.arguments[stored]
+    return Access(call, parents, address, tuple(words), place.type.size, value)
+
+
+def _is_place(x: ir.Node) -> bool:
+    memory = isinstance(x, ir.MemberOf | ir.Subscript) or (isinstance(x, ir.Unary) and x.operator == "*")
+    return memory and isinstance(x, ir.Expression) and x.type.is_volatile and x.type.kind in NUMBERS
+
+
+def _checked(place: ir.Expression, address: Address) -> Address:
+    """The address of a place. Raises Refused."""
+    for part in (address.base, address.index):
+        if part is not None and any(map(_is_place, part.all())):
+            raise Refused("the address is read from a register")
+    return address if address.base else replace(address, offset=address.offset & WIDE)
+
+
+def _object(place: ir.Expression) -> Address:
+    """The address of an object. Raises Refused."""
+    match place.bare:
+        case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member):
+            is_pointer = base.type.kind == "pointer"
+            if any(m.type.kind == "pointer" for m in (base.type.to if is_pointer else base.type).fields):
+                raise Refused  # a struct of the program: registers hold no pointers
+            if member.bits is not None:
+                raise Refused("a bit field of C")
+            return (_sum(base) if is_pointer else _object(base)).plus(Address(member.at))
+        case ir.Subscript(base=base, index=index):
+            return _sum(base).plus(_sum(index), place.type.size)
+        case ir.Unary(operator="*", operand=operand):
+            return _sum(operand)
+    raise Refused
+
+
+def _sum(x: ir.Expression) -> Address:
+    """A number or a pointer as an address. Raises Refused."""
+    if x.type.kind in NUMBERS and (value := x.constant) is not None:
+        return Address(value)
+    is_wide = x.type.kind in WORDS and x.type.size >= 4
+    match x:
+        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if inside.type.kind == "array":
+            return _object(inside)
+        case ir.Parenthesised(inside=inside):
+            return _sum(inside)
+        case ir.Converted(inside=inside) | ir.Cast(inside=inside) if is_wide and inside.type.kind in WORDS:
+            return _sum(inside)
+        case ir.Unary(operator="&", operand=operand):
+            return _object(operand)
+        case ir.Binary(left=left, right=right, operator="+" | "-" as operator) if is_wide:
+            if right.type.kind == "pointer" and operator == "+":
+                left, right = right, left
+            size = left.type.to.size if left.type.kind == "pointer" else 1
+            return _sum(left).plus(_sum(right), size if operator == "+" else -size)
+        case ir.Binary(left=left, right=right, operator="*" | "<<" as operator) if is_wide:
+            if operator == "*" and left.constant is not None:
+                left, right = right, left
+            if right.constant is None:
+                raise Refused("the address is computed")
+            return _sum(left).times(right.constant if operator == "*" else 1 << right.constant)
+    return Address(0, x)
+
+
+def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -> Iterator[str]:
+    """The register's name as the text has it, then names that say which peripheral it belongs to."""
+    same = [place, *(p for p in parents if p.span == place.span)]
+    word = re.match(r"\w*", same[-1].source.decode("utf-8", "replace"))
+    member = next((x for x in place.all() if isinstance(x, ir.MemberOf)), None)
+    yield member.member.name if member is not None and member.member else word[0] if word else ""
+    if member is not None and member.base is not None:
+        yield member.base.type.group[0] or member.base.type.name
+    elif address.base is not None:
+        stem = word[0].rpartition("_")[0] if word else ""
+        yield from (stem, getattr(address.base, "name", "") or address.base.source.decode("utf-8", "replace"))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The register that an access goes to, or the first of `count` that it has an index for.
+
+    `name`: that of the array; `first`: the index of its first element in the source.
+    """
+
+    block: Block
+    register: RegisterInfo
+    name: str
+    count: int = 0
+    first: int = field(default=0, compare=False)
+    alias: int = field(default=0, compare=False)  # bytes from the register to another place that accesses it
+
+
+def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access, Target]:
+    """The register of each access that the description has. Accesses by pointers of one kind are of one peripheral."""
+    result: dict[Access, Target] = {}
+    owners: dict[str, list[Access]] = {}
+    for a in accesses:
+        owners.setdefault(a.owner, []).append(a)
+    for a in owners.pop("", ()):
+        places = [t for b in blocks if (t := _register(a, b, a.address.offset - b.base))]
+        if places:
+            result[a] = min(places, key=lambda t: t.alias)
+    named = {t.block.name for t in result.values()}
+    order = sorted(blocks, key=lambda b: (b.name not in named, b.name))
+    chosen: dict[tuple[str, str], Block] = {}
+    for owner, addresses in sorted(owners.items()):
+        stem, _, base = owner.partition(" ")
+        near = (b for (s, of), b in chosen.items() if of == base and s and stem.startswith(s))  # I2C, for I2C_TASK
+        pool = [b for b in order if _is_named(b, stem)] or order  # SPI_CTL0 is of no GPIO, however alike it is
+        block = max(pool, key=partial(_likeness, addresses), default=None)
+        if block and not any(_likeness(addresses, block)):
+            block = next(near, None)
+        if block:
+            chosen[stem, base] = block
+            result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
+    return result
+
+
+def absence(a: Access, blocks: Sequence[Block]) -> str:
+    """Why the description has no register for an access."""
+    bits, stem = 8 * a.size, a.owner.partition(" ")[0]
+    for b in blocks:
+        offset = a.address.offset - (0 if a.address.base else b.base)
+        for r in b.registers if not a.address.base or _is_named(b, stem) else ():
+            if r.offset == offset and r.bits != bits:
+                sizes = f"with {r.bits} bits, the access {bits}"
+                return f"the description has {r.full_name} {sizes}; a patch of svdtools may correct it"
+    return "the description has no such register"
+
+
+def _kind(block: Block) -> str:
+    """The name without its number: I2C of I2C0, and UART of UART1_S; P0 says nothing."""
+    own = block.name.upper()
+    kind = re.match(r"[A-Z]\d?[A-Z]+", own)
+    return kind[0] if kind else own
+
+
+def _is_named(block: Block, stem: str) -> bool:
+    """Whether a word of a stem, such as SPI of SPI_TypeDef, is the kind of a peripheral."""
+    words = {w.rstrip("0123456789") for w in re.split(r"[^A-Z0-9]+", stem.upper())}
+    return not words.isdisjoint({_kind(block), block.group.upper()} - {""})
+
+
+def _register(a: Access, block: Block, offset: int) -> Target | None:
+    bits = 8 * a.size
+    if a.address.index is not None:
+        return _array(a, block, offset)
+    for alias in {0, offset & ALIASES} if max(r.offset for r in block.registers) <= ~ALIASES & WIDE else {0}:
+        registers = [r for r in block.registers if r.offset == offset - alias and r.bits == bits]
+        if best := max(registers, key=lambda r: _is_alike(a.words[0], r.name), default=None):
+            return Target(block, best, best.full_name, alias=alias)
+    return None
+
+
+def _is_alike(word: str, name: str) -> bool:
+    """Whether a word of the text and a register's name end alike, as cr0 and SSPCR0 do."""
+    own, other = normal((word,)), normal((name,))
+    return own.endswith(other) or (len(own) > 1 and other.endswith(own))
+
+
+def _array(a: Access, block: Block, offset: int) -> Target | None:
+    """Registers at equal distances whose names count up, as CCR1 to CCR7. The index counts from 0, or as they do."""
+    rows: dict[str, dict[int, RegisterInfo]] = {}
+    for r in block.registers:
+        if (m := re.fullmatch(r"(\w*?[A-Za-z_])(\d+)(\D*)", r.full_name)) and r.bits == 8 * a.size:
+            rows.setdefault(m[1] + m[3], {})[int(m[2])] = r
+    for name, row in rows.items():
+        first, stride = min(row), a.address.stride
+        for start in {0, first}:
+            even = all(r.offset == offset + stride * (start + n - first) for n, r in row.items())
+            if even and len(row) == max(row) - first + 1 > 1:
+                return Target(block, row[first], name, len(row), start)
+    return None
+
+
+def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
+    """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
+    own = _kind(block)
+    words = [w.upper() for a in accesses for w in a.words]
+    places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
+    names = [(a.words[0], t.name if t.count else t.register.name) for a, t in places]
+    alike = sum(_is_alike(word, name) for word, name in names)
+    stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
+    stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
+    return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or (stem and alike) else (0, 0)
