@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -285,16 +286,21 @@ def version_request(args: argparse.Namespace, file: Path) -> DriverRequest:
 
 def adopt(args: argparse.Namespace) -> int:
     with _solver():
-        from edgebuild.driver.adopt import LEVELS
+        from edgebuild.driver.adopt import LEVELS, patch_of
         from edgebuild.driver.adopt import adopt as adopted
     out = args.output if args.output.suffix == ".c" else args.output / f"{args.source.stem}.bf.c"
-    check_written(args, [out], [args.source, args.svd])
-    text, functions = adopted(version_request(args, args.source))
+    patch = out.with_name(f"{args.source.stem}.yaml")
+    check_written(args, [out, patch], [args.source, args.svd])
+    text, functions, sizes = adopted(version_request(args, args.source))
     converted = sum(len(f.accesses) for f in functions)
     lines = [f"{args.source}:{n}: {f.function.name}: stays C: {why}" for f in functions for n, why in f.stays]
     if not converted:
         raise fail("no function can be adopted", file=str(args.source), hints=lines or ["it accesses no registers"])
     write_atomic(out, text.encode())
+    if sizes:
+        svd = os.path.relpath(args.svd.resolve(), patch.parent.resolve())
+        write_atomic(patch, patch_of(svd, sizes).encode())
+        lines.append(f"{patch}: sizes of registers that the C accesses; take it in place of {args.svd.name}")
     whole = sum(not f.stays for f in functions)
     lines.append(
         f"[edgebuild] adopt {args.source.name} -> {out.name}: {whole} of {len(functions)} functions with registers, "

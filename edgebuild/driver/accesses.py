@@ -16,6 +16,7 @@ WIDE = 0xFFFFFFFF
 ALIASES = 0x3000  # where a peripheral's registers are set, cleared and toggled: those of Raspberry Pi's chips
 STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
 NUMBERS, WORDS = ("number", "bool"), ("number", "pointer")
+Sizes = dict[str, dict[str, None]]  # registers, by peripherals
 Stays = dict[tuple[int, str], None]  # lines that stay C, with the reasons, in order
 
 
@@ -264,6 +265,26 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
             chosen[stem, base] = block
             result |= {a: t for a in addresses if (t := _register(a, block, a.address.offset))}
     return result
+
+
+def wider(accesses: Sequence[Access], blocks: Sequence[Block]) -> Sizes:
+    """Registers that are accessed in words only, and are narrower in the description, with none behind them."""
+    right = targets(accesses, blocks)
+    words = targets([a for a in accesses if a not in right and a.size == 4], [_widened(b) for b in blocks])
+    narrow = {(t.block.name, t.name) for t in right.values()}
+    result = Sizes()
+    for t in words.values():
+        if (t.block.name, t.name) not in narrow and t.name == t.register.name:
+            result.setdefault(t.block.name, {})[t.name] = None
+    return result
+
+
+def _widened(block: Block) -> Block:
+    offsets = {r.offset for r in block.registers}
+    alone = {r for r in block.registers if not r.offset % 4 and offsets.isdisjoint(range(r.offset + 1, r.offset + 4))}
+    return replace(
+        block, registers=tuple(replace(r, bits=32) if r in alone else r for r in block.registers if r.bits <= 32)
+    )
 
 
 def absence(a: Access, blocks: Sequence[Block]) -> str:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import yaml
+
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_text
 from edgebuild.base.request import DriverRequest
@@ -23,6 +25,7 @@ from edgebuild.driver.accesses import (
     WIDE,
     Access,
     Refused,
+    Sizes,
     Stays,
     Target,
     absence,
@@ -30,6 +33,7 @@ from edgebuild.driver.accesses import (
     accessor,
     plain,
     targets,
+    wider,
 )
 from edgebuild.driver.pipeline import triple_of
 from edgebuild.driver.prove.versions import Words, compare_programs, version
@@ -283,8 +287,8 @@ class Use:
     functions: set[Adopted] = field(default_factory=set)
 
 
-def adopt(request: DriverRequest) -> tuple[str, list[Adopted]]:
-    """(the source in the dialect, the functions with accesses) of a source in C and a layout that is fixed.
+def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
+    """(the source in the dialect, the functions with accesses, what `patch_of` corrects) of C and a fixed layout.
 
     Raises EdgebuildError if the source or the description cannot be read.
     """
@@ -294,17 +298,30 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted]]:
     read_text(path)  # raises what is wrong with a file that is not in UTF-8
     request = replace(request, defines=(*request.defines, *WHEREVER))
     old, proved = version(request), set[str]()
-    writer = _Writer(old, read_map(Path(request.layout.removeprefix("fixed:"))).blocks, request)
+    described = Path(request.layout.removeprefix("fixed:"))
     with TemporaryDirectory() as folder:
-        file = Path(folder) / path.name
+        file, patched = Path(folder) / path.name, Path(folder) / "patch.yaml"
+        blocks, sizes = read_map(described).blocks, Sizes()
+        accesses = [a for f in old.functions for a in accesses_of(f, old)[0]]
+        if described.suffix == ".svd" and (sizes := wider(accesses, blocks)):
+            patched.write_text(patch_of(str(described.resolve()), sizes), encoding="utf-8")
+            request = replace(request, layout=f"fixed:{patched}")
+            blocks = read_map(patched).blocks
+        writer = _Writer(old, blocks, request)
         new = replace(request, sources=(file,), include_dirs=(path.parent, *request.include_dirs))
         while True:
             file.write_text(writer.text(), encoding="utf-8", newline="\n")
             wrong = _wrong(writer, new, old, proved)
             if not wrong:
-                return file.read_text(encoding="utf-8"), writer.functions
+                return file.read_text(encoding="utf-8"), writer.functions, sizes
             for function, why in wrong.items():
                 function.plainer(why, KEPT - 1 if why.startswith("unknown") else 0)
+
+
+def patch_of(svd: str, sizes: Sizes) -> str:
+    """A patch of svdtools by which registers have the 32 bits that the C accesses."""
+    rows = {block: {"_modify": {name: {"size": 32} for name in names}} for block, names in sizes.items()}
+    return yaml.safe_dump({"_svd": svd, **rows}, sort_keys=False)
 
 
 def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) -> dict[Adopted, str]:

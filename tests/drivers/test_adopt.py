@@ -276,14 +276,16 @@ void dma(DMA_Stream_TypeDef *stream) { stream->CR = 1; }
 def test_the_peripheral_is_that_of_the_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No I2S by the I of GPIO; one of two at an address; I2C_TASK is of the kind that I2C is.
 
-    No GPIO by a CTL0 like that of the SPI, which is narrower; no DMA1 for its stream, whose names are others.
+    No GPIO by a CTL0 like that of the SPI, which a patch makes wider; no DMA1 for its stream, whose names are others.
     """
     peripherals = "".join(PERIPHERAL.format(*kind) for kind in KINDS)
     (tmp_path / "kinds.svd").write_text(CHIP[: CHIP.index("<peripheral>")] + peripherals + "</peripherals></device>")
     status, source, said = adopted(tmp_path, MIXED, capsys, "--svd", str(tmp_path / "kinds.svd"))
     assert status == 0 and source, said
     assert "gpio: stays C: the description has no such register" in said
-    assert "spi: stays C: the description has CTL0 with 16 bits, the access 32; a patch" in said
+    assert "SPI_AT(periph)->CTL0 = 1" in source
+    patch = "_svd: ../kinds.svd\nSPI0:\n  _modify:\n    CTL0:\n      size: 32\n"
+    assert (tmp_path / "out" / "driver.yaml").read_text() == patch
     assert "dma: stays C: the description has no such register" in said
     assert "GPIO_P_DOUT(port) = 1; }" in source and "I2S" not in source.upper()
     for text in ("TWI_AT(bus)->TASKS_GO = 1;", "clock_device->RUN = 1;", "ppi_device->CHG_EN[n] = 1;"):
