@@ -68,6 +68,7 @@ BOARDS = {
     "esp32c3_devkitm": Board("esp32c3", "hse", 40, (1, 12, 3), 160),
     "nrf5340dk": Board("nrf5340", "hse", 64, (), 64),
     "ch32v203_hsi": Board("ch32v203", "hsi", 8, (1, 36, 2), 144, "1,2,1"),  # SetSysClockTo144_HSI of openwch/ch32v20x
+    "ch32v307_hsi": Board("ch32v307", "hsi", 8, (2, 36, 2), 72, "1,2,1"),  # where start-up code left the HSI whole
     "hifive1_320": Board("fe310", "hse", 16, (2, 40, 1), 320),
 }
 
