@@ -3,15 +3,19 @@
 The 27 layers of the Turin thesis on `diana`: cycles of the exact search, the best that was known, those of the
 baselines, and the processor time of the search. Random layers: the same against both baselines. All cycles are
 modelled. Writes build/bench/hierarchy.json.
+
+Names of sections run these alone, and `--only` the rows whose name has that part. The file keeps the other rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,9 +40,10 @@ from tests.hierarchy.test_mutations import MUTATIONS, feed, planned
 from tests.zoo.builders import ZOO, mobilenet_v1, quantized
 from tests.zoo.mobilenet_v2 import LARGE, mobilenet_v2
 
+Row = dict[str, Any]
 FACTORS = 9
 RANDOM = 100
-LAYERS, SECTIONS = 500, 60
+LAYERS, NETWORKS = 500, 60
 V1, V2 = partial(mobilenet_v1, classes=1000), mobilenet_v2
 # MobileNets by width and size, what DORY's paper measured (Burrello 2021, table 4), in million cycles, and how kernels
 # are chosen: the fastest of V2 leave too little room for code.
@@ -59,24 +64,23 @@ PLANNED = (
 SWEPT = {"L1": (80 << 10, 400 << 10), "L2": (384 << 10, 4 << 20)}
 
 
-def layers27() -> list[dict[str, Any]]:
+def layers27(only: str) -> Iterator[Row]:
     """A row for each layer."""
-    rows = []
     for layer, room in layers():
+        if only not in layer.name:
+            continue
         began = time.process_time()
         mapped, found = best(layer, room)
         spent = (time.process_time() - began) * 1e3
         whole = best(layer, dict.fromkeys(room, 1 << 30))[1].compute
         equation, known = KNOWN[layer.name]
-        row: dict[str, Any] = {"name": layer.name, "tile": dict(mapped.tile), "order": list(mapped.order)}
+        row: Row = {"name": layer.name, "tile": dict(mapped.tile), "order": list(mapped.order)}
         row |= {"compute": whole, "equation": equation, "total": found.total, "best_known": known, "cpu_ms": spent}
         row |= {"dory": dory(layer, room, False)[1].total, "loma9": loma(layer, room, FACTORS)}
-        row |= {"holds": whole == equation and found.total <= known and found.total <= row["loma9"]}
-        rows.append(row)
-    return rows
+        yield row | {"holds": whole == equation and found.total <= known and found.total <= row["loma9"]}
 
 
-def random_layers() -> dict[str, Any]:
+def random_layers(only: str) -> Iterator[Row]:
     """How often the exact search is above a baseline (never), and by how much it is below on average."""
     target = load_target("diana")
     engine = target.engines[0]
@@ -95,80 +99,78 @@ def random_layers() -> dict[str, Any]:
             continue
         mapped, above = mapped + 1, above + (exact > rule)
         gains.append(1 - exact / rule)
-    return {"layers": mapped, "above_dory": above, "mean_gain": statistics.mean(gains)}
+    yield {"name": "random", "layers": mapped, "above_dory": above, "mean_gain": statistics.mean(gains)}
 
 
-def networks() -> list[dict[str, Any]]:
+def by_op(only: str) -> Iterator[Row]:
     """Public models on `gap8`, every op by itself: cycles by the exact search and by DORY's rule."""
-    target, found = load_target("gap8"), []
+    target = load_target("gap8")
     for name in MODELS:
         file = ROOT.parent / "shared" / "models" / f"{name}.tflite"
-        if file.exists():
+        if only in name and file.exists():
             totals = {way: sum(f.cycles for f in map_layers(file, target, way, LIMIT)) for way in ("exact", "dory")}
-            found.append({"name": name, "target": target.name, "limit": LIMIT, **totals})
-    return found
+            yield {"name": name, "target": target.name, "limit": LIMIT, **totals}
 
 
-def whole_plans() -> list[dict[str, Any]]:
+def networks(only: str) -> Iterator[Row]:
     """Networks of the zoo by layers, by DORY's rule and jointly: figures of their reports."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, target, way in PLANNED:
+    for name, target, way in PLANNED:
+        if only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{name}.onnx"
-            if not file.exists():
-                model = quantized({**ZOO, **LARGE}[name](0), 0)
-                file.write_bytes(model.SerializeToString(deterministic=True))
+            model = quantized({**ZOO, **LARGE}[name](0), 0)
+            file.write_bytes(model.SerializeToString(deterministic=True))
             began = time.process_time()
             artifacts = compile_model(ModelRequest(file, name, target, map=way))
-            report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["hierarchy"]
-            row = {"name": name, "target": target, "method": way, **report["cycles"]}
-            row |= {"activation_bytes": report["activation_bytes"], "cpu_s": time.process_time() - began}
-            found.append(row)
-    return found
+        report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["hierarchy"]
+        row = {"name": name, "target": target, "method": way, **report["cycles"]}
+        yield row | {"activation_bytes": report["activation_bytes"], "cpu_s": time.process_time() - began}
 
 
-def swept() -> list[dict[str, Any]]:
+def swept(only: str) -> Iterator[Row]:
     """Modelled cycles of MobileNetV1 1.0-128 on `gap8` by sizes of its levels."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "mobilenet_v1.onnx"
         model = quantized(mobilenet_v1(0, width=1.0, size=128, classes=1000), 0)
         file.write_bytes(model.SerializeToString(deterministic=True))
         found = sweep(ModelRequest(file, "model", "gap8"), load_target("gap8"), SWEPT)
-    return [{**dict(zip(SWEPT, key, strict=True)), "cycles": cycles} for key, cycles in sorted(found.items())]
+    for key, cycles in sorted(found.items()):
+        yield {"name": " ".join(map(str, key)), **dict(zip(SWEPT, key, strict=True)), "cycles": cycles}
 
 
-def gap8() -> list[dict[str, Any]]:
+def gap8(only: str) -> Iterator[Row]:
     """MobileNets by width and size on `gap8`, in million cycles, beside what the paper measured for DORY.
 
     `simulated`: eight cores run the printed program, whose results are the oracle's. `modelled`: by its plan.
     """
-    rows, target = list[dict[str, Any]](), load_target("gap8")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, (network, measured, optimize) in GAP8.items():
+    target = load_target("gap8")
+    for name, (network, measured, optimize) in GAP8.items():
+        if only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.onnx"
             file.write_bytes(quantized(network(0), 0).SerializeToString(deterministic=True))
             artifacts = compile_model(ModelRequest(file, "model", "gap8", map="auto", optimize=optimize))
             result = verify(file, target, artifacts)
-            report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
-            assert result["equal"]
-            figures = {"modelled": report["hierarchy"]["cycles"]["total"], "simulated": result["cycles"]}
-            rows.append({"name": name, "measured_by_the_paper": measured} | {k: v / 1e6 for k, v in figures.items()})
-    return rows
+        report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+        assert result["equal"]
+        figures = {"modelled": report["hierarchy"]["cycles"]["total"], "simulated": result["cycles"]}
+        yield {"name": name, "measured_by_the_paper": measured} | {k: v / 1e6 for k, v in figures.items()}
 
 
-def tiles(count: int) -> dict[str, int]:
+def tiles(only: str) -> Iterator[Row]:
     """Layers in random tiles and networks in random sections, run in all modes of the DMA model. Wrong ones raise."""
-    each, done, tiled = -(-count // len(KINDS)), 0, 0
     for kind in KINDS:
-        with tempfile.TemporaryDirectory() as folder:
-            plans = check(examples(single_ops(kind), each), Path(folder))
-            done, tiled = done + len(plans), tiled + in_tiles(plans)
+        if only in str(kind):
+            with tempfile.TemporaryDirectory() as folder:
+                plans = check(examples(single_ops(kind), -(-LAYERS // len(KINDS))), Path(folder))
+                yield {"name": str(kind), "equal": len(plans), "of_several_tiles": in_tiles(plans)}
     with tempfile.TemporaryDirectory() as folder:
-        whole = check(examples(small_graphs(), SECTIONS), Path(folder), any_plan)
-    return {"layers": done, "of_several_tiles": tiled, "networks": len(whole), "modes": len(MODES), "wrong": 0}
+        yield {"name": "networks", "equal": len(check(examples(small_graphs(), NETWORKS), Path(folder), any_plan))}
 
 
-def mutations() -> dict[str, int]:
+def mutations(only: str) -> Iterator[Row]:
     """How many broken movements the replay of the plan refuses, and the model of a DMA unit catches."""
     plan, run_plan, refused, caught = planned(), run_mutations.planned(), 0, 0
     broken = [changed(plan, MappedOp, change) for change in MUTATIONS.values()]
@@ -185,46 +187,55 @@ def mutations() -> dict[str, int]:
             want = want_of(folder)
             wrong = [run(folder, mode).returncode or (folder / "out.bin").read_bytes() != want for mode in MODES]
             caught += any(wrong)
-    return {"mutations": len(broken), "refused_by_replay": refused, "caught_by_the_dma_model": caught}
+    yield {"name": "broken", "mutations": len(broken), "refused_by_replay": refused, "caught_by_the_dma_model": caught}
 
 
-def main() -> None:
-    rows, drawn, whole, broken = layers27(), random_layers(), networks(), mutations()
-    cluster = gap8()
-    plans, sizes, drawn = whole_plans(), swept(), {**drawn, "tiles": tiles(LAYERS)}
-    print(f"{'layer':7} {'compute':>9} {'total':>9} {'known':>9} {'dory':>9} {'loma:9':>9} {'CPU ms':>7}")
-    for row in rows:
-        figures = " ".join(f"{row[k]:9,.0f}" for k in ("compute", "total", "best_known", "dory", "loma9"))
-        print(f"{row['name']:7} {figures} {row['cpu_ms']:7.1f}{'' if row['holds'] else '  MISSED'}")
+SECTIONS: dict[str, Callable[[str], Iterator[Row]]] = {
+    "layers27": layers27, "random": random_layers, "by_op": by_op, "networks": networks, "gap8": gap8, "sweep": swept,
+    "tiles": tiles, "mutations": mutations,
+}  # fmt: skip
+
+
+def below_dory(rows: list[Row]) -> dict[str, float]:
+    """Mean gain of the exact search over DORY's rule, by set of layers."""
     sets: dict[str, list[float]] = {}
     for row in rows:
         sets.setdefault(row["name"].partition(".")[0], []).append(1 - row["total"] / row["dory"])
-    means = {name: statistics.mean(gains) for name, gains in sets.items()}
-    print("below DORY's rule, mean:", ", ".join(f"{n} {g:.1%}" for n, g in means.items()))
-    print(f"{drawn['layers']} random layers: {drawn['mean_gain']:.1%} below it, {drawn['above_dory']} above")
-    for row in whole:
-        print(f"{row['name']} on {row['target']}, {LIMIT}: {row['exact']:,.0f} cycles, DORY's rule {row['dory']:,.0f}")
-    for row in plans:
-        print(
-            f"{row['name']} on {row['target']}, {row['method']}: {row['total']:,.0f} cycles, {row['gap_percent']:.2f} %"
-            f" above the bound; {row['activation_bytes']:,} B of activations moved; {row['cpu_s']:.1f} s"
-        )
-    for row in cluster:
-        print(
-            f"{row['name']} on gap8: {row['simulated']:.2f} million cycles simulated, {row['modelled']:.2f} modelled;"
-            f" DORY's paper measured {row['measured_by_the_paper']}"
-        )
-    for row in sizes:
-        print(f"mobilenet_v1 1.0-128 on gap8, L1 {row['L1']:,}, L2 {row['L2']:,}: {row['cycles']:,.0f} cycles")
-    print(f"in random tiles and sections, equal to the ops: {drawn['tiles']}")
-    print(f"broken movements: {broken}")
-    folder = ROOT / "build" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    spent = [row["cpu_ms"] for row in rows]
-    data = {"layers27": rows, "holds": sum(row["holds"] for row in rows), "below_dory": means, "random": drawn}
-    data |= {"networks": [*whole, *plans], "mutations": broken, "gap8": cluster, "sweep": sizes}
-    data |= {"cpu_ms": {"median": statistics.median(spent), "worst": max(spent)}, "modelled": True}
-    (folder / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
+    return {name: statistics.mean(gains) for name, gains in sets.items()}
+
+
+def _shown(value: Any) -> str:
+    return (
+        f"{value:,.4g}"
+        if isinstance(value, float) and value < 1e4
+        else f"{value:,.0f}"
+        if type(value) in (int, float)
+        else str(value)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS), metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--only", default="", help="a part of the rows' names")
+    args = parser.parse_args()
+    if unknown := set(args.sections) - set(SECTIONS):
+        parser.error(f"no such section: {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+    file = ROOT / "build" / "bench" / "hierarchy.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    data = json.loads(file.read_text()) if file.exists() else {}
+    for section in args.sections:
+        data[section] = [row for row in data.get(section, ()) if args.only and args.only not in row["name"]]
+        for row in SECTIONS[section](args.only):
+            if args.only in row["name"]:
+                data[section].append(row)
+                print(f"{section}:", ", ".join(f"{k} {_shown(v)}" for k, v in row.items()), flush=True)
+                data["below_dory"] = below_dory(data.get("layers27", []))
+                file.write_text(json.dumps(data, indent=1) + "\n")
+    print(
+        "below DORY's rule, mean:",
+        ", ".join(f"{name} {gain:.1%}" for name, gain in below_dory(data.get("layers27", [])).items()),
+    )
 
 
 if __name__ == "__main__":
