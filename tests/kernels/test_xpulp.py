@@ -32,7 +32,7 @@ from tests.kernels.test_vectors import random_net
 from tests.xpulp import instructions
 
 NEEDS = ("riscv64-unknown-elf-gcc", "gcc")
-KINDS = ("conv2d", "conv2d", "depthwise_conv2d", "add")
+KINDS = ("conv2d", "conv2d", "depthwise_conv2d", "add", "max_pool2d", "avg_pool2d")
 
 
 def networks(seeds: Sequence[int]) -> list[Graph]:
@@ -58,7 +58,15 @@ def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.Monkey
     graphs = [*networks(range(24)), *depthwise(6), *map(with_a_dead_channel, depthwise(3))]
     form = form_of(load_target(target))
     taken = Counter(kernel_of(op, replace(g), form).variant.partition(" pixels")[0] for g in graphs for op in g.ops)
-    assert {"xpulp 1", "xpulp 2", "xpulp 4", "xpulp 5", "xpulp windows", "xpulp linear"} <= taken.keys(), taken
+    assert {
+        "xpulp 1",
+        "xpulp 2",
+        "xpulp 4",
+        "xpulp 5",
+        "xpulp windows",
+        "xpulp linear",
+        "xpulp four at once",
+    } <= taken.keys(), taken
     check(target, graphs, tmp_path)
 
 

@@ -39,20 +39,21 @@ def mul(layer: KernelLayer) -> Kernel | None:
     return replace(k, shape=shape, scalars=scalars, variant="dsp products", estimate=cost)
 
 
-def pool(layer: KernelLayer) -> Kernel | None:
-    """Four channels of a window's pixels; sums of at most 255 of them fit int16."""
+def pool(layer: KernelLayer, most: int = 255) -> Kernel | None:
+    """Four channels of a window's pixels; sums of at most `most` of them, by default those that fit int16."""
     k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     average = bool(k.shape.get("average"))
     if k.template != "reductions.c:pool2d" or x.dtype != "int8" or x.shape[0] != 1 or x.shape[3] % 4:
         return None
     height, width = layer.op.attrs["window"]
     taps = height * width
-    if average and not (k.shape["linear"] and taps <= 255):
+    if average and not (k.shape["linear"] and taps <= most):
         return None
     windows = y.shape[2] if layer.form.rolled else y.shape[1] * y.shape[2]
     tap, rest = (5.3, 75) if average else (4.5, _maximum_rest(k, taps, any(layer.op.attrs["pad"])))
     cost = windows * (20 + x.shape[3] / 4 * (taps * tap + 6.0 * height + rest))
-    return replace(k, template="arm_dsp/elements.c:pool2d", variant="dsp four at once", estimate=cost)
+    shape = {**k.shape, "xpulp": ""}
+    return replace(k, template="arm_dsp/elements.c:pool2d", shape=shape, variant="dsp four at once", estimate=cost)
 
 
 def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:

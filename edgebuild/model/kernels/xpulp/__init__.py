@@ -13,11 +13,12 @@ from typing import Any
 from ...ir import ITEM_BYTES
 from ...ops import elementwise, fixedpoint, spatial
 from ...ops.base import Kernel, scale_of
+from .. import arm_dsp
 from ..blocks import elements
 from ..micro import Function, Part
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import depthwise, dot
-from .encoding import ENCODINGS, all_encoded, hardware_loop, printed
+from .encoding import ENCODINGS, all_encoded, encoded, hardware_loop, printed
 
 PER_CALL, PER_ELEMENT, CLAMPED = 30, 7, 1  # cycles
 
@@ -60,6 +61,23 @@ def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
     )
 
 
+def pool(encoding: str, layer: KernelLayer) -> Kernel | None:
+    """Four channels of a window's pixels: sums by products with a one in the place of a channel."""
+    k, x, y = arm_dsp.pool(layer, most=POOLED), layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
+    if k is None:
+        return None
+    average, (height, width) = bool(k.shape["average"]), layer.op.attrs["window"]
+    code = "cv.sdotsp.b %0, %1, %2" if average else "cv.max.b %0, %0, %1"
+    unbounded = not average and k.scalars["high"] == 127
+    shape = {**k.shape, "xpulp": encoded(code, encoding), "unbounded": unbounded}
+    scalars = {name: value for name, value in k.scalars.items() if name != "high" or not unbounded}
+    four = 95 + 3.7 * height + 10.3 * width * height if average else 6.0 * width * height
+    windows = y.shape[2] * (1 if layer.form.rolled else y.shape[1])
+    cost = windows * (17 + x.shape[3] / 4 * four)
+    return replace(k, shape=shape, scalars=scalars, variant="xpulp four at once", estimate=cost)
+
+
+POOLED = 1 << 16  # pixels, whose sums are far below 2^31
 FOUR_PIXELS = 14
 # Bytes of two registers for shuffles, 0 to 3 of the one that is written: red and green, then with blue.
 SELECTORS = {"a6": 0x05010400, "a7": 0x07030602, "t3": 0x02040100, "t4": 0x00000503, "t5": 0x07030206}
@@ -109,5 +127,6 @@ ROWS = (
         for code in ENCODINGS
     ),
     *(Row("add", frozenset({code}), partial(total, code)) for code in ENCODINGS),
+    *(Row(kind, frozenset({code}), partial(pool, code)) for kind in ("avg_pool2d", "max_pool2d") for code in ENCODINGS),
     *(Row("transpose", frozenset({code}), partial(pixels, code)) for code in ENCODINGS),
 )
