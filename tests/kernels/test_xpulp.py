@@ -85,7 +85,14 @@ def test_planes_become_pixels(tmp_path: Path) -> None:
 def test_rows_and_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that get rows in rings."""
     preferred(monkeypatch)
-    check("cv32e40p", [*networks((*range(100, 104), 146, 217)), *depthwise(4)], tmp_path, tile="rolling", objective="ram")
+    attrs = {"window": (2, 2), "stride": (1, 2), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (-1.0, 1.0)}
+    shapes, quant = {"x": (1, 4, 6, 8), "y": (1, 3, 3, 8)}, Quant((0.05,), (3,))
+    tensors, pool = (
+        {n: Tensor(n, s, "int8", quant) for n, s in shapes.items()},
+        Op("max_pool2d", "p", ("x",), ("y",), attrs),
+    )
+    graphs = [*networks((*range(100, 104), 217)), *depthwise(4), Graph("g", (pool,), tensors, ("x",), ("y",))]
+    check("cv32e40p", graphs, tmp_path, tile="rolling", objective="ram")
 
 
 def depthwise(count: int) -> list[Graph]:
