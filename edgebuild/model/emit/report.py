@@ -403,7 +403,7 @@ def _run(plan: Plan, run: PlannedRun) -> dict[str, Any]:
 def _tiled(plan: Plan, moved: MappedOp) -> dict[str, Any]:
     operands = [_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held]
     through = sorted({c.channel for c in moved.copies if c.tensor and c.into})
-    row: dict[str, Any] = {"engine": moved.engine, "why": moved.why, "loops": moved.loops}
+    row: dict[str, Any] = {"engine": moved.engine, "why": moved.why or "tiles by DMA", "loops": moved.loops}
     row["operands"] = operands + [_passing(plan, moved, channel) for channel in through]
     row["near_bytes"] = sum(moved.used(r) for r in moved.regions) or moved.level1_bytes
     return row

@@ -597,7 +597,7 @@ def _by_itself(search: Residency, at: int, request: ModelRequest, choose: Choose
         why = offer
     if tiles is None:
         return BareOp.of(layer, (whole,), why)
-    return replace(tiles, whole=(whole,), why=why or tiles.why)
+    return replace(tiles, whole=(whole,), why=why)
 
 
 def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose | None) -> MappedOp | None:

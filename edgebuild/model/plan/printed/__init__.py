@@ -174,7 +174,7 @@ class TiledOp:
     regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
     stage: Region | None = None
     slots: Region | None = None
-    why: str = "tiles by DMA"
+    why: str = ""  # for or against an engine
     whole: tuple[float, ...] = ()
 
     @property
