@@ -74,12 +74,15 @@ class Formula:
         return ast.parse(self.text, mode="eval").body
 
 
+SIGNS = "+ - * / // %, ceil, min, max"
+
+
 def parse_formula(text: str, letters: tuple[str, ...], place: tuple[str, int, int] = ("", 0, 0)) -> Formula:
     """Check a formula, which stands at `place`. Raises ValueError with what is wrong in it."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
-        raise ValueError(f"'{text}' is no formula") from None
+        raise ValueError(f"'{text}' is no formula; numbers and {' '.join(letters)} with {SIGNS} are one") from None
     _check(tree, letters)
     return Formula(text.strip(), place)
 
@@ -100,7 +103,7 @@ def _check(node: ast.expr, letters: tuple[str, ...]) -> None:
             _check(left, letters)
             _check(right, letters)
         case _:
-            raise ValueError(f"'{ast.unparse(node)}' is not allowed in a formula; use + - * / // %, ceil, min, max")
+            raise ValueError(f"'{ast.unparse(node)}' is not allowed in a formula; use {SIGNS}")
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:

@@ -119,7 +119,7 @@ def _array(node: Node) -> dict[str, int]:
     lengths = {}
     for axis, entry in entries(node).items():
         if axis not in LETTERS:
-            raise wrong(entry, f"unknown axis '{axis}' of the array", "known: " + " ".join(LETTERS))
+            raise wrong(entry, f"unknown axis '{axis}'", "known: " + " ".join(LETTERS))
         lengths[axis] = count(entry)
     return lengths
 
@@ -130,9 +130,9 @@ class Engine:
 
     Without `memories` and their sizes it reaches operands where they lie, and is called in place of a kernel.
 
-    `array` says how many of an axis are computed at once. `cycles` is for rows of output that all see FY rows of input
-    under their windows: border rows, whose windows reach into the padding, are counted by themselves. `cycles_of` has
-    the formulas of patterns that take another time.
+    `array` says how many of an axis are computed at once, `largest` how long axes of a layer may be. `cycles` is for
+    rows of output that all see FY rows of input under their windows: border rows, whose windows reach into the padding,
+    are counted by themselves. `cycles_of` has the formulas of patterns that take another time.
 
     `requantise`: how sums become results. It is an arithmetic shift to the right in one of the ways of `rounding`, the
     same for all channels, or TFLite's multiplication for each channel or with one factor for all; with "even" in
@@ -146,6 +146,7 @@ class Engine:
     cycles: Annotated[Formula, _cycles]
     cycles_of: Annotated[dict[str, Formula], _cycles_of] = field(default_factory=dict, hash=False)
     array: Annotated[dict[str, int], _array] = field(default_factory=dict, hash=False)
+    largest: Annotated[dict[str, int], _array] = field(default_factory=dict, hash=False)
     activations: Count = 0
     weights: Count = 0
     patterns: tuple[Annotated[str, one_of(PATTERNS)], ...] = ()

@@ -119,7 +119,10 @@ def test_map_with_powers_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["map", str(tmp_path / "net.tflite"), *options]) == 0
     assert len(re.findall(r"\d  mine$", capsys.readouterr().out, re.MULTILINE)) == 3
     assert main(["map", str(FILE), *options]) == 1
+    assert "a file of layers has no scales" in capsys.readouterr().err
     artifacts = compile_model(ModelRequest(tmp_path / "net.tflite", "model", str(tmp_path / "mine.yaml"), map="layer"))
     report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     assert all("mine" in row["why"] or "no powers of two" in row["why"] for row in report["engines"])  # not the tiles
-    assert "a file of layers has no scales" in capsys.readouterr().err
+    (tmp_path / "mine.yaml").write_text(MINE.replace(", PORT", ", largest: {K: 2}"))
+    assert main(["map", str(tmp_path / "net.tflite"), *options]) == 1
+    assert len(re.findall(r": K is \d+, and at most 2 in mine\n", capsys.readouterr().err)) == 3

@@ -87,6 +87,12 @@ class Job:
 
 def job_of(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str:
     """Make the job that an engine gets for an op, whose sums these are; or say why it does not compute it exactly."""
+    job = _job(op, graph, engine, sums)
+    long = {} if isinstance(job, str) else {a: n for a, n in sizes(job).items() if n > engine.largest.get(a, n)}
+    return next((f"{a} is {n}, and at most {engine.largest[a]} in {engine.name}" for a, n in long.items()), job)
+
+
+def _job(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str:
     pattern = pattern_of(op, sums)
     if not pattern and (t := graph.operands(op)[0]).dtype != "int8" and op.kind in OF_SUMS:
         return f"its input is {t.dtype}, and {engine.name} computes int8"
