@@ -15,10 +15,10 @@ from ...ops import elementwise, fixedpoint, spatial
 from ...ops.base import Kernel, scale_of
 from .. import arm_dsp
 from ..blocks import elements
-from ..micro import Function, Part
+from ..micro import Function
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import depthwise, dot
-from .encoding import ENCODINGS, all_encoded, encoded, hardware_loop, printed
+from .encoding import ENCODINGS, encoded, hardware_loop, printed
 
 PER_CALL, PER_ELEMENT, CLAMPED = 30, 7, 1  # cycles
 
@@ -90,14 +90,11 @@ def planes_to_pixels(encoding: str) -> Function:
     body += ["cv.shuffle2.b t1, t2, t4", "cv.pack t1, t6, t1", "cv.shuffle2.b t6, t2, t5"]
     body += ["cv.sw t0, (a1), 4", "cv.sw t1, (a1), 4", "cv.sw t6, (a1), 4"]
     assert len(body) == FOUR_PIXELS
-    parts: list[Part] = [
-        ".option push", ".option norvc", ".balign 4", "add a4, a0, a3", "add a5, a4, a3",
-        *(f"li {register}, {value:#x}" for register, value in SELECTORS.items()),
-        *hardware_loop(0, "a2", "four", body), "ret", ".option pop",
-    ]  # fmt: skip
+    head = ["add a4, a0, a3", "add a5, a4, a3", *(f"li {r}, {value:#x}" for r, value in SELECTORS.items())]
+    parts = [*head, *hardware_loop(0, "a2", "four", body), "ret"]
     kinds = ("const int8_t *x", "int8_t *y", "int32_t four", "int32_t length")
     remark = "Three planes of `length` bytes become pixels, `four` times four of them."
-    return printed(f"eb_{encoding}_pixels", kinds, remark, all_encoded(parts, encoding))
+    return printed(encoding, f"eb_{encoding}_pixels", kinds, remark, parts)
 
 
 @cache
@@ -107,13 +104,10 @@ def _function(encoding: str, shift: int, clamped: bool) -> Function:
     ends = ["cv.max t2, t2, a7", "cv.min t2, t2, t3"] if clamped else ["cv.clip t2, t2, 8"]
     body = ["cv.lb t0, (a0), 1", "cv.lb t1, (a1), 1", "mul t2, t0, a4", "cv.mac t2, t1, a5"]
     body += [f"cv.addN t2, t2, a6, {shift}", *ends, "cv.sb t2, (a2), 1"]
-    parts: list[Part] = [
-        ".option push", ".option norvc", ".balign 4", *(["lw t3, 0(sp)"] if clamped else []),
-        *hardware_loop(0, "a3", "n", body), "ret", ".option pop",
-    ]  # fmt: skip
+    parts = [*(["lw t3, 0(sp)"] if clamped else []), *hardware_loop(0, "a3", "n", body), "ret"]
     remark = f"n sums of products with x0_mul and x1_mul and an offset, shifted by {shift}."
     name = f"eb_{encoding}_add_{shift}{'_clamped' if clamped else ''}"
-    return printed(name, kinds, remark, all_encoded(parts, encoding))
+    return printed(encoding, name, kinds, remark, parts)
 
 
 ROWS = (
@@ -122,11 +116,10 @@ ROWS = (
         for encoding in ENCODINGS
         for block in dot.BLOCKS
     ),
+    *(Row(DEPTHWISE, frozenset({e}), of_sums(partial(depthwise.depthwise, e)), shifts=True) for e in ENCODINGS),
     *(
-        Row(DEPTHWISE, frozenset({code}), of_sums(partial(depthwise.depthwise, code)), shifts=True)
-        for code in ENCODINGS
+        Row(kind, frozenset({encoding}), partial(make, encoding))
+        for kind, make in (("add", total), ("avg_pool2d", pool), ("max_pool2d", pool), ("transpose", pixels))
+        for encoding in ENCODINGS
     ),
-    *(Row("add", frozenset({code}), partial(total, code)) for code in ENCODINGS),
-    *(Row(kind, frozenset({code}), partial(pool, code)) for kind in ("avg_pool2d", "max_pool2d") for code in ENCODINGS),
-    *(Row("transpose", frozenset({code}), partial(pixels, code)) for code in ENCODINGS),
 )

@@ -18,7 +18,7 @@ from ...ops.spatial import in_place, sums_shape, words
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
 from .dot import Product, ends, factors_into, raw_ends, result
-from .encoding import all_encoded, hardware_loop, printed
+from .encoding import hardware_loop, printed
 
 ROOM = 4096  # bytes of planes, beyond which rows come in bands
 FRAME = 96
@@ -110,15 +110,15 @@ def function(d: Windows) -> Function:
         "1:", *hardware_loop(1, "t0", 0, alone), "2:", *after,
     )  # fmt: skip
     parts: list[Part] = [
-        ".option push", ".option norvc", ".balign 4", *rv_frame(FRAME)[0], *enter, "mv t2, a3", "mv ra, a4",
-        f"li t3, {HALVES}", Loop(4, channel), *rv_frame(FRAME)[1], ".option pop",
+        *rv_frame(FRAME)[0], *enter, "mv t2, a3", "mv ra, a4", f"li t3, {HALVES}", Loop(4, channel),
+        *rv_frame(FRAME)[1],
     ]  # fmt: skip
     remark = (
         f"Windows of 3x3 of four channels, in planes of `size` bytes whose rows lie {d.pitch} bytes apart, in `rows` "
         f"rows of `groups` times {d.group} and {d.tail} more; `step`: from one result to the next. w, by channel: "
         "three words of weights, then factors."
     )
-    return printed(d.name, kinds, remark, all_encoded(parts, d.encoding))
+    return printed(d.encoding, d.name, kinds, remark, parts)
 
 
 @cache
@@ -134,10 +134,8 @@ def planes(encoding: str) -> Function:
     row = ["1:", *hardware_loop(0, "s0", "blocks", block), "beqz a0, 2f", Loop("odd", (*odd, *block))]
     row += ["2:", *(f"add {place}, {place}, s2" for place in places), "addi s1, s1, -1", "bnez s1, 1b"]
     parts: list[Part] = [
-        ".option push", ".option norvc", ".balign 4",
         *enter, "mv t0, a0", "mv s0, a2", "mv s1, a6", "mv s2, a7", "mv a0, a3", "add a2, a1, a5", "add a3, a2, a5",
-        "add a5, a3, a5", "li t5, 0x05010400", "li t6, 0x07030602", "li ra, 0x30001", Loop("rows", tuple(row)),
-        *leave, ".option pop",
+        "add a5, a3, a5", "li t5, 0x05010400", "li t6, 0x07030602", "li ra, 0x30001", Loop("rows", tuple(row)), *leave,
     ]  # fmt: skip
     kinds = ("const int8_t *x", "int8_t *to", "int32_t blocks", "int32_t rest", "int32_t step", "int32_t plane",
              "int32_t rows", "int32_t on")  # fmt: skip
@@ -146,7 +144,7 @@ def planes(encoding: str) -> Function:
         "`plane` bytes, whose rows lie `on` bytes behind the end of those before. `rest`: pixels behind the blocks, "
         "which are brought with those before them."
     )
-    return printed(f"eb_{encoding}_planes", kinds, remark, all_encoded(parts, encoding))
+    return printed(encoding, f"eb_{encoding}_planes", kinds, remark, parts)
 
 
 PER_FOUR, PER_CALL, PER_ROW_OF_CHANNEL = 60, 40, 9  # cycles of C, and waits

@@ -26,7 +26,7 @@ from ...ops.spatial import computed_once, sums_shape, words
 from ..blocks.two_in_one import rv_frame
 from ..micro import Function, Loop, Part
 from ..phases import group
-from .encoding import all_encoded, hardware_loop, printed
+from .encoding import hardware_loop, printed
 
 # How sums become results on XpulpV2: a product, a shifted sum and a clip, exact for every sum that can occur.
 #
@@ -401,18 +401,18 @@ def function(d: Dot) -> Function:
     kinds = [*PARAMETERS[d.rows], *(["int32_t low4", "int32_t high4"] if d.clamped else [])]
     names = [k.split("*")[-1].split(" ")[-1] for k in kinds]
     registers = dict(zip(names, (f"a{n}" for n in range(8)), strict=False))
-    head: list[Part] = [".option push", ".option norvc", ".balign 4", *rv_frame(FRAME)[0]]
+    head: list[Part] = [*rv_frame(FRAME)[0]]
     head += [f"sw {r}, {SLOTS[n]}(sp)" for n, r in registers.items() if n != "w"]
     for i, n in enumerate(names[8:]):
         head += [f"lw t0, {FRAME + 4 * i}(sp)", f"sw t0, {SLOTS[n]}(sp)"]
     after = [f"lw a2, {SLOTS['blocks']}(sp)", "addi a2, a2, -1", f"sw a2, {SLOTS['blocks']}(sp)", "bnez a2, 1b"]
     block: tuple[Part, ...] = ("1:", *_starts(d), *_taps(d), *_results(d), *_stores(d), *after)
-    parts = (*head, Loop("blocks", block), *rv_frame(FRAME)[1], ".option pop")
+    parts = (*head, Loop("blocks", block), *rv_frame(FRAME)[1])
     remark = (
         f"{d.pixels} pixels whose words lie {d.spacing} bytes apart, in blocks of {d.channels} channels; results of a "
         "pixel lie `step` behind those of the one before. w: start values, words of weights and factors by blocks."
     )
-    return printed(d.name, kinds, remark, all_encoded(parts, d.encoding))
+    return printed(d.encoding, d.name, kinds, remark, parts)
 
 
 WAITS = {"mulh": 4}  # cycles beyond one

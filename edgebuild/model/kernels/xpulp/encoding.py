@@ -174,9 +174,10 @@ def _loop(code: Code, head: str, encoding: str, number: str, turns: str, body: s
 PRINTED: dict[str, Function] = {}  # functions of kernels, by name
 
 
-def printed(name: str, parameters: Iterable[str], remark: str, parts: tuple[Part, ...]) -> Function:
-    """A function in assembly, which is known by its name from now on."""
-    PRINTED[name] = Function(name, tuple(f"EB_REG {p}" for p in parameters), remark, parts)
+def printed(encoding: str, name: str, parameters: Iterable[str], remark: str, parts: Iterable[Part]) -> Function:
+    """A function in assembly without compressed instructions, which is known by its name from now on."""
+    whole = (".option push", ".option norvc", ".balign 4", *all_encoded(parts, encoding), ".option pop")
+    PRINTED[name] = Function(name, tuple(f"EB_REG {p}" for p in parameters), remark, whole)
     return PRINTED[name]
 
 
