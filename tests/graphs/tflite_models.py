@@ -26,6 +26,7 @@ TYPES = {
     "int16": 7,
     "int8": 9,
     "resource": 13,
+    "list": 14,
 }
 TYPES |= {"uint32": 15, "uint64": 12}
 SAME, VALID = 0, 1

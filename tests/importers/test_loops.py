@@ -171,6 +171,74 @@ def test_loops_that_are_refused(turns: int | None, step: int, text: str, tmp_pat
         read_model(file)
 
 
+def listed(length: int = STEPS) -> bytes:
+    """Running sums of the rows of x, in lists of TensorFlow, as Keras writes them of an open batch; and a length."""
+    graph, condition, body = File(), File(), File()
+    condition.buffers = body.buffers = graph.buffers
+    rows, row = (STEPS, 1, 3), (1, 3)
+    shapes: list[tuple[tuple[int, ...], str]] = [((), "int32"), (row, "float32"), ((), "list"), ((), "list")]
+    whole = [np.array([-1, 3], np.int32), np.array(length, np.int32), np.array(0, np.int32)]
+    x, state, own = (
+        graph.tensor("x", rows, "float32"),
+        graph.tensor("h", row, "float32"),
+        graph.tensor("i", (), "list"),
+    )
+    form, count, start = (graph.tensor(f"c{i}", v.shape, "int32", None, v) for i, v in enumerate(whole))
+    sums, size = graph.tensor("o", (), "list"), graph.tensor("length", (), "int32")
+    graph.operator("custom FlexTensorListFromTensor", [x, form], [own], b"")
+    graph.operator("custom FlexTensorListReserve", [form, count], [sums], b"")
+    for inner in (condition, body):
+        for i, (shape, kind) in enumerate(shapes):
+            inner.tensor(f"given{i}", shape, kind)
+    last = condition.tensor("turns", (), "int32", None, np.array(STEPS, np.int32))
+    condition.operator("LESS", [0, last], [condition.tensor("on", (), "bool")], schema.LessOptionsT())
+    one = body.tensor("one", (), "int32", None, np.array(1, np.int32))
+    following, item, total = (
+        body.tensor("next", (), "int32"),
+        *(body.tensor(n, row, "float32") for n in ("item", "sum")),
+    )
+    body.operator("ADD", [0, one], [following], schema.AddOptionsT())
+    body.operator("custom FlexTensorListGetItem", [2, 0, one], [item], b"")
+    body.operator("ADD", [1, item], [total], schema.AddOptionsT())
+    body.operator("custom FlexTensorListSetItem", [3, 0, total], [written := body.tensor("w", (), "list")], b"")
+    results = [graph.tensor(f"result{i}", shape, kind) for i, (shape, kind) in enumerate(shapes)]
+    options = schema.WhileOptionsT()
+    options.condSubgraphIndex, options.bodySubgraphIndex = 1, 2
+    graph.operator("WHILE", [start, state, own, sums], results, options)
+    stacked = graph.tensor("y", (length, *row), "float32")
+    graph.operator("custom FlexTensorListStack", [results[3], form], [stacked], b"")
+    graph.operator("custom TensorListLength", [results[3]], [size], b"")
+    more = [(condition, range(4), [len(condition.tensors) - 1]), (body, range(4), [following, total, 2, written])]
+    return packed(graph, [x, state], [stacked, size], more)
+
+
+def test_lists_of_tensors_are_read_without_an_op(tmp_path: Path) -> None:
+    file = tmp_path / "lists.tflite"
+    file.write_bytes(listed())
+    graph = read_model(file)
+    x, h = RNG.normal(0, 1, (STEPS, 1, 3)).astype(np.float32), np.ones((1, 3), np.float32)
+    values = ops.run(graph, x, h)
+    y, length = (values[name] for name in graph.outputs)
+    np.testing.assert_allclose(y, 1 + np.cumsum(x, 0), rtol=1e-6)
+    assert length == STEPS
+    assert verify(file, load_target("host"), compile_model(model_request(file, "model", "host", {})))["equal"]
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (STEPS - 1, "place 3 of a list of 3 tensors"),
+        (STEPS + 1, "element 4 of the list is read before it is written"),
+        (1025, "a list of 1025 tensors"),
+    ],
+)
+def test_lists_that_are_refused(length: int, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "lists.tflite"
+    file.write_bytes(listed(length))
+    with pytest.raises(EdgebuildError, match=text):
+        read_model(file)
+
+
 def test_moves_do_not_rescale(tmp_path: Path) -> None:
     """A move whose operand has another scale than its result, as calibration writes some."""
     model, x, y = File(), Quant((0.02,), (-6,)), Quant((0.025,), (11,))

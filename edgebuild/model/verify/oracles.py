@@ -128,13 +128,10 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
     DEQUANTIZE there.
     """
     misread = _misread(model)
-    if misread and not _has_litert():
-        _warn(
-            model.name,
-            f"the model has {misread} than TensorFlow: the operators' meanings in numpy judge",
-            "they share the file's reader with the generated code",
-            "pip install ai-edge-litert: LiteRT then judges",
-        )
+    if misread == LISTS or (misread and not _has_litert()):
+        hints = ["they share the file's reader with the generated code"]
+        hints += ["pip install ai-edge-litert: LiteRT then judges"] if misread != LISTS else []
+        _warn(model.name, f"the model has {misread}: the operators' meanings in numpy judge", *hints)
         return _by_meanings(prepare(model, (), outputs), inputs, "the operators' meanings in numpy")
     judge = "LiteRT" if misread else "TFLite Micro"
     _needs("tflite_micro")
@@ -198,8 +195,11 @@ def _has_litert() -> bool:
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
+LISTS = "lists of tensors, and neither TFLite Micro nor LiteRT runs them"
+
+
 def _misread(path: Path) -> str:
-    """Tell what of a file TFLite Micro runs to another result than TensorFlow; "" if nothing.
+    """Tell what of a file TFLite Micro runs to another result than TensorFlow, or LISTS; "" if nothing.
 
     These are loops of real numbers, as Keras writes LSTMs, biases of int32 beside int16, which it takes for int64, and
     detections of one box by class.
@@ -209,19 +209,23 @@ def _misread(path: Path) -> str:
     try:
         file = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
         graphs = [file.Subgraphs(i) for i in range(file.SubgraphsLength())]
-        codes = [file.OperatorCodes(i).BuiltinCode() for i in range(file.OperatorCodesLength())]
+        every = [file.OperatorCodes(i) for i in range(file.OperatorCodesLength())]
+        codes, custom = [code.BuiltinCode() for code in every], [code.CustomCode() or b"" for code in every]
         tensors = [graph.Tensors(i) for graph in graphs for i in range(graph.TensorsLength())]
         computed = {t.Type() for t in tensors if not file.Buffers(t.Buffer()).DataLength()}
         narrow = any(_has_narrow_biases(graph, codes) for graph in graphs)
         single = any(_has_single_detections(file, graph) for graph in graphs)
     except (struct.error, AttributeError, LookupError, TypeError, ValueError):
         return ""
+    if any(b"TensorList" in name for name in custom):
+        return LISTS
     integers = {tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16}
+    elsewhere = "TFLite Micro runs {} to another result than TensorFlow"
     if tflite.BuiltinOperator.WHILE in codes and not computed & integers:
-        return "a loop of real numbers, and TFLite Micro runs some of them to another result"
+        return f"a loop of real numbers, and {elsewhere.format('some of them')}"
     if single:
-        return "one detection by class, and TFLite Micro, which overwrites its boxes, runs it to another result"
-    return "a bias of int32 beside int16, and TFLite Micro runs it to another result" if narrow else ""
+        return "one detection by class, and TFLite Micro, which overwrites its boxes, computes another than TensorFlow"
+    return f"a bias of int32 beside int16, and {elsewhere.format('it')}" if narrow else ""
 
 
 def _has_narrow_biases(graph: Any, codes: list[int]) -> bool:

@@ -69,17 +69,14 @@ tflite: Any = _package()
 
 TYPES = {
     0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 12: "uint64",
-    13: "resource", 15: "uint32",
+    13: "resource", 14: "resource", 15: "uint32",
 }  # fmt: skip
-NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 14: "a list", 16: "uint16", 17: "computed int4"}
+NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
 MOST_SCALE = 2.0**96  # with which the largest integer of 32 bits still is a finite float32
 LEAST_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # its products with other scales never are too large
 PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
-REMEDIES = {
-    "complex": "; compute spectra (RFFT) in the application, and begin the model behind them",
-    "a list": "; convert recurrent layers with a fixed batch of 1 and without SELECT_TF_OPS: they then become loops",
-}
+REMEDIES = {"complex": "; compute spectra (RFFT) in the application, and begin the model behind them"}
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 
 
@@ -263,12 +260,16 @@ def _vector(level: Any, what: str) -> Array:
 # one that was assigned last an output; the builder joins the two.
 
 
+Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
+Handle = str | tuple[str, ...]  # a variable, or the tensors that are a list's elements, "" for those not written yet
+
+
 @dataclass
 class Variables:
-    """`first`: values before the first inference. `handles`: the variable behind each resource tensor."""
+    """`first`: values before the first inference. `handles`: the variable or the list behind each resource tensor."""
 
     first: Mapping[str, Array]
-    handles: dict[str, str] = field(default_factory=dict)
+    handles: dict[str, Handle] = field(default_factory=dict)
     read: dict[str, str] = field(default_factory=dict)  # variable -> the tensor that it is at the start
     assigned: dict[str, str] = field(default_factory=dict)  # variable -> the tensor that it became
 
@@ -312,9 +313,10 @@ class Variables:
         return results
 
     def _of(self, node: Node) -> str:
-        if node.inputs[0] not in self.handles:
+        name = self.handles.get(node.inputs[0])
+        if not isinstance(name, str):
             raise node.error("the variable is not known", "VAR_HANDLE must come first")
-        return self.handles[node.inputs[0]]
+        return name
 
     def finish(self, builder: GraphBuilder) -> None:
         for name, first in self.read.items():
@@ -338,6 +340,70 @@ def zero(state: Tensor) -> Array | None:
     if state.dtype != "int8" or state.quant is None or not any(state.quant.zero_point):
         return None
     return np.full(state.shape, state.quant.zero_point[0], np.int8)
+
+
+# Lists of tensors, in which Keras' recurrent layers keep their results if the batch is open: operators of TensorFlow
+# itself, or of TFLite under the same names. Places are constants in each turn of a loop, so that a list is the names of
+# its elements, and needs no op.
+
+
+class Lists:
+    """`handles`: the elements behind each list."""
+
+    def __init__(self, handles: dict[str, Handle]) -> None:
+        self.handles = handles
+
+    def special(self) -> Special:
+        readers = {"Reserve": self.reserve, "FromTensor": self.split, "SetItem": self.write, "GetItem": self.read}
+        readers |= {"Stack": self.stack, "Length": self.count}
+        return {f"custom {flex}TensorList{name}": reader for name, reader in readers.items() for flex in ("Flex", "")}
+
+    def reserve(self, node: Any) -> None:
+        (count,) = node.numbers(1, "the length of the list")
+        if not 0 < count <= MOST_COUNTS:
+            raise node.error(f"a list of {count} tensors", f"lists have 1 to {MOST_COUNTS}")
+        self.handles[node.outputs[0]] = ("",) * count
+
+    def split(self, node: Any) -> None:
+        x = node.tensor(0)
+        if not x.shape or x.shape[0] > MOST_COUNTS:
+            raise node.error(f"a list made of a tensor of shape {x.shape}", f"lists have 1 to {MOST_COUNTS} tensors")
+        size, rest = (1, *x.shape[1:]), (0,) * (len(x.shape) - 1)
+        rows = [node.inner("slice", [x.name], begin=(i, *rest), size=size) for i in range(x.shape[0])]
+        self.handles[node.outputs[0]] = tuple(node.reshaped(row, x.shape[1:]) for row in rows)
+
+    def write(self, node: Any) -> None:
+        names, at = list(self._of(node)), self._place(node)
+        names[at] = node.tensor(2).name
+        self.handles[node.outputs[0]] = tuple(names)
+
+    def read(self, node: Any) -> None:
+        node.emit("reshape", [self._written(node, self._place(node))], shape=node.written[0].shape)
+
+    def stack(self, node: Any) -> None:
+        names = [self._written(node, i) for i in range(len(self._of(node)))]
+        rows = [node.reshaped(name, (1, *node.builder.tensors[name].shape)) for name in names]
+        node.emit("concat", rows, axis=0)
+
+    def count(self, node: Any) -> None:
+        node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=np.array(len(self._of(node)), np.int32))
+
+    def _of(self, node: Any) -> tuple[str, ...]:
+        names = self.handles.get(node.inputs[0])
+        if not isinstance(names, tuple):
+            raise node.error("operand 0 is no list that was made before")
+        return names
+
+    def _place(self, node: Any) -> int:
+        (at,) = node.numbers(1, "the place in the list")
+        if not 0 <= at < len(self._of(node)):
+            raise node.error(f"place {at} of a list of {len(self._of(node))} tensors")
+        return int(at)
+
+    def _written(self, node: Any, at: int) -> str:
+        if name := self._of(node)[at]:
+            return name
+        raise node.error(f"element {at} of the list is read before it is written")
 
 
 # WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers, is unrolled; and IF.
@@ -522,6 +588,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     variables = Variables(_first_values(model, file, len(data)))
     special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
     special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
+    special |= Lists(variables.handles).special()
     inner = _Inner(model, file, len(data), builder, special, variables.handles)
     special["WHILE"] = lambda node: unroll(node, inner.read, variables)
     special["IF"] = lambda node: choose(node, inner.read, variables)
@@ -541,9 +608,6 @@ def _check_entries(model: Any, kinds: set[str], file: str) -> None:
         raise fail(text, file=file, hints=[*(["signatures: " + ", ".join(keys)] if keys else []), hint])
 
 
-Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
-
-
 def _read_nodes(builder: GraphBuilder, nodes: Sequence[TfliteNode], special: Special) -> None:
     builder.read(
         nodes,
@@ -561,7 +625,7 @@ class _Inner:
     size: int
     builder: GraphBuilder
     special: Special
-    handles: dict[str, str]  # of variables, which graphs hand on to each other
+    handles: dict[str, Handle]  # of variables and lists, which graphs hand on to each other
     tensors: dict[int, list[Tensor]] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
     copies: int = 0
@@ -686,6 +750,8 @@ def _check_written(nodes: Sequence[TfliteNode], given: Sequence[str], file: str)
 def _check_operator(node: Node) -> None:
     if node.origin not in READERS:
         hint = "edgebuild ops lists what is supported; keep this part of the model in the application"
+        if node.origin.startswith("custom Flex"):
+            hint = "it is TensorFlow's own: convert without SELECT_TF_OPS, and recurrent layers with a fixed batch of 1"
         if chip := COMPILED.get(node.origin):
             hint = f"the file was compiled for {chip}; give the .tflite file that its compiler was given"
         raise node.error(f"operator {node.origin} is not supported", hint)
