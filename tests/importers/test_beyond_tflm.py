@@ -13,11 +13,15 @@ from onnx import helper
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
+from edgebuild.model.compile import compile_model
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array, Graph, Quant
+from edgebuild.model.ops.fixedpoint import quantize_multiplier, quotient_is_open
 from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
 from tests.graphs.tflite_models import SAME, VALID, File
 from tests.graphs.tflite_sparse import sparse
@@ -310,3 +314,16 @@ def test_sparse_weights_are_dense_ones(order: list[int], block: dict[int, int], 
     f.tensors[weights].sparsity.traversalOrder[0] = 7
     with pytest.raises(EdgebuildError, match="not a valid TFLite file: levels of a sparse tensor"):
         read_tflite(f.pack([x], [y]), "s.tflite")
+
+
+def test_quotients_that_c_leaves_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """TFLite Micro shifts small quotients of int8 by more than 31 bits, to 127 on x86: its values are no verdict."""
+    model, path, shape, q = File(), tmp_path / "div.tflite", (1, 512), Quant((0.1,), (0,))
+    a, y = (model.tensor(name, shape, "int8", q) for name in "ay")
+    b = model.tensor("b", shape, "int8", q, np.full(shape, 127, np.int8))
+    model.operator("DIV", [a, b], [y], schema.DivOptionsT())
+    path.write_bytes(model.pack([a], [y]))
+    result = verify(path, load_target("host"), compile_model(model_request(path, "model", "host", {})))
+    assert result["equal"]
+    assert "C leaves open" in capsys.readouterr().err
+    assert not quotient_is_open(np.array([1, 0]), np.array([128, 128]), quantize_multiplier(128.0))

@@ -84,13 +84,6 @@ def packed(graph: File, inputs: list[int], outputs: list[int], more: Any) -> byt
     return bytes(builder.Output())
 
 
-def test_a_loop_is_unrolled(tmp_path: Path) -> None:
-    file = tmp_path / "loop.tflite"
-    file.write_bytes(loop())
-    artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
-    assert verify(file, load_target("host"), artifacts)["equal"]
-
-
 def only(judge: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """LiteRT is installed, or seems not to be."""
     if judge is not None:

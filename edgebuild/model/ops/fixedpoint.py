@@ -527,12 +527,22 @@ def quotient_factor(op: Op, graph: Graph) -> Multiplier:
 
 
 def quotient(a: Array, b: Array, m: Multiplier) -> Array:
-    """a / b in steps of the result, for |a| and |b| within MOST."""
+    """a / b in steps of the result, for |a| and |b| within MOST_STEPS."""
+    share, right = _share(a, b, m)
+    near = rounding_right_shift(share, np.clip(right, 0, 31))
+    return np.where(right > 31, np.where(share < 0, -1, 1), near)
+
+
+def quotient_is_open(a: Array, b: Array, m: Multiplier) -> bool:
+    """Whether C leaves one of these quotients to the processor: a shift by more than 31 bits, a division by 0."""
+    return bool(((_share(a, b, m)[1] > 31) | (b == 0)).any())
+
+
+def _share(a: Array, b: Array, m: Multiplier) -> tuple[Array, Array]:
+    """A quotient in fixed point, and by how many bits it is to be shifted right."""
     inverses = [reciprocal(max(size, 1), 31) for size in range(MOST_STEPS + 1)]
     inverse, over = (np.array(column, np.int64)[abs(b)] for column in zip(*inverses, strict=True))
     value = np.where(b < 0, -a, a)
     headroom = 31 - np.ceil(np.log2(np.where(value < 0, -value, value + 1))).astype(np.int64)
     share = rounding_high_multiply(rounding_high_multiply(value << headroom, inverse), m.mantissa)
-    right = over + headroom - m.shift
-    near = rounding_right_shift(share, np.clip(right, 0, 31))
-    return np.where(right > 31, np.where(share < 0, -1, 1), near)
+    return share, over + headroom - m.shift

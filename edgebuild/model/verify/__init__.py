@@ -36,7 +36,7 @@ from .harness import (
     sources,
     write_sources,
 )
-from .oracles import Array, Port, Reading, Reference, fit, reference
+from .oracles import Array, Port, Reading, Reference, fit, judge_of_open_c, reference
 from .recording import Plot, Round, Seen, directed_rounds, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .stepwise import judged, rounds_to_steps, stepwise
@@ -247,6 +247,7 @@ def _judged(
 ) -> dict[str, Any]:
     """The verdict: of a model that rounds to steps op by op, of real numbers with what rounding does to them."""
     graph = recording.plot.graph
+    expected = judge_of_open_c(model, graph, vectors, expected)
     compared = _compare(outcome, expected, report, recording)
     if not rounds_to_steps(graph):
         if not compared["equal"] and _real(compared["differs"], report):

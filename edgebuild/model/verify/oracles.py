@@ -32,8 +32,9 @@ from ..formats.onnx.fused import Fused
 from ..formats.onnx.integer_nodes import ENDS, NODES, Operands
 from ..formats.onnx.integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bounds_of, name_domain
 from ..formats.onnx.onnx_checks import QONNX, opset_of
-from ..ir import Graph
-from ..ops.fixedpoint import limits
+from ..ir import Arithmetic, Graph
+from ..ops.base import zero_of
+from ..ops.fixedpoint import limits, quotient_factor, quotient_is_open
 from . import judges
 from .rounding import Rng, in_one_sign, near_file, near_graph
 
@@ -101,6 +102,26 @@ def _by_meanings(graph: Graph, inputs: list[list[Array]], judge: str) -> Referen
         runs.append(ops.run(graph, *(given[name] for name in graph.inputs)))
         states = {graph.inputs[s.read]: runs[-1][graph.outputs[s.write]] for s in graph.states}
     return Reference([[run[name] for name in graph.ports_out] for run in runs], runs, 0, judge=judge)
+
+
+def judge_of_open_c(model: Path, graph: Graph, inputs: list[list[Array]], expected: Reference) -> Reference:
+    """`expected`, or the operators' meanings where TFLite Micro's C leaves an int8 DIV of these inputs open."""
+    divisions = [op for op in graph.ops if op.kind == "pointwise" and op.attrs["function"] == "quotient"]
+    divisions = [op for op in divisions if graph.result(op).dtype == "int8"]
+    if not divisions or graph.arithmetic is not Arithmetic.TFLITE:
+        return expected
+    own = _by_meanings(graph, inputs, "the operators' meanings in numpy")
+    for op, run in ((op, run) for op in divisions for run in own.tensors):
+        a, b = (run[t.name].astype(np.int64) - zero_of(t) for t in graph.operands(op))
+        if quotient_is_open(a, b, quotient_factor(op, graph)):
+            text = f"DIV '{op.name}' divides by 0 or shifts by more than 31 bits, which TFLite Micro's C leaves open"
+            _warn(
+                model.name,
+                f"{text}: the operators' meanings in numpy judge",
+                "of the shift they take what a Cortex-M makes of it",
+            )
+            return own
+    return expected
 
 
 def fit(value: Array, shape: Sequence[int]) -> Array | None:
