@@ -120,7 +120,7 @@ def test_sizes_that_exporters_write_for_open_ones(size: int, tmp_path: Path) -> 
 
 
 def test_notes_of_shapes_decide_nothing(tmp_path: Path) -> None:
-    """PyTorch notes its constants, too; others note wrong sizes. onnxruntime warns of these and runs the model."""
+    """PyTorch notes its constants, others wrong sizes, or no types. onnxruntime warns and runs the model."""
     x = helper.make_tensor_value_info("x", FLOAT, (1, 64))
     nodes = [
         helper.make_node("Unsqueeze", ["x", "last"], ["signal"]),
@@ -136,6 +136,7 @@ def test_notes_of_shapes_decide_nothing(tmp_path: Path) -> None:
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-4, atol=1e-5)
     for note in model.graph.value_info:
         note.type.tensor_type.shape.dim[0].dim_value += 3
+    model.graph.value_info.add(name="signal")
     onnx.save(model, tmp_path / "m.onnx")
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-4, atol=1e-5)
 

@@ -84,12 +84,15 @@ def repeated(turns: int) -> bytes:
 
 
 def until() -> bytes:
-    """A condition that follows from the number of the turn."""
-    nodes = [helper.make_node("Add", ["v", "one"], ["v1"]), helper.make_node("Less", ["turn", "last"], ["go1"])]
+    """A condition that follows from the number of the turn; a note of what is around the body, without a type."""
+    nodes = [helper.make_node("Add", ["v", "r"], ["v1"]), helper.make_node("Less", ["turn", "last"], ["go1"])]
+    nodes.insert(0, helper.make_node("Reshape", ["b", "size"], ["r"]))
     inputs = [value("turn", INT64, []), value("go", BOOL, []), value("v", FLOAT, [2, 4])]
-    inner = body(nodes, inputs, [value("go1", BOOL, []), value("v1")], last=np.array(4, np.int64))
+    constants = {"last": np.array(4, np.int64), "size": np.array([1], np.int64)}
+    inner = body(nodes, inputs, [value("go1", BOOL, []), value("v1")], **constants)
+    inner.value_info.add(name="b")
     loop = helper.make_node("Loop", ["", "yes", "x"], ["y"], body=inner)
-    return model([loop], (2, 4), yes=np.array(True), one=np.float32(1))
+    return model([helper.make_node("Neg", ["one"], ["b"]), loop], (2, 4), yes=np.array(True), one=np.float32(1))
 
 
 def scanned(**attributes: Any) -> bytes:

@@ -414,7 +414,8 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
     """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
 
     Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
-    Constants of old files need not be inputs, too. Sizes below 0 are open. Sparse constants are dense ones.
+    Constants of old files need not be inputs, too. Sizes below 0 are open. Sparse constants are dense ones. Notes of
+    values without a type go.
     Raises EdgebuildError if nodes read each other or what is not there, and for sparse constants that are damaged.
     """
     _make_dense(model, file)
@@ -426,6 +427,9 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
         node.domain = MICROSOFT
     if strange and not any(o.domain == MICROSOFT for o in model.opset_import):
         model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    for part in graphs(model.graph):
+        for value in [v for v in part.value_info if not _is_typed(v)]:
+            part.value_info.remove(value)
     for value in (v for part in graphs(model.graph) for v in (*part.input, *part.value_info, *part.output)):
         for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
             if dim.dim_value < 0:  # how Paddle writes a size that is open
@@ -433,6 +437,11 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
     if problems := list(_undefined(model.graph, frozenset(), file)):
         raise grouped(problems)
     sort(model.graph, file)
+
+
+def _is_typed(value: onnx.ValueInfoProto) -> bool:
+    kind = value.type.WhichOneof("value")
+    return bool(value.type.tensor_type.elem_type) if kind == "tensor_type" else kind is not None
 
 
 def _make_dense(model: onnx.ModelProto, file: str) -> None:

@@ -170,6 +170,7 @@ def read_einsum(node: Any) -> None:
                 raise node.error(f"'{letter}' is {sizes[letter]} and {size}", "sizes must be equal; none is broadcast")
     names = list(node.inputs)
     for position, letters in enumerate(terms):
+        letters, names[position] = _diagonal(node, letters, names[position])
         elsewhere = {*out, *"".join(terms[:position] + terms[position + 1 :])}
         terms[position], names[position] = _einsum_sum(node, names[position], letters, elsewhere)
     operands = list(zip(terms, names, strict=True))
@@ -187,6 +188,22 @@ def read_einsum(node: Any) -> None:
         node.emit("reshape", [name], shape=tuple(sizes[c] for c in out))
     else:
         node.emit("transpose", [name], perm=perm)
+
+
+def _diagonal(node: Any, letters: str, name: str) -> Operand:
+    """The elements whose places are equal in all dimensions of one letter, which are one dimension then."""
+    while letter := next((c for c in letters if letters.count(c) > 1), ""):
+        first, second = letters.index(letter), letters.rindex(letter)
+        rest = [at for at in range(len(letters)) if at not in (first, second)]
+        view = node.turned(name, (first, second, *rest))
+        size, _, *others = node.builder.tensors[view].shape
+        run = prod(others)  # the diagonal of n x n is the first column of n x (n + 1)
+        rows = node.inner("pad", [node.reshaped(view, (size * size, run))], pads=((0, size), (0, 0)), value=0)
+        column = node.reshaped(rows, (size, size + 1, run))
+        column = node.inner("slice", [column], begin=(0, 0, 0), size=(size, 1, run))
+        name = node.reshaped(column, (size, *others))
+        letters = letter + "".join(letters[at] for at in rest)
+    return letters, name
 
 
 def _einsum_pair(
@@ -220,10 +237,10 @@ def _einsum_terms(node: Any) -> tuple[list[str], str]:
         if "..." in letters:
             wide = max(wide, rest)
             terms[position] = letters.replace("...", OUTER[wide - rest : wide])
-        if len(set(terms[position])) != len(terms[position]) or len(terms[position]) != len(
-            node.tensor(position).shape
-        ):
-            raise node.error(f"'{letters}' for shape {node.tensor(position).shape}", "diagonals are not supported")
+        if len(terms[position]) != len(node.tensor(position).shape):
+            raise node.error(
+                f"'{letters}' for shape {node.tensor(position).shape}", "one letter a dimension is expected"
+            )
     every = "".join(terms)
     if not arrow:
         out = OUTER[:wide] + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in OUTER))
