@@ -249,6 +249,7 @@ def _evaluated(proto: onnx.NodeProto, values: dict[str, Array], opset: int) -> l
 
 
 FAR_STEPS = 1 << 20  # beyond all types that QuantizeLinear has; an int32 holds them
+DEQUANTISES = 19  # the first opset whose DequantizeLinear the evaluator has; older ones mean the same
 
 
 def _within_steps(node: OnnxNode, values: dict[str, Array]) -> Array:
@@ -261,7 +262,8 @@ def _within_steps(node: OnnxNode, values: dict[str, Array]) -> Array:
     proto = helper.make_node("DequantizeLinear", ["far", scale], ["real"], **options)
     operands = {"far": np.full(x.shape, FAR_STEPS, np.int32), scale: values[scale]}
     with np.errstate(over="ignore"):
-        far = np.minimum(_evaluated(proto, operands, node.opset)[0], np.finfo(x.dtype).max).astype(x.dtype)
+        real = _evaluated(proto, operands, max(node.opset, DEQUANTISES))[0]
+        far = np.minimum(real, np.finfo(x.dtype).max).astype(x.dtype)
     return np.asarray(np.where(np.isnan(x), -far, np.clip(x, -far, far)))
 
 
