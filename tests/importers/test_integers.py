@@ -18,6 +18,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.formats.onnx.integer_nodes import Form, integers, shift_of
+from edgebuild.model.formats.onnx.integers import Numbers
 from edgebuild.model.ir import Array, Graph, Op, Tensor
 from edgebuild.model.ops import run
 from edgebuild.model.ops.pointwise import attributes
@@ -286,6 +287,23 @@ def test_numbers_are_those_of_the_judge(make: Callable[[], onnx.ModelProto], tmp
     zero = result.quant.zero_point[0] if result.quant is not None else 0
     np.testing.assert_array_equal(values[result.name].astype(np.float64) - zero, want)
     assert np.unique(want).size > 3
+
+
+def test_whole_numbers_stay_whole_for_the_judge() -> None:
+    """Quotients of real numbers alone are judged in doubles: those of places have a type that the file may note."""
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["at"]),
+        helper.make_node("Div", ["at", "n"], ["row"]),
+        helper.make_node("Cast", ["row"], ["y"], to=TensorProto.FLOAT),
+    ]
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", (9, 2)), ("y", (1, 2)))
+    ]
+    stored = [numpy_helper.from_array(np.array(3), "n"), numpy_helper.from_array(np.array(7, np.float16), "half")]
+    model = helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], stored))
+    in_standard(model)
+    assert [node.op_type for node in model.graph.node] == ["ArgMax", "Div", "Cast"]
+    assert Numbers(model, "").words("half") == 7
 
 
 def exactly(model: onnx.ModelProto, x: Array) -> Array:

@@ -527,10 +527,10 @@ def _ends_of(f: Fused) -> dict[str, str]:
 def in_standard(model: onnx.ModelProto) -> None:
     """Put operators of the standard in the place of others, and compute in doubles what is rounded to integers."""
     name_domain(model)
-    numbers = Numbers(model, "")
+    numbers, whole = Numbers(model, ""), _whole(model)
     for graph in graphs(model.graph):
         foreign = [node for node in graph.node if node.domain in (DOMAIN, *QONNX)]
-        wide = _before_rounding([node for node in graph.node if node not in foreign])
+        wide = _before_rounding([node for node in graph.node if node not in foreign], whole)
         if foreign or wide:
             nodes = [new for node in graph.node for part in _standard(node, numbers) for new in _in_doubles(part, wide)]
             del graph.node[:]
@@ -606,14 +606,19 @@ def _scaled(
         x = result
 
 
-def _before_rounding(nodes: list[onnx.NodeProto]) -> set[str]:
-    """Results of products, sums and quotients of reals that come to a Floor or a Cast to integers, and of the Floor."""
+def _whole(model: onnx.ModelProto) -> set[str]:
+    """Names of computed whole numbers."""
+    parts = list(graphs(onnx.shape_inference.infer_shapes(model).graph))
+    values = (v for part in parts for v in (*part.input, *part.value_info, *part.output))
+    return {v.name for v in values if v.type.tensor_type.elem_type in WHOLE_TYPES}
+
+
+def _before_rounding(nodes: list[onnx.NodeProto], typed: set[str]) -> set[str]:
+    """Results of products, sums and quotients of reals that come to a Floor or a Cast to integers, and of the Floor.
+
+    `typed`: names of whole numbers.
+    """
     makers = {name: node for node in nodes for name in node.output}
-    typed = set[str]()
-    for node in nodes:
-        to = next((a.i for a in node.attribute if a.name == "to"), None)
-        if to in WHOLE_TYPES or (node.op_type in LINEAR and typed.intersection(node.input)):
-            typed |= {*node.output}
     ends = [n for n in nodes if n.op_type == "Floor" or (n.op_type == "Cast" and typed.intersection(n.output))]
     todo = [name for n in ends for name in (n.output if n.op_type == "Floor" else n.input)]
     wide = set[str]()

@@ -155,7 +155,9 @@ class Numbers:
     def words(self, name: str) -> Array | None:
         """The numbers of a constant in int64; None where it is none, or not of whole numbers below 2^62."""
         data = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
-        if data is None or data.dtype.kind not in "fiu" or not data.size or not (abs(data) < ENDS[1]).all():
+        if data is None or data.dtype.kind not in "fiu" or not data.size:
+            return None
+        if not (abs(data.astype(np.float64)) < ENDS[1]).all():  # which float16 cannot hold
             return None
         return data.astype(np.int64) if (data == np.rint(data)).all() else None
 
