@@ -141,6 +141,21 @@ def test_only_layers_that_nobody_else_reads_are_equalised(change: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_transpose_convolutions_in_groups_stay_real() -> None:
+    """onnxruntime's quantiser makes scales of one group alone, and fails at the bias."""
+    rng, ports = np.random.default_rng(2), {"x": (1, 4, 5), "y": (1, 6, 7)}
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], group=2)
+    stored = [
+        (n, rng.normal(0, 1, s).astype(np.float32)) for n, s in (("w", (4, 3, 3)), ("b", (6,)), ("x", ports["x"]))
+    ]
+    x, y = ([helper.make_tensor_value_info(n, TensorProto.FLOAT, s)] for n, s in ports.items())
+    graph = helper.make_graph([node], "net", x, y, [numpy_helper.from_array(v, n) for n, v in stored[:2]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    rows = [dict(stored[2:])]
+    made = quantised(model, ranges(model, rows, "minmax"))
+    np.testing.assert_array_equal(run(made, rows)[0], run(model, rows)[0])
+
+
 def test_corrected_biases_take_off_the_mean_error() -> None:
     """A bias that is 40 steps of the result too large becomes what it was, to a step."""
     rows = [{"image": x[None]} for x in np.random.default_rng(3).normal(0, 1, (32, 3, 8, 8)).astype(np.float32)]

@@ -139,7 +139,7 @@ def quantised(
         activation_qType=QuantType.QInt8,
         tensors_range=TensorsData(CalibrationMethod.MinMax, {n: _values(r) for n, r in ranges.items()}),
         nodes_to_quantize=[],
-        nodes_to_exclude=list(names) if wide == "float" else [],
+        nodes_to_exclude=[*_transposed_in_groups(copy), *(names if wide == "float" else ())],
         op_types_to_quantize=list(QDQRegistry),
         extra_options=options,
     )
@@ -151,6 +151,12 @@ def quantised(
     result = quantiser.model.model
     result.producer_name = "edgebuild"
     return result
+
+
+def _transposed_in_groups(model: onnx.ModelProto) -> list[str]:
+    """Names of transpose convolutions in groups: onnxruntime takes scales of one group for those of all channels."""
+    transposed = [node for node in model.graph.node if node.op_type == "ConvTranspose"]
+    return [n.name for n in transposed if any(a.name == "group" and a.i > 1 for a in n.attribute)]
 
 
 def _opset(model: onnx.ModelProto) -> int:
