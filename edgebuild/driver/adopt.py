@@ -307,6 +307,9 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
             patched.write_text(patch_of(str(described.resolve()), sizes), encoding="utf-8")
             request = replace(request, layout=f"fixed:{patched}")
             blocks = read_map(patched).blocks
+            wide = {(b.name, r.name) for b in blocks for r in b.registers if r.bits == 32}  # but no elements of arrays
+            rows = {b: {n: None for n in names if (b, n) in wide} for b, names in sizes.items()}
+            sizes = {b: names for b, names in rows.items() if names}
         writer = _Writer(old, blocks, request)
         new = replace(request, sources=(file,), include_dirs=(path.parent, *request.include_dirs))
         while True:
