@@ -15,7 +15,7 @@ from edgebuild.base.atomic import in_cmake, replace_file, rule
 from edgebuild.base.own_code import PACKAGE, code_inputs
 from edgebuild.base.text import visible
 from edgebuild.build import stamp as stamps
-from edgebuild.model.surface.interface import Interface, Ports, header
+from edgebuild.model.surface import TFLITE_MARK, Interface, Ports, header, surface
 
 SUFFIX = ".header"
 MOST = 512 << 20  # bytes of a model
@@ -88,13 +88,7 @@ def _ports(model: str) -> Ports | None:
     if not os.path.isfile(model) or os.path.getsize(model) > MOST:
         return None
     data = _bytes(model)
-    if data[4:8] == b"TFL3":
-        from edgebuild.model.surface.tflite_surface import surface
-    elif model.endswith(".onnx"):
-        from edgebuild.model.surface.onnx_surface import surface
-    else:
-        return None
-    return surface(data)
+    return surface(data) if data[4:8] == TFLITE_MARK or model.endswith(".onnx") else None
 
 
 def finish(

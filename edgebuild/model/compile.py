@@ -194,7 +194,7 @@ def inspect(request: ModelRequest, after: str) -> str:
 
 def drawn_graph(request: ModelRequest, after: str) -> bytes:
     """The graph after a stage, or as it is planned, as an ONNX file to look at; see `views.onnx_view`."""
-    from .views.onnx_view import onnx_file
+    from edgebuild.model.views.drawing import onnx_file
 
     if after != "plan":
         return onnx_file(graph_after(request, after))

@@ -12,7 +12,7 @@ from .ir import ITEM_BYTES, Graph
 from .ops import SPECS
 from .plan.memory.problem import ALIGN, aligned
 from .plan.rolling import read_outside, rows_of, with_output_rows, with_rows
-from .surface.interface import Array, Interface, Link, Ports, Surface
+from .surface import Array, Interface, Link, Ports, Surface
 
 
 def ports_of(graph: Graph) -> Ports:

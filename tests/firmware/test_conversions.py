@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgebuild.model.surface.interface import Interface, Ports, Surface, header
+from edgebuild.model.surface import Interface, Ports, Surface, header
 from tests.conftest import run
 
 TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int16": TensorProto.INT16}

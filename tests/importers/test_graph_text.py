@@ -23,7 +23,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.formats.text import data_file
 from edgebuild.model.formats.text.graph_text import read_text, written
 from edgebuild.model.ir import Graph, short_names
-from edgebuild.model.views.onnx_view import onnx_file
+from edgebuild.model.views.drawing import onnx_file
 from tests.conftest import ROOT
 from tests.graphs import KINDS, thrown, tiny_tflite
 

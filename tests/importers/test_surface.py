@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -14,17 +13,12 @@ from edgebuild.build import header
 from edgebuild.model.compile import prepare
 from edgebuild.model.emit.addresses import literal
 from edgebuild.model.interface_of import ports_of
-from edgebuild.model.surface import onnx_surface, tflite_surface
-from edgebuild.model.surface.interface import Ports, float_literal
+from edgebuild.model.surface import Ports, float_literal, surface
 from tests.conftest import ROOT
 from tests.graphs.tiny import tiny_tflite
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 SHARED = ROOT.parent / "shared"
-READERS: dict[str, Callable[[bytes], Ports | None]] = {
-    ".onnx": onnx_surface.surface,
-    ".tflite": tflite_surface.surface,
-}
 
 
 @pytest.fixture
@@ -35,7 +29,7 @@ def tflite(tmp_path: Path) -> Path:
 
 def test_plain_files_are_read(tflite: Path) -> None:
     for file in (DIGITS, tflite):
-        assert READERS[file.suffix](file.read_bytes()) == ports_of(prepare(file)), file
+        assert surface(file.read_bytes()) == ports_of(prepare(file)), file
 
 
 @pytest.mark.parametrize("kind", ["FLOAT", "INT32", "BOOL"])
@@ -57,13 +51,13 @@ def test_types_shapes_and_scales_of_onnx_files(kind: str, packed: bool, tmp_path
     graph = helper.make_graph(nodes, "g", inputs, outputs, [scale, zero])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     (tmp_path / "typed.onnx").write_bytes(model.SerializeToString())
-    ports = onnx_surface.surface(model.SerializeToString())
+    ports = surface(model.SerializeToString())
     assert ports is not None and ports == ports_of(prepare(tmp_path / "typed.onnx"))
 
 
 @pytest.mark.parametrize("file", sorted(SHARED.glob("models/*.tflite"))[:6], ids=lambda f: f.stem)
 def test_real_files_are_read(file: Path) -> None:
-    ports = tflite_surface.surface(file.read_bytes())
+    ports = surface(file.read_bytes())
     assert ports is None or ports == ports_of(prepare(file))
 
 
@@ -76,7 +70,7 @@ def test_files_that_are_damaged_give_ports_or_none(tflite: Path) -> None:
             changed = bytearray(data[: rng.randrange(len(data))] if rng.random() < 0.3 else data)
             for _ in range(rng.randint(1, 6) if changed else 0):
                 changed[rng.randrange(min(len(changed), 2000))] = rng.randrange(256)
-            ports = READERS[file.suffix](bytes(changed))
+            ports = surface(bytes(changed))
             assert ports is None or isinstance(ports, Ports)
 
 

@@ -169,7 +169,7 @@ ROOMS: dict[str, Room] = {
     "base": Room(
         ("edgebuild/base/*.py", "edgebuild/build/**/*.py", "edgebuild/build/forms/**/*.j2", "edgebuild/cli/*.py",
          "edgebuild/*.py",
-         "edgebuild/model/__init__.py", "edgebuild/model/interface_of.py", "edgebuild/model/surface/*.py"),
+         "edgebuild/model/__init__.py", "edgebuild/model/interface_of.py", "edgebuild/model/surface.py"),
         (*_in("target", "target"), *DOORS, *FAILURES, *_in("docs", "commands", "report"), *EMITTED),
     ),
 }  # fmt: skip

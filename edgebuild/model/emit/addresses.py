@@ -12,13 +12,13 @@ import numpy as np
 from ...base import text as written
 from ...base.templates import times
 from ...base.text import remark
+from .. import surface
 from ..interface_of import ports_of
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Start, Stream, StreamedRun, TiledOp, Transfer, Wait, newest_name
 from ..plan.rolling import row_bytes, rows_of
 from ..plan.search import Plan
-from ..surface import interface
 from .call_loops import Arg
 from .weights_file import Weights
 
@@ -91,7 +91,7 @@ def newest_constant(plan: Plan, tensor: str) -> str:
 def access_functions(plan: Plan) -> dict[str, str]:
     """Name of the C function that gives the address of each input and output."""
     ports = ports_of(plan.graph)
-    functions = interface.access_functions(plan.name, ports)
+    functions = surface.access_functions(plan.name, ports)
     if plan.request.stream_output:
         functions = functions[0], [f"{plan.name}_output_row"]
     names = [[port.name for port in side] for side in ports]

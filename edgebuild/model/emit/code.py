@@ -19,7 +19,7 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.templates import fitted, render, times
 from ...base.text import identifier, wrapped
-from .. import kernels, ops
+from .. import kernels, ops, surface
 from ..interface_of import interface_of
 from ..ir import Op, Tensor
 from ..kernels import CONDITIONS, Helper
@@ -29,7 +29,6 @@ from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan, form_of
 from ..plan.section import Section, scratch_name
-from ..surface import interface
 from . import addresses
 from .addresses import (
     LARGEST,
@@ -496,11 +495,11 @@ def _states(plan: Plan) -> list[dict[str, Any]]:
 def header(p: Program) -> str:
     """The header, which follows from the interface alone."""
     plan = p.plan
-    return interface.header(interface_of(plan.graph, plan.request, plan.target.name))
+    return surface.header(interface_of(plan.graph, plan.request, plan.target.name))
 
 
 def arena_header(plan: Plan) -> str:
-    return interface.arena_header(plan.name, plan.file, plan.target.name, plan.arena_bytes)
+    return surface.arena_header(plan.name, plan.file, plan.target.name, plan.arena_bytes)
 
 
 def source(p: Program) -> str:

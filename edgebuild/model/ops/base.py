@@ -13,7 +13,7 @@ import numpy as np
 from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
 from ..ir import Arithmetic, Array, Dim, Graph, Nest, Op, Quant, Same, Tensor, Whole
-from ..surface.interface import C_TYPES as C_TYPES
+from ..surface import C_TYPES as C_TYPES
 
 UNSIGNED = ("uint32", "uint64")  # of TFLM's audio front end; other operators move them, but do not compute with them
 

@@ -26,7 +26,7 @@ from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
 from ...base.target import Flash, Target, firmware_support, hal_dir, link_flags, load_target, target_names
 from ..emit.weights_file import HEADER
-from ..surface.interface import C_TYPES
+from ..surface import C_TYPES
 from .board import PROGRAM, run_on_board
 
 # Sizes and symbols, read from the linked program.

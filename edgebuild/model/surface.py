@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
+from struct import error, unpack, unpack_from
 from typing import NamedTuple
 
-from ...base import text as written
-from ...base.text import LICENCE, comment, remark
+from edgebuild.base import text as written
+from edgebuild.base.text import LICENCE, comment, remark
 
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint32", "uint64")
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
@@ -314,3 +315,276 @@ def _called(i: Interface, argument: str) -> list[str]:
         first = f"The next call of {i.name}_invoke() is the first of a sequence: what lasts from call to call begins"
         lines += ["", f"/* {first} anew. */", f"void {i.name}_reset(void);"]
     return lines
+
+
+FLOAT, UINT8, INT8 = 1, 2, 3  # TensorProto.DataType
+TFLITE_MARK = b"TFL3"
+ONNX_TYPES = {FLOAT: "float32", 6: "int32", 9: "bool"}
+# Numbers of fields (onnx.proto of ONNX).
+GRAPH, FUNCTIONS = 7, 25
+NODE, INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 1, 5, 11, 12, 15
+NODE_INPUT, NODE_OUTPUT, OP_TYPE, ATTRIBUTE, DOMAIN = 1, 2, 4, 5, 7
+ATTRIBUTE_GRAPH, ATTRIBUTE_GRAPHS = 6, 11
+VALUE_NAME, VALUE_TYPE, TENSOR_TYPE, ELEMENT, SHAPE, DIM, DIM_VALUE = 1, 2, 1, 1, 2, 1, 1
+DIMS, DATA_TYPE, FLOAT_DATA, INT32_DATA, TENSOR_NAME, RAW_DATA = 1, 2, 4, 5, 8, 9
+SMALL = 64  # bytes: scales and zero points that are looked at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number without an end")
+
+
+class _Message:
+    """`fields`: by number the wire type of each, and where its bytes lie; of a number itself the value twice."""
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self.data, self.fields = data, dict[int, list[tuple[int, int, int]]]()
+        while at < end:
+            key, at = _varint(data, at)
+            kind = key & 7
+            if kind == 0:
+                value, at = _varint(data, at)
+                first = past = value
+            else:
+                length, at = _varint(data, at) if kind == 2 else ({1: 8, 5: 4}[kind] if kind in (1, 5) else -1, at)
+                if length < 0 or at + length > end:
+                    raise ValueError("a field that ends behind its message")
+                first = at
+                past = at = at + length
+            self.fields.setdefault(key >> 3, []).append((kind, first, past))
+
+    def messages(self, number: int) -> list[_Message]:
+        return [_Message(self.data, first, past) for _, first, past in self.fields.get(number, [])]
+
+    def texts(self, number: int) -> list[str]:
+        return [self.data[first:past].decode() for _, first, past in self.fields.get(number, [])]
+
+    def text(self, number: int) -> str:
+        return ["", *self.texts(number)][-1]
+
+    def numbers(self, number: int) -> list[int]:
+        return [value for _, value, _ in self.fields.get(number, [])]
+
+
+class _Node:
+    """Names that a node reads and writes, and its operator. `nested`: it has a body."""
+
+    def __init__(self, m: _Message) -> None:
+        self.inputs, self.outputs = m.texts(NODE_INPUT), m.texts(NODE_OUTPUT)
+        self.kind, self.domain = m.text(OP_TYPE), m.text(DOMAIN)
+        self.nested = any({ATTRIBUTE_GRAPH, ATTRIBUTE_GRAPHS} & a.fields.keys() for a in m.messages(ATTRIBUTE))
+
+
+def _of_onnx(data: bytes) -> Ports | None:
+    model = _Message(data, 0, len(data))
+    graphs = model.messages(GRAPH)
+    if len(graphs) != 1 or FUNCTIONS in model.fields:
+        return None
+    (graph,) = graphs
+    nodes = [_Node(m) for m in graph.messages(NODE)]
+    if SPARSE_INITIALIZER in graph.fields or not nodes or any(n.nested or n.domain for n in nodes):
+        return None
+    constants = {name: m for m in graph.messages(INITIALIZER) if (name := m.text(TENSOR_NAME))}
+    inputs = [_value(m) for m in graph.messages(INPUT)]
+    given = [v for v in inputs if v is None or v.name not in constants]
+    outputs = [_value(m) for m in graph.messages(OUTPUT)]
+    names = [v.name for v in (*given, *outputs) if v is not None]
+    if len(set(names)) < len(given) + len(outputs) or not given or not outputs:
+        return None
+    ends = set(names[len(given) :])
+    readers, writers = dict[str, list[_Node]](), dict[str, _Node]()
+    for node in nodes:
+        for name in dict.fromkeys(node.inputs):
+            readers.setdefault(name, []).append(node)
+        writers.update(dict.fromkeys(node.outputs, node))
+    first = [_read_as(v, readers, constants, ends) for v in given if v is not None]
+    last = [_written_as(v, readers, writers, constants) for v in outputs if v is not None]
+    sides = (tuple(p for p in side if p is not None) for side in (first, last))
+    ports = Ports(*sides)
+    return ports if len(ports.inputs) == len(given) and len(ports.outputs) == len(outputs) else None
+
+
+def _value(m: _Message) -> Surface | None:
+    """A tensor of static shape; None if it is something else."""
+    name, dtype, shape, is_static = m.text(VALUE_NAME), "", list[int](), False
+    for tensor in (t for kind in m.messages(VALUE_TYPE) for t in kind.messages(TENSOR_TYPE)):
+        dtype = ONNX_TYPES.get([0, *tensor.numbers(ELEMENT)][-1], dtype)
+        for dims in tensor.messages(SHAPE):
+            sizes = [dim.numbers(DIM_VALUE) for dim in dims.messages(DIM)]
+            is_static = all(len(n) == 1 and 0 < n[0] < 1 << 31 for n in sizes)
+            shape += [n for one in sizes for n in one]
+    plain = bool(name) and name.isascii() and name.isprintable()
+    return Surface(name, dtype, tuple(shape)) if plain and dtype and is_static else None
+
+
+def _read_as(
+    port: Surface, readers: dict[str, list[_Node]], constants: dict[str, _Message], ends: set[str]
+) -> Surface | None:
+    """An input as the graph has it: quantised if its one reader does nothing else."""
+    nodes = readers.get(port.name, [])
+    if not nodes or not any(n.kind == "QuantizeLinear" for n in nodes):
+        return port if nodes else None
+    if len(nodes) > 1 or port.dtype != "float32" or not ends.isdisjoint(nodes[0].outputs):
+        return None
+    return _quantised(port, nodes[0], constants)
+
+
+def _written_as(
+    port: Surface, readers: dict[str, list[_Node]], writers: dict[str, _Node], constants: dict[str, _Message]
+) -> Surface | None:
+    """An output as the graph has it: quantised if it is made of integers and nobody else reads it."""
+    writer = writers.get(port.name)
+    if writer is None or readers.get(port.name) or port.name in constants:
+        return None
+    if writer.kind != "DequantizeLinear":
+        return port if writer.kind != "QuantizeLinear" else None
+    maker = writers.get(writer.inputs[0])
+    alone = len(readers.get(writer.inputs[0], [])) == 1
+    if maker is None or maker.kind != "QuantizeLinear" or not alone or port.dtype != "float32":
+        return None
+    return _quantised(port, writer, constants)
+
+
+def _quantised(port: Surface, node: _Node, constants: dict[str, _Message]) -> Surface | None:
+    """The port under the scale and the zero point of a node, if these are single numbers."""
+    if len(node.inputs) != 3 or not {*node.inputs[1:]} <= constants.keys():
+        return None
+    (kind, scale), (type_, zero) = (_single_number(constants[name]) for name in node.inputs[1:])
+    if kind != FLOAT or type_ not in (INT8, UINT8) or scale is None or zero is None or not 0 < scale < float("inf"):
+        return None
+    return port._replace(dtype="int8", scale=scale, zero=int(zero) - (128 if type_ == UINT8 else 0))
+
+
+def _single_number(m: _Message) -> tuple[int, float | None]:
+    """The type and the number of a constant that has one."""
+    kind, number = [0, *m.numbers(DATA_TYPE)][-1], None
+    dims = [size if wire == 0 else 2 for wire, size, _ in m.fields.get(DIMS, [])]  # packed: of more than one
+    for _, first, past in m.fields.get(RAW_DATA, []):
+        if past - first <= SMALL:
+            form = {FLOAT: "<f", INT8: "b", UINT8: "B"}.get(kind, "")
+            number = float(unpack(form, m.data[first:past])[0])
+    for _, first, past in m.fields.get(FLOAT_DATA, []):
+        number = unpack("<f", m.data[first:past])[0] if past - first == 4 else number
+    for wire, first, _ in m.fields.get(INT32_DATA, []):
+        value = first if wire == 0 else _varint(m.data, first)[0]
+        number = float(value - (1 << 64) if value >> 63 else value)
+    return kind, number if not dims or dims == [1] else None
+
+
+TFLITE_TYPES = {0: "float32", 2: "int32", 3: "uint8", 6: "bool", 7: "int16", 9: "int8"}
+# Control flow and variables: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE, WHILE, IF, and custom operators.
+UNREAD = (32, 118, 119, 129, 142, 143, 144)
+CONVERTING = (6, 114)  # DEQUANTIZE, QUANTIZE: next to an input or output they become part of it
+# Numbers of fields (schema.fbs of TensorFlow).
+OPERATOR_CODES, SUBGRAPHS, BUFFERS = 1, 2, 4
+DEPRECATED_CODE, CODE = 0, 3
+TENSORS, INPUTS, OUTPUTS = 0, 1, 2
+TENSOR_SHAPE, TYPE, BUFFER, NAME, QUANTIZATION, IS_VARIABLE = 0, 1, 2, 3, 4, 5
+SCALE, ZERO_POINT = 2, 3
+DATA, OFFSET = 0, 1
+
+
+class _Table:
+    """A table of the flatbuffer at a place in the data."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+        self.fields = at - unpack_from("<i", data, at)[0]
+        self.count = unpack_from("<H", data, self.fields)[0] // 2 - 2
+
+    def place(self, field: int) -> int:
+        """Where a field lies; 0: it has its default."""
+        relative: int = unpack_from("<H", self.data, self.fields + 4 + 2 * field)[0] if field < self.count else 0
+        return self.at + relative if relative else 0
+
+    def number(self, field: int, form: str) -> int:
+        place = self.place(field)
+        return int(unpack_from(form, self.data, place)[0]) if place else 0
+
+    def _to(self, place: int) -> int:
+        to: int = place + unpack_from("<I", self.data, place)[0]
+        return to
+
+    def table(self, field: int) -> _Table | None:
+        place = self.place(field)
+        return _Table(self.data, self._to(place)) if place else None
+
+    def vector(self, field: int) -> tuple[int, int]:
+        """The place of the first element, and how many there are."""
+        place = self.place(field)
+        if not place:
+            return 0, 0
+        at = self._to(place)
+        return at + 4, unpack_from("<I", self.data, at)[0]
+
+    def numbers(self, field: int, form: str) -> tuple[float, ...]:
+        first, count = self.vector(field)
+        return unpack_from(f"<{count}{form}", self.data, first) if count else ()
+
+    def tables(self, field: int) -> list[_Table]:
+        first, count = self.vector(field)
+        if count * 4 > len(self.data):
+            raise ValueError("more tables than the file can hold")
+        return [_Table(self.data, self._to(first + 4 * i)) for i in range(count)]
+
+    def text(self, field: int) -> str:
+        first, count = self.vector(field)
+        return self.data[first : first + count].decode() if first else ""
+
+
+def _of_tflite(data: bytes) -> Ports | None:
+    model = _Table(data, unpack_from("<I", data, 0)[0])
+    graphs = model.tables(SUBGRAPHS)
+    codes = {max(c.number(DEPRECATED_CODE, "<b"), c.number(CODE, "<i")) for c in model.tables(OPERATOR_CODES)}
+    if len(graphs) != 1 or not set(UNREAD).isdisjoint(codes):
+        return None
+    tensors, buffers = graphs[0].tables(TENSORS), model.tables(BUFFERS)
+    sides = [[int(n) for n in graphs[0].numbers(field, "i")] for field in (INPUTS, OUTPUTS)]
+    both, names = [n for side in sides for n in side], [t.text(NAME) for t in tensors]
+    if len(set(both)) < len(both) or not all(sides) or any(t.number(IS_VARIABLE, "<b") for t in tensors):
+        return None
+    if any(names.count(names[n]) > 1 for n in both) or min(both) < 0:
+        return None
+    ports = [[_port(tensors[n], names[n], buffers) for n in side] for side in sides]
+    inputs, outputs = (tuple(p for p in side if p is not None) for side in ports)
+    if any(p.dtype == "float32" for p in inputs + outputs) and not codes.isdisjoint(CONVERTING):
+        return None
+    return Ports(inputs, outputs) if len(inputs) + len(outputs) == len(both) else None
+
+
+def _port(t: _Table, name: str, buffers: list[_Table]) -> Surface | None:
+    shape, dtype = tuple(int(n) for n in t.numbers(TENSOR_SHAPE, "i")), TFLITE_TYPES.get(t.number(TYPE, "<b"))
+    buffer = buffers[t.number(BUFFER, "<I")]
+    holds = buffer.vector(DATA)[1] or buffer.place(OFFSET)
+    plain = bool(name) and name.isascii() and name.isprintable()
+    if dtype is None or holds or not plain or min(shape, default=1) < 1:
+        return None
+    quant = t.table(QUANTIZATION)
+    scales, zeros = (quant.numbers(SCALE, "f"), quant.numbers(ZERO_POINT, "q")) if quant is not None else ((), ())
+    if dtype not in ("int8", "uint8", "int16") or not scales:
+        odd = dtype in ("uint8", "int16") or (bool(scales) and dtype not in ("float32", "bool"))
+        return None if odd else Surface(name, dtype, shape)
+    if len(scales) != 1 or len(zeros) != 1 or not 0 < scales[0] < float("inf"):
+        return None
+    zero = int(zeros[0]) - (128 if dtype == "uint8" else 0)
+    return Surface(name, "int8" if dtype == "uint8" else dtype, shape, scales[0], zero)
+
+
+def surface(data: bytes) -> Ports | None:
+    """The inputs and outputs of a model, a TFLite file by its mark, else ONNX; None if only a whole reader can tell.
+
+    The bytes themselves are read, without weights, `tflite`, `onnx` or numpy: plain files, in which the inputs and
+    outputs are of static shapes.
+    """
+    try:
+        return (_of_tflite if data[4:8] == TFLITE_MARK else _of_onnx)(data)
+    except (error, ValueError, IndexError):
+        return None
