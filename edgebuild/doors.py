@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.installation import PACKAGE
-from edgebuild.base.installation import hal_dir as hal_dir
+from edgebuild.base.inputs import PACKAGE
+from edgebuild.base.inputs import hal_dir as hal_dir
 
 
 def cmake_dir() -> Path:

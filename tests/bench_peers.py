@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from edgebuild.base.artifacts import publish
-from edgebuild.base.installation import hal_dir
+from edgebuild.base.inputs import hal_dir
 from edgebuild.base.request import model_request
 from edgebuild.base.target import Target, firmware_support, load_target
 from edgebuild.model.compile import compile_model, prepare

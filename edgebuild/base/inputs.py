@@ -117,3 +117,19 @@ def _check_kind(status: os.stat_result, path: str | Path, text: str, most: int |
 
 def _too_large(path: str | Path, text: str, most: int) -> EdgebuildError:
     return fail(f"{text}: it is larger than {most >> 20} MiB", file=str(path))
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def cmsis_nn_sources(library: Path) -> list[Path]:
+    """The sources of CMSIS-NN that its int8 convolutions need, in the library's folder; sorted."""
+    groups = ("ConvolutionFunctions", "NNSupportFunctions", "TransposeFunctions")
+    sources = [file for group in groups for file in (library / "Source" / group).glob("*.c")]
+    return sorted(file for file in sources if not file.stem.endswith(("_f16", "_f32")))
+
+
+def hal_dir() -> Path:
+    """The folder with the C files, linker scripts and targets that ship."""
+    checkout = PACKAGE.parent / "hal"
+    return checkout if (checkout / "targets").is_dir() else PACKAGE / "hal"

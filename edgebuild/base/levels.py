@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from .facts import Count, Formula, Picojoules, Size, count, entries, keys_of, one_of, parse_formula, read_text, wrong
-from .installation import hal_dir
+from .inputs import hal_dir
 from .text import WORD, visible
 
 if TYPE_CHECKING:

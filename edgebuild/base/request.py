@@ -27,9 +27,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from edgebuild.base.errors import did_you_mean, fail, visible
+from edgebuild.base.errors import Diagnostic, EdgebuildError, did_you_mean, fail, visible
+from edgebuild.base.facts import compose, entries, keys_of, wrong
 from edgebuild.base.inputs import read_json, read_text
 from edgebuild.base.options import (
     BINDINGS,
@@ -54,10 +55,14 @@ from edgebuild.base.options import (
     checked,
     option,
     options_of,
+    shared_buffer,
     words,
     words_or_file,
 )
 from edgebuild.base.text import identifier
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
 
 SCHEMA = 1
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; what is generated from them is C++, too
@@ -332,7 +337,12 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
     _check_prefix(name)
     request = ModelRequest(source, name, target, **checked(ModelRequest, options))
     if request.backend == "cmsis-nn":
-        _check_library(request.cmsis_nn)
+        hints = ["give the folder of CMSIS-NN, which has Include/arm_nnfunctions.h in it: --cmsis-nn DIR"]
+        if request.cmsis_nn is None:
+            raise fail("option 'backend': cmsis-nn is not part of edgebuild", hints=hints)
+        if not (request.cmsis_nn / "Include" / "arm_nnfunctions.h").is_file():
+            text = "option 'cmsis_nn': no Include/arm_nnfunctions.h in it"
+            raise fail(text, file=str(request.cmsis_nn), hints=hints)
     for _, array in (*request.input_at, *request.output_at):
         if f"{array}_".upper().startswith(f"{name}_".upper()):
             hints = [f"names that begin with {name}_ are those of the model, in letters of either case"]
@@ -399,14 +409,6 @@ def _check_prefix(name: str) -> None:
     _check_name(name, "it becomes the prefix of functions and files")
     if name.lower() in C_HEADERS:  # in lower case: some file systems know no other
         raise fail(f"name: {name}.h would hide the C library's <{name.lower()}.h>", hints=["choose another name"])
-
-
-def _check_library(folder: Path | None) -> None:
-    hints = ["give the folder of CMSIS-NN, which has Include/arm_nnfunctions.h in it: --cmsis-nn DIR"]
-    if folder is None:
-        raise fail("option 'backend': cmsis-nn is not part of edgebuild", hints=hints)
-    if not (folder / "Include" / "arm_nnfunctions.h").is_file():
-        raise fail("option 'cmsis_nn': no Include/arm_nnfunctions.h in it", file=str(folder), hints=hints)
 
 
 def _check_name(name: str, why: str) -> None:
@@ -495,3 +497,76 @@ def _check_source(kind: str, source: Any, file: str) -> None:
         fits, what = source == [], "an empty list: the target has the facts"
     if not fits:
         raise fail(f"member 'source' must be there and be {what}", file=file)
+
+
+T = TypeVar("T")
+
+
+def read_group(file: Path, name: str, target: str) -> GroupRequest:
+    """The group that a file in YAML describes. Raises EdgebuildError with file, line and column.
+
+        share: exclusive            # or pipeline, concurrent
+        models:
+          kws: {file: kws.tflite, ram: 16K}
+        buffers:
+          audio: {bytes: 8K, alive: [kws.input]}
+          log: {bytes: 512, memory: RAM, align: 32}
+
+    Besides `file`, a model has its options as request files write them. Paths are relative to the file.
+    """
+    node = compose(file)
+    if node is None:
+        raise EdgebuildError(Diagnostic("the file is empty", str(file), 1))
+    keys = keys_of(node, ("share", "models", "buffers"))
+    if missing := [key for key in ("share", "models") if key not in keys]:
+        hints = {"share": "share: exclusive, pipeline or concurrent", "models": "models: {NAME: {file: MODEL}}"}
+        raise wrong(node, f"missing key '{missing[0]}'", hints[missing[0]])
+    share = _located(keys["share"], lambda: options_of(GroupRequest)["share"].kind.read("share", _word(keys["share"])))
+    models = [_model(n, entry, file, target) for n, entry in entries(keys["models"]).items()]
+    if not models:
+        raise wrong(keys["models"], "no models")
+    given = entries(keys["buffers"]) if "buffers" in keys else {}
+    buffers = [_buffer(n, entry, name, [m.name for m in models]) for n, entry in given.items()]
+    return _located(node, lambda: grouped(GroupRequest(tuple(models), name, target, share, tuple(buffers), file)))
+
+
+def _model(name: str, node: Node, file: Path, target: str) -> ModelRequest:
+    of_group = options_of(GroupRequest)
+    options = keys_of(node, ("file", *(o for o in options_of(ModelRequest) if o in of_group)))
+    if "file" not in options:
+        raise wrong(node, f"model '{name}': missing key 'file'")
+    source = _relative_path(file, _word(options.pop("file")))
+    words = {
+        o: of_group[o].moved(_word(value), lambda path: str(_relative_path(file, path))) for o, value in options.items()
+    }
+    return _located(node, lambda: model_request(source, name, target, words))
+
+
+def _relative_path(file: Path, path: str) -> Path:
+    return Path(os.path.normpath(file.parent / path))
+
+
+def _buffer(name: str, node: Node, group: str, models: list[str]) -> SharedBuffer:
+    words = {key: _word(value) for key, value in entries(node).items()}
+    buffer = _located(node, lambda: shared_buffer(name, words))
+    _located(node, lambda: check_buffer(buffer, group, models))
+    return buffer
+
+
+def _word(node: Node) -> str:
+    """A word as it stands; the words of a list with + between them."""
+    if isinstance(node.value, str):
+        return node.value
+    from yaml.nodes import SequenceNode  # late: most commands read no YAML
+
+    if not isinstance(node, SequenceNode):
+        raise wrong(node, "expected a word, or a list of words")
+    return "+".join(map(_word, node.value))
+
+
+def _located(node: Node, read: Callable[[], T]) -> T:
+    """Call `read`; its errors are those of the node."""
+    try:
+        return read()
+    except EdgebuildError as error:
+        raise wrong(node, error.diagnostics[0].text, *error.diagnostics[0].hints) from None

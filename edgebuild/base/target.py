@@ -33,7 +33,7 @@ from edgebuild.base.facts import (
     stated_in,
     wrong,
 )
-from edgebuild.base.installation import hal_dir as hal_dir
+from edgebuild.base.inputs import hal_dir as hal_dir
 from edgebuild.base.levels import ACCESS, ComputeEnergy, Dma, Engine, MemoryEnergy
 from edgebuild.base.text import comment, file_part, visible
 

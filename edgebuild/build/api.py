@@ -16,8 +16,7 @@ from edgebuild.base.inputs import check_replaced
 from edgebuild.base.options import Value, options_of
 from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.text import identifier, xml
-from edgebuild.build.run import files_read, kept_or_compiled, unused_weights
-from edgebuild.build.summary import summary
+from edgebuild.build.run import files_read, kept_or_compiled, summary, unused_weights
 
 if TYPE_CHECKING:
     from edgebuild.model.ir import Array

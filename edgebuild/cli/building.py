@@ -43,9 +43,8 @@ def driver(args: argparse.Namespace) -> int:
 def clock(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from edgebuild.clock.configs import base_of, behind, explain, parse_setting, violation
+    from edgebuild.clock.configs import base_of, behind, explain, figures, parse_setting, table, violation
     from edgebuild.clock.emit import clock_files, requested_plan, target_tree
-    from edgebuild.clock.power import figures, table
     from edgebuild.model.energy.layer_cost import calibrated, read_calibration
 
     began = started(args)

@@ -43,7 +43,7 @@ def model(args: argparse.Namespace) -> int:
 
 
 def group(args: argparse.Namespace) -> int:
-    from edgebuild.base.group_file import read_group
+    from edgebuild.base.request import read_group
 
     began = started(args)
     if not args.quiet:

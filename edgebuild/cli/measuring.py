@@ -1,4 +1,4 @@
-"""Commands that search or run something and print what it costs.
+"""Commands that search or run something and print what it costs; `verify` compares a model with its reference.
 
 Of each command there is `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
 """
@@ -7,19 +7,307 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
-from edgebuild.base.options import parse_size
+from edgebuild.base.options import checked, given, options_of, parse_size
 from edgebuild.base.progress import watch
-from edgebuild.base.request import DriverRequest, read_request, requests_in
-from edgebuild.base.target import load_target, target_names
+from edgebuild.base.request import READING, DriverRequest, GroupRequest, ModelRequest, read_request, requests_in
+from edgebuild.base.target import Runner, Target, load_target, target_names
 from edgebuild.cli.common import check_written, model_request_of, show
 
 if TYPE_CHECKING:
     from edgebuild.build.size import Linked, ProgramSizes
+
+EXPECTED = ("labels", "min_accuracy", "max_instructions")
+ONE_DEVICE = (
+    "target",
+    "layers",
+    "all",
+    "cycles",
+    "flash_of",
+    "dma",
+    "on_engine",
+    "port",
+    "data",
+    "reference",
+    *EXPECTED,
+)
+CLUSTER = ("devices", "simulate", "faults", "count")
+DISTURBED = 100  # inferences
+
+
+def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
+    """End with the usage if one of these options was given, for nobody would read it."""
+    unread = [name for name in chain(*names) if getattr(args, name) not in (None, False, [])]
+    if unread:
+        args.wrong_usage(f"{why} --{unread[0].replace('_', '-')}")
+
+
+def verify(args: argparse.Namespace) -> int:
+    samples = (args.data, args.labels, args.reference)
+    check_written(args, (), [args.model, args.inputs, args.cluster, args.target, args.calibration, *samples])
+    if args.cluster is not None and args.device is None:
+        others = (name for name in options_of(ModelRequest) if name not in ("cluster", *READING))
+        _refuse(args, "a cluster takes no", ONE_DEVICE, others)
+        return _cluster(args)
+    _refuse(args, "only a whole cluster takes", CLUSTER)
+    if args.flash_of is not None and not args.cycles:
+        args.wrong_usage("--flash-of needs --cycles")
+    _check_samples(args)
+    requests = _requests(args)
+    results = [_verified(args, request) for request in requests]
+    result = results[0] if len(results) == 1 else {"equal": all(r["equal"] for r in results), "models": results}
+    show(args, "".join(_verdict(r, args.all) for r in results), result)
+    if problems := [problem for r in results for problem in _missed(args, r)]:
+        raise EdgebuildError(*problems)
+    if args.on_engine and not any(row["layers"] for r in results for row in r.get("engines", ())):
+        target = results[0]["target"]
+        raise fail(f"no layer runs on an engine of {target}", file=str(args.model), hints=_core_rows(results[0]))
+    return 0 if result["equal"] else 1
+
+
+def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
+    """Build and run the test firmware of one model; its figures and its verdict."""
+    from edgebuild.model.compile import compile_model
+    from edgebuild.model.formats import bound_file
+    from edgebuild.model.verify import verify
+    from edgebuild.model.verify.vectors import read_inputs
+
+    inputs = read_inputs(args.inputs) if args.inputs else None
+    target = _on_board(args, load_target(request.target))
+    if args.max_instructions is not None and (target.firmware is None or (target.runner and target.runner.port)):
+        hints = ["leave --max-instructions out, or use a target with a simulator: mps2-an386, riscv-virt"]
+        raise fail(f"instructions are not counted on {target.name}", hints=hints)
+    artifacts = compile_model(request)
+    with bound_file(request.source, request.bind) as model:
+        result = verify(
+            model,
+            target,
+            artifacts,
+            inputs,
+            args.keep,
+            args.layers,
+            args.cycles,
+            request.called_library,
+            args.dma,
+            (request.shape, request.outputs),
+            args.flash_of,
+            args.labels if args.data is None else None,
+            args.all,
+        )
+    if args.data is not None:
+        from edgebuild.model.quantizer import against_float
+
+        samples = (args.data, args.labels, args.reference)
+        result |= against_float(request.source, target, artifacts, *samples, request.called_library)
+    return result
+
+
+def _on_board(args: argparse.Namespace, target: Target) -> Target:
+    """The target with a board behind `--port` as its runner, where that is given. Raises EdgebuildError."""
+    from edgebuild.model.verify.harness import opened
+
+    port = args.port or (target.runner.port if target.runner else "")
+    if not port:
+        return target
+    if target.firmware is None:
+        raise fail(f"target {target.name} is no board", hints=["name the board, or a YAML file that inherits its chip"])
+    if args.board_io is None and not (target.runner and target.runner.port):
+        args.wrong_usage("--port needs --board-io F.c, the functions of eb_serial.h for the board")
+    with opened(port):  # before anything is compiled
+        pass
+    files = ("src/serial_files.c", str(args.board_io.resolve())) if args.board_io else ()
+    stated = target.runner if target.runner is not None and not files else Runner((), files)
+    command = tuple(shlex.split(args.flash_with)) if args.flash_with else stated.command
+    counter = "the board's mcycle" if target.core.isa.startswith("rv") else "the board's SysTick, at the core's clock"
+    return replace(target, runner=replace(stated, command=command, port=port, tick_hz=0, cycles=counter))
+
+
+def _check_samples(args: argparse.Namespace) -> None:
+    """End with the usage where an option lacks the one that it is about."""
+    if args.port is None and (args.board_io or args.flash_with):
+        args.wrong_usage("--board-io and --flash-with need --port")
+    if args.labels is None and args.min_accuracy is not None:
+        args.wrong_usage("--min-accuracy needs --labels")
+    if args.labels is not None and (args.inputs is None) == (args.data is None):
+        args.wrong_usage("--labels needs one of --inputs and --data")
+    if args.reference is not None and args.data is None:
+        args.wrong_usage("--reference needs --data")
+    if args.data is not None and not (args.labels or args.reference):
+        args.wrong_usage("--data needs --labels or --reference")
+
+
+def _requests(args: argparse.Namespace) -> list[ModelRequest]:
+    """The request that the command line is, or that of a build system, for its target or for another one.
+
+    Of a group the requests of all models, each with an arena of its own, for the harness has one model.
+    """
+    if not args.model.name.endswith(".req.json"):
+        if args.target is None:
+            args.wrong_usage("--target or --cluster is required")
+        asked = model_request_of(args, "model")
+        return [replace(asked, arena="static") if asked.arena == "shared" else asked]
+    from edgebuild.model.choices import with_choices
+
+    _refuse(args, "the request has the options, so there is no", options_of(ModelRequest))
+    request = read_request(args.model).request
+    given_models = request.models if isinstance(request, GroupRequest) else (request,)
+    models = [m for m in given_models if isinstance(m, ModelRequest) and m.cluster is None]
+    if len(models) < len(given_models):
+        raise fail("not the request of a whole model", file=str(args.model))
+    if len(models) > 1:
+        _refuse(args, "a group has several models, and takes no", ("inputs", "data", "labels", "reference", "keep"))
+    target = args.target or request.target
+    plain = [replace(m, arena="static") if m.arena == "shared" else m for m in models]
+    return [with_choices(replace(m, name="model", target=target)) for m in plain]
+
+
+def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
+    """List what was expected of the model besides results that are equal to the reference's."""
+    missed = []
+    if result.get("accuracy", 1) < (args.min_accuracy or 0):
+        of = result["samples"]
+        count = round(result["accuracy"] * of)
+        missed.append(f"accuracy {count / of:.4f}, {count} of {of} labels; {args.min_accuracy:g} is expected")
+    if result.get("auc", 1) < (args.min_accuracy or 0):
+        missed.append(f"AUC {result['auc']:.4f}; {args.min_accuracy:g} is expected")
+    if args.max_instructions is not None and (counted := result["instructions"]) > args.max_instructions:
+        missed.append(f"{counted:,} instructions, {counted - args.max_instructions:,} more than expected")
+    return [Diagnostic(text, str(args.model)) for text in missed]
+
+
+def _core_rows(r: dict[str, Any]) -> list[str]:
+    """Ops on the core beside engines, and why: those of one reason together."""
+    rows = dict[str, list[str]]()
+    for row in r.get("core", ()):
+        rows.setdefault(row["why"], []).append(row["node"])
+    return [
+        f"{nodes[0]}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''}: {why}" for why, nodes in rows.items()
+    ]
+
+
+def _cluster(args: argparse.Namespace) -> int:
+    from edgebuild.model.cluster.products import ClusterRequest
+    from edgebuild.model.verify.cluster import verify_cluster
+    from edgebuild.model.verify.vectors import read_inputs
+
+    inputs = read_inputs(args.inputs) if args.inputs else None
+    reading = checked(ModelRequest, given(args, ModelRequest, READING))
+    request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices, **reading)
+    disturbed = (args.faults, args.count or DISTURBED) if args.faults is not None else (0, 0)
+    result = verify_cluster(request, args.simulate or "host", inputs, disturbed, args.keep, judge_one=True)
+    show(args, _cluster_verdict(result), result)
+    return 0 if result["equal"] else 1
+
+
+def _cluster_verdict(r: dict[str, Any]) -> str:
+    what = "equal to one device" if r["equal_to_one"] else f"DIFFERS from one device, by up to {r['max_abs_diff']}"
+    plan = "as planned" if r["as_planned"] else f"planned {r['planned_bytes']}"
+    lines = [f"{r['model']} on {len(r['devices'])} devices ({r['simulated']}): {what} ({r['inputs_tried']} inputs)"]
+    one = r["one_device"]
+    if one["judge"]:
+        same = "equal to the reference" if one["equal"] else f"DIFFERS from the reference: {', '.join(one['differs'])}"
+        lines.append(f"  one device: {same}, judged by {one['judge']}")
+    lines += [f"  note: {note}" for note in one["notes"]]
+    lines.append(f"  {r['messages']} messages, {r['wire_bytes']} B on the wire, {plan}")
+    if "faults" in r:
+        f = r["faults"]
+        codes = ", ".join(f"{n} {code}" for code, n in f["codes"].items())
+        lines.append(f"  {f['injected']} faults: {codes}")
+        lines.append(f"  {f['wrong']} wrong, {f['hangs']} hang, {f['not_recovered']} not recovered")
+    return "\n".join(lines) + "\n"
+
+
+def _difference(first: dict[str, Any]) -> list[str]:
+    """The first wrong result of a step, in words."""
+    by = f"op '{first['op']}' makes" if first["op"] else "another step changes"
+    return [
+        f"  first: {by} '{first['tensor']}'{_place(first['index'])} {first['value']:g}, right is {first['right']:g}"
+    ]
+
+
+def _place(index: list[int]) -> str:
+    """Where an element is: an image's by its names, since images are [images, rows, columns, channels]."""
+    at = f"[{', '.join(str(i) for i in index)}]"
+    return f"{at} (row {index[1]}, column {index[2]}, channel {index[3]})" if len(index) == 4 else at
+
+
+def _all_results(results: list[dict[str, Any]]) -> list[str]:
+    """A line for each op's result, in the order of the model."""
+    wide = max((len(r["kind"]) for r in results), default=0)
+    lines = []
+    for r in results:
+        state = "equal" if r["seen"] else "only through those behind it"
+        if r["difference"]:
+            state = f"{'equal but for rounding' if r['equal'] else 'DIFFERS'} by up to {r['difference']:g}"
+        if r["first"]:
+            state += f", first at {_place(r['first']['index'])}: {r['first']['value']:g} for {r['first']['right']:g}"
+        lines.append(f"  {r['kind']:{wide}} '{r['tensor'].split(';')[0]}': {state}")
+    return lines
+
+
+def _of_samples(s: dict[str, Any]) -> list[str]:
+    """Lines for the results of the user's samples, beside the float network."""
+    lines = [f"  {s['samples']} samples" + (f": accuracy {100 * s['accuracy']:.2f} %" if "accuracy" in s else "")]
+    if "auc" in s:
+        lines[0] += f": AUC {100 * s['auc']:.2f} %"
+    if "reference_auc" in s:
+        lines[0] += f", float {100 * s['reference_auc']:.2f} %"
+    if "reference_accuracy" in s:
+        lines[0] += f", float {100 * s['reference_accuracy']:.2f} %"
+    if "same_class" in s:
+        lines.append(f"  same class as the float network: {100 * s['same_class']:.2f} %")
+    if "snr_db" in s:
+        lines.append(f"  noise {s['snr_db']} dB below the float network's results")
+    if worst := s.get("worst_layers"):
+        lines.append("  most noise: " + ", ".join(f"'{w['tensor']}' {w['snr_db']} dB" for w in worst))
+    table = s.get("confusion", [])
+    wide = max((len(str(n)) for row in [range(len(table)), *table] for n in row), default=1) + 1
+    if table:
+        lines.append("  class" + "".join(f"{i:>{wide}}" for i in range(len(table))) + "  (as which)")
+    lines += [f"  {i:>5}" + "".join(f"{n or '.':>{wide}}" for n in row) for i, row in enumerate(table)]
+    return lines
+
+
+def _verdict(r: dict[str, Any], all_results: bool) -> str:
+    compared = [name.split(";")[0] for name in r["compared"]]
+    shown = ", ".join(compared[:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
+    what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
+    lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
+    lines += _difference(r["first_difference"]) if r.get("first_difference") else []
+    reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if r.get("bounds_reached", (0, 0))[1] else ""
+    unseen = f"; {len(r['unseen'])} results only through those behind them" if r.get("unseen") else ""
+    lines += [f"  judged by {r['judge']}{reached}{unseen}", *(f"  note: {note}" for note in r.get("notes", ()))]
+    lines += _all_results(r.get("results", [])) if all_results else []
+    lines += _of_samples(r) if "samples" in r else []
+    sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
+    for key in (*sizes, "instructions", "cycles", "macs"):
+        if r.get(key) is not None:
+            lines.append(f"  {key.replace('_', ' '):13} {r[key]:>12,}")
+    counted = [name for name in ("instructions", "cycles") if name in r and r[name] is not None]
+    if "layers" in r:
+        names = "".join(f" {name:>13} {'per MAC':>8}" for name in counted)
+        lines.append(f"  {'step':>4} {'calls':>6} {'MACs':>11}{names}")
+    if "loss" in r:
+        same, snr = r["loss"]["same_largest"], r["loss"]["snr_db"]
+        lines.append(f"  against the scales of the file: {snr:.1f} dB, the same largest output for {same:.0%}")
+    for row in r.get("engines", ()):
+        part = f"{100 * row['macs'] / max(1, r['macs']):.1f} % of the MACs"
+        lines.append(f"  engine {row['name']}: {row['layers']} layers, {part}")
+    lines += [f"    core: {text}" for text in _core_rows(r)]
+    for i, layer in enumerate(r.get("layers", ())):
+        figures = (f"{layer[name] / layer['macs']:.2f}" if layer["macs"] else "" for name in counted)
+        numbers = "".join(f" {layer[name]:>13,} {each:>8}" for name, each in zip(counted, figures, strict=True))
+        counts = f"{layer['calls']:>6} {layer['macs']:>11,}{numbers}"
+        lines.append(f"  {i:>4} {counts}  {', '.join(dict.fromkeys(layer['kinds']))}")
+    return "\n".join(lines) + "\n"
 
 
 def map(args: argparse.Namespace) -> int:
@@ -62,7 +350,7 @@ def tune(args: argparse.Namespace) -> int:
 
 
 def calibrate(args: argparse.Namespace) -> int:
-    from edgebuild.model.verify.calibrate import fitted, profile, profile_words
+    from edgebuild.model.verify.tune import fitted, profile, profile_words
 
     request = model_request_of(args, "model")
     if args.supply_ms < 0 or (args.supply_log and not args.fit):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from edgebuild.base.artifacts import Artifact
-    from edgebuild.base.request import DriverRequest
-    from edgebuild.driver.stages import Driver
+from edgebuild.base.artifacts import Artifact, write_atomic
+from edgebuild.base.errors import Diagnostic, MissingTool, fail
+from edgebuild.base.inputs import check_replaced
+from edgebuild.base.options import given
+from edgebuild.base.request import DriverRequest, driver_request
+from edgebuild.driver.emit import products
+from edgebuild.driver.layout.optimize import front, picture
+from edgebuild.driver.merge.merging import Driver
+from edgebuild.driver.pipeline import compile_driver, template, triple_of
 
 
 def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callable[[str, str], None]) -> int:
@@ -18,12 +22,6 @@ def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callabl
 
     `show(text, report)` prints the one or the other.
     """
-    from edgebuild.base.artifacts import write_atomic
-    from edgebuild.base.errors import fail
-    from edgebuild.base.inputs import check_replaced
-    from edgebuild.base.options import given
-    from edgebuild.base.request import DriverRequest, driver_request
-
     options = given(args, DriverRequest)
     for name in ("include_dirs", "defines", "force_include"):
         words = [*([str(options[name])] if options[name] else []), *getattr(args, f"more_{name}")]
@@ -32,8 +30,6 @@ def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callabl
     if args.pareto and request.layout.startswith("fixed:"):
         raise fail("option 'pareto': a fixed layout leaves nothing to choose")
     if args.overlay_template:
-        from edgebuild.driver.pipeline import template
-
         print(template(request), end="")
         return 0
     artifacts, driver = _compiled(request)
@@ -44,15 +40,11 @@ def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callabl
     check_replaced([*(args.output / a.name for a in artifacts), *more], driver.files)
     publish(artifacts, read=driver.files)
     if args.pareto:
-        from edgebuild.driver.layout.optimize import front, picture
-
         points = front(driver.dialect, driver.shapes, driver.uses, driver.layout.bus)
         text += "".join(f"\n{size:>8} B {accesses:>6} accesses" for size, accesses in points)
         write_atomic(args.pareto, picture(points, (driver.layout.bytes, driver.layout.cost), args.name).encode())
     if args.graph:
-        from edgebuild.driver.emit.report import picture as graph
-
-        write_atomic(args.graph, graph(driver).encode())
+        write_atomic(args.graph, products.picture(driver).encode())
     show("" if args.quiet else f"{text}\n", next(a.data for a in artifacts if a.name.endswith("_report.json")).decode())
     return 0
 
@@ -62,14 +54,10 @@ def _proved(driver: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict
 
     What fails is printed in any case.
     """
-    from edgebuild.base.errors import Diagnostic, MissingTool
-
     try:
         from edgebuild.driver.prove import verdicts  # late: the solver is an extra
     except ModuleNotFoundError as error:
         raise MissingTool(Diagnostic(f"{error}", hints=("pip install z3-solver",))) from error
-    from edgebuild.driver.pipeline import triple_of
-
     proofs = verdicts.prove(driver, triple_of(driver.request.target), artifacts)
     wrong = [v for v in proofs if v.what == "refuted" or (strict and v.what == "unknown")]
     if not quiet or wrong:
@@ -84,8 +72,6 @@ def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver, str]
 
 
 def _compiled(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
-    from edgebuild.driver.pipeline import compile_driver
-
     artifacts, driver = compile_driver(request)
     for warning in driver.warnings:
         print(warning, file=sys.stderr)
@@ -94,10 +80,8 @@ def _compiled(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
 
 def summary(name: str, driver: Driver) -> str:
     """Summary of a driver for a build's output."""
-    from edgebuild.driver.emit import report
-
-    before = sum(report.before(driver, f) for f in driver.cdfg.functions)
-    after = sum(report.after(driver, f) for f in driver.cdfg.functions)
+    before = sum(products.before(driver, f) for f in driver.cdfg.functions)
+    after = sum(products.after(driver, f) for f in driver.cdfg.functions)
     layout = driver.layout
     proof = "optimal" if layout.optimal else f"bound {layout.bound}"
     return (

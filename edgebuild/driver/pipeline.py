@@ -11,20 +11,17 @@ from edgebuild.base.errors import Diagnostic, EdgebuildError, did_you_mean, fail
 from edgebuild.base.request import DriverRequest
 from edgebuild.base.target import load_target
 from edgebuild.driver.analysis.cdfg import Cdfg
-from edgebuild.driver.analysis.conflicts import Conflicts, find_conflicts
-from edgebuild.driver.analysis.simplify import Shapes, simplify
+from edgebuild.driver.analysis.conflicts import Conflicts, Shapes, find_conflicts, simplify
 from edgebuild.driver.analysis.walk import read_functions
 from edgebuild.driver.emit import products
-from edgebuild.driver.layout.optimize import group_uses, optimize, writers
+from edgebuild.driver.layout.optimize import extend, group_uses, optimize, writers
 from edgebuild.driver.layout.registers import Bus, Layout, Uses, read_profile
 from edgebuild.driver.merge.check import check
-from edgebuild.driver.merge.hazards import hazards, misfits, races, refused
-from edgebuild.driver.merge.merging import Merged, merge
+from edgebuild.driver.merge.merging import Driver, Merged, hazards, merge, misfits, races, refused
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.sources import Source, read_sources
-from edgebuild.driver.stages import Driver
 
 TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": "thumbv7m-none-eabi"}
 
@@ -122,8 +119,6 @@ def analyse(request: DriverRequest) -> Driver:
         conflicts = find_conflicts(dialect, cdfg, shapes)
         _check_names(source, cdfg, silicon.interrupts, Path(file).name)
     elif way == "extend" and file:
-        from edgebuild.driver.layout.optimize import extend  # late, as above
-
         conflicts = find_conflicts(dialect, cdfg, shapes)
         uses = group_uses(conflicts, {})
         layout = extend(Path(file), dialect, shapes, uses, bus, writers(cdfg, conflicts))

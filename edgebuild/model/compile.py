@@ -193,8 +193,8 @@ def inspect(request: ModelRequest, after: str) -> str:
 
 
 def drawn_graph(request: ModelRequest, after: str) -> bytes:
-    """The graph after a stage, or as it is planned, as an ONNX file to look at; see `views.onnx_view`."""
-    from edgebuild.model.views.drawing import onnx_file
+    """The graph after a stage, or as it is planned, as an ONNX file to look at; see `views.drawing`."""
+    from .views.drawing import onnx_file
 
     if after != "plan":
         return onnx_file(graph_after(request, after))

@@ -12,8 +12,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.clock.configs import clock_plan
-from edgebuild.clock.power import PowerModel
+from edgebuild.clock.configs import PowerModel, clock_plan
 from edgebuild.clock.tree import ClockTree, load_clock_tree
 from edgebuild.model.energy.layer_cost import (
     COLUMNS,

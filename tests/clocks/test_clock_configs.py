@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.clock.configs import check_hse, clock_plan, explain, preferred, settings, violation
-from edgebuild.clock.power import PowerModel
+from edgebuild.clock.configs import PowerModel, check_hse, clock_plan, explain, preferred, settings, violation
 from edgebuild.clock.tree import load_clock_tree
 
 F767 = load_clock_tree("stm32f767")

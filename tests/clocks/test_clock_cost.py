@@ -9,8 +9,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.build.papers import Net
-from edgebuild.clock.configs import clock_plan
-from edgebuild.clock.power import PowerModel
+from edgebuild.clock.configs import PowerModel, clock_plan
 from edgebuild.clock.tree import Timing, load_clock_tree
 from edgebuild.model.clocked import choices
 from edgebuild.model.energy.layer_cost import (

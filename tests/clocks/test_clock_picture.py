@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from edgebuild.clock.configs import clock_plan
-from edgebuild.clock.power import PowerModel
+from edgebuild.clock.configs import PowerModel, clock_plan
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.emit.pictures import HEIGHT, LEFT, RIGHT, WIDTH, clock_picture, stretches
 from edgebuild.model.energy.layer_cost import CodeStretch, Work, layer_points

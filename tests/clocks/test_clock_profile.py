@@ -16,7 +16,7 @@ from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.clocked import power_model, works
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.energy.layer_cost import read_calibration, read_measurements, require_timing
-from edgebuild.model.verify.calibrate import fitted, profile, profile_words
+from edgebuild.model.verify.tune import fitted, profile, profile_words
 from tests.conftest import ROOT
 from tests.graphs.tflite_models import File
 from tests.graphs.tiny import Tiny, X

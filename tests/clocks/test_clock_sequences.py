@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.clock.configs import ClockPlan, clock_plan
-from edgebuild.clock.power import MUX_CYCLES, SWITCH_CYCLES, PowerModel
+from edgebuild.clock.configs import MUX_CYCLES, SWITCH_CYCLES, ClockPlan, PowerModel, clock_plan
 from edgebuild.clock.tree import ClockTree, clock_names, load_clock_tree
 
 pytest.importorskip("unicorn", reason="the register model runs under unicorn")

@@ -10,9 +10,8 @@ import yaml
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import hal_dir, load_target
-from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.configs import PowerModel, clock_plan
 from edgebuild.clock.emit import clock_files, target_tree
-from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import clock_names, load_clock_tree
 from tests.clocks.trees import whole
 

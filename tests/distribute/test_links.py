@@ -14,9 +14,9 @@ import pytest
 from edgebuild.base.artifacts import publish
 from edgebuild.base.target import firmware_support, hal_dir, load_target
 from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
+from edgebuild.model.ir import Array
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.harness import SANITIZERS, Builder, run_tool
-from edgebuild.model.verify.oracles import Array
 from edgebuild.model.verify.vectors import random_inputs
 from tests.distribute.cases import alone
 

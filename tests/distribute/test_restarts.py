@@ -12,8 +12,8 @@ import pytest
 
 from edgebuild.base.target import hal_dir
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
+from edgebuild.model.ir import Array
 from edgebuild.model.verify import cluster as together
-from edgebuild.model.verify.oracles import Array
 from edgebuild.model.verify.relay import Delivery, Frame, Relay
 from edgebuild.model.verify.vectors import random_inputs
 from tests.distribute.cases import alone

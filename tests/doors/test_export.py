@@ -24,8 +24,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import firmware_support, hal_dir, link_flags, load_target
 from edgebuild.base.templates import environment
 from edgebuild.build import exporting
-from edgebuild.build.exporting import Library, forms, write
-from edgebuild.build.sample import _literal
+from edgebuild.build.exporting import Library, _literal, forms, write
 from edgebuild.cli import main
 from edgebuild.doors import cmake_dir
 from edgebuild.model import ops

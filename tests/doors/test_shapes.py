@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.base.installation import hal_dir
+from edgebuild.base.inputs import hal_dir
 from edgebuild.doors import cmake_dir
 from tests.conftest import ROOT, run
 from tests.docs.pages import blocks

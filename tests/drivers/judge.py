@@ -21,8 +21,8 @@ from unicorn import UC_HOOK_CODE, Uc, UcError
 from unicorn.riscv_const import UC_RISCV_REG_A0, UC_RISCV_REG_A1, UC_RISCV_REG_PC, UC_RISCV_REG_RA, UC_RISCV_REG_SP
 
 from edgebuild.driver.layout.registers import Register, Slot
+from edgebuild.driver.merge.merging import Driver
 from edgebuild.driver.source.dialect import group_of
-from edgebuild.driver.stages import Driver
 from tests.emulator import riscv32
 
 CODE, RAM, STOP, OUTSIDE = 0x1000, 0x0080_0000, 0x0090_0000, 0x00A0_0000

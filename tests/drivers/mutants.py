@@ -11,8 +11,8 @@ from random import Random
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest
+from edgebuild.driver.merge.merging import Driver
 from edgebuild.driver.pipeline import compile_driver, triple_of
-from edgebuild.driver.stages import Driver
 from tests.conftest import ROOT
 from tests.drivers.cases import Case, svd
 from tests.drivers.judge import Judge

@@ -14,7 +14,7 @@ import pytest
 
 from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
-from edgebuild.driver.analysis.simplify import Leaf
+from edgebuild.driver.analysis.conflicts import Leaf
 from edgebuild.driver.layout import optimize
 from edgebuild.driver.layout import registers as problems
 from edgebuild.driver.layout.optimize import solve, solve_exactly

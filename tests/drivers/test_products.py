@@ -10,7 +10,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, driver_outputs
-from edgebuild.driver.emit import report
+from edgebuild.driver.emit import products
 from edgebuild.driver.emit.products import register_map
 from edgebuild.driver.pipeline import analyse, compile_driver
 from edgebuild.driver.registers.regmap import read_rdl
@@ -189,7 +189,7 @@ def test_large_driver(tmp_path: Path) -> None:
         _, driver = compile_driver(DriverRequest((tmp_path / "large.c",), "large", "pulpino", layout))
         assert len(driver.cdfg.functions) > 20
         for name in driver.cdfg.functions:
-            assert report.after(driver, name) <= report.before(driver, name) - 3, name
+            assert products.after(driver, name) <= products.before(driver, name) - 3, name
         cost[layout] = driver.layout.cost
         channel = driver.layout.groups["Channel"]
         assert len({channel.register_of(f).name for f in ("en", "dir", "mode")}) == 1

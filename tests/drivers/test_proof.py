@@ -16,8 +16,8 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
 from edgebuild.driver.layout.registers import Slot
+from edgebuild.driver.merge.merging import Driver
 from edgebuild.driver.pipeline import compile_driver, triple_of
-from edgebuild.driver.stages import Driver
 from tests.conftest import ROOT
 from tests.drivers import held_chips, held_chips2, held_chips3, held_exact, held_exact2
 from tests.drivers.cases import Case, svd

@@ -18,7 +18,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
-from edgebuild.cli.verify import _all_results
+from edgebuild.cli.measuring import _all_results
 from edgebuild.model.compile import compile_model
 from edgebuild.model.emit import code
 from edgebuild.model.verify import _recorded

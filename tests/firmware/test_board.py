@@ -24,7 +24,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.model.verify.board import Board, run_on_board
+from edgebuild.model.verify.harness import Board, run_on_board
 from tests.graphs.tiny import tiny_tflite
 
 UART = Path(__file__).parent / "mps2_uart.c"

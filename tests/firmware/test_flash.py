@@ -12,10 +12,10 @@ import edgebuild.model.verify
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
-from edgebuild.model.ir import Graph
+from edgebuild.model.ir import Array, Graph
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.harness import flash_of
-from edgebuild.model.verify.oracles import Array, Reference
+from edgebuild.model.verify.oracles import Reference
 from tests.firmware import fake
 
 TABLE = "static const uint32_t table[64] __attribute__((aligned(64))) = {1};"  # 16 lines of 16 bytes

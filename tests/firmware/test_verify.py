@@ -16,9 +16,9 @@ import edgebuild.model.verify
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError, MissingTool
 from edgebuild.base.target import Target, hal_dir, load_target, target_names
-from edgebuild.model.ir import Graph
+from edgebuild.model.ir import Array, Graph
 from edgebuild.model.verify import measure, verify
-from edgebuild.model.verify.oracles import Array, Reference
+from edgebuild.model.verify.oracles import Reference
 from tests.conftest import run
 from tests.firmware import fake
 from tests.firmware.fake import STRICT

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from edgebuild.model.ir import Graph, Quant, Tensor
-from edgebuild.model.ops.resampling import table
+from edgebuild.model.ops.indexing import table
 
 from .single import KINDS, mean, single
 from .source import Source

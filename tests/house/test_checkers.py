@@ -23,7 +23,7 @@ ANALYSED = {
     "driver.analysis.conflicts.Region",
     "driver.analysis.cdfg.OFF",
     "driver.analysis.cdfg.ON",
-    "driver.analysis.simplify.Facts",
+    "driver.analysis.conflicts.Facts",
     "driver.layout.registers.GroupLayout",
     "driver.layout.registers.Layout",
     "driver.merge.merging.Merged",

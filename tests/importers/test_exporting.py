@@ -17,8 +17,8 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats import exporting, read_model
-from edgebuild.model.formats.keras import archive as keras
-from edgebuild.model.formats.pt2.aten_program import admitted
+from edgebuild.model.formats import keras as keras
+from edgebuild.model.formats.pt2.aten import admitted
 from edgebuild.model.quantizer import quantise
 from edgebuild.model.quantizer.samples import float_model
 from tests.graphs.pt2_models import archive

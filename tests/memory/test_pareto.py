@@ -11,7 +11,7 @@ import pytest
 
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.build.summary import summary
+from edgebuild.build.run import summary
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.plan.choose import FLASH_FOR_RAM
 from edgebuild.model.plan.cuts import little_more

@@ -13,10 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.model.quantizer import METHODS, quantise, quantised, ranges
-from edgebuild.model.quantizer.corrections import corrected, equalised
+from edgebuild.model.quantizer import METHODS, corrected, equalised, quantise, quantised, ranges
 from edgebuild.model.quantizer.samples import folded, read_rows, run, signal_to_noise
-from edgebuild.model.verify.accuracy import auc, classes, rebuilds
+from edgebuild.model.verify.vectors import auc, classes, rebuilds
 
 pytest.importorskip("onnxruntime")
 Array = NDArray[np.float32]

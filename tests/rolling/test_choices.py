@@ -13,7 +13,7 @@ import pytest
 from edgebuild.base.errors import STRICT, EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.build.summary import summary
+from edgebuild.build.run import summary
 from edgebuild.model.compile import compile_model
 from edgebuild.model.emit.code import program
 from edgebuild.model.emit.report import report

@@ -40,7 +40,7 @@ from SCons.Tool import CScanner
 
 from edgebuild.base.artifacts import is_written, write_atomic
 from edgebuild.base.errors import EdgebuildError, did_you_mean
-from edgebuild.base.installation import cmsis_nn_sources
+from edgebuild.base.inputs import cmsis_nn_sources
 from edgebuild.base.options import Option, options_of, parse_size
 from edgebuild.base.own_code import code_at_start, with_code
 from edgebuild.base.request import (

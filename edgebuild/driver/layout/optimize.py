@@ -43,8 +43,7 @@ from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.inputs import read_json
 from edgebuild.base.text import xml
 from edgebuild.driver.analysis.cdfg import MAIN, Cdfg, contexts
-from edgebuild.driver.analysis.conflicts import Conflicts
-from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
+from edgebuild.driver.analysis.conflicts import Conflicts, Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import (
     Bins,
     Bus,

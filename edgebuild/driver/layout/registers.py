@@ -15,7 +15,7 @@ from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.base.inputs import read_text
 from edgebuild.driver.analysis.cdfg import Cdfg
-from edgebuild.driver.analysis.simplify import Leaf
+from edgebuild.driver.analysis.conflicts import Leaf
 from edgebuild.driver.source.dialect import FieldId
 
 

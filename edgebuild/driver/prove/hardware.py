@@ -22,10 +22,9 @@ import z3
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal
 from edgebuild.driver.layout.registers import Layout, Register, Slot
-from edgebuild.driver.merge.merging import Merged
+from edgebuild.driver.merge.merging import Driver, Merged
 from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
 from edgebuild.driver.source.ir import Expression
-from edgebuild.driver.stages import Driver
 
 # How much a proof may do, counted in steps of the interpreter and of the solver: no clock decides a verdict.
 

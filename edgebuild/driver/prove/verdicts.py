@@ -20,6 +20,7 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import Chains, group_value, holds_register, is_zero, literal_items
 from edgebuild.driver.layout.registers import Register, Slot
+from edgebuild.driver.merge.merging import Driver
 from edgebuild.driver.prove import objects
 from edgebuild.driver.prove.compare import (
     all_paths,
@@ -52,7 +53,6 @@ from edgebuild.driver.source import clang, ir
 from edgebuild.driver.source.dialect import Child, Field
 from edgebuild.driver.source.ir import Expression
 from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.stages import Driver
 
 # The two sides of a proof: a source in the dialect, and generated C.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
-from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
+from edgebuild.driver.analysis.conflicts import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
 from edgebuild.driver.registers.beside import PATCHES, overlay_of
 from edgebuild.driver.registers.overlay import (

@@ -16,8 +16,8 @@ from pathlib import Path
 from edgebuild.base.errors import EdgebuildError, did_you_mean
 from edgebuild.base.inputs import read_bytes
 from edgebuild.base.text import xml
-from edgebuild.driver.registers.element import Element, decoded, parse, wrong
-from edgebuild.driver.registers.patches import Patcher, read_patch
+from edgebuild.driver.registers.patches import Element, Patcher, decoded, parse, read_patch
+from edgebuild.driver.registers.patches import refused as wrong
 from edgebuild.driver.registers.regmap import RESERVED, Block, FieldInfo, RegisterInfo, RegisterMap, clusters
 from edgebuild.driver.source.dialect import NEUTRAL
 

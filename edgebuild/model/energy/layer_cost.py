@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.base.inputs import JSON, read_text
-from edgebuild.clock.configs import Config
-from edgebuild.clock.power import PowerModel
+from edgebuild.clock.configs import Config, PowerModel
 from edgebuild.clock.tree import ClockTree, Timing
 from edgebuild.model.ops.base import PER_CALL, PER_TURN, Kernel
 

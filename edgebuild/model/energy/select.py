@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.clock.configs import ClockPlan, IdleMode, mhz
-from edgebuild.clock.power import PowerModel
+from edgebuild.clock.configs import ClockPlan, IdleMode, PowerModel, mhz
 from edgebuild.model.energy.layer_cost import (
     EnergyLayer,
     EnergyProblem,

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from types import ModuleType
 
-from .. import ir
-from ..ir import ITEM_BYTES, Array, Graph, Nest, Op
-from . import (
+from edgebuild.model.ops import (
     classifiers,
     contractions,
     elementwise,
@@ -18,14 +16,15 @@ from . import (
     pointwise,
     recurrent,
     reductions,
-    resampling,
     signals,
 )
+
+from .. import ir
+from ..ir import ITEM_BYTES, Array, Graph, Nest, Op
 from .base import Spec, named
 
 ROOMS = (
-    classifiers, contractions, elementwise, indexing, moves, normalization, pointwise, recurrent, reductions,
-    resampling, signals,
+    classifiers, contractions, elementwise, indexing, moves, normalization, pointwise, recurrent, reductions, signals,
 )  # fmt: skip
 
 

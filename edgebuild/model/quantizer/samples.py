@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
+
+from edgebuild.model.ir import Array
+from edgebuild.model.verify.vectors import auc, classes, read_labels, rebuilds
 
 from ...base.errors import Diagnostic, MissingTool, fail, visible
 from ...base.inputs import MODEL, read_bytes
@@ -22,12 +24,10 @@ from ...base.progress import warn
 from ..formats import file_kind, format_of
 from ..formats.exporting import onnx_file
 from ..formats.onnx.onnx_checks import load
-from ..verify.accuracy import auc, classes, read_labels, rebuilds
 from ..verify.vectors import read_inputs
 
 # Float networks in ONNX, as the quantiser takes them: one sample at a time, batch normalisation folded.
 
-Array = NDArray[Any]
 Row = dict[str, Array]  # one sample: the value of each input
 INSTALL = "pip install onnxruntime"
 TFLITE = ["TensorFlow's converter quantises while it writes such a file: docs/models.md",

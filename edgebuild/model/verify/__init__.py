@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from edgebuild.model.ir import Array
+from edgebuild.model.verify.vectors import accuracy, read_labels, scale_loss
+
 from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError, fail
 from ...base.inputs import read_part
@@ -22,7 +25,6 @@ from ..compile import prepare
 from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import harness as flashes
-from .accuracy import accuracy, read_labels, scale_loss
 from .execution import cycles, layers
 from .harness import (
     NAME,
@@ -36,7 +38,7 @@ from .harness import (
     sources,
     write_sources,
 )
-from .oracles import Array, Port, Reading, Reference, fit, judge_of_open_c, reference
+from .oracles import Port, Reading, Reference, fit, judge_of_open_c, reference
 from .recording import Plot, Round, Seen, directed_rounds, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .stepwise import judged, rounds_to_steps, stepwise

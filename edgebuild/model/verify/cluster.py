@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from edgebuild.model.ir import Array
+
 from ...base import programs
 from ...base.artifacts import Artifact, publish
 from ...base.errors import Diagnostic, MissingTool, fail
@@ -23,7 +25,7 @@ from ..compile import compile_model
 from ..formats import bound_file
 from . import report_of, verify
 from .harness import NAME, SANITIZERS, Builder, folder_of, read_sizes, run_harness, sources, write_sources
-from .oracles import Array, NoJudge
+from .oracles import NoJudge
 from .relay import Fault, Faults, Key, Relay, simulated_times, unharmed, unsent_times
 from .rounding import distance, limit, moves
 from .vectors import Given, random_inputs, split_vectors

@@ -19,20 +19,20 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
+
+from edgebuild.model.formats.format import Shapes
 
 from ...base import programs, progress
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare
-from ..formats.format import Shapes
 from ..formats.onnx.control_flow import graphs, reads
 from ..formats.onnx.fused import Fused
 from ..formats.onnx.integer_nodes import ENDS, NODES, Operands
 from ..formats.onnx.integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bounds_of, name_domain
 from ..formats.onnx.onnx_checks import QONNX, opset_of
-from ..ir import Arithmetic, Graph
+from ..ir import Arithmetic, Array, Graph
 from ..ops.base import zero_of
 from ..ops.fixedpoint import limits, quotient_factor, quotient_is_open
 from . import judges
@@ -40,7 +40,7 @@ from .rounding import Rng, in_one_sign, near_file, near_graph
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
 MOST_SECONDS = 600  # of a judge
-Array = NDArray[Any]
+
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
 # How a file is read: shapes of its inputs, and the tensors at which the firmware ends, instead of the file's outputs.
 Reading = tuple[Shapes, tuple[str, ...]]

@@ -1,26 +1,48 @@
-"""`edgebuild tune`: try the variants of the heaviest layers in the simulator and remember the fastest.
+"""Measurements of a model that later plans rest on: `edgebuild tune`, and `edgebuild calibrate` on a chip.
+
+`tune`: try the variants of the heaviest layers in the simulator and remember the fastest.
 
 One firmware counts all layers at once, so there are as many runs as the layer with the most variants has.
+`calibrate`: a firmware measures the steps of a model on the chip, and the cost model is fitted to them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from ...base.artifacts import Artifact
-from ...base.cache import folder
-from ...base.errors import EdgebuildError, fail
-from ...base.request import ModelRequest
-from ...base.target import load_target
-from ...base.workers import results
-from .. import choices
-from ..compile import compile_model, plan_model
-from ..formats import bound_file
-from ..kernels import kernel_of, layer_name
-from . import verify
-from .harness import TooLarge
+from edgebuild.base.artifacts import Artifact, own_folder, publish
+from edgebuild.base.cache import folder
+from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.base.workers import results
+from edgebuild.clock.configs import ClockPlan, clock_plan
+from edgebuild.clock.emit import clock_files, target_tree
+from edgebuild.clock.tree import Gpio
+from edgebuild.model import choices
+from edgebuild.model.clocked import power_model, works
+from edgebuild.model.compile import compile_model, emit, plan_model
+from edgebuild.model.energy.layer_cost import (
+    calibration_text,
+    calibration_words,
+    fit,
+    read_measurements,
+    read_supply_log,
+    require_timing,
+)
+from edgebuild.model.formats import bound_file
+from edgebuild.model.kernels import kernel_of, layer_name
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.search import Plan
+from edgebuild.model.verify import report_of, verify
+from edgebuild.model.verify.harness import NAME, Builder, TooLarge, run_program, sources, write_sources
 
 INSTRUCTIONS, CYCLES = "instructions", "cycles"  # what is measured, as `verify` names it
 WORTH = 0.01  # of all that is measured: what a layer has to take for its variants to be tried
@@ -122,3 +144,133 @@ def _count(request: ModelRequest, artifacts: Sequence[Artifact], by: str) -> tup
             name = layer_name(kernel_of(op, decided.graph, form), op, decided.graph)
             counts[name] = counts.get(name, 0) + step[by]
     return counts, sum(step[by] for step in result["layers"])
+
+
+# The phases of steps that gather their operands first are marked in the kernels.
+PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_compute()", "-include", "profile_model.h")
+CALIBRATION = "calibration.yaml"
+
+
+def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int) -> dict[str, Any]:
+    """Build the profiling firmware into the folder `output`; where the target has a simulator, run it.
+
+    `program`, its count of `steps`, `clocks` by name, what it `ran_on` (None: a chip has to), and what it `remarks`.
+
+    `pin`: such as PB0, to be high while a step runs; with `supply_ms`, while the model runs for so long in each
+    configuration. Raises EdgebuildError for a target without bare firmware.
+    """
+    request, target = replace(request, name=NAME), load_target(request.target)
+    if target.firmware is None or not target.core.isa.startswith("arm"):
+        raise fail(f"target {target.name} has no cycle counter that is known here", hints=["use a Cortex-M target"])
+    if request.stream_input or request.stream_output:
+        hints = ["leave --stream-input and --stream-output out"]
+        raise fail("steps are measured of inputs and outputs that are there whole", hints=hints)
+    if supply_ms and not target.clocks:
+        raise fail(f"target {target.name} has no clock tree, so there are no configurations to go through")
+    artifacts = emit(_marked(request, target), hashlib.sha256(request.source.read_bytes()).hexdigest())
+    report = report_of(artifacts)
+    clocks = clock_plan(target_tree(target), request.hse) if target.clocks else None
+    files = clock_files(clocks) if clocks else ()
+    header = _header(report, clocks, pin, supply_ms)
+    own_folder(output)
+    write_sources(output, target, artifacts, report, 1)
+    publish((*files, header), output)
+    with (output / "harness_model.h").open("a", encoding="utf-8") as file:
+        file.write('#include "profile_model.h"\n')
+    elf = _build(target, output, report, bool(files))
+    figures = {"program": str(elf), "steps": len(report["schedule"]["steps"])}
+    figures["clocks"] = [c.name for c in clocks.configs] if clocks else []
+    if target.runner is None:
+        return {**figures, "ran_on": None, "said": []}
+    run_program(elf, target)
+    rows = (output / "profile.csv").read_text(encoding="utf-8").splitlines()
+    remarks = [line.removeprefix("# ") for line in rows if line.startswith("#")]
+    return {**figures, "ran_on": target.name, "said": remarks}
+
+
+def profile_words(figures: dict[str, Any]) -> str:
+    """Put into lines what `profile` did."""
+    clocks = f", {len(figures['clocks'])} clocks" if figures["clocks"] else ""
+    lines = [f"{figures['program']}: {figures['steps']} steps{clocks}"]
+    if figures["ran_on"] is None:
+        lines.append("run it on the chip under a debugger with semihosting on: it writes profile.csv, for --fit")
+    else:
+        lines += [f"ran on {figures['ran_on']}", *figures["said"]]
+    return "\n".join(lines) + "\n"
+
+
+def _marked(request: ModelRequest, target: Target) -> Plan:
+    """The plan with the phases of all decoupled steps marked in the code, whichever clock they are to gather at."""
+    decided = plan_model(request, target)
+    forms = [(s.ops[0].outputs[0], s.forms[0].granularity) for s in decided.steps if not s.rolled]
+    marks = {name: (g, True) for name, g in forms if g}
+    return plan(decided.graph, target, request, marks) if marks else decided
+
+
+def _build(target: Target, folder: Path, report: dict[str, Any], clocks: bool) -> Path:
+    with tempfile.TemporaryDirectory() as objects:  # compiled anew: what is in `folder` may be of other options
+        for file in folder.iterdir():
+            if file.is_file() and file.suffix != ".o":
+                (Path(objects) / file.name).write_bytes(file.read_bytes())
+        model, *rest = sources(target, report)
+        hal = [hal_dir() / "harness/profile.c", hal_dir() / "src/semihost.c", hal_dir() / "src/mem.c"]
+        all_sources = [*rest, *hal, *([Path("clock_config.c")] if clocks else [])]
+        elf = Builder(target, Path(objects), bool(report.get("needs_libm"))).program(
+            "profile", all_sources, {model: ("-include", str(hal_dir() / "harness/layers.h"), *PHASES)}
+        )
+        (folder / elf.name).write_bytes(elf.read_bytes())
+    return folder / "profile.elf"
+
+
+def _header(report: dict[str, Any], clocks: ClockPlan | None, pin: str | None, supply_ms: int) -> Artifact:
+    steps = report["schedule"]["steps"]
+    lines = [
+        "/* What profile.c has to know of the model and the chip. */",
+        "#ifndef PROFILE_MODEL_H",
+        "#define PROFILE_MODEL_H",
+        f"#define STEPS {len(steps)}",
+        f"#define PROFILE_SUPPLY_MS {supply_ms}u",
+        *([f"#define PROFILE_CONFIGS {' '.join(f'X({c.name})' for c in clocks.configs)}"] if clocks else []),
+        *(_pin(clocks, pin) if pin else []),
+        "void eb_profile_access(void);",
+        "void eb_profile_compute(void);",
+        "#endif",
+        "",
+    ]
+    return Artifact("profile_model.h", "\n".join(lines).encode())
+
+
+def _pin(clocks: ClockPlan | None, pin: str) -> list[str]:
+    match = re.fullmatch(r"P([A-K])(\d|1[0-5])", pin.upper())
+    if not match:
+        raise fail(f"option 'pin': '{pin}' is not a pin", hints=["such as PB0"])
+    gpio: Gpio | None = clocks.tree.registers.gpio if clocks and clocks.tree.registers else None
+    if gpio is None:
+        raise fail("option 'pin': where this target's ports are is unknown", hints=["add `gpio:` to its clock tree"])
+    port = ord(match[1]) - ord("A")
+    return [
+        f"#define PROFILE_GPIO {gpio.base + port * gpio.stride:#x}u",
+        f"#define PROFILE_GPIO_ENABLE {gpio.enable:#x}u",
+        f"#define PROFILE_GPIO_PORT {port}u",
+        f"#define PROFILE_GPIO_PIN {match[2]}u",
+    ]
+
+
+def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: Path) -> tuple[str, dict[str, Any]]:
+    """Fit the cost model to measurements of this model on its target; write calibration.yaml into the folder `output`.
+
+    `request` is that of the profiled firmware, `log` a record of the supply's current. Gives what was fitted, in
+    words and as figures. Raises EdgebuildError for wrong measurements, and for a target that knows neither currents nor
+    the timing of its code.
+    """
+    target = load_target(request.target)
+    model = power_model(target, replace(request, calibration=None))
+    measured = list(read_measurements(measurements))
+    if log:
+        measured += read_supply_log(log, [c.name for c in model.plan.configs])
+    decided = plan_model(request, target)
+    step_works = works(decided, require_timing(model))
+    calibration = fit(measured, step_works, model, str(measurements))
+    publish((Artifact(CALIBRATION, calibration_text(calibration).encode()),), output, owned=False)
+    words = calibration_words(calibration, model, step_works, measured) + f"written: {output / CALIBRATION}\n"
+    return words, {**asdict(calibration), "file": str(output / CALIBRATION)}

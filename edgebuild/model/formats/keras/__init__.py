@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ....base.errors import visible
-from ..exporting import exported, read_exported
-from ..format import Format, Wanted
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, visible
+from edgebuild.base.inputs import JSON, MODEL, read_bytes
+from edgebuild.model.formats.exporting import exported, read_exported
+from edgebuild.model.formats.format import Format, Wanted
 
 if TYPE_CHECKING:
-    from ...ir import Graph
+    from edgebuild.model.ir import Graph
 
 
 def _holds(data: bytes) -> bool:
@@ -20,14 +26,136 @@ def _holds(data: bytes) -> bool:
 
 
 def _onnx(path: Path) -> bytes:
-    from .archive import admitted
-
     file = visible(path.name)
     return exported("keras", file, {"net.keras": admitted(path, file)})
 
 
 def _read(path: Path, wanted: Wanted) -> Graph:
     return read_exported(FORMAT, path, wanted)
+
+
+# A class is named by its module and its name, and Keras calls whatever that is. Here are those that only compute. Not
+# among them: Lambda (bytecode), TFSMLayer, TorchModuleWrapper and JaxLayer (foreign code), lookups (files, URLs).
+
+CONFIG, WEIGHTS, META = "config.json", "model.weights.h5", "metadata.json"
+LAYERS = """
+Activation Add Average AveragePooling1D AveragePooling2D BatchNormalization Bidirectional Concatenate Conv1D
+Conv1DTranspose Conv2D Conv2DTranspose Cropping1D Cropping2D Dense DepthwiseConv1D DepthwiseConv2D Dot Dropout ELU
+Embedding Flatten GRU GRUCell GaussianDropout GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D
+GlobalMaxPooling1D GlobalMaxPooling2D GroupNormalization Identity InputLayer LSTM LSTMCell LayerNormalization LeakyReLU
+MaxPooling1D MaxPooling2D Maximum Minimum MultiHeadAttention Multiply Normalization PReLU Permute RNN ReLU RepeatVector
+Rescaling Reshape SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell Softmax SpatialDropout1D SpatialDropout2D
+Subtract TimeDistributed UnitNormalization UpSampling1D UpSampling2D ZeroPadding1D ZeroPadding2D"""
+INITIALIZERS = """Constant GlorotNormal GlorotUniform HeNormal HeUniform Identity LecunNormal LecunUniform Ones
+Orthogonal RandomNormal RandomUniform TruncatedNormal VarianceScaling Zeros"""
+CONSTRAINTS = "MaxNorm MinMaxNorm NonNeg UnitNorm"
+OPERATIONS = """Absolute Add Clip Concatenate Divide Exp ExpandDims Flip GetItem LogSoftmax Matmul Max Maximum Mean Min
+Minimum Multiply Negative Pad Relu Relu6 Reshape Sigmoid Silu Softmax Sqrt Square Squeeze Stack Subtract Sum Tanh
+Transpose TrueDivide"""
+MODELS = ("Sequential", "Functional", "Model")
+CLASSES = {
+    "keras": "Sequential Functional Model DTypePolicy Variable",
+    "keras.models": "Sequential Functional Model",
+    "keras.src.models.functional": "Functional",
+    "keras.src.models.sequential": "Sequential",
+    "keras.dtype_policies": "DTypePolicy",
+    "keras.layers": LAYERS,
+    "keras.initializers": INITIALIZERS,
+    "keras.regularizers": "L1 L1L2 L2 OrthogonalRegularizer",
+    "keras.constraints": CONSTRAINTS,
+    "builtins": "function",
+}
+ADMITTED = {(module, name) for module, names in CLASSES.items() for name in names.split()}
+VALUES = ("__keras_tensor__", "__tuple__", "__ellipsis__", "__slice__", "__tensor__", "__numpy__")
+OPERATION = re.compile(r"keras\.(src\.)?ops(\.[a-z_]+)*")
+FUNCTION = re.compile(r"[a-z][a-z0-9_]{0,40}")  # of keras.activations
+DEEP = 100_000  # values in a configuration
+HINT = "supported: layers of Keras that only compute; export the network to ONNX where it was trained"
+
+
+def admitted(path: Path, file: str) -> bytes:
+    """An archive of the layers and weights of this one, without what compiles and trains it, and what lies beside.
+
+    Raises EdgebuildError for archives that are damaged or too large, and for classes that are not ADMITTED.
+    """
+    parts = _parts(read_bytes(path, "cannot read the model", MODEL), file)
+    try:
+        config = json.loads(parts[CONFIG])
+        meta = json.loads(parts.get(META, b"{}"))
+        version = str(meta.get("keras_version", "3.0.0"))
+        config.pop("compile_config", None)
+        if config["class_name"] not in MODELS:
+            raise ValueError(f"its class is {config['class_name']}")
+        _check(config, file)
+    except EdgebuildError:
+        raise
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
+        raise fail(
+            visible(f"not a valid .keras file: {problem}"[:200]), file=file, hints=["fetch or save it again"]
+        ) from None
+    if not re.fullmatch(r"3(\.\d+){1,3}\S{0,8}", version):
+        raise fail(f"was saved by Keras {visible(version)[:20]}", file=file, hints=["supported: Keras 3", HINT])
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as copy:
+        for name, data in ((META, json.dumps({"keras_version": version, "date_saved": ""}).encode()),
+                           (CONFIG, json.dumps(config).encode()), (WEIGHTS, parts[WEIGHTS])):  # fmt: skip
+            copy.writestr(zipfile.ZipInfo(name), data)  # of a date that is always the same
+    return whole.getvalue()
+
+
+def _parts(data: bytes, file: str) -> dict[str, bytes]:
+    most = {CONFIG: JSON, META: JSON, WEIGHTS: MODEL}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = [info for info in archive.infolist() if info.filename in most]
+            names = sorted(info.filename for info in infos)
+            if len(set(names)) < len(names) or not {CONFIG, WEIGHTS} <= {*names}:
+                raise fail(f"its parts are {', '.join(names) or 'others'}", file=file,
+                           hints=[f"a .keras file has one {CONFIG} and one {WEIGHTS}"])  # fmt: skip
+            for info in infos:
+                if info.file_size > most[info.filename]:
+                    text = f"{info.filename} has more than {most[info.filename] >> 20} MiB"
+                    raise fail(text, file=file, hints=["fetch or save it again"])
+            return {info.filename: archive.read(info) for info in infos}
+    except (EOFError, RuntimeError, zipfile.BadZipFile, zipfile.zlib.error) as problem:  # type: ignore[attr-defined]
+        text = f"not a valid .keras file: {type(problem).__name__}: {str(problem)[:200]}"
+        raise fail(text, file=file, hints=["fetch or save it again"]) from None
+
+
+def _check(config: Any, file: str) -> None:
+    """Raise EdgebuildError for a class, anywhere in the configuration, that is not one of those above."""
+    todo, seen = [("", config)], 0
+    while todo:
+        (where, value), seen = todo.pop(), seen + 1
+        if seen > DEEP:
+            raise fail(f"its configuration has more than {DEEP:,} values", file=file, hints=[HINT])
+        if isinstance(value, list):
+            todo += [(where, one) for one in value]
+        elif isinstance(value, dict):
+            inner = value["config"] if isinstance(value.get("config"), dict) else {}
+            where = str(inner.get("name", where)) if "class_name" in value else where
+            if "class_name" in value:
+                _check_class(value, where, file)
+            todo += [(where, one) for one in value.values()]
+
+
+def _check_class(value: Mapping[str, Any], where: str, file: str) -> None:
+    module, name, registered = (value.get(key) for key in ("module", "class_name", "registered_name"))
+    if not isinstance(name, str) or not isinstance(module, (str, type(None))):
+        raise _refused(str(name), str(module), where, file)
+    if registered not in (None, name):
+        raise _refused(str(registered), "a registry of its own", where, file)
+    operation = module and OPERATION.fullmatch(module) and name in OPERATIONS.split()
+    if not ((module, name) in ADMITTED or operation or (name in VALUES and module is None)):
+        raise _refused(name, module or "no module", where, file)
+    if name == "function" and not FUNCTION.fullmatch(str(value.get("config"))):
+        raise _refused(str(value.get("config")), "builtins", where, file)
+
+
+def _refused(name: str, module: str, where: str, file: str) -> EdgebuildError:
+    more = did_you_mean(name, LAYERS.split())
+    text = f"its class {visible(name)[:60]} of {visible(module)[:60]} is not admitted{more}"
+    return fail(text, file=file, node=visible(where)[:60], hints=[HINT])
 
 
 FORMAT = Format("keras", "Keras", ".keras", _holds, _read, None, to_onnx=_onnx)

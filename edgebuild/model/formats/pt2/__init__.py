@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgebuild.model.formats.format import Format, Operators, Wanted
+
 from ....base.errors import EdgebuildError, fail, visible
 from ..exporting import exported, missing, read_exported
-from ..format import Format, Operators, Wanted
 
 if TYPE_CHECKING:
     from ...ir import Graph
@@ -41,7 +42,7 @@ def _read(path: Path, wanted: Wanted) -> Graph:
 def _onnx(path: Path) -> bytes:
     import numpy as np
 
-    from .aten_program import admitted
+    from edgebuild.model.formats.pt2.aten import admitted
 
     program, constants = admitted(path, file := visible(path.name))
     arrays = io.BytesIO()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from ast import literal_eval
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, prod
@@ -15,15 +18,128 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ....base.errors import EdgebuildError, did_you_mean, fail
-from ....base.inputs import JSON, MODEL, read_bytes
-from ...ir import Arithmetic, Array, Graph, Quant, Tensor
-from ...ops.pointwise import attributes
-from .. import compose
-from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
-from ..compose import axis_of
-from ..named_arguments import Name, NamedArgumentsNode, readers, tensors_of
-from ..onnx.onnx_operators import READERS as ONNX
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, visible
+from edgebuild.base.inputs import JSON, MODEL, read_bytes
+from edgebuild.model.formats import compose
+from edgebuild.model.formats.builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
+from edgebuild.model.formats.channels_first import ChannelsFirstNode
+from edgebuild.model.formats.compose import axis_of
+from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX
+from edgebuild.model.ir import Arithmetic, Array, Graph, Quant, Tensor
+from edgebuild.model.ops.pointwise import attributes
+
+
+class Name(str):
+    """An argument that is a tensor."""
+
+    __slots__ = ()
+
+
+class NamedArgumentsNode(ChannelsFirstNode):
+    """`arguments`: values of Python, a Name for a tensor, None where one is left out. `read`: those that were used."""
+
+    def __init__(
+        self, builder: GraphBuilder, name: str, origin: str, arguments: Mapping[str, Any], outputs: Sequence[str]
+    ):
+        self.arguments, self.read, self.attributes = dict(arguments), set[str](), dict[str, Any]()
+        inputs = [name for value in arguments.values() for name in tensors_of(value)]
+        super().__init__(builder, name, origin, inputs, outputs)
+        self.opset = 21
+
+    def attr(self, name: str, default: Any) -> Any:
+        """An attribute of the operator of ONNX that the node is read as."""
+        value = self.attributes.get(name)
+        return default if value is None else value
+
+    def argument(self, name: str, default: Any = None) -> Any:
+        """An argument's value, of a constant tensor its numbers; the default where it is left out."""
+        self.read.add(name)
+        value = self.arguments.get(name)
+        if isinstance(value, Name):
+            if (t := self.builder.tensors[value]).data is None:
+                raise self.error(f"argument {name} is computed by the graph", "it must be a constant")
+            value = t.data.tolist()
+        return default if value is None or value == [] else value
+
+    def operands(self, *names: str) -> None:
+        """Make these arguments the operands, a|b if names differ: numbers become constants, '' is left out."""
+        keys = [next((n for n in name.split("|") if n in self.arguments), name) for name in names]
+        self.read.update(keys)
+        values, self.inputs = [self.arguments.get(key) for key in keys], []
+        like = next((self.builder.tensors[v].dtype for v in values if isinstance(v, Name)), "float32")
+        for value in values:
+            if value is not None and not tensors_of(value):
+                kind = "float32" if isinstance(value, float) else "int64" if isinstance(value, list) else like
+                value = self.array(np.array(value, kind))
+            self.inputs += value if isinstance(value, list) else [value or ""]
+
+    def in_type(self, dtype: str, *positions: int) -> None:
+        """Cast operands that have no scale."""
+        for position in positions:
+            x = self.tensor(position)
+            if x.dtype != dtype and x.quant is None:
+                self.inputs[position] = self.inner("cast", [x.name], to=dtype)
+
+    def in_one_type(self, result: str) -> None:
+        """Cast the last two operands to the type of the result; of comparisons, to their common one."""
+        places = range(len(self.inputs) - 2, len(self.inputs))
+        if result == "bool":
+            types = {self.tensor(i).dtype for i in places}
+            result = "float32" if "float32" in types else str(np.result_type(*types))
+        self.in_type(result, *places)
+
+    def sides(self, value: Any, ends: int = 1) -> list[int]:
+        """A number for each spatial dimension, given so or once for all, `ends` times; words stand for 0."""
+        listed = value if isinstance(value, list) else [0 if isinstance(value, str) else value]
+        return (listed * (len(self.tensor(0).shape) - 2) if len(listed) == 1 else listed) * ends
+
+    @abstractmethod
+    def result_type(self) -> str:
+        """The type that the file tells of the first result."""
+
+
+def tensors_of(value: Any) -> list[str]:
+    return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, Name)]
+
+
+def readers(table: str, onnx: Mapping[str, Reader], own: Mapping[str, Reader]) -> dict[str, Reader]:
+    """Readers by name of a table's operators, each a line `names; operator; operands; attributes`.
+
+    The operator of ONNX has an equals sign in front if its operands have one type. A name may have its own behind it,
+    as `name>Operator`; where nothing is said, it is the name with a capital. Attributes are ONNX's, each
+    `attribute=argument|other:default`, or with the default alone. A star behind an argument: a number for each spatial
+    dimension, or one for all; two stars: for both ends of each. `own`: readers that the format has itself, by
+    `names; operands; arguments that need not be read`.
+    """
+    by_name = dict[str, Reader]()
+    for line in filter(None, table.split("\n")):
+        names, operator, operands, *rules = (part.strip() for part in line.split(";"))
+        for name, _, inline in (name.partition(">") for name in names.split()):
+            other = inline or operator.strip("=") or name.capitalize()
+            by_name[name] = _reader(onnx[other], operator[:1] == "=", operands.split(), " ".join(rules).split())
+    for rows, reader in own.items():
+        listed, operands, *others = rows.split(";")
+        by_name |= dict.fromkeys(listed.split(), _reader(reader, False, operands.split(), (), " ".join(others).split()))
+    return by_name
+
+
+def _reader(
+    reader: Reader, typed: bool, operands: Sequence[str], rules: Sequence[str], others: Sequence[str] = ()
+) -> Reader:
+    def read(node: NamedArgumentsNode) -> None:
+        node.read.update(others)
+        node.operands(*operands)
+        if typed:
+            node.in_one_type(node.result_type())
+        for name, rule in (rule.split("=", 1) for rule in rules):
+            argument, _, default = rule.partition(":")
+            values = [node.argument(one) for one in argument.rstrip("*").split("|")]
+            value = next((v for v in values if v is not None), literal_eval(default or "None"))
+            node.attributes[name] = node.sides(value, argument.count("*")) if "*" in argument else value
+        reader(node)
+
+    return read
+
 
 # The archive of torch.export.save: a zip file with the program as JSON and each weight as the bytes of its storage.
 #
@@ -445,3 +561,130 @@ def _read_node(node: Node) -> None:
     if constant:
         node.builder.compute(first)
     node.check()
+
+
+INNER = ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_log_softmax", "_native_batch_norm_legit_no_training",
+         "_prelu_kernel", "_softmax", "_to_copy", "_unsafe_view", "_weight_norm_interface")  # fmt: skip
+CHECKS = ("_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size")
+TARGET = re.compile(rf"torch\.ops\.aten\.((?:[a-z][a-z0-9_]*|{'|'.join((*INNER, *CHECKS))})\.[A-Za-z0-9_]+)")
+TEXTS = ("", "none", "tanh", "constant", "reflect", "replicate", "circular", "mean", "sum", "same", "valid", "floor",
+         "trunc", "bilinear", "bicubic", "nearest", "left", "right")  # fmt: skip  # no operator takes one for a file
+PLACES = ("as_none", "as_memory_format", "as_layout", "as_device")
+SIMPLE = ("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools")
+SHAPES = "its program has operators of the graph's control flow, or values that are no tensors and no numbers"
+
+
+def admitted(path: Path, file: str) -> tuple[dict[str, Any], list[Array]]:
+    """The program as JSON for `exporter_process.py`, and its constants in their order.
+
+    Sizes that the file leaves open: 1 for the first one of an input, which is the batch; of others, those of the
+    example that it was exported with. Raises EdgebuildError for all that is not operators of ATen on tensors.
+    PyTorch's own `torch.export.load` unpickles, looks targets up by `getattr` from the module `torch` on, and evaluates
+    expressions of sizes. So it never sees a file: whoever wrote that chooses here among operators, and nothing else.
+    """
+    with damaged(file):
+        return _program(Archive(path, file), file)
+
+
+def _program(archive: Archive, file: str) -> tuple[dict[str, Any], list[Array]]:
+    graph, signature = (archive.program["graph_module"][part] for part in ("graph", "signature"))
+    inputs, constants = dict[str, Any](), dict[str, Array]()
+    for kind, own in (item for spec in signature["input_specs"] for item in spec.items()):
+        if kind in ("parameter", "buffer", "tensor_constant"):
+            constants[own["arg"]["name"]] = archive.constant(own[f"{kind}_name"])
+        elif kind == "user_input" and "as_tensor" in own["arg"]:
+            name = own["arg"]["as_tensor"]["name"]
+            inputs[name] = _input(archive, graph["tensor_values"][name], name)
+        else:
+            raise fail(f"the program has an input of kind {kind}", file=file, hints=["supported: tensors"])
+    results = [item for spec in signature["output_specs"] for item in spec.items()]
+    if others := sorted({kind for kind, _ in results} - {"user_output"}):
+        hint = "a network whose state changes is read without an exporter, and not quantised"
+        raise fail(f"the program has results of kind {others[0]}", file=file, hints=[hint])
+    if len(graph["nodes"]) > MOST_OPS:
+        raise fail(f"the program has {len(graph['nodes'])} nodes", file=file, hints=[f"supported: {MOST_OPS}"])
+    nodes, seen = [_node(entry, file) for entry in graph["nodes"]], {*inputs, *constants}
+    nodes = [node for node in nodes if node["target"].partition(".")[0] not in CHECKS]
+    for node in nodes:
+        if missing := sorted(_names(node["arguments"].values()) - seen):
+            raise _error(node, file, f"reads '{visible(missing[0])}', which nothing computes")
+        seen |= {*node["outputs"]}
+    ends = [name for _, own in results for name in tensors_of(value_of(own["arg"]))]
+    if not ends or not inputs or not seen.issuperset(ends):
+        raise fail("the program has no input, or no result that it computes", file=file, hints=[AGAIN])
+    program = {"inputs": inputs, "constants": list(constants), "nodes": nodes, "outputs": ends}
+    return program, list(constants.values())
+
+
+def _input(archive: Archive, meta: Mapping[str, Any], name: str) -> dict[str, Any]:
+    sizes = [
+        size if "as_int" in size else {"as_int": 1} if not axis else size["as_expr"]["hint"]
+        for axis, size in enumerate(meta["sizes"])
+    ]
+    dtype, shape = archive.type_of({**meta, "sizes": sizes}, name)
+    if prod(shape) > MODEL:
+        raise fail(f"input '{visible(name)}' has the shape {shape}", file=archive.file, hints=["give a smaller one"])
+    return {"shape": shape, "dtype": dtype}
+
+
+def _node(entry: Mapping[str, Any], file: str) -> dict[str, Any]:
+    target = TARGET.fullmatch(str(entry["target"]))
+    outputs = [name for out in entry["outputs"] for name in tensors_of(value_of(out)) or _numbers(out)]
+    node: dict[str, Any] = {
+        "target": target[1] if target else str(entry["target"]),
+        "outputs": outputs,
+        "arguments": {},
+    }
+    if target is None:
+        raise _error(node, file, "is no operator of ATen", "PyTorch's exporter is given these alone")
+    node["several"] = any("as_tensors" in out for out in entry["outputs"])
+    for one in entry["inputs"]:
+        ((kind, value),) = one["arg"].items()
+        if kind in PLACES:
+            continue
+        if one["name"] in ("train", "training") and value:
+            raise _error(node, file, "is one of training", "export the model behind model.eval()")
+        node["arguments"][str(one["name"])] = _argument(node, kind, value, file)
+    return node
+
+
+def _numbers(out: Mapping[str, Any]) -> list[str]:
+    """The name of a result that is a size of a shape."""
+    return [str(value["as_name"]) for value in out.values() if isinstance(value, Mapping) and "as_name" in value]
+
+
+def _argument(node: Mapping[str, Any], kind: str, value: Any, file: str) -> Any:
+    """An argument: numbers as they are, `{"of": name}` for a value of the graph, `{"dtype": name}`."""
+    match kind:
+        case "as_tensor" | "as_tensors" | "as_optional_tensor" | "as_optional_tensors":
+            if isinstance(value, list):
+                return [_argument(node, "as_optional_tensor", one, file) for one in value]
+            if "name" in value:
+                return {"of": str(value["name"])}
+            return {"of": str(value["as_tensor"]["name"])} if "as_tensor" in value else None
+        case "as_sym_int" | "as_sym_float" | "as_sym_bool":
+            ((inner, number),) = value.items()
+            return {"of": str(number)} if inner == "as_name" else _argument(node, inner, number, file)
+        case "as_sym_ints":
+            return [_argument(node, "as_sym_int", one, file) for one in value]
+        case "as_scalar_type" if value in TYPES:
+            return {"dtype": "float32" if TYPES[value] in REALS else TYPES[value]}
+        case "as_string" if value in TEXTS:
+            return value
+        case _ if kind in SIMPLE and all(isinstance(n, (int, float)) for n in _listed(value)):
+            return value
+    raise _error(node, file, f"an argument of kind {kind} is {str(value)[:60]}", SHAPES)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _names(arguments: Iterable[Any]) -> set[str]:
+    every = [one for argument in arguments for one in _listed(argument)]
+    return {one["of"] for one in every if isinstance(one, dict) and "of" in one}
+
+
+def _error(node: Mapping[str, Any], file: str, text: str, *hints: str) -> EdgebuildError:
+    name, target = visible((node["outputs"] or [""])[0]), visible(str(node["target"]))[:80]
+    return fail(text, file=file, node=name, kind=target, hints=hints)

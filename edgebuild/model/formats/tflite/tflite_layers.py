@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from edgebuild.model.ops import base, contractions, indexing
+
 from ...ir import Array, Tensor, real_values
-from ...ops import base, contractions, resampling
 from ...ops.base import is_float, scale_of, zero_of
 from ...ops.pointwise import attributes
 from .. import compose
@@ -498,7 +499,7 @@ def read_bilinear(node: Any) -> None:
     """Neighbours and weights of float32 are those of TFLM (kernels/internal/reference/resize_bilinear.h)."""
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
     size, ends = node.numbers(1, "size"), (bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
-    tabled = resampling.real_table if is_float(x) or node.inputs[0] in node.legacy else resampling.table
+    tabled = indexing.real_table if is_float(x) or node.inputs[0] in node.legacy else indexing.table
     lines = [tabled(n, m, *ends) for n, m in zip(x.shape[1:3], size, strict=True)]
     if not is_float(x):
         return node.emit("bilinear", node.inputs[:1], rows=lines[0], columns=lines[1])
