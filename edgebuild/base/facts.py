@@ -176,7 +176,11 @@ def compose(file: Path) -> Node | None:
 def _read(kind: Any, node: Node) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
-        return _read_annotated(arguments[0], arguments[1], node)
+        inner, how = arguments[:2]
+        if how is not NAMED:
+            return how(node)
+        item = typing.get_args(inner)[0]
+        return tuple(read_node(item, entry, name=name) for name, entry in entries(node).items())
     if origin is types.UnionType or origin is typing.Union:
         if node.value == "unknown":
             return None
@@ -199,13 +203,6 @@ def _key(kind: Any, node: Node) -> Any:
     if not isinstance(node.value, str):
         raise wrong(node, "a key must be a word")
     return node.value if kind is str else _scalar(kind, node, node.value)
-
-
-def _read_annotated(kind: Any, how: Any, node: Node) -> Any:
-    if how is NAMED:
-        item = typing.get_args(kind)[0]
-        return tuple(read_node(item, entry, name=name) for name, entry in entries(node).items())
-    return how(node)
 
 
 def _read_dataclass(kind: Any, node: Node, given: Mapping[str, Any] = types.MappingProxyType({})) -> Any:

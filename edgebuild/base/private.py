@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def _closing(folder: int) -> Iterator[int]:
 
 def read(folder: int, name: str, most: int) -> bytes:
     """The bytes of a file in an opened folder. Raises OSError if there is none, or no file of this user's alone."""
-    with open(name, "rb", opener=_opener(folder)) as file:
+    with open(name, "rb", opener=lambda name, flags: os.open(name, os.O_RDONLY | NO_LINK, dir_fd=folder)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or of_others(status) or status.st_size > most:
             raise Refused(f"{name} is not a file that was written here")
@@ -88,7 +88,3 @@ def replace(folder: int, name: str, data: bytes) -> None:
         os.unlink(aside, dir_fd=folder)
     write(folder, aside, data)
     os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _opener(folder: int) -> Callable[[str, int], int]:
-    return lambda name, flags: os.open(name, os.O_RDONLY | NO_LINK, dir_fd=folder)

@@ -270,7 +270,10 @@ class Code:
 
         with elf.open("rb") as stream:
             file = ELFFile(stream)
-            self.machine = _machine(elf, file["e_machine"])
+            if (name := file["e_machine"]) not in MACHINES:
+                hints = ["known are Arm's M-profile, RISC-V and x86-64"]
+                raise fail(f"no bound of the stack for the processor {name}", file=str(elf), hints=hints)
+            self.machine = MACHINES[name]
             functions = list(_functions(file))
             self.entry = _entry(file, functions)
             words = _words(file)
@@ -470,13 +473,6 @@ class _Flow:
             self.calls.add((depth, at))
         else:
             self._reach(at, depth)
-
-
-def _machine(elf: Path, name: str) -> Machine:
-    if name not in MACHINES:
-        hints = ["known are Arm's M-profile, RISC-V and x86-64"]
-        raise fail(f"no bound of the stack for the processor {name}", file=str(elf), hints=hints)
-    return MACHINES[name]
 
 
 def _functions(file: Any) -> Iterator[tuple[int, int, str]]:

@@ -26,7 +26,7 @@ from typing import Any
 from ..base.errors import EdgebuildError, did_you_mean, fail
 from ..base.progress import say
 from ..base.request import ModelRequest
-from ..base.target import Memory, Target, load_target, target_names
+from ..base.target import Target, load_target, target_names
 from ..base.workers import results
 from ..clock.emit import target_tree
 from .clocked import power_model
@@ -310,16 +310,12 @@ class FitRow:
     def ram(self) -> int:
         """Bytes of the memories that activations may lie in, less the stack."""
         stack = self.target.firmware.stack if self.target.firmware else 0
-        return sum(m.size for m in _ram(self.target)) - stack
+        return sum(m.size for m in self.target.memories if "arena" in m.roles and m.access == "cpu") - stack
 
     @cached_property
     def flash(self) -> int:
         """Bytes of the memories of code and weights."""
         return sum(m.size for m in dict.fromkeys((self.target.memory("code"), self.target.memory("weights"))))
-
-
-def _ram(target: Target) -> list[Memory]:
-    return [m for m in target.memories if "arena" in m.roles and m.access == "cpu"]
 
 
 @dataclass(frozen=True)

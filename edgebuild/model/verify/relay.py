@@ -146,7 +146,9 @@ class Relay:
     def bury(self, device: int) -> None:
         """A killed device has been ended: what it had received and not yet sent is gone."""
         for pipe in self.pipes[device]:
-            _drain(pipe)
+            with suppress(BlockingIOError):
+                while os.read(pipe, CHUNK):
+                    pass
         lost = [stream for link, stream in self.streams.items() if link[1] == device]
         lost += [rest for link, rest in self.unfinished.items() if link[0] == device]
         for data in (*lost, self.asked[device], self.answers[device]):
@@ -282,13 +284,6 @@ def _begun(head: bytes) -> tuple[int, str]:
         return len(head), ""
     kind, length = struct.unpack_from("<BI", head, 15)
     return HEAD + (length + TAIL if length else 0), KINDS[kind]
-
-
-def _drain(pipe: int) -> None:
-    """Forget what is in a pipe."""
-    with suppress(BlockingIOError):
-        while os.read(pipe, CHUNK):
-            pass
 
 
 # The time of a simulated cluster: counted instructions at the clock of each core, bytes at the rate of the medium.

@@ -172,7 +172,10 @@ def _nearest(graph: Graph, inputs: Sequence[Array], observed: Mapping[str, Array
     Where it was not observed, each of its elements may be either, so ops behind it have intervals of results.
     """
     walk = Walk(graph, dict(zip(graph.inputs, inputs, strict=True)))
-    observed = _reshaped(graph, observed)
+    observed = dict(observed)
+    for op in reversed(graph.ops):  # operands have the shape of the graph
+        if op.kind == "reshape" and op.outputs[0] in observed:
+            observed.setdefault(op.inputs[0], observed[op.outputs[0]])
     return {**walk.values, **{op.outputs[0]: walk.step(op, observed.get(op.outputs[0])) for op in graph.ops}}
 
 
@@ -401,15 +404,6 @@ def _changed(seen: Seen, name: str, original: Array) -> Iterator[tuple[str, str,
     for values in seen.before:
         if name in values and not np.array_equal(values[name], original, equal_nan=True):
             yield name, "", values[name], original
-
-
-def _reshaped(graph: Graph, observed: Mapping[str, Array]) -> dict[str, Array]:
-    """Observed values with operands in the shape of the graph."""
-    values = dict(observed)
-    for op in reversed(graph.ops):
-        if op.kind == "reshape" and op.outputs[0] in values:
-            values.setdefault(op.inputs[0], values[op.outputs[0]])
-    return values
 
 
 def _extremes(values: Sequence[Array]) -> Interval:
