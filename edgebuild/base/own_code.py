@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import time
 
+from edgebuild.base.atomic import replace_file
+
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 FOLDER = os.path.join(PACKAGE, "__pycache__")
 KEPT, INDEX = os.path.join(FOLDER, "edgebuild.code"), os.path.join(FOLDER, "edgebuild.index")
@@ -111,11 +113,8 @@ def _read(file: str) -> str:
 
 def _replace(file: str, text: str) -> None:
     """The whole file or the old one, so that others may read it meanwhile. Nothing where nobody may write there."""
-    aside = f"{file}.{os.getpid()}"
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        with open(aside, "w", encoding="utf-8", errors="surrogateescape") as opened:
-            opened.write(text)
-        os.replace(aside, file)
+        replace_file(file, text.encode("utf-8", "surrogateescape"))
     except OSError:
         pass

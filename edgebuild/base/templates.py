@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import marshal
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import count
@@ -19,6 +17,7 @@ import jinja2
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 
+from .atomic import replace_file
 from .text import COLUMNS, LICENCE, comment, quoted, remark, xml
 
 # Templates as bytecode beside that of the package's modules: to compile those of a core takes half a second.
@@ -55,9 +54,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
         code, file = marshal.dumps(bucket.code), self._file(bucket)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self.folder, prefix=".") as aside:
-                (Path(aside) / file.name).write_bytes(self._digest(bucket, code) + code)
-                os.replace(Path(aside) / file.name, file)
+            replace_file(str(file), self._digest(bucket, code) + code)
         except OSError:
             pass  # nobody may write there, or the disk is full
 

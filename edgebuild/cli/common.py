@@ -6,8 +6,7 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,11 +85,7 @@ def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespac
 
 
 def publish_products(
-    artifacts: Sequence[Artifact],
-    args: argparse.Namespace,
-    read: Iterable[str],
-    began: int,
-    gone: Iterable[str] = (),
+    artifacts: Sequence[Artifact], args: argparse.Namespace, read: Iterable[str], began: int, gone: Iterable[str] = ()
 ) -> None:
     """Write the products below `args.output`, and into `args.depfile`, if it is given, what they were made from.
 
@@ -138,23 +133,6 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
         request = request_of(file, None, args.target, given(args, ModelRequest))
         reports.append(compiled_model(request).report)
     return reports
-
-
-@contextmanager
-def reports_read(files: Iterable[Path | None]) -> Iterator[None]:
-    """Raise EdgebuildError for a report among the files whose members are not those that edgebuild writes."""
-    from edgebuild.model.views.reports import is_report
-
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reports = [str(file) for file in files if file and is_report(file)]
-        if not reports:
-            raise
-        text = f"not a report as edgebuild writes it: {type(error).__name__}: {error}"
-        raise fail(
-            text, file=reports[0], hints=[f"or one of {', '.join(reports[1:])}"] if reports[1:] else ()
-        ) from error
 
 
 @cache

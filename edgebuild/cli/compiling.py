@@ -19,16 +19,7 @@ from edgebuild.base.progress import watch
 from edgebuild.base.request import READING, ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.base.text import identifier, visible
-from edgebuild.cli.common import (
-    check_written,
-    error_kinds,
-    model_request_of,
-    reports_of,
-    reports_read,
-    show,
-    started,
-    write_compiled,
-)
+from edgebuild.cli.common import check_written, error_kinds, model_request_of, reports_of, show, started, write_compiled
 
 if TYPE_CHECKING:
     from edgebuild.model.quantizer import Quantised, Trial
@@ -129,7 +120,7 @@ def fit(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     from edgebuild.base.templates import PACKAGE
-    from edgebuild.model.views.reports import page, trace
+    from edgebuild.model.views.reports import checked_reports, page, trace
 
     if args.schema:
         print((PACKAGE / "model/views/report.schema.json").read_text(encoding="utf-8"), end="")
@@ -141,7 +132,7 @@ def report(args: argparse.Namespace) -> int:
     check_written(args, [args.output, args.trace], [*args.models, args.compare])
     reports = reports_of(args, args.models)
     earlier = reports_of(args, [args.compare])[0] if args.compare else None
-    with reports_read([*args.models, args.compare]):
+    with checked_reports(*args.models, args.compare):
         texts = {args.output: args.output and page(reports, earlier), args.trace: args.trace and trace(reports)}
     for file, text in texts.items():
         if file:
@@ -151,17 +142,16 @@ def report(args: argparse.Namespace) -> int:
 
 
 def diff(args: argparse.Namespace) -> int:
-    from edgebuild.model.views.reports import as_junit, as_text, comparison, limit_of
+    from edgebuild.model.views.reports import as_junit, as_text, checked_reports, comparison, limit_of
 
     limits = [limit_of(text) for text in args.fail_if]
     check_written(args, [args.junit], [args.old, args.new])
     old, new = reports_of(args, [args.old, args.new])
-    with reports_read([args.old, args.new]):
+    with checked_reports(args.old, args.new):
         compared = comparison(old, new, limits)
-        text, cases = as_text(compared), as_junit(compared)
-    if args.junit:
-        write_atomic(args.junit, cases.encode())
-    show(args, text, compared)
+        if args.junit:
+            write_atomic(args.junit, as_junit(compared).encode())
+        show(args, as_text(compared), compared)
     return 1 if any(each["broken"] for each in compared["limits"]) else 0
 
 

@@ -9,6 +9,7 @@ import json
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,19 @@ def read_report(file: Path) -> dict[str, Any]:
         text = f"a report of schema {data.get('schema')}, and this is edgebuild with schema {SCHEMA}"
         raise fail(text, file=str(file), hints=["compile the model again, or name the model instead"])
     return data
+
+
+@contextmanager
+def checked_reports(*files: Path | None) -> Iterator[None]:
+    """Raise EdgebuildError if one of the files is a report whose members are not those that edgebuild writes."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reports = [str(file) for file in files if file and is_report(file)]
+        if not reports:
+            raise
+        text = f"not a report as edgebuild writes it: {type(error).__name__}: {error}"
+        raise fail(text, file=reports[0], hints=[f"or it is {', '.join(reports[1:])}"][: len(reports) - 1]) from error
 
 
 def figures(report: Report) -> dict[str, float]:
