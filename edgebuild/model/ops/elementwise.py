@@ -12,6 +12,7 @@ import numpy as np
 from ..ir import Arithmetic, Array, Dim, Fixed, Graph, Nest, Op, Same, Tensor, numbered
 from . import base, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .fixedpoint import Numbers
 from .functions import instructions, quantised_instructions
 
 LOOPS = 4  # of the kernel's template
@@ -69,6 +70,7 @@ def _beyond_words(a: Tensor, b: Tensor) -> bool:
 
 # ADD, Add: out[i] = a[i] + b[i]; MUL, Mul: out[i] = a[i] * b[i], with broadcasting.
 
+Text = tuple[str, Numbers]  # C in which shared functions stand in braces, and the numbers that it names
 LEFT_SHIFT = {"int8": 20, "int16": 15}  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
 
 
@@ -113,6 +115,31 @@ def sum_steps(op: Op, graph: Graph, operands: Sequence[Array]) -> Array:
     return fixedpoint.requantize(terms[0] + sign * terms[1], f["y_mul"], f["y_shift"], Arithmetic.TFLITE)
 
 
+def scaled_operands(
+    op: Op, graph: Graph, at: Sequence[str], factors: Mapping[str, int], bits: int, sign: str = "-"
+) -> Text:
+    """C of both operands `bits` up and times their factors, with an operator between them."""
+    parts, numbers = list[str](), Numbers()
+    for t, element, name in zip(graph.operands(op), at, ("x0", "x1"), strict=True):
+        factor = fixedpoint.Multiplier(factors[f"{name}_mul"], factors[f"{name}_shift"])
+        value, most = f"({element} - {name}_zero)", fixedpoint.span(t.dtype)
+        text, more = fixedpoint.scaled_text(value, name, factor, most, bits)
+        parts, numbers = [*parts, text], {**numbers, **more}
+    return f"{parts[0]} {sign} {parts[1]}", numbers
+
+
+def sum_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
+    """C of `sum_steps`, from that of the operands' elements, and the numbers that it names."""
+    f, sign, dtype = add_scaling(op, graph), "+" if second_sign(op) > 0 else "-", graph.result(op).dtype
+    if graph.arithmetic.rounds_once:
+        terms = [f"(int64_t)({at[i]} - x{i}_zero) * x{i}_mul" for i in (0, 1)]
+        return f"{{eb_round_half_even}}({terms[0]} {sign} {terms[1]}, point)", {**f}
+    text, numbers = scaled_operands(op, graph, at, f, LEFT_SHIFT[dtype], sign)
+    factor, most = fixedpoint.Multiplier(f["y_mul"], f["y_shift"]), fixedpoint.span(dtype) << LEFT_SHIFT[dtype]
+    text, more = fixedpoint.scaled_text(f"({text})", "y", factor, most)  # of two operands, each times 1/2 or less
+    return text, numbers | more
+
+
 def add_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     y = graph.result(op)
     if is_float(y):
@@ -153,6 +180,17 @@ def mul_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     return spatial.stored(mul_factor(op, graph).times(product, graph.arithmetic), op, y)
 
 
+def product_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
+    """C of the scaled product, from that of the operands' elements, and the numbers that it names."""
+    a, b = graph.operands(op)
+    m, product = mul_factor(op, graph), f"({at[0]} - x0_zero) * ({at[1]} - x1_zero)"
+    if graph.arithmetic.rounds_once and _beyond_words(a, b):
+        return f"{{eb_round_half_even}}((int64_t){product} * y_mul, 31 - y_shift)", {**m.named("y")}
+    if graph.arithmetic.rounds_once:
+        return f"{{eb_requantize}}({product}, y_mul, y_shift)", {**m.named("y")}
+    return fixedpoint.scaled_text(f"({product})", "y", m, fixedpoint.span(a.dtype) * fixedpoint.span(b.dtype))
+
+
 def mul_steady(op: Op, graph: Graph) -> bool:
     """ONNX's one rounding is of 64 bits; TFLM's product stays in int32."""
     most = prod(fixedpoint.span(t.dtype) for t in graph.operands(op))
@@ -184,10 +222,8 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "operator": "add" if adds else "mul",
         "float": is_float(y),
         "flat": flat,
-        "arithmetic": graph.arithmetic,
     }
-    shape["wide"] = not adds and graph.arithmetic.rounds_once and _beyond_words(a, b)
-    shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
+    shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "steps": ""}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]
     if not flat:
@@ -198,17 +234,19 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(y):
         ends = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))
         zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
-        factors = add_scaling(op, graph) if adds else mul_factor(op, graph).named("y")
+        at = ("x0[i]", "x1[i]") if flat else ("x0[i0]", "x1[i1]")
+        shape["steps"], factors = (sum_text if adds else product_text)(op, graph, at)
         scalars = {**zeros, "y_zero": zero_of(y), **factors, **ends}
         if y.dtype == "int8" and (linear := (linear_add if adds else linear_mul)(op, graph)) is not None:
-            factors = dict(zip(("x0_mul", "x1_mul") if adds else ("y_mul",), linear.factors, strict=True))
-            scalars = {**({} if adds else zeros), **factors, "offset": linear.offset}
+            weights = dict(zip(("x0_mul", "x1_mul") if adds else ("y_mul",), linear.factors, strict=True))
+            scalars = {**({} if adds else zeros), **weights, "offset": linear.offset}
             shape |= {"linear": True, "shift": linear.shift, "below": linear.below, **ends, "clamp": "eb_clamp"}
             shape["scale"] = "eb_scale" if adds else "eb_scale_product"
             shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
     stem = f"{op.attrs.get('function', op.kind)}_{shape['N'] if flat else 'x'.join(map(str, y.shape))}"
     function = "sum" if adds else "product"
-    variant, each = "portable", quantised_instructions(function, y.dtype, form.core)
+    once = graph.arithmetic.rounds_once
+    variant, each = "portable", quantised_instructions(function, y.dtype, form.core, once)
     if is_float(y):
         each = instructions(f"clamped {function}", form.core)
     if linear is not None:

@@ -22,6 +22,7 @@ from ..ir import Arithmetic, Array, Graph, Op, Quant, Tensor
 from .base import Constant, scale_of, zero_of
 
 INT32_MAX = 2**31 - 1
+Numbers = dict[str, int | float]  # of C, by name
 HALF_ROOT = 1518500250  # sqrt(1/2) in Q0.31
 
 
@@ -96,6 +97,32 @@ def requantize(
         in_words = (x << left).astype(np.int32).astype(np.int64)
         return rounding_right_shift(rounding_high_multiply(in_words, mantissa), right)
     return round_half_even(x * mantissa, 31 - shift)
+
+
+def scaled_text(value: str, name: str, m: Multiplier, most: int, bits: int = 0) -> tuple[str, Numbers]:
+    """C of `requantize` in TFLite's arithmetic: of a value of at most `most` in size, `bits` up; the numbers in it.
+
+    Half of an even number is exact. Two products of words replace one of 64 bits where they stay in int32. Shared C
+    stands in braces.
+    """
+    up = bits + max(m.shift, 0)
+    down = 31 - up
+    if m.mantissa == 2**30 and m.shift >= 0 and up:
+        return f"{value} * (1 << {up - 1})", {}
+    if most << up >= 2**30:
+        raised = f"{value} * (1 << {bits})" if bits else value
+        return f"{{eb_requantize}}({raised}, {name}_mul, {name}_shift)", {**m.named(name)}
+    high, low = divmod(m.mantissa, 1 << down)
+    text, numbers = f"{value} * {name}_high", Numbers({f"{name}_high": high})
+    if low and (most << down) + (1 << (down - 1)) < 2**31:
+        text = f"{{eb_scale_parts}}({value}, {name}_high, {name}_low, {down})"
+        numbers |= {f"{name}_low": low}
+    elif low:
+        text = f"{{eb_round_high}}({value} * (1 << {up + 1}), {name}_mul)"
+        numbers = {f"{name}_mul": m.mantissa}
+    if m.shift < 0:
+        text, numbers = f"{{eb_halves_away}}({text}, {name}_down)", {**numbers, f"{name}_down": -m.shift}
+    return text, numbers
 
 
 WIDE_SUMS = 2**39  # `requantize_wide` is for sums below this

@@ -5,7 +5,7 @@ more operands is computed as TFLM does where `quantised.py` has a form; values o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,18 @@ from ...base.templates import terms
 from ..ir import Arithmetic, Array, Graph, Op, Tensor
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
-from .fixedpoint import INT8, Multiplier, inverse_root, limits, quantize_multiplier, requantize
+from .elementwise import Text
+from .fixedpoint import (
+    INT8,
+    Multiplier,
+    Numbers,
+    inverse_root,
+    limits,
+    quantize_multiplier,
+    requantize,
+    scaled_text,
+    span,
+)
 from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions, quantised_instructions
 
 # Quantised values of several operands as ONNX defines them: dequantise, the function on real numbers, quantise.
@@ -22,7 +33,6 @@ from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions,
 # Each element goes this way by itself, so no real tensor is stored. A difference needs no reals: both factors share one
 # binary point, and the exact sum is rounded once, as in add.py.
 
-Numbers = dict[str, int | float]
 FAR = 2.0**30  # eb_round keeps results within this
 
 
@@ -56,9 +66,8 @@ def through_reals_expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, 
     values = [(i, t) for i, t in enumerate(graph.operands(op)) if t.quant is not None]
     numbers |= {f"x{i}_zero": zero_of(t) for i, t in values}
     if function == "difference":
-        terms = [f"(int64_t)({at[i]} - x{i}_zero) * x{i}_mul" for i in range(2)]
-        numbers |= elementwise.add_scaling(op, graph)
-        return _clamped(y.dtype, f"{{eb_round_half_even}}({terms[0]} - {terms[1]}, point)"), numbers
+        text, more = elementwise.sum_text(op, graph, at)
+        return _clamped(y.dtype, text), numbers | more
     numbers |= {f"x{i}_scale": scale_of(t) for i, t in values} | {"scale": scale_of(y)}
     numbers |= {name: float(op.attrs[name]) for name in row.parameters}
     real = list(at)
@@ -82,7 +91,7 @@ def _clamped(dtype: str, steps: str) -> str:
 Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
 SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
 COMPARE_BITS = 8  # headroom of TFLM's comparisons
-HEADROOM = {"difference": elementwise.LEFT_SHIFT, "squared_difference": {"int8": 7, "int16": 0}}
+HEADROOM = {"squared_difference": {"int8": 7, "int16": 0}}
 
 
 def missing(op: Op, graph: Graph) -> str | None:
@@ -258,9 +267,9 @@ def _squares(op: Op, graph: Graph) -> Scaling:
 
 
 def _prelu(op: Op, graph: Graph) -> Scaling:
-    a, b = (np.float32(scale_of(t)) for t in graph.operands(op))
-    y = np.float32(scale_of(graph.result(op)))
-    return quantize_multiplier(float(a / y)).named("x0") | quantize_multiplier(float(a * b / y)).named("y")
+    """Quotients of float32 scales, in double (TFLM's prelu_common.cc)."""
+    (a, b), y = (scale_of(t) for t in graph.operands(op)), scale_of(graph.result(op))
+    return quantize_multiplier(a / y).named("x0") | quantize_multiplier(a * b / y).named("y")
 
 
 def _comparison(op: Op, graph: Graph) -> Scaling:
@@ -268,31 +277,33 @@ def _comparison(op: Op, graph: Graph) -> Scaling:
     return a.named("x0") | b.named("x1")
 
 
-REQUANTIZE = "{{eb_requantize}}"
+def _squares_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
+    dtype, f = graph.result(op).dtype, _squares(op, graph)
+    bits = HEADROOM["squared_difference"][dtype]
+    text, numbers = elementwise.scaled_operands(op, graph, at, f, bits)
+    factor = Multiplier(f["y_mul"], f["y_shift"])
+    text, more = scaled_text(f"{{eb_square}}({text})", "y", factor, (span(dtype) << bits) ** 2)
+    return text, numbers | more
 
 
-def _scaled(operand: str, bits: int) -> str:
-    """C of an operand, `bits` up."""
-    at = f"({{{operand[1]}}} - {operand}_zero){f' * (1 << {bits})' if bits else ''}"
-    return f"{REQUANTIZE}({at}, {operand}_mul, {operand}_shift)"
+def _prelu_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
+    (x, slope), f = graph.operands(op), _prelu(op, graph)
+    value, factors = f"({at[0]} - x0_zero)", [Multiplier(f[f"{name}_mul"], f[f"{name}_shift"]) for name in ("x0", "y")]
+    above, numbers = scaled_text(value, "x0", factors[0], span(x.dtype))
+    product = f"({value} * ({at[1]} - x1_zero))"
+    below, more = scaled_text(product, "y", factors[1], span(x.dtype) * span(slope.dtype))
+    return f"({at[0]} >= x0_zero ? {above} : {below})", numbers | more
 
 
-def _difference(bits: int) -> str:
-    return f"{_scaled('x0', bits)} - {_scaled('x1', bits)}"
+def _quotient_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
+    return fixedpoint.QUOTIENT.format(*at), {**fixedpoint.quotient_factor(op, graph).named("y")}
 
 
-PRELU = (
-    f"({{0}} >= x0_zero ? {REQUANTIZE}({{0}} - x0_zero, x0_mul, x0_shift)"
-    f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
-)
-TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] = {  # C, given the operands' headroom
-    "difference": (elementwise.add_scaling, lambda bits: f"{REQUANTIZE}({_difference(bits)}, y_mul, y_shift)"),
-    "squared_difference": (
-        _squares,
-        lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_difference(bits)}), y_mul, y_shift)",
-    ),
-    "prelu": (_prelu, lambda _: PRELU),
-    "quotient": (lambda op, graph: fixedpoint.quotient_factor(op, graph).named("y"), lambda _: fixedpoint.QUOTIENT),
+TWO: Mapping[str, Callable[[Op, Graph, Sequence[str]], Text]] = {
+    "difference": elementwise.sum_text,
+    "squared_difference": _squares_text,
+    "prelu": _prelu_text,
+    "quotient": _quotient_text,
 }
 COMPARISONS = {
     "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
@@ -307,7 +318,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
         return elementwise.sum_steps(op, graph, (a, b))
     if function == "quotient":
         return fixedpoint.quotient(left, right, fixedpoint.quotient_factor(op, graph))
-    f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
+    f = {"prelu": _prelu, "squared_difference": _squares}.get(function, _comparison)(op, graph)
 
     def scaled(value: Array, prefix: str, bits: int = 0) -> Array:
         return requantize(value << bits, f[f"{prefix}_mul"], f[f"{prefix}_shift"], Arithmetic.TFLITE)
@@ -363,16 +374,15 @@ def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
     bounds = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True)) if y.quant is not None else {}
     if function in SELECT:
         text = FUNCTIONS[function].integer.format(*at)
-        return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text}, low, high)", dict(bounds), []
+        return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text}, low, high)", {**bounds}, []
     zeros = {f"x{i}_zero": zero_of(t) for i, t in enumerate(graph.operands(op))}
     if function in COMPARISONS:
-        left, right = (_scaled(f"x{i}", COMPARE_BITS) for i in range(2))
-        text = f"{left} {COMPARISONS[function]} {right}".format(*at)
-        return text, {**zeros, **_comparison(op, graph)}, []
-    scaling, form = TWO[function]
-    numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
-    text = form(HEADROOM[function][y.dtype] if function in HEADROOM else 0).format(*at)
-    return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text} + y_zero, low, high)", numbers, []
+        text, numbers = elementwise.scaled_operands(
+            op, graph, at, _comparison(op, graph), COMPARE_BITS, COMPARISONS[function]
+        )  # fmt: skip
+        return text, {**zeros, **numbers}, []
+    text, numbers = TWO[function](op, graph, at)
+    return _clamped(y.dtype, text), {**zeros, **numbers, "y_zero": zero_of(y), **bounds}, []
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
@@ -535,7 +545,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     each = instructions(op.attrs["function"], form.core)
     if not is_float(operands[-1]):
         name = "table" if len(operands) == 1 and y.dtype == "int8" else op.attrs["function"]
-        each = quantised_instructions(name, operands[-1].dtype, form.core)
+        each = quantised_instructions(name, operands[-1].dtype, form.core, graph.arithmetic.rounds_once)
     cost = 20.0 + each * count
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ...ir import Array, Graph, Op
-from ...ops import spatial
+from ...ops import elementwise, spatial
 from ...ops.base import Constant, Kernel, Traffic, zero_of
 from ...ops.spatial import words
 from ..micro import Function, Loop, Part, Unrolled, pushed
@@ -189,9 +189,9 @@ def _plain_halves(layer: KernelLayer) -> bool:
 def product(layer: KernelLayer) -> Kernel | None:
     """Elementwise products, rounded twice in a few instructions."""
     k = layer.plain
-    if not _plain_halves(layer) or not -31 <= int(k.scalars["y_shift"]) <= -1:
+    if not _plain_halves(layer) or not -31 <= (m := elementwise.mul_factor(layer.op, layer.graph)).shift <= -1:
         return None
-    scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")} | _half_factor(k)
+    scalars = {"x0_zero": 0, "x1_zero": 0, "y_zero": 0} | _half_factor(m.mantissa, m.shift)
     shape, cost = {**k.shape, "ends": "eb_scale_halves"}, 20.0 + 13 * int(str(k.shape["N"]))
     return replace(k, shape=shape, scalars=scalars, variant="dsp products of int16", estimate=cost)
 
@@ -199,31 +199,26 @@ def product(layer: KernelLayer) -> Kernel | None:
 def total(layer: KernelLayer) -> Kernel | None:
     """Elementwise sums: each operand and the sum are rounded."""
     k = layer.plain
-    if not _plain_halves(layer) or not k.shape["flat"] or not -31 <= int(k.scalars["y_shift"]) <= -1:
+    if not _plain_halves(layer) or not k.shape["flat"]:
         return None
-    shape, scalars = {"N": k.shape["N"]}, {"y_zero": 0} | _half_factor(k)
+    f = elementwise.add_scaling(layer.op, layer.graph)
+    if not -31 <= f["y_shift"] <= -1 or not all(-31 <= f[f"{name}_shift"] <= 0 for name in ("x0", "x1")):
+        return None
+    shape, scalars = {"N": k.shape["N"]}, {"y_zero": 0} | _half_factor(f["y_mul"], f["y_shift"])
     for name in ("x0", "x1"):
-        shift = int(k.scalars[f"{name}_shift"])
-        if not -31 <= shift <= 0:
-            return None
+        shift = f[f"{name}_shift"]
         shape[f"ends{name[1]}"] = "_shifted" if shift else ""
-        scalars |= {f"{name}_mul": k.scalars[f"{name}_mul"]} | (
-            {f"{name}_shift": -(2 ** (32 + shift))} if shift else {}
-        )
+        scalars |= {f"{name}_mul": f[f"{name}_mul"]} | ({f"{name}_shift": -(2 ** (32 + shift))} if shift else {})
     cost = 20.0 + 16 * int(str(k.shape["N"]))
     return replace(
-        k,
-        template="arm_dsp/elements.c:add_wide",
-        shape=shape,
-        scalars=scalars,
-        variant="dsp sums of int16",
+        k, template="arm_dsp/elements.c:add_wide", shape=shape, scalars=scalars, variant="dsp sums of int16",
         estimate=cost,
-    )
+    )  # fmt: skip
 
 
-def _half_factor(k: Kernel) -> dict[str, int | float]:
+def _half_factor(mantissa: int, shift: int) -> dict[str, int | float]:
     """The factor of a result as eb_scale_halves takes it."""
-    return {"y_mul": 2 * int(k.scalars["y_mul"]) - 2**32, "y_shift": -(2 ** (32 + int(k.scalars["y_shift"])))}
+    return {"y_mul": 2 * mantissa - 2**32, "y_shift": -(2 ** (32 + shift))}
 
 
 def constant(packed: Array) -> Constant:
