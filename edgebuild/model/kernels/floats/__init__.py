@@ -160,16 +160,22 @@ class Block:
         return code
 
     def bounded(self) -> list[Part]:
-        """Results within bounds that are finite; what is not a number remains so."""
-        code = list[Part]()
-        for bound, infinite, when, label in (
-            ("low", "cmn r4, #0x800000", "mi", 7),
-            ("high", "cmp r4, #0x7f800000", "gt", 8),
-        ):
-            each = list[str]()
-            for s in singles(0, self.pixels * self.channels):
+        """Results within bounds that are finite; what is not a number remains so.
+
+        Bounds of the largest numbers change infinities alone. Where the sum of all results is finite, each is. r9: 1
+        then, else 0; r7, r8: 0 for an infinite bound, -1 for the largest number.
+        """
+        sums = singles(0, self.pixels * self.channels)
+        total = [f"vadd.f32 s16, {'s16' if i > 1 else 's0'}, {s}" for i, s in enumerate(sums) if i] or ["vmov s16, s0"]
+        all_finite = (*total, "vmov r9, s16", "lsls r9, r9, #1", "cmp r9, #0xff000000", "ite lo", "movlo r9, #1",
+                      "movhs r9, #0", "6:")  # fmt: skip
+        code: list[Part] = [f"ldrd r4, r5, {AT['low']}", "add r7, r4, #0x800000", "sub r8, r5, #0x7f800000",
+                            "movs r9, #0", "cmn r8, #1", "bne 6f", Loop("largest", all_finite)]  # fmt: skip
+        for bound, value, code_of, when, label in (("low", "r4", "r7", "mi", 7), ("high", "r5", "r8", "gt", 8)):
+            each = [f"vmov s16, {value}"]
+            for s in sums:
                 each += [f"vcmpe.f32 {s}, s16", "vmrs APSR_nzcv, fpscr", f"it {when}", f"vmov{when}.f32 {s}, s16"]
-            code += [f"ldr r4, {AT[bound]}", infinite, f"beq.w {label}f", "vmov s16, r4"]
+            code += [f"add {code_of}, {code_of}, r9", f"cmp {code_of}, r9", f"bls.w {label}f"]
             code += [Loop(bound, tuple(each)), f"{label}:"]
         return code
 
@@ -397,13 +403,16 @@ def _micro(name: str) -> Function:
 
 @cache
 def executed_by(
-    name: str, taps: int, blocks: int = 1, runs: float = 1, bounds: tuple[bool, bool] = (True, True)
+    name: str, taps: int, blocks: int = 1, runs: float = 1, low: bool = True, high: bool = True, largest: bool = False
 ) -> float:
-    """Instructions of a call: so many taps in a run or words, groups of channels, runs, and which bounds are finite."""
+    """Instructions of a call: so many taps in a run or words, groups of channels, runs.
+
+    `low`, `high`: which bounds every result is compared with; `largest`: whether the upper one is the largest number.
+    """
     turns, rest = divmod(taps, BLOCKS[name].unroll if name in BLOCKS else 16)
     last = (blocks > 1) / blocks
     return _micro(name).executed(
-        blocks=blocks, last=last, runs=runs, turns=turns, rest=rest, low=bounds[0], high=bounds[1]
+        blocks=blocks, last=last, runs=runs, turns=turns, rest=rest, low=low, high=high, largest=largest
     )
 
 
@@ -575,11 +584,13 @@ def _block_cost(s: Mapping[str, Any], runs: int) -> float:
 
 def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
     """The kernel with its estimate and pace, of the layer or of its mean row. Micro-kernels are counted."""
-    bounds = bool(np.isfinite(k.scalars["low"])), bool(np.isfinite(k.scalars["high"]))
+    most = float(np.finfo(np.float32).max)
+    low, high = (float(k.scalars[name]) for name in ("low", "high"))
+    bounds = low > (-most if high == most else -np.inf), high < most, high == most
     each = {1: 0.0, 4: 0.0}
     for (pixels, runs, taps), count in _calls(s).items():
         name = s["function"] if pixels == s["most"] else s["one"]
-        inner = (s["groups"] if s["by_group"] else 1) * executed_by(name, taps, s["blocks"], runs, bounds)
+        inner = (s["groups"] if s["by_group"] else 1) * executed_by(name, taps, s["blocks"], runs, *bounds)
         copied = 10 + executed_by(COPY, pixels * taps) if s["over"] else 0
         each[pixels] += _images(s) * count * (_block_cost(s, runs) + copied + inner)
     total = sum(each.values())
