@@ -122,15 +122,19 @@ def test_float16_weights_are_their_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "name", "hint"), [("COMPLEX64", "complex", "spectra"), ("VARIANT", "a list", "batch")]
+    ("operator", "code", "text", "hint"),
+    [
+        ("RFFT2D", "COMPLEX64", "tensor 'y' is complex", "spectra"),
+        ("custom FlexTensorListPushBack", "VARIANT", "operator custom FlexTensorListPushBack", "batch"),
+    ],
 )
-def test_other_types_are_refused_with_their_operator(code: str, name: str, hint: str) -> None:
+def test_what_the_file_has_of_tensorflow_is_refused(operator: str, code: str, text: str, hint: str) -> None:
     """Lists are those of recurrent layers of an open batch."""
     f = Draft(choice(0))
     x, size, y = f.input((1, 8), None, "float32"), f.list_of([1, 8]), f.tensor("y", (1, 5), "float32")
     f.tensors[y].type = getattr(schema.TensorType, code)
-    f.operator("RFFT2D", [x, size], [y])
-    with pytest.raises(EdgebuildError, match=f"tensor 'y' is {name}") as refusal:
+    f.operator(operator, [x, size], [y])
+    with pytest.raises(EdgebuildError, match=text) as refusal:
         read_tflite(f.pack([x], [y]), "spectrum.tflite")
     (diagnostic,) = refusal.value.diagnostics
-    assert (diagnostic.node, diagnostic.kind) == ("y", "RFFT2D") and hint in diagnostic.hints[0]
+    assert (diagnostic.node, diagnostic.kind) == ("y", operator) and hint in diagnostic.hints[0]
