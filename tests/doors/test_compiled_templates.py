@@ -95,7 +95,7 @@ def test_the_cache_of_compiled_models_holds_no_code(monkeypatch: pytest.MonkeyPa
             key = kept.get_cache_key(name, None)
             (tmp_path / "templates" / key).write_bytes(hashlib.sha256(poison).digest() + poison)
         before = sorted(tmp_path.rglob("*"))
-        templates.environment().get_template("frame.c.j2")
+        templates.environment().get_template("helpers.c.j2")
     finally:
         templates.environment.cache_clear()
     assert sorted(tmp_path.rglob("*")) == before

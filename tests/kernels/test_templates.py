@@ -115,7 +115,7 @@ SHARED = re.compile(r"\b(?:eb_(?!outputs)[a-z]\w*|EB_(?!CFI|REG\b)\w+|memcpy)\b"
 
 @pytest.mark.parametrize(
     "file",
-    [f for f in TEMPLATES if f.name not in ("helpers.c.j2", "math.c.j2", "shared.c.j2", "frame.c.j2", "assembly.c.j2")
+    [f for f in TEMPLATES if f.name not in ("helpers.c.j2", "math.c.j2", "shared.c.j2", "assembly.c.j2")
      and f.name.endswith(".c.j2") and f.parent.name != "templates" and "clock" not in f.relative_to(PACKAGE).parts],
     ids=lambda file: str(file.relative_to(PACKAGE)),
 )  # fmt: skip
