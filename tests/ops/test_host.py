@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump, verify
-from edgebuild.model.ops.base import check_limits
+from edgebuild.model.ir import Arithmetic, Graph, Op, Quant, Tensor, dump, verify
+from edgebuild.model.ops import elementwise
+from edgebuild.model.ops.base import Form, check_limits
 from tests.graphs import KINDS, covering, described, edges, random_inputs
 from tests.ops.host import run_on_host
 
@@ -74,3 +75,19 @@ def test_large_sums_meet_large_factors(factor: float, tmp_path: Path) -> None:
     for (vector,), row in zip(vectors, rows, strict=True):
         want = [max(-128, min(127, round(float(v) * factor) - 3)) for v in exact[:, int(vector[0, 0]) + 128]]
         assert row[0].ravel().tolist() == want
+
+
+@pytest.mark.needs("gcc")
+def test_sums_whose_parts_are_rounded(tmp_path: Path) -> None:
+    """All pairs of int8, where ties keep the sum from being linear: operands and result are rounded one by one."""
+    graphs = []
+    for a, b, y in ((1.0, 0.7, 1.0), (0.3, 0.9, 0.6), (1.0, 0.3, 2.0), (0.7, 0.5, 1.4)):
+        tensors = {n: Tensor(n, (1, 65536), "int8", Quant((s,), (7,))) for n, s in zip("aby", (a, b, y), strict=True)}
+        op = Op("add", "sum", ("a", "b"), ("y",), {"clamp": (None, None)})
+        graphs.append(Graph("sum", (op,), tensors, ("a", "b"), ("y",), Arithmetic.TFLITE))
+    shapes = [elementwise.elementwise_kernel(g.ops[0], g, Form()).shape for g in graphs]
+    assert all("{eb_scale_parts}" in str(s["steps"]) and not s["linear"] for s in shapes), shapes
+    every = np.arange(-128, 128, dtype=np.int8)
+    pairs = [np.repeat(every, 256)[None], np.tile(every, 256)[None]]
+    for graph, (row,) in zip(graphs, run_on_host(graphs, [[pairs]] * len(graphs), tmp_path), strict=True):
+        compare(graph, pairs, row)
