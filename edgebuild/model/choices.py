@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from edgebuild.base import private
-from edgebuild.base.cache import folder, used
-from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import load_target
+from ..base import private
+from ..base.cache import folder, used
+from ..base.request import ModelRequest
+from ..base.target import load_target
 
 FOLDER, FILE = "tuned", re.compile(r"[0-9a-f]{16}\.json")
 MOST = 1 << 20  # bytes of a file

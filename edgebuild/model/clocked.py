@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
 
-from edgebuild.clock.configs import PowerModel
-
 from ..base.errors import EdgebuildError, fail
 from ..base.request import ModelRequest
 from ..base.target import Target
-from ..clock.configs import clock_plan
+from ..clock.configs import PowerModel, clock_plan
 from ..clock.emit import target_tree
 from ..clock.tree import Timing
 from . import ops

@@ -12,8 +12,8 @@ from math import prod
 from struct import error, unpack, unpack_from
 from typing import NamedTuple
 
-from edgebuild.base import text as written
-from edgebuild.base.text import LICENCE, comment, remark
+from ..base import text as written
+from ..base.text import LICENCE, comment, remark
 
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint32", "uint64")
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}

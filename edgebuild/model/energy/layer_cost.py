@@ -24,14 +24,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.base.facts import read_facts
-from edgebuild.base.inputs import JSON, read_text
-from edgebuild.clock.configs import Config, PowerModel
-from edgebuild.clock.tree import ClockTree, Timing
-from edgebuild.model.ops.base import PER_CALL, PER_TURN, Kernel
-
-from ...clock.configs import FREE, IdleMode, SwitchCost, Switches
+from ...base.errors import did_you_mean, fail
+from ...base.facts import read_facts
+from ...base.inputs import JSON, read_text
+from ...clock.configs import FREE, Config, IdleMode, PowerModel, SwitchCost, Switches
+from ...clock.tree import ClockTree, Timing
+from ..ops.base import PER_CALL, PER_TURN, Kernel
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)
 CACHE_SHARE = 0.75  # of the cache that operands can count on staying in; assumed, for no simulator here has caches

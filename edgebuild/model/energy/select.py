@@ -19,9 +19,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.clock.configs import ClockPlan, IdleMode, PowerModel, mhz
-from edgebuild.model.energy.layer_cost import (
+from ...base.errors import EdgebuildError, fail
+from ...clock.configs import ClockPlan, IdleMode, PowerModel, mhz
+from .layer_cost import (
     EnergyLayer,
     EnergyProblem,
     OperatingPoint,

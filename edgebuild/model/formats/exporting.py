@@ -20,11 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from edgebuild.model.formats.format import Format, Wanted
-
 from ...base import cache, programs
 from ...base.errors import EdgebuildError, fail, visible
 from ...base.inputs import MODEL, read_bytes, read_json
+from .format import Format, Wanted
 
 if TYPE_CHECKING:
     from ..ir import Graph

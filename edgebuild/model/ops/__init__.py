@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from itertools import chain
 from types import ModuleType
 
-from edgebuild.model.ops import (
+from .. import ir
+from ..ir import ITEM_BYTES, Array, Graph, Nest, Op
+from . import (
     classifiers,
     contractions,
     elementwise,
@@ -18,9 +20,6 @@ from edgebuild.model.ops import (
     reductions,
     signals,
 )
-
-from .. import ir
-from ..ir import ITEM_BYTES, Array, Graph, Nest, Op
 from .base import Spec, named
 
 ROOMS = (

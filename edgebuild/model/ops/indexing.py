@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.base.templates import at_row, plus, times
-from edgebuild.model.ir import (
+from ...base.templates import at_row, plus, times
+from ..ir import (
     ITEM_BYTES,
     Array,
     Dim,
@@ -25,8 +25,8 @@ from edgebuild.model.ir import (
     numbered,
     same,
 )
-from edgebuild.model.ops import base
-from edgebuild.model.ops.base import Constant, Form, Kernel, Ranges, Spec, is_float, lettered, zero_of
+from . import base
+from .base import Constant, Form, Kernel, Ranges, Spec, is_float, lettered, zero_of
 
 # Values at other places: out[i0, i1, ...] = in[m0[i0], m1[i1], ...], with a table of indices for each dimension.
 #

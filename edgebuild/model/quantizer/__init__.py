@@ -20,13 +20,15 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import Diagnostic, fail, visible
-from edgebuild.base.progress import warn
-from edgebuild.base.target import Target
-from edgebuild.model.ir import Array
-from edgebuild.model.passes.powers import FORMAT
-from edgebuild.model.quantizer.samples import (
+from ...base.artifacts import Artifact
+from ...base.errors import Diagnostic, fail, visible
+from ...base.progress import warn
+from ...base.target import Target
+from ..ir import Array
+from ..passes.powers import FORMAT
+from ..verify import outputs_on_target, real_values, report_of
+from ..verify.vectors import accuracy, auc, check_classes, classes
+from .samples import (
     Port,
     Quality,
     Row,
@@ -42,8 +44,6 @@ from edgebuild.model.quantizer.samples import (
     runtime,
     signal_to_noise,
 )
-from edgebuild.model.verify import outputs_on_target, real_values, report_of
-from edgebuild.model.verify.vectors import accuracy, auc, check_classes, classes
 
 # QDQ networks by onnxruntime's quantiser: int8, weights symmetric and per channel, some layers in int16 or float.
 #

@@ -15,16 +15,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from edgebuild.model.ir import Array
-from edgebuild.model.verify.vectors import auc, classes, read_labels, rebuilds
-
 from ...base.errors import Diagnostic, MissingTool, fail, visible
 from ...base.inputs import MODEL, read_bytes
 from ...base.progress import warn
 from ..formats import file_kind, format_of
 from ..formats.exporting import onnx_file
 from ..formats.onnx.onnx_checks import load
-from ..verify.vectors import read_inputs
+from ..ir import Array
+from ..verify.vectors import auc, classes, read_inputs, read_labels, rebuilds
 
 # Float networks in ONNX, as the quantiser takes them: one sample at a time, batch normalisation folded.
 

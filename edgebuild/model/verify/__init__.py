@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.model.ir import Array
-from edgebuild.model.verify.vectors import accuracy, read_labels, scale_loss
-
 from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError, fail
 from ...base.inputs import read_part
@@ -23,7 +20,7 @@ from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from .. import ops
 from ..compile import prepare
 from ..formats.text import GRAPH_TEXT, is_graph_text
-from ..ir import Graph
+from ..ir import Array, Graph
 from . import harness as flashes
 from .execution import cycles, layers
 from .harness import (
@@ -42,7 +39,7 @@ from .oracles import Port, Reading, Reference, fit, judge_of_open_c, reference
 from .recording import Plot, Round, Seen, directed_rounds, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .stepwise import judged, rounds_to_steps, stepwise
-from .vectors import Given, random_inputs, split_vectors
+from .vectors import Given, accuracy, random_inputs, read_labels, scale_loss, split_vectors
 
 VECTORS = 5
 

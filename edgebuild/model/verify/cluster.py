@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.model.ir import Array
-
 from ...base import programs
 from ...base.artifacts import Artifact, publish
 from ...base.errors import Diagnostic, MissingTool, fail
@@ -23,6 +21,7 @@ from ...base.target import firmware_support, hal_dir, load_target
 from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from ..formats import bound_file
+from ..ir import Array
 from . import report_of, verify
 from .harness import NAME, SANITIZERS, Builder, folder_of, read_sizes, run_harness, sources, write_sources
 from .oracles import NoJudge

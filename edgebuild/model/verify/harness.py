@@ -28,13 +28,13 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
-from edgebuild.base import programs
-from edgebuild.base.artifacts import Artifact, own_folder, publish
-from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, fail, from_os
-from edgebuild.base.inputs import cmsis_nn_sources
-from edgebuild.base.levels import Engine
-from edgebuild.base.progress import say
-from edgebuild.base.target import (
+from ...base import programs
+from ...base.artifacts import Artifact, own_folder, publish
+from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail, from_os
+from ...base.inputs import cmsis_nn_sources
+from ...base.levels import Engine
+from ...base.progress import say
+from ...base.target import (
     Flash,
     Target,
     firmware_support,
@@ -43,8 +43,8 @@ from edgebuild.base.target import (
     load_target,
     target_names,
 )
-from edgebuild.model.emit.weights_file import HEADER
-from edgebuild.model.surface import C_TYPES
+from ..emit.weights_file import HEADER
+from ..surface import C_TYPES
 
 # Sizes and symbols, read from the linked program.
 

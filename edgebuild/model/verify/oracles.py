@@ -21,12 +21,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from edgebuild.model.formats.format import Shapes
-
 from ...base import programs, progress
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from .. import ops
 from ..compile import prepare
+from ..formats.format import Shapes
 from ..formats.onnx.control_flow import graphs, reads
 from ..formats.onnx.fused import Fused
 from ..formats.onnx.integer_nodes import ENDS, NODES, Operands

@@ -17,19 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.artifacts import Artifact, own_folder, publish
-from edgebuild.base.cache import folder
-from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import Target, hal_dir, load_target
-from edgebuild.base.workers import results
-from edgebuild.clock.configs import ClockPlan, clock_plan
-from edgebuild.clock.emit import clock_files, target_tree
-from edgebuild.clock.tree import Gpio
-from edgebuild.model import choices
-from edgebuild.model.clocked import power_model, works
-from edgebuild.model.compile import compile_model, emit, plan_model
-from edgebuild.model.energy.layer_cost import (
+from ...base.artifacts import Artifact, own_folder, publish
+from ...base.cache import folder
+from ...base.errors import EdgebuildError, fail
+from ...base.request import ModelRequest
+from ...base.target import Target, hal_dir, load_target
+from ...base.workers import results
+from ...clock.configs import ClockPlan, clock_plan
+from ...clock.emit import clock_files, target_tree
+from ...clock.tree import Gpio
+from .. import choices
+from ..clocked import power_model, works
+from ..compile import compile_model, emit, plan_model
+from ..energy.layer_cost import (
     calibration_text,
     calibration_words,
     fit,
@@ -37,12 +37,12 @@ from edgebuild.model.energy.layer_cost import (
     read_supply_log,
     require_timing,
 )
-from edgebuild.model.formats import bound_file
-from edgebuild.model.kernels import kernel_of, layer_name
-from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.search import Plan
-from edgebuild.model.verify import report_of, verify
-from edgebuild.model.verify.harness import NAME, Builder, TooLarge, run_program, sources, write_sources
+from ..formats import bound_file
+from ..kernels import kernel_of, layer_name
+from ..plan.choose import plan
+from ..plan.search import Plan
+from . import report_of, verify
+from .harness import NAME, Builder, TooLarge, run_program, sources, write_sources
 
 INSTRUCTIONS, CYCLES = "instructions", "cycles"  # what is measured, as `verify` names it
 WORTH = 0.01  # of all that is measured: what a layer has to take for its variants to be tried

@@ -19,14 +19,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 
-from edgebuild.base.errors import EdgebuildError, fail, from_os
-from edgebuild.base.inputs import check_file
-from edgebuild.model import ops
-from edgebuild.model.compile import prepare
-from edgebuild.model.formats import format_of
-from edgebuild.model.ir import Array, Graph, Tensor, reals_of
-from edgebuild.model.passes.powers import FORMAT
-from edgebuild.model.verify.oracles import Port, Reading
+from ...base.errors import EdgebuildError, fail, from_os
+from ...base.inputs import check_file
+from .. import ops
+from ..compile import prepare
+from ..formats import format_of
+from ..ir import Array, Graph, Tensor, reals_of
+from ..passes.powers import FORMAT
+from .oracles import Port, Reading
 
 LOOKUPS = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")  # in the first operand by the second
 MOVES = ("Cast", "Concat", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")

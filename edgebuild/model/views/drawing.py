@@ -13,11 +13,11 @@ from itertools import accumulate
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.errors import fail
-from edgebuild.base.templates import render
+from ...base.errors import fail
+from ...base.templates import render
 
 if TYPE_CHECKING:
-    from edgebuild.model.ir import Graph, Op, Tensor
+    from ..ir import Graph, Op, Tensor
 
 COLOURS = ("#2f6db3", "#f0a030", "#3f8f4f", "#b05fa8", "#d9534f", "#4fa8a0", "#8a6a52", "#e3c93c")
 LETTER = 6.4  # pixels of a letter of ten pixels, at most on average

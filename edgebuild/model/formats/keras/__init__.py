@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, visible
-from edgebuild.base.inputs import JSON, MODEL, read_bytes
-from edgebuild.model.formats.exporting import exported, read_exported
-from edgebuild.model.formats.format import Format, Wanted
+from ....base.errors import EdgebuildError, did_you_mean, fail, visible
+from ....base.inputs import JSON, MODEL, read_bytes
+from ..exporting import exported, read_exported
+from ..format import Format, Wanted
 
 if TYPE_CHECKING:
-    from edgebuild.model.ir import Graph
+    from ...ir import Graph
 
 
 def _holds(data: bytes) -> bool:

@@ -11,14 +11,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.model.formats.builder import needed
-from edgebuild.model.formats.onnx.control_flow import graphs, reads
-from edgebuild.model.formats.onnx.fused import LIKE, Fused, real_form
-from edgebuild.model.formats.onnx.integers import stored_integers
-from edgebuild.model.formats.onnx.onnx_checks import NORMALISES, OWN_DOMAINS, QONNX
-from edgebuild.model.formats.onnx.onnx_layers import OnnxNode
-from edgebuild.model.ir import Array, Tensor, real_values
+from ....base.errors import did_you_mean, fail
+from ...ir import Array, Tensor, real_values
+from ..builder import needed
+from .control_flow import graphs, reads
+from .fused import LIKE, Fused, real_form
+from .integers import stored_integers
+from .onnx_checks import NORMALISES, OWN_DOMAINS, QONNX
+from .onnx_layers import OnnxNode
 
 # ONNX files of older opsets, converted by the onnx package, with what its converter passes over.
 

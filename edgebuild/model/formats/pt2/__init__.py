@@ -8,10 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebuild.model.formats.format import Format, Operators, Wanted
-
 from ....base.errors import EdgebuildError, fail, visible
 from ..exporting import exported, missing, read_exported
+from ..format import Format, Operators, Wanted
 
 if TYPE_CHECKING:
     from ...ir import Graph
@@ -42,7 +41,7 @@ def _read(path: Path, wanted: Wanted) -> Graph:
 def _onnx(path: Path) -> bytes:
     import numpy as np
 
-    from edgebuild.model.formats.pt2.aten import admitted
+    from .aten import admitted
 
     program, constants = admitted(path, file := visible(path.name))
     arrays = io.BytesIO()

@@ -18,15 +18,15 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, visible
-from edgebuild.base.inputs import JSON, MODEL, read_bytes
-from edgebuild.model.formats import compose
-from edgebuild.model.formats.builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
-from edgebuild.model.formats.channels_first import ChannelsFirstNode
-from edgebuild.model.formats.compose import axis_of
-from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX
-from edgebuild.model.ir import Arithmetic, Array, Graph, Quant, Tensor
-from edgebuild.model.ops.pointwise import attributes
+from ....base.errors import EdgebuildError, did_you_mean, fail, visible
+from ....base.inputs import JSON, MODEL, read_bytes
+from ...ir import Arithmetic, Array, Graph, Quant, Tensor
+from ...ops.pointwise import attributes
+from .. import compose
+from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
+from ..channels_first import ChannelsFirstNode
+from ..compose import axis_of
+from ..onnx.onnx_operators import READERS as ONNX
 
 
 class Name(str):

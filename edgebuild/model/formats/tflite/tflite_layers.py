@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.model.ops import base, contractions, indexing
-
 from ...ir import Array, Tensor, real_values
+from ...ops import base, contractions, indexing
 from ...ops.base import is_float, scale_of, zero_of
 from ...ops.pointwise import attributes
 from .. import compose

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Literal
 
-from edgebuild.model.plan.memory.problem import Buffer, Layout, MemoryProblem, Schedule, TaskGraph
+from .problem import Buffer, Layout, MemoryProblem, Schedule, TaskGraph
 
 
 class CheckFailed(AssertionError):

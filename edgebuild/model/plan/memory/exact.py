@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from edgebuild.base.cache import remember, remembered
-from edgebuild.model.plan.memory.problem import Buffer, aligned
+from ....base.cache import remember, remembered
+from .problem import Buffer, aligned
 
 # A layout problem of one memory, reduced to what matters: who is live with whom.
 #

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebuild.base.artifacts import write_atomic
-from edgebuild.base.errors import fail
-from edgebuild.base.inputs import check_replaced, read_text
-from edgebuild.model.plan.memory import exact
-from edgebuild.model.plan.memory.check import check_layout
-from edgebuild.model.plan.memory.exact import Sections, best, height, split
-from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
+from ....base.artifacts import write_atomic
+from ....base.errors import fail
+from ....base.inputs import check_replaced, read_text
+from . import exact
+from .check import check_layout
+from .exact import Sections, best, height, split
+from .problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
 
 EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
 _LEAST_SHARE = 1.0  # of it for one height

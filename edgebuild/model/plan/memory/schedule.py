@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from operator import or_
 from typing import NamedTuple
 
-from edgebuild.model.plan.memory.problem import Schedule, TaskGraph
+from .problem import Schedule, TaskGraph
 
 # A task graph as bit sets, in either direction of time.
 #
