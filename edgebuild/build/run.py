@@ -261,7 +261,7 @@ def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
     return clock.clock_files(plan), clock.summary(request, plan)
 
 
-NOTED = 1024  # bytes of flash that another plan must take more, to be told
+LEAST_FLASH = 1024  # bytes: hints do not mention smaller differences of flash
 
 
 def summary(artifacts: Sequence[Artifact]) -> str:
@@ -331,7 +331,7 @@ def _against(now: dict[str, Any], cut: dict[str, Any]) -> str:
     """Shares that another cut takes more than that of the plan, and bytes of flash."""
     more = _share_words(cut["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, cut["time"] - 1)
     flash = cut["flash_bytes"] - now["flash_bytes"]
-    return f"{more}, {flash:+d} B of flash" if flash >= NOTED else more
+    return f"{more}, {flash:+d} B of flash" if flash >= LEAST_FLASH else more
 
 
 def _share_words(instructions: float, cycles: float) -> str:

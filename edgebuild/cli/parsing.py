@@ -1,6 +1,6 @@
 """The parser of the command line, and what shells and terminals show of it: completion, and the manual page.
 
-A mistake is told in one line, with the nearest word that is right. Shells ask the command for the words that fit.
+A mistake gets one line, with the nearest word that is right. Shells ask the command for the words that fit.
 """
 
 from __future__ import annotations

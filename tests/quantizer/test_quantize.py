@@ -151,8 +151,8 @@ def test_transpose_convolutions_in_groups_stay_real() -> None:
     graph = helper.make_graph([node], "net", x, y, [numpy_helper.from_array(v, n) for n, v in stored[:2]])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     rows = [dict(stored[2:])]
-    made = quantised(model, ranges(model, rows, "minmax"))
-    np.testing.assert_array_equal(run(made, rows)[0], run(model, rows)[0])
+    integers = quantised(model, ranges(model, rows, "minmax"))
+    np.testing.assert_array_equal(run(integers, rows)[0], run(model, rows)[0])
 
 
 def test_corrected_biases_take_off_the_mean_error() -> None:
