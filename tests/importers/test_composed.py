@@ -110,6 +110,12 @@ def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str,
         read_model(tmp_path / "m.onnx")
 
 
+def test_more_updates_than_places_are_refused(tmp_path: Path) -> None:
+    onnx.save(model(("ScatterElements", (4, 5), FLOAT, [AROUND[:2], NUMBERS], {})), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=r"updates of shape .* for indices of shape"):
+        read_model(tmp_path / "m.onnx")
+
+
 def test_sequences_that_are_too_long_are_refused(tmp_path: Path) -> None:
     onnx.save(
         model(("ReverseSequence", (2, 5), FLOAT, [np.array([3, 6])], {"time_axis": 1, "batch_axis": 0})),

@@ -232,6 +232,27 @@ def test_lists_that_are_refused(length: int, text: str, tmp_path: Path) -> None:
         read_model(file)
 
 
+def test_a_list_out_of_a_branch_is_refused(tmp_path: Path) -> None:
+    """Neither list is the result where the condition is computed."""
+    graph, yes, no = File(), File(), File()
+    yes.buffers = no.buffers = graph.buffers
+    condition, x = graph.tensor("condition", (1,), "bool"), graph.tensor("x", (2, 3), "float32")
+    form = graph.tensor("form", (1,), "int32", None, np.array([3], np.int32))
+    rows, y = graph.tensor("rows", (), "list"), graph.tensor("y", (), "list")
+    graph.operator("custom FlexTensorListFromTensor", [x, form], [rows], b"")
+    for inner in (yes, no):
+        inner.tensor("given", (), "list")
+    options = schema.IfOptionsT()
+    options.thenSubgraphIndex, options.elseSubgraphIndex = 1, 2
+    graph.operator("IF", [condition, rows], [y], options)
+    stacked = graph.tensor("stacked", (2, 3), "float32")
+    graph.operator("custom FlexTensorListStack", [y, form], [stacked], b"")
+    file = tmp_path / "lists.tflite"
+    file.write_bytes(packed(graph, [condition, x], [stacked], [(yes, [0], [0]), (no, [0], [0])]))
+    with pytest.raises(EdgebuildError, match="a branch gives a list or a variable"):
+        read_model(file)
+
+
 def test_moves_do_not_rescale(tmp_path: Path) -> None:
     """A move whose operand has another scale than its result, as calibration writes some."""
     model, x, y = File(), Quant((0.02,), (-6,)), Quant((0.025,), (11,))

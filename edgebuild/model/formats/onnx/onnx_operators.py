@@ -176,6 +176,8 @@ def read_gather_elements(node: Any) -> None:
 
 
 def read_scatter_elements(node: Any) -> None:
+    if (places := node.tensor(1).shape) != (updates := node.tensor(2).shape):
+        raise node.error(f"updates of shape {updates} for indices of shape {places}", "one shape is right for both")
     compose.scattered(node, _element_places(node), (node.tensor(0).elements, 1), 2, node.attr("reduction", "none"))
 
 

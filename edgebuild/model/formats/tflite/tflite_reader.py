@@ -433,6 +433,9 @@ def unroll(node: Any, read: Read, variables: Variables) -> None:
     _ends(node, values, variables)
 
 
+KEEP_OUT = "give tensors from branches, and write the list or the variable behind them"
+
+
 def choose(node: Any, read: Read, variables: Variables) -> None:
     """IF: one branch where the condition is known, else both, of which each element of the result takes one."""
     options, tensors, condition = node.options("IfOptions"), node.builder.tensors, node.tensor(0)
@@ -445,6 +448,8 @@ def choose(node: Any, read: Read, variables: Variables) -> None:
         return _ends(node, read(number_of_branch, given, f"{node.name}/{number_of_branch}"), variables)
     branches = [partial(read, number, given, f"{node.name}/{i}/{number}") for i, number in enumerate(numbers)]
     for i, (yes, no) in enumerate(zip(*variables.choose(node, branches), strict=True)):
+        if not {yes, no} <= tensors.keys():
+            raise node.error("a branch gives a list or a variable, and the condition is computed", KEEP_OUT)
         emit_branch(node, node.reshaped(node.inputs[0], (1,) * len(tensors[yes].shape)), yes, no, i)
 
 
