@@ -5,9 +5,9 @@
 
 TYPE_CHECKING = False  # of `typing`, whose import takes longer than the no-change path
 if TYPE_CHECKING:
-    from edgebuild.base.errors import EdgebuildError as EdgebuildError
-    from edgebuild.build.api import Result as Result
-    from edgebuild.build.api import compile as compile
+    from .base.errors import EdgebuildError as EdgebuildError
+    from .build.api import Result as Result
+    from .build.api import compile as compile
 
 __version__ = "0.1.0"
 

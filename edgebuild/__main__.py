@@ -1,5 +1,5 @@
 """`python -m edgebuild`: the same as the command."""
 
-from edgebuild.build.entry import main
+from .build.entry import main
 
 raise SystemExit(main())

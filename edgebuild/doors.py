@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.inputs import PACKAGE
-from edgebuild.base.inputs import hal_dir as hal_dir
+from .base.artifacts import Artifact, publish
+from .base.inputs import PACKAGE
+from .base.inputs import hal_dir as hal_dir
 
 
 def cmake_dir() -> Path:

@@ -24,17 +24,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from edgebuild import __version__
-from edgebuild.base import private, progress, remote
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import Diagnostic
-from edgebuild.base.inputs import MODEL, check_file
-from edgebuild.base.options import parse_size
-from edgebuild.base.own_code import code_at_start, code_digest
-from edgebuild.base.progress import warn
-from edgebuild.base.request import ModelRequest, model_outputs
-from edgebuild.base.target import load_target
-from edgebuild.base.text import NAME
+from .. import __version__
+from . import private, progress, remote
+from .artifacts import Artifact
+from .errors import Diagnostic
+from .inputs import MODEL, check_file
+from .options import parse_size
+from .own_code import code_at_start, code_digest
+from .progress import warn
+from .request import ModelRequest, model_outputs
+from .target import load_target
+from .text import NAME
 
 Compile = Callable[[ModelRequest], tuple[Artifact, ...]]
 LIST, SEAL, WARNINGS, ANSWER, SECRET = "digests", "seal", "warnings", "answer.json", "cache.key"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from edgebuild.base.text import visible as visible
+from .text import visible as visible
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from edgebuild.base import inputs
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from . import inputs
+from .errors import EdgebuildError, did_you_mean, fail
 
 if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node

@@ -14,7 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import EdgebuildError, fail, from_os
+from .errors import EdgebuildError, fail, from_os
 
 MODEL = 512 << 20  # bytes of a model, and of all tensors beside it
 TEXT = 64 << 20  # of a source, a header, a register description, a table

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import did_you_mean, fail
+from .errors import did_you_mean, fail
 
 C_WORDS = frozenset(
     """auto bool break case char class const constexpr continue default delete do double else enum extern float for

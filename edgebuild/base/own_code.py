@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from edgebuild.base.atomic import replace_file
+from .atomic import replace_file
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 FOLDER = os.path.join(PACKAGE, "__pycache__")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from edgebuild.base.errors import Diagnostic
-from edgebuild.base.progress import warn
+from .errors import Diagnostic
+from .progress import warn
 
 URL, WRITE = "EDGEBUILD_REMOTE_CACHE", "EDGEBUILD_REMOTE_CACHE_WRITE"
 SECONDS, WHOLE = 5.0, 60.0  # without an answer; for one blob

@@ -29,10 +29,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError, did_you_mean, fail, visible
-from edgebuild.base.facts import compose, entries, keys_of, wrong
-from edgebuild.base.inputs import read_json, read_text
-from edgebuild.base.options import (
+from .errors import Diagnostic, EdgebuildError, did_you_mean, fail, visible
+from .facts import compose, entries, keys_of, wrong
+from .inputs import read_json, read_text
+from .options import (
     BINDINGS,
     BUFFERS,
     FILE,
@@ -59,7 +59,7 @@ from edgebuild.base.options import (
     words,
     words_or_file,
 )
-from edgebuild.base.text import identifier
+from .text import identifier
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

@@ -14,9 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.base.facts import (
+from .artifacts import Artifact
+from .errors import did_you_mean, fail
+from .facts import (
     NAMED,
     PARTS,
     Count,
@@ -33,9 +33,9 @@ from edgebuild.base.facts import (
     stated_in,
     wrong,
 )
-from edgebuild.base.inputs import hal_dir as hal_dir
-from edgebuild.base.levels import ACCESS, ComputeEnergy, Dma, Engine, MemoryEnergy
-from edgebuild.base.text import comment, file_part, visible
+from .inputs import hal_dir as hal_dir
+from .levels import ACCESS, ComputeEnergy, Dma, Engine, MemoryEnergy
+from .text import comment, file_part, visible
 
 if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node

@@ -10,16 +10,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.errors import fail
-from edgebuild.base.inputs import check_replaced
-from edgebuild.base.options import Value, options_of
-from edgebuild.base.request import ModelRequest, model_request
-from edgebuild.base.text import identifier, xml
-from edgebuild.build.run import files_read, kept_or_compiled, summary, unused_weights
+from ..base.artifacts import Artifact, publish
+from ..base.errors import fail
+from ..base.inputs import check_replaced
+from ..base.options import Value, options_of
+from ..base.request import ModelRequest, model_request
+from ..base.text import identifier, xml
+from .run import files_read, kept_or_compiled, summary, unused_weights
 
 if TYPE_CHECKING:
-    from edgebuild.model.ir import Array
+    from ..model.ir import Array
 
 Option = str | int | float | bool | PathLike[str] | None
 Options = Option | Sequence[Option] | Mapping[str, Option | Sequence[int | float]]
@@ -74,10 +74,10 @@ class Result:
         """
         import numpy as np
 
-        from edgebuild.base.target import load_target
-        from edgebuild.model.verify import outputs_on_target
-        from edgebuild.model.verify.harness import NAME
-        from edgebuild.model.verify.vectors import split_vectors
+        from ..base.target import load_target
+        from ..model.verify import outputs_on_target
+        from ..model.verify.harness import NAME
+        from ..model.verify.vectors import split_vectors
 
         request = replace(self.request, name=NAME)
         rows = outputs_on_target(
@@ -91,7 +91,7 @@ class Result:
 
     def _repr_svg_(self) -> str:
         """The memory over time, as notebooks show it."""
-        from edgebuild.model.views.drawing import memory_picture
+        from ..model.views.drawing import memory_picture
 
         return memory_picture(self.report).svg()
 
@@ -108,7 +108,7 @@ def compiled_model(request: ModelRequest) -> Result:
 
 def request_of(model: Path, name: str | None, target: str, options: Mapping[str, Any]) -> ModelRequest:
     """The request of these options, with what was measured for its target. `name`: default: of the file."""
-    from edgebuild.model.choices import with_choices
+    from ..model.choices import with_choices
 
     return with_choices(model_request(model, name or identifier(model.stem), target, options))
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, fail
-from edgebuild.base.options import options_of
-from edgebuild.base.request import KINDS, ClockRequest, ModelRequest, checked_request
-from edgebuild.base.target import Target, load_target
-from edgebuild.model.formats import folder_kind
+from ..base.errors import Diagnostic, EdgebuildError, MissingTool, fail
+from ..base.options import options_of
+from ..base.request import KINDS, ClockRequest, ModelRequest, checked_request
+from ..base.target import Target, load_target
+from ..model.formats import folder_kind
 
 IN_LOOP = r"[^\s)\"]*\$\{[^\s)\"]*"
 ANY_FUNCTION = r"(?:edgebuild_)?add_\w+"
@@ -33,7 +33,7 @@ def check_request(data: Any, folder: str, flags: str | None = None, plan_clocks:
     try:
         request = checked_request(data, "", folder).request
         if plan_clocks and isinstance(request, ClockRequest):
-            from edgebuild.clock.emit import requested_plan  # late: few projects have clocks
+            from ..clock.emit import requested_plan  # late: few projects have clocks
 
             requested_plan(request)
         if isinstance(request, ModelRequest) and request.source.is_dir():

@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.depfile import cmake_depfile
-from edgebuild.base.own_code import code_digest, code_files
+from ..base.artifacts import Artifact, publish
+from ..base.depfile import cmake_depfile
+from ..base.own_code import code_digest, code_files
 
 
 def main(stamp: Path) -> int:

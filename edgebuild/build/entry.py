@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 
-from edgebuild.base import own_code
-from edgebuild.base.atomic import Alone
-from edgebuild.build.stamp import is_current
+from ..base import own_code
+from ..base.atomic import Alone
+from .stamp import is_current
 
 MAKEFILES, HEADER_ALONE, CALL = "--makefiles", "--header", "--call="  # of `run`
 
@@ -34,7 +34,7 @@ def _run(arguments: list[str], header_alone: bool, makefiles: bool, is_process: 
     if is_current(request, ".header" if header_alone else ""):
         return 0
     if header_alone:
-        from edgebuild.build.header import write_plain
+        from .header import write_plain
 
         if write_plain(request, makefiles):
             return 0
@@ -49,7 +49,7 @@ def _command(arguments: list[str], is_process: bool) -> int:
         gc.set_threshold(1_000_000)
         if arguments[:1] in (["run"], ["model"]):  # multiplies little; threads of BLAS take longer to start
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from edgebuild.cli import main as command
+    from ..cli import main as command
 
     try:
         return command(arguments)

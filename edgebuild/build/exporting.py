@@ -19,20 +19,20 @@ from typing import Any
 import numpy as np
 import yaml
 
-from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.errors import fail, from_os
-from edgebuild.base.inputs import PACKAGE, check_replaced, read_bytes
-from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import hal_dir, load_target
-from edgebuild.base.templates import render
-from edgebuild.build.api import Result
-from edgebuild.build.run import files_read, unused_weights
-from edgebuild.model import ops
-from edgebuild.model.compile import graph_of
-from edgebuild.model.ir import Array, Tensor
-from edgebuild.model.ops.base import C_TYPES
-from edgebuild.model.verify.vectors import bounds
-from edgebuild.model.views.reports import figures
+from ..base.artifacts import Artifact, publish
+from ..base.errors import fail, from_os
+from ..base.inputs import PACKAGE, check_replaced, read_bytes
+from ..base.request import ModelRequest
+from ..base.target import hal_dir, load_target
+from ..base.templates import render
+from ..model import ops
+from ..model.compile import graph_of
+from ..model.ir import Array, Tensor
+from ..model.ops.base import C_TYPES
+from ..model.verify.vectors import bounds
+from ..model.views.reports import figures
+from .api import Result
+from .run import files_read, unused_weights
 
 FORMS, SHARED = PACKAGE / "build" / "forms", "shared"
 METADATA = {

@@ -11,11 +11,11 @@ import json
 import os
 import time
 
-from edgebuild.base.atomic import in_cmake, replace_file, rule
-from edgebuild.base.own_code import PACKAGE, code_inputs
-from edgebuild.base.text import visible
-from edgebuild.build import stamp as stamps
-from edgebuild.model.surface import TFLITE_MARK, Interface, Ports, header, surface
+from ..base.atomic import in_cmake, replace_file, rule
+from ..base.own_code import PACKAGE, code_inputs
+from ..base.text import visible
+from ..model.surface import TFLITE_MARK, Interface, Ports, header, surface
+from . import stamp as stamps
 
 SUFFIX = ".header"
 MOST = 512 << 20  # bytes of a model

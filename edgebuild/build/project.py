@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.target import Target, hal_dir
-from edgebuild.doors import cmake_dir
+from ..base.artifacts import Artifact
+from ..base.target import Target, hal_dir
+from ..doors import cmake_dir
 
 GDB_PORT = 1234
 GCC = r"^(?:scons: \*\*\* (?:\[.*?\] )?)?(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$"

@@ -16,19 +16,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.artifacts import Artifact, is_written, publish
-from edgebuild.base.cache import compiled, states
-from edgebuild.base.depfile import cmake_depfile, refuse, unread_by_makefiles
-from edgebuild.base.errors import fail, from_os
-from edgebuild.base.inputs import check_file, check_replaced, read_text
-from edgebuild.base.own_code import code_inputs, with_code
-from edgebuild.base.progress import follow, warn
-from edgebuild.base.request import ClockRequest, DriverRequest, GroupRequest, ModelRequest, read_request
-from edgebuild.base.target import load_target
-from edgebuild.base.text import NAME, named, named_data, visible
-from edgebuild.build import stamp as stamps
-from edgebuild.build.header import finish, is_header
-from edgebuild.model import choices
+from ..base.artifacts import Artifact, is_written, publish
+from ..base.cache import compiled, states
+from ..base.depfile import cmake_depfile, refuse, unread_by_makefiles
+from ..base.errors import fail, from_os
+from ..base.inputs import check_file, check_replaced, read_text
+from ..base.own_code import code_inputs, with_code
+from ..base.progress import follow, warn
+from ..base.request import ClockRequest, DriverRequest, GroupRequest, ModelRequest, read_request
+from ..base.target import load_target
+from ..base.text import NAME, named, named_data, visible
+from ..model import choices
+from . import stamp as stamps
+from .header import finish, is_header
 
 
 def run(path: Path, makefiles: bool = False) -> int:
@@ -60,8 +60,8 @@ def run_header(path: Path, makefiles: bool = False) -> int:
 
     Raises EdgebuildError for wrong input.
     """
-    from edgebuild.model.compile import graph_of  # late: `write_plain` does without
-    from edgebuild.model.interface_of import interface_of
+    from ..model.compile import graph_of  # late: `write_plain` does without
+    from ..model.interface_of import interface_of
 
     code = code_inputs()
     began = time.time_ns()
@@ -104,7 +104,7 @@ def files_read(request: ModelRequest | GroupRequest | ClockRequest) -> list[str]
 
 
 def model_files(request: ModelRequest) -> list[str]:
-    from edgebuild.model.formats import files_beside  # late: other work imports this file, too
+    from ..model.formats import files_beside  # late: other work imports this file, too
 
     beside = map(str, files_beside(request.source))
     return [*map(str, request.files), *beside, *choices.files(request), *targets_of(request)]
@@ -123,7 +123,7 @@ def targets_of(request: ModelRequest) -> list[str]:
     """The files of the targets of all devices of the cluster."""
     if request.cluster is None:
         return []
-    from edgebuild.model.plan.distribute.forms import read_cluster
+    from ..model.plan.distribute.forms import read_cluster
 
     devices = read_cluster(request.cluster)[0].devices
     return list(dict.fromkeys(file for d in devices for file in load_target(d.target).files))
@@ -133,8 +133,8 @@ def _run_driver(
     path: Path, request: DriverRequest, output: Path, code: tuple[str, ...], began: int, makefiles: bool
 ) -> int:
     """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
-    from edgebuild.driver.command import generate
-    from edgebuild.driver.source.sources import path_flags
+    from ..driver.command import generate
+    from ..driver.source.sources import path_flags
 
     flags = Path(stamps.stamp_of(os.path.abspath(path))).with_suffix(".flags")
     request = with_flags(request, flags)
@@ -209,10 +209,10 @@ def _finish(
 def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
     """The files of a model, or of one device's part of it. Imports late what a cached result does without."""
     if request.cluster is None and request.device is None:
-        from edgebuild.model.compile import compile_model
+        from ..model.compile import compile_model
 
         return compile_model(request)
-    from edgebuild.model.cluster.products import compile_part
+    from ..model.cluster.products import compile_part
 
     return compile_part(request)
 
@@ -247,7 +247,7 @@ def compiled_files(request: ModelRequest | GroupRequest) -> tuple[tuple[Artifact
     if isinstance(request, ModelRequest):
         artifacts = kept_or_compiled(choices.with_choices(request))
         return artifacts, summary(artifacts)
-    from edgebuild.model.group import group_files, group_summary
+    from ..model.group import group_files, group_summary
 
     models = {m.name: kept_or_compiled(choices.with_choices(m)) for m in request.models}
     artifacts = group_files(request, models)
@@ -255,7 +255,7 @@ def compiled_files(request: ModelRequest | GroupRequest) -> tuple[tuple[Artifact
 
 
 def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
-    from edgebuild.clock import emit as clock
+    from ..clock import emit as clock
 
     plan = clock.requested_plan(request)
     return clock.clock_files(plan), clock.summary(request, plan)

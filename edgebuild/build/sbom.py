@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgebuild import __version__
-from edgebuild.base.errors import fail, from_os
-from edgebuild.base.request import (
+from .. import __version__
+from ..base.errors import fail, from_os
+from ..base.request import (
     CLOCK_OUTPUTS,
     CPP_SUFFIXES,
     KINDS,
@@ -29,8 +29,8 @@ from edgebuild.base.request import (
     driver_outputs,
     model_outputs,
 )
-from edgebuild.base.target import load_target
-from edgebuild.model.formats import files_beside
+from ..base.target import load_target
+from ..model.formats import files_beside
 
 UNKNOWN = "NOASSERTION"
 TOOL = "SPDXRef-edgebuild"

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import MissingTool, fail, from_os
-from edgebuild.base.inputs import check_file, read_json
-from edgebuild.base.target import Memory
-from edgebuild.base.text import visible
-from edgebuild.build.stack import Bound, Code
+from ..base.errors import MissingTool, fail, from_os
+from ..base.inputs import check_file, read_json
+from ..base.target import Memory
+from ..base.text import visible
+from .stack import Bound, Code
 
 REST = "rest"
 TOTAL = "total"

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.errors import Diagnostic, MissingTool, fail
+from ..base.errors import Diagnostic, MissingTool, fail
 
 NEXT, JUMP, BRANCH, CALL, END = "next", "jump", "branch", "call", "end"
 CONDITION = "(?:eq|ne|cs|cc|hs|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
-from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, fault, from_import, from_os, is_strict
-from edgebuild.base.text import terminal
-from edgebuild.cli.common import code_of
-from edgebuild.cli.parsing import TABLE, command_line
+from ..base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, fault, from_import, from_os, is_strict
+from ..base.text import terminal
+from .common import code_of
+from .parsing import TABLE, command_line
 
 
 def main(argv: list[str] | None = None) -> int:

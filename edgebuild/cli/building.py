@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from edgebuild.base.artifacts import Artifact, publish, write_atomic
-from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, fail
-from edgebuild.base.inputs import check_replaced, read_bytes, read_json
-from edgebuild.base.options import given
-from edgebuild.base.request import (
+from ..base.artifacts import Artifact, publish, write_atomic
+from ..base.errors import Diagnostic, EdgebuildError, MissingTool, fail
+from ..base.inputs import check_replaced, read_bytes, read_json
+from ..base.options import given
+from ..base.request import (
     ClockRequest,
     DriverRequest,
     ModelRequest,
@@ -29,13 +29,13 @@ from edgebuild.base.request import (
     read_request,
     requests_in,
 )
-from edgebuild.base.target import load_target, target_names
-from edgebuild.build.stamp import REQUEST_SUFFIX
-from edgebuild.cli.common import check_written, publish_products, show, started
+from ..base.target import load_target, target_names
+from ..build.stamp import REQUEST_SUFFIX
+from .common import check_written, publish_products, show, started
 
 
 def driver(args: argparse.Namespace) -> int:
-    from edgebuild.driver.command import driver
+    from ..driver.command import driver
 
     return driver(args, partial(publish_products, args=args, began=started(args)), partial(show, args))
 
@@ -43,9 +43,9 @@ def driver(args: argparse.Namespace) -> int:
 def clock(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from edgebuild.clock.configs import base_of, behind, explain, figures, parse_setting, table, violation
-    from edgebuild.clock.emit import clock_files, requested_plan, target_tree
-    from edgebuild.model.energy.layer_cost import calibrated, read_calibration
+    from ..clock.configs import base_of, behind, explain, figures, parse_setting, table, violation
+    from ..clock.emit import clock_files, requested_plan, target_tree
+    from ..model.energy.layer_cost import calibrated, read_calibration
 
     began = started(args)
     request = clock_request("clocks", args.target, given(args, ClockRequest))
@@ -72,7 +72,7 @@ def clock(args: argparse.Namespace) -> int:
 
 
 def ops(args: argparse.Namespace) -> int:
-    from edgebuild.model.supported import as_json, supported
+    from ..model.supported import as_json, supported
 
     names = [args.format] if args.format else []
     show(args, f"{supported(names)}\n", as_json(names))
@@ -82,7 +82,7 @@ def ops(args: argparse.Namespace) -> int:
 def targets(args: argparse.Namespace) -> int:
     from fnmatch import fnmatchcase
 
-    from edgebuild.base.target import describe
+    from ..base.target import describe
 
     if not args.name or set(args.name) & set("*?["):
         pattern = args.name or "*"
@@ -115,8 +115,8 @@ def init(args: argparse.Namespace) -> int:
     import re
     import tempfile
 
-    from edgebuild.build.api import compiled_model
-    from edgebuild.build.project import Project, demo_model, files, next_steps
+    from ..build.api import compiled_model
+    from ..build.project import Project, demo_model, files, next_steps
 
     target = load_target(args.board)
     if target.firmware is None and target.core.isa != "native":
@@ -148,7 +148,7 @@ def init(args: argparse.Namespace) -> int:
 
 
 def sbom(args: argparse.Namespace) -> int:
-    from edgebuild.build.sbom import bill_of_materials
+    from ..build.sbom import bill_of_materials
 
     files = [*args.request, *(requests_in(args.requests) if args.requests else [])]
     if not files:
@@ -160,12 +160,12 @@ def sbom(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.build.run import run, run_header
+    from ..build.run import run, run_header
 
     try:
         return (run_header if args.header else run)(args.request, args.makefiles)
     except EdgebuildError as error:
-        from edgebuild.build.check import at_call
+        from ..build.check import at_call
 
         raise at_call(error, args.call, args.request.name.removesuffix(REQUEST_SUFFIX)) from error
 
@@ -175,7 +175,7 @@ ACTIONS = ("show", "stats", "verify", "clear", "explain")
 
 
 def cache(args: argparse.Namespace) -> int:
-    from edgebuild.base import cache
+    from ..base import cache
 
     if args.action == "explain":
         return _explain(args)
@@ -219,9 +219,9 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _recipe(file: Path) -> dict[str, str]:
     """The fields of the key of a request file, or those that were printed of one."""
-    from edgebuild.base import cache
-    from edgebuild.build.run import for_any_name, model_files
-    from edgebuild.model import choices
+    from ..base import cache
+    from ..build.run import for_any_name, model_files
+    from ..model import choices
 
     data = read_json(file, "neither a request nor what `cache explain` printed", "cannot read it")
     if isinstance(data, dict) and "code" in data and all(isinstance(v, str) for v in data.values()):
@@ -234,14 +234,14 @@ def _recipe(file: Path) -> dict[str, str]:
 
 
 def cmake_dir(args: argparse.Namespace) -> int:
-    from edgebuild.doors import cmake_dir
+    from ..doors import cmake_dir
 
     print(cmake_dir())
     return 0
 
 
 def cmake_module(args: argparse.Namespace) -> int:
-    from edgebuild.doors import write_cmake_module
+    from ..doors import write_cmake_module
 
     write_cmake_module(args.output)
     return 0
@@ -258,7 +258,7 @@ def _solver() -> Iterator[None]:
 
 def prove(args: argparse.Namespace) -> int:
     with _solver():
-        from edgebuild.driver.prove.versions import prove_versions
+        from ..driver.prove.versions import prove_versions
     requests = [version_request(args, file) for file in (args.old, args.new)]
     check_written(args, (), [args.old, args.new, args.svd])
     rows = prove_versions(requests[0], requests[1], tuple(args.function))
@@ -285,8 +285,8 @@ def version_request(args: argparse.Namespace, file: Path) -> DriverRequest:
 
 def adopt(args: argparse.Namespace) -> int:
     with _solver():
-        from edgebuild.driver.adopt import LEVELS, patch_of
-        from edgebuild.driver.adopt import adopt as adopted
+        from ..driver.adopt import LEVELS, patch_of
+        from ..driver.adopt import adopt as adopted
     out = args.output if args.output.suffix == ".c" else args.output / f"{args.source.stem}.bf.c"
     patch = out.with_name(f"{args.source.stem}.yaml")
     check_written(args, [out, patch], [args.source, args.svd])

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from edgebuild.base.artifacts import Artifact, publish, write_atomic
-from edgebuild.base.errors import fail
-from edgebuild.base.inputs import check_replaced
-from edgebuild.base.options import given
-from edgebuild.base.progress import warn
-from edgebuild.base.request import GroupRequest, ModelRequest, model_outputs
+from ..base.artifacts import Artifact, publish, write_atomic
+from ..base.errors import fail
+from ..base.inputs import check_replaced
+from ..base.options import given
+from ..base.progress import warn
+from ..base.request import GroupRequest, ModelRequest, model_outputs
 
 MaybePath = str | Path | None
 
@@ -54,7 +54,7 @@ def show(args: argparse.Namespace, text: str, data: Any) -> None:
 
 def started(args: argparse.Namespace) -> int:
     """The time (ns) from which products are dated. What stands for the code in a depfile is up to date by then."""
-    from edgebuild.base.own_code import code_inputs
+    from ..base.own_code import code_inputs
 
     if args.depfile:
         code_inputs()
@@ -66,7 +66,7 @@ def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespac
 
     Raises EdgebuildError, with nothing written, for whatever is wrong, and for products in place of what is read.
     """
-    from edgebuild.build.run import compiled_files, files_read, unused_weights
+    from ..build.run import compiled_files, files_read, unused_weights
 
     unused = [unused_weights(m) for m in (request.models if isinstance(request, GroupRequest) else (request,))]
     names = request.outputs if isinstance(request, GroupRequest) else model_outputs(request.name)
@@ -93,8 +93,8 @@ def publish_products(
     Those with the bytes of before would stay older than what was read, and make or Ninja would run the command in
     every build. Raises EdgebuildError, with nothing written, for a path that make has no way to write.
     """
-    from edgebuild.base.depfile import make_depfile, unread_by_make
-    from edgebuild.base.own_code import code_inputs, with_code
+    from ..base.depfile import make_depfile, unread_by_make
+    from ..base.own_code import code_inputs, with_code
 
     products = [args.output / a.name for a in artifacts]
     rule = (str(products[0]), with_code(list(read), code_inputs())) if args.depfile else None
@@ -111,16 +111,16 @@ def publish_products(
 
 def model_request_of(args: argparse.Namespace, name: str | None) -> ModelRequest:
     """The request that the command line is, with what was measured for its target. `name`: default: of the file."""
-    from edgebuild.build.api import request_of
+    from ..build.api import request_of
 
     return request_of(args.model, name, args.target, given(args, ModelRequest))
 
 
 def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str, Any]]:
     """The report of each file: as it is read, or of a model that is compiled for `args.target`, which it then needs."""
-    from edgebuild.build.api import compiled_model, request_of
-    from edgebuild.model.formats import read_model
-    from edgebuild.model.views.reports import is_report, read_report
+    from ..build.api import compiled_model, request_of
+    from ..model.formats import read_model
+    from ..model.views.reports import is_report, read_report
 
     reports = list[dict[str, Any]]()
     for file in files:

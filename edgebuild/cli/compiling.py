@@ -11,19 +11,19 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.artifacts import Artifact, publish, write_atomic
-from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.base.inputs import check_file, check_replaced
-from edgebuild.base.options import checked, given, options_of, parse_size
-from edgebuild.base.progress import watch
-from edgebuild.base.request import READING, ModelRequest
-from edgebuild.base.target import load_target
-from edgebuild.base.text import identifier, visible
-from edgebuild.cli.common import check_written, error_kinds, model_request_of, reports_of, show, started, write_compiled
+from ..base.artifacts import Artifact, publish, write_atomic
+from ..base.errors import EdgebuildError, fail
+from ..base.inputs import check_file, check_replaced
+from ..base.options import checked, given, options_of, parse_size
+from ..base.progress import watch
+from ..base.request import READING, ModelRequest
+from ..base.target import load_target
+from ..base.text import identifier, visible
+from .common import check_written, error_kinds, model_request_of, reports_of, show, started, write_compiled
 
 if TYPE_CHECKING:
-    from edgebuild.model.quantizer import Quantised, Trial
-    from edgebuild.model.quantizer.samples import Quality
+    from ..model.quantizer import Quantised, Trial
+    from ..model.quantizer.samples import Quality
 
 
 def model(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def model(args: argparse.Namespace) -> int:
 
 
 def group(args: argparse.Namespace) -> int:
-    from edgebuild.base.request import read_group
+    from ..base.request import read_group
 
     began = started(args)
     if not args.quiet:
@@ -45,9 +45,9 @@ def group(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    from edgebuild.build.api import compiled_model
-    from edgebuild.build.exporting import Library, write
-    from edgebuild.build.run import files_read
+    from ..build.api import compiled_model
+    from ..build.exporting import Library, write
+    from ..build.run import files_read
 
     args.weights = "asm" if args.weights == "asm" else "c"
     if not args.quiet:
@@ -68,7 +68,7 @@ def _command(args: argparse.Namespace, name: str) -> str:
     import os
     import shlex
 
-    from edgebuild.build.exporting import METADATA, Library
+    from ..build.exporting import METADATA, Library
 
     words = ["edgebuild", "export", args.model.name, "--as", args.form, "--name", name]
     words += ["--target", os.path.basename(args.target)]
@@ -82,8 +82,8 @@ def _command(args: argparse.Namespace, name: str) -> str:
 
 
 def distribute(args: argparse.Namespace) -> int:
-    from edgebuild.model.cluster.products import ClusterRequest, build_cluster
-    from edgebuild.model.cluster.terms import SHAPES, json_artifact, pareto_rows, plan_cluster, words
+    from ..model.cluster.products import ClusterRequest, build_cluster
+    from ..model.cluster.terms import SHAPES, json_artifact, pareto_rows, plan_cluster, words
 
     check_written(args, [args.output / f"{args.name}_report.json"], [args.model, args.cluster])
     if args.model.suffix in SHAPES:
@@ -104,8 +104,8 @@ def distribute(args: argparse.Namespace) -> int:
 
 
 def fit(args: argparse.Namespace) -> int:
-    from edgebuild.model.compile import graph_of
-    from edgebuild.model.fitting import as_json, as_text, best_first, chosen_targets, fit_rows
+    from ..model.compile import graph_of
+    from ..model.fitting import as_json, as_text, best_first, chosen_targets, fit_rows
 
     args.target = "host"
     request = model_request_of(args, "model")
@@ -119,8 +119,8 @@ def fit(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    from edgebuild.base.templates import PACKAGE
-    from edgebuild.model.views.reports import checked_reports, page, trace
+    from ..base.templates import PACKAGE
+    from ..model.views.reports import checked_reports, page, trace
 
     if args.schema:
         print((PACKAGE / "model/views/report.schema.json").read_text(encoding="utf-8"), end="")
@@ -142,7 +142,7 @@ def report(args: argparse.Namespace) -> int:
 
 
 def diff(args: argparse.Namespace) -> int:
-    from edgebuild.model.views.reports import as_junit, as_text, checked_reports, comparison, limit_of
+    from ..model.views.reports import as_junit, as_text, checked_reports, comparison, limit_of
 
     limits = [limit_of(text) for text in args.fail_if]
     check_written(args, [args.junit], [args.old, args.new])
@@ -161,7 +161,7 @@ def explain(args: argparse.Namespace) -> int:
         return 0
     if re.fullmatch(r"E\d*", args.model.name):
         raise fail(f"no error has the code {args.model.name}", hints=[f"codes: {', '.join(error_kinds())}"])
-    from edgebuild.model.explain import kernel_rows, kernel_words
+    from ..model.explain import kernel_rows, kernel_words
 
     if not args.kernels:
         args.wrong_usage("say what to explain of the model: --kernels")
@@ -172,7 +172,7 @@ def explain(args: argparse.Namespace) -> int:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    from edgebuild.model.mapping import sizes_of, sweep, sweep_json, sweep_words
+    from ..model.mapping import sizes_of, sweep, sweep_json, sweep_words
 
     target = load_target(args.target)
     sizes = sizes_of(args.sweep, target)
@@ -183,9 +183,9 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 def run_cluster(args: argparse.Namespace) -> int:
     """Print the plan of a cluster, and draw who computes, sends and waits when."""
-    from edgebuild.model.cluster.products import ClusterRequest, build_cluster
-    from edgebuild.model.cluster.terms import words
-    from edgebuild.model.emit.pictures import timeline_picture
+    from ..model.cluster.products import ClusterRequest, build_cluster
+    from ..model.cluster.terms import words
+    from ..model.emit.pictures import timeline_picture
 
     check_written(args, [args.picture], [args.model, args.cluster])
     cluster = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))
@@ -202,9 +202,9 @@ def run_cluster(args: argparse.Namespace) -> int:
 
 def write_graph(args: argparse.Namespace) -> None:
     """Write the graph after a stage: as ONNX to look at, or as a text that is read as a model."""
-    from edgebuild.model.compile import drawn_graph, graph_after
-    from edgebuild.model.formats.text import data_file
-    from edgebuild.model.formats.text.graph_text import written
+    from ..model.compile import drawn_graph, graph_after
+    from ..model.formats.text import data_file
+    from ..model.formats.text.graph_text import written
 
     request = model_request_of(args, "model")
     if args.output.suffix.lower() == ".onnx":
@@ -232,7 +232,7 @@ def _inspect_program(args: argparse.Namespace) -> int:
     """Print the notes in an ELF file, of which models it was made."""
     import json
 
-    from edgebuild.build.size import note_text, notes_of
+    from ..build.size import note_text, notes_of
 
     notes = notes_of(args.model)
     if not notes:
@@ -242,7 +242,7 @@ def _inspect_program(args: argparse.Namespace) -> int:
 
 
 def inspect(args: argparse.Namespace) -> int:
-    from edgebuild.model.compile import inspect, inspect_plan, inspect_stages
+    from ..model.compile import inspect, inspect_plan, inspect_stages
 
     if args.json and (args.stages or args.output or args.after != "plan"):
         args.wrong_usage("--json has the figures of a plan; leave out --stages, --after and --output")
@@ -278,7 +278,7 @@ RECURRENT = {"GRU", "LSTM", "RNN"}  # operators that onnxruntime's quantiser lea
 
 
 def quantize(args: argparse.Namespace) -> int:
-    from edgebuild.model.quantizer import METHODS, quantise
+    from ..model.quantizer import METHODS, quantise
 
     check_written(args, [args.output], [args.model, args.data, args.labels])
     methods, say = tuple(dict.fromkeys(args.method or METHODS)), [] if args.json == "-" else [_say_trial]

@@ -14,16 +14,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebuild.base.artifacts import Artifact, publish, write_atomic
-from edgebuild.base.errors import Diagnostic, EdgebuildError, fail
-from edgebuild.base.options import checked, given, options_of, parse_size
-from edgebuild.base.progress import watch
-from edgebuild.base.request import READING, DriverRequest, GroupRequest, ModelRequest, read_request, requests_in
-from edgebuild.base.target import Runner, Target, load_target, target_names
-from edgebuild.cli.common import check_written, model_request_of, show
+from ..base.artifacts import Artifact, publish, write_atomic
+from ..base.errors import Diagnostic, EdgebuildError, fail
+from ..base.options import checked, given, options_of, parse_size
+from ..base.progress import watch
+from ..base.request import READING, DriverRequest, GroupRequest, ModelRequest, read_request, requests_in
+from ..base.target import Runner, Target, load_target, target_names
+from .common import check_written, model_request_of, show
 
 if TYPE_CHECKING:
-    from edgebuild.build.size import Linked, ProgramSizes
+    from ..build.size import Linked, ProgramSizes
 
 EXPECTED = ("labels", "min_accuracy", "max_instructions")
 ONE_DEVICE = (
@@ -75,10 +75,10 @@ def verify(args: argparse.Namespace) -> int:
 
 def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
     """Build and run the test firmware of one model; its figures and its verdict."""
-    from edgebuild.model.compile import compile_model
-    from edgebuild.model.formats import bound_file
-    from edgebuild.model.verify import verify
-    from edgebuild.model.verify.vectors import read_inputs
+    from ..model.compile import compile_model
+    from ..model.formats import bound_file
+    from ..model.verify import verify
+    from ..model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     target = _on_board(args, load_target(request.target))
@@ -103,7 +103,7 @@ def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]
             args.all,
         )
     if args.data is not None:
-        from edgebuild.model.quantizer import against_float
+        from ..model.quantizer import against_float
 
         samples = (args.data, args.labels, args.reference)
         result |= against_float(request.source, target, artifacts, *samples, request.called_library)
@@ -112,7 +112,7 @@ def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]
 
 def _on_board(args: argparse.Namespace, target: Target) -> Target:
     """The target with a board behind `--port` as its runner, where that is given. Raises EdgebuildError."""
-    from edgebuild.model.verify.harness import opened
+    from ..model.verify.harness import opened
 
     port = args.port or (target.runner.port if target.runner else "")
     if not port:
@@ -154,7 +154,7 @@ def _requests(args: argparse.Namespace) -> list[ModelRequest]:
             args.wrong_usage("--target or --cluster is required")
         asked = model_request_of(args, "model")
         return [replace(asked, arena="static") if asked.arena == "shared" else asked]
-    from edgebuild.model.choices import with_choices
+    from ..model.choices import with_choices
 
     _refuse(args, "the request has the options, so there is no", options_of(ModelRequest))
     request = read_request(args.model).request
@@ -194,9 +194,9 @@ def _core_rows(r: dict[str, Any]) -> list[str]:
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    from edgebuild.model.cluster.products import ClusterRequest
-    from edgebuild.model.verify.cluster import verify_cluster
-    from edgebuild.model.verify.vectors import read_inputs
+    from ..model.cluster.products import ClusterRequest
+    from ..model.verify.cluster import verify_cluster
+    from ..model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     reading = checked(ModelRequest, given(args, ModelRequest, READING))
@@ -311,7 +311,7 @@ def _verdict(r: dict[str, Any], all_results: bool) -> str:
 
 
 def map(args: argparse.Namespace) -> int:
-    from edgebuild.model.mapping import as_json, as_text, map_layers
+    from ..model.mapping import as_json, as_text, map_layers
 
     target = load_target(args.target)
     check_written(args, (), [args.source, *target.files])
@@ -321,7 +321,7 @@ def map(args: argparse.Namespace) -> int:
 
 
 def layout(args: argparse.Namespace) -> int:
-    from edgebuild.model.plan.memory.layout import solve_file, words
+    from ..model.plan.memory.layout import solve_file, words
 
     capacity = parse_size("capacity", args.capacity) if args.capacity is not None else None
     check_written(args, (), [args.file])
@@ -334,8 +334,8 @@ def layout(args: argparse.Namespace) -> int:
 
 
 def tune(args: argparse.Namespace) -> int:
-    from edgebuild.model import choices
-    from edgebuild.model.verify.tune import CYCLES, INSTRUCTIONS, tune
+    from ..model import choices
+    from ..model.verify.tune import CYCLES, INSTRUCTIONS, tune
 
     if args.clear:
         count = choices.clear()
@@ -350,7 +350,7 @@ def tune(args: argparse.Namespace) -> int:
 
 
 def calibrate(args: argparse.Namespace) -> int:
-    from edgebuild.model.verify.tune import fitted, profile, profile_words
+    from ..model.verify.tune import fitted, profile, profile_words
 
     request = model_request_of(args, "model")
     if args.supply_ms < 0 or (args.supply_log and not args.fit):
@@ -370,8 +370,8 @@ def simulate(args: argparse.Namespace) -> int:
     import sys
     import tempfile
 
-    from edgebuild.base.programs import together
-    from edgebuild.model.verify.harness import xpulp_simulator
+    from ..base.programs import together
+    from ..model.verify.harness import xpulp_simulator
 
     if not args.program.is_file():
         raise fail("no such program", file=str(args.program))
@@ -395,10 +395,10 @@ def simulate(args: argparse.Namespace) -> int:
 
 
 def bench(args: argparse.Namespace) -> int:
-    from edgebuild.base.options import given
-    from edgebuild.base.request import ModelRequest, model_request
-    from edgebuild.build.benchmark import as_csv, as_markdown, table
-    from edgebuild.model.fitting import chosen_targets
+    from ..base.options import given
+    from ..base.request import ModelRequest, model_request
+    from ..build.benchmark import as_csv, as_markdown, table
+    from ..model.fitting import chosen_targets
 
     targets = chosen_targets(args.targets)
     files = [args.output / f"bench.{end}" for end in ("md", "csv", "json")] if args.output else []
@@ -416,7 +416,7 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def reproduce(args: argparse.Namespace) -> int:
-    from edgebuild.build.papers import as_text, reproduce
+    from ..build.papers import as_text, reproduce
 
     check_written(args, (), ())
     watch()
@@ -434,7 +434,7 @@ def size(args: argparse.Namespace) -> int:
     except EdgebuildError as error:
         if not args.call:
             raise
-        from edgebuild.build.check import at_call
+        from ..build.check import at_call
 
         raise at_call(error, args.call, "", "edgebuild_report") from error
 
@@ -442,7 +442,7 @@ def size(args: argparse.Namespace) -> int:
 def _size(args: argparse.Namespace) -> int:
     import json
 
-    from edgebuild.build.size import as_json, earlier, program_sizes, table
+    from ..build.size import as_json, earlier, program_sizes, table
 
     budgets = {o: parse_size(o, value) for o in BUDGETS if (value := getattr(args, o)) is not None}
     allowed = parse_size("allow", args.allow) if args.allow is not None else 0
@@ -466,7 +466,7 @@ def _size(args: argparse.Namespace) -> int:
 
 
 def _program(args: argparse.Namespace) -> Linked:
-    from edgebuild.build.size import Linked
+    from ..build.size import Linked
 
     requests = [read_request(f).request for f in requests_in(args.requests)] if args.requests else []
     drivers = [*args.driver, *(r.name for r in requests if isinstance(r, DriverRequest))]
@@ -481,7 +481,7 @@ def _over_budget(
     args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
 ) -> list[Diagnostic]:
     """The budgets that do not hold, with what grew and the largest parts."""
-    from edgebuild.build.size import TOTAL, growth
+    from ..build.size import TOTAL, growth
 
     problems = []
     for what, most in budgets.items():
@@ -499,7 +499,7 @@ def _over_budget(
 
 
 def _largest(what: str, sizes: ProgramSizes) -> str:
-    from edgebuild.build.size import MOST_NAMED, TOTAL
+    from ..build.size import MOST_NAMED, TOTAL
 
     bytes_of = {n: b.bytes for n, b in sizes.stacks.items() if n != TOTAL}
     if what != "stack":
@@ -509,7 +509,7 @@ def _largest(what: str, sizes: ProgramSizes) -> str:
 
 
 def _check_growth(args: argparse.Namespace, sizes: ProgramSizes, base: ProgramSizes, allowed: int) -> None:
-    from edgebuild.build.size import growth
+    from ..build.size import growth
 
     problems = []
     for what in BUDGETS:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from edgebuild import __version__
-from edgebuild.base import request
-from edgebuild.base.errors import did_you_mean
-from edgebuild.base.options import add_options, options_of
-from edgebuild.base.target import target_names
+from .. import __version__
+from ..base import request
+from ..base.errors import did_you_mean
+from ..base.options import add_options, options_of
+from ..base.target import target_names
 
 # Words that other tools have for what our commands do.
 OTHERS = {"analyze": "inspect", "benchmark": "verify", "build": "model", "codegen": "model", "compile": "model",

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.clock.tree import ClockTree, Power, Scale, VcoRange
+from ..base.errors import did_you_mean, fail
+from .tree import ClockTree, Power, Scale, VcoRange
 
 # Costs of switching between clock configurations and of idling. Microseconds, microjoules, mW.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
-from edgebuild.base.facts import map_of, parse_formula, parts_of, read_facts, read_node, stated_in
-from edgebuild.base.target import clock_tree_file, hal_dir
-from edgebuild.base.text import WORD
+from ..base.errors import EdgebuildError, did_you_mean, fail
+from ..base.facts import map_of, parse_formula, parts_of, read_facts, read_node, stated_in
+from ..base.target import clock_tree_file, hal_dir
+from ..base.text import WORD
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from edgebuild.driver.registers.regmap import Block, RegisterInfo, normal
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.sources import in_macro
+from .registers.regmap import Block, RegisterInfo, normal
+from .source import ir
+from .source.lowering import Program
+from .source.sources import in_macro
 
 WIDE = 0xFFFFFFFF
 ALIASES = 0x3000  # where a peripheral's registers are set, cleared and toggled: those of Raspberry Pi's chips

@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.base.inputs import read_text
-from edgebuild.base.request import DriverRequest
-from edgebuild.driver.accesses import (
+from ..base.errors import EdgebuildError, fail
+from ..base.inputs import read_text
+from ..base.request import DriverRequest
+from .accesses import (
     WIDE,
     Access,
     Refused,
@@ -35,13 +35,13 @@ from edgebuild.driver.accesses import (
     targets,
     wider,
 )
-from edgebuild.driver.pipeline import triple_of
-from edgebuild.driver.prove.versions import Words, compare_programs, version
-from edgebuild.driver.registers.fixed import read_map
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
-from edgebuild.driver.source import clang, ir
-from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.sources import has_groups, in_macro, macros_among
+from .pipeline import triple_of
+from .prove.versions import Words, compare_programs, version
+from .registers.fixed import read_map
+from .registers.regmap import Block, FieldInfo, RegisterInfo
+from .source import clang, ir
+from .source.lowering import Program
+from .source.sources import has_groups, in_macro, macros_among
 
 Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
 NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"

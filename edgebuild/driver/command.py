@@ -6,15 +6,15 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from edgebuild.base.artifacts import Artifact, write_atomic
-from edgebuild.base.errors import Diagnostic, MissingTool, fail
-from edgebuild.base.inputs import check_replaced
-from edgebuild.base.options import given
-from edgebuild.base.request import DriverRequest, driver_request
-from edgebuild.driver.emit import products
-from edgebuild.driver.layout.optimize import front, picture
-from edgebuild.driver.merge.merging import Driver
-from edgebuild.driver.pipeline import compile_driver, template, triple_of
+from ..base.artifacts import Artifact, write_atomic
+from ..base.errors import Diagnostic, MissingTool, fail
+from ..base.inputs import check_replaced
+from ..base.options import given
+from ..base.request import DriverRequest, driver_request
+from .emit import products
+from .layout.optimize import front, picture
+from .merge.merging import Driver
+from .pipeline import compile_driver, template, triple_of
 
 
 def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callable[[str, str], None]) -> int:
@@ -55,7 +55,7 @@ def _proved(driver: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict
     What fails is printed in any case.
     """
     try:
-        from edgebuild.driver.prove import verdicts  # late: the solver is an extra
+        from .prove import verdicts  # late: the solver is an extra
     except ModuleNotFoundError as error:
         raise MissingTool(Diagnostic(f"{error}", hints=("pip install z3-solver",))) from error
     proofs = verdicts.prove(driver, triple_of(driver.request.target), artifacts)

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import Diagnostic, EdgebuildError, did_you_mean, fail
-from edgebuild.base.request import DriverRequest
-from edgebuild.base.target import load_target
-from edgebuild.driver.analysis.cdfg import Cdfg
-from edgebuild.driver.analysis.conflicts import Conflicts, Shapes, find_conflicts, simplify
-from edgebuild.driver.analysis.walk import read_functions
-from edgebuild.driver.emit import products
-from edgebuild.driver.layout.optimize import extend, group_uses, optimize, writers
-from edgebuild.driver.layout.registers import Bus, Layout, Uses, read_profile
-from edgebuild.driver.merge.check import check
-from edgebuild.driver.merge.merging import Driver, Merged, hazards, merge, misfits, races, refused
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Dialect
-from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.sources import Source, read_sources
+from ..base.artifacts import Artifact
+from ..base.errors import Diagnostic, EdgebuildError, did_you_mean, fail
+from ..base.request import DriverRequest
+from ..base.target import load_target
+from .analysis.cdfg import Cdfg
+from .analysis.conflicts import Conflicts, Shapes, find_conflicts, simplify
+from .analysis.walk import read_functions
+from .emit import products
+from .layout.optimize import extend, group_uses, optimize, writers
+from .layout.registers import Bus, Layout, Uses, read_profile
+from .merge.check import check
+from .merge.merging import Driver, Merged, hazards, merge, misfits, races, refused
+from .source import clang
+from .source.dialect import Dialect
+from .source.lowering import Program
+from .source.sources import Source, read_sources
 
 TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": "thumbv7m-none-eabi"}
 
@@ -34,8 +34,8 @@ def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver
 
 def template(request: DriverRequest) -> str:
     """An overlay to begin with, for a driver on a fixed layout."""
-    from edgebuild.driver.registers import fixed
-    from edgebuild.driver.registers.overlay import overlay_template
+    from .registers import fixed
+    from .registers.overlay import overlay_template
 
     way, _, file = request.layout.partition(":")
     if way != "fixed" or not file:
@@ -110,7 +110,7 @@ def analyse(request: DriverRequest) -> Driver:
     uses: Mapping[str, Uses] = {}
     way, _, file = request.layout.partition(":")
     if way == "fixed" and file:
-        from edgebuild.driver.registers import fixed  # late: brings readers that other drivers do without
+        from .registers import fixed  # late: brings readers that other drivers do without
 
         silicon = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
         dialect, layout, shapes = silicon.dialect, silicon.layout, silicon.shapes

@@ -61,6 +61,13 @@ def test_wings_import_those_before_them(file: Path) -> None:
         assert FLOOR[there] < FLOOR[here], f"{file}:{line}: {here} imports {there}"
 
 
+def test_imports_within_the_package_are_relative() -> None:
+    for file in files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                assert (node.module or "").split(".")[0] != "edgebuild", f"{file}:{node.lineno}: not relative"
+
+
 @pytest.mark.parametrize(
     "folder", sorted({module(f)[:n] for f in files() for n in range(1, len(module(f)))}), ids="/".join
 )

@@ -10,11 +10,11 @@ import json
 import sys
 from pathlib import Path
 
-from edgebuild.base.artifacts import publish, write_atomic
-from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.options import options_of
-from edgebuild.base.request import CLOCK_OUTPUTS, KINDS
-from edgebuild.base.target import describe, firmware_support, load_target
+from ...base.artifacts import publish, write_atomic
+from ...base.errors import EdgebuildError
+from ...base.options import options_of
+from ...base.request import CLOCK_OUTPUTS, KINDS
+from ...base.target import describe, firmware_support, load_target
 
 OPTIONS_FILE = Path(__file__).with_name("EdgeBuildOptions.cmake")
 

@@ -38,12 +38,12 @@ from SCons.PathList import PathList
 from SCons.Subst import Literal
 from SCons.Tool import CScanner
 
-from edgebuild.base.artifacts import is_written, write_atomic
-from edgebuild.base.errors import EdgebuildError, did_you_mean
-from edgebuild.base.inputs import cmsis_nn_sources
-from edgebuild.base.options import Option, options_of, parse_size
-from edgebuild.base.own_code import code_at_start, with_code
-from edgebuild.base.request import (
+from ...base.artifacts import is_written, write_atomic
+from ...base.errors import EdgebuildError, did_you_mean
+from ...base.inputs import cmsis_nn_sources
+from ...base.options import Option, options_of, parse_size
+from ...base.own_code import code_at_start, with_code
+from ...base.request import (
     CLOCK_OUTPUTS,
     CPP_SUFFIXES,
     KINDS,
@@ -52,12 +52,12 @@ from edgebuild.base.request import (
     group_outputs,
     model_outputs,
 )
-from edgebuild.base.target import Target, firmware_support, hal_dir, link_flags, load_target
-from edgebuild.base.text import identifier
-from edgebuild.build.check import check_core, check_request, spelled
-from edgebuild.build.entry import HEADER_ALONE
-from edgebuild.build.stamp import is_current
-from edgebuild.driver.registers.beside import files_beside
+from ...base.target import Target, firmware_support, hal_dir, link_flags, load_target
+from ...base.text import identifier
+from ...driver.registers.beside import files_beside
+from ..check import check_core, check_request, spelled
+from ..entry import HEADER_ALONE
+from ..stamp import is_current
 
 Environment = Any  # SCons has no types
 Node = Any

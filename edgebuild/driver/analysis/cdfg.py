@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from edgebuild.driver.source.clang import Place
-from edgebuild.driver.source.dialect import Child, Field, FieldId, Offset
-from edgebuild.driver.source.ir import Declared, Expression
+from ..source.clang import Place
+from ..source.dialect import Child, Field, FieldId, Offset
+from ..source.ir import Declared, Expression
 
 MEMORY = "*"  # stands for all objects that a pointer may reach, among the variables of a key
 

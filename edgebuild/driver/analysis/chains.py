@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from edgebuild.base.errors import EdgebuildError
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Chain, Function, Node, Prefix, Site, Step, link
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.dialect import Child, Dialect, Field
-from edgebuild.driver.source.ir import Declared, Expression, Span, Variable
-from edgebuild.driver.source.ir import Node as Piece
+from ...base.errors import EdgebuildError
+from ..source import ir
+from ..source.dialect import Child, Dialect, Field
+from ..source.ir import Declared, Expression, Span, Variable
+from ..source.ir import Node as Piece
+from .cdfg import MEMORY, Access, Chain, Function, Node, Prefix, Site, Step, link
 
 
 class Chains:

@@ -26,10 +26,10 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Function, Node, Prefix, Visible, visible
-from edgebuild.driver.source.clang import Place
-from edgebuild.driver.source.dialect import Child, Dialect, Field, FieldId
-from edgebuild.driver.source.ir import Expression
+from ..source.clang import Place
+from ..source.dialect import Child, Dialect, Field, FieldId
+from ..source.ir import Expression
+from .cdfg import MEMORY, Access, Cdfg, Function, Node, Prefix, Visible, visible
 
 Path = tuple[tuple[str, tuple[int, ...]], ...]  # member names with their indices
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Cdfg, Chain, Function, Node, Site, link
-from edgebuild.driver.analysis.chains import Chains, Recorder, WholeRegisters, holds_register
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.ir import CType, Expression, Statement
-from edgebuild.driver.source.sources import Source
+from ..source import ir
+from ..source.ir import CType, Expression, Statement
+from ..source.sources import Source
+from .cdfg import MEMORY, Cdfg, Chain, Function, Node, Site, link
+from .chains import Chains, Recorder, WholeRegisters, holds_register
 
 HANDLER = re.compile(r"(?i)(^|_)(isr|irq|irq_?handler|interrupt_?handler)$|_handler$")
 COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any, TypeVar, cast
 from zlib import crc32
 
-from edgebuild.base.templates import fitted
-from edgebuild.base.text import part
-from edgebuild.driver.layout.registers import (
+from ...base.templates import fitted
+from ...base.text import part
+from ..layout.registers import (
     GroupLayout,
     Layout,
     Register,

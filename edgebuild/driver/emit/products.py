@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import Any
 
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.target import hal_dir
-from edgebuild.base.templates import BIG_ENDIAN, render
-from edgebuild.base.text import comment, part, quoted, terminal, xml
-from edgebuild.driver.analysis.cdfg import Access
-from edgebuild.driver.analysis.conflicts import Facts, Region
-from edgebuild.driver.emit.hal import LICENCE, Hal, support_structs
-from edgebuild.driver.emit.rewrite import rewrite
-from edgebuild.driver.layout.registers import GroupLayout, Register, Slot
-from edgebuild.driver.merge.merging import Driver
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, write_rdl
-from edgebuild.driver.registers.svd import write_svd
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.sources import file_names
+from ...base.artifacts import Artifact
+from ...base.target import hal_dir
+from ...base.templates import BIG_ENDIAN, render
+from ...base.text import comment, part, quoted, terminal, xml
+from ..analysis.cdfg import Access
+from ..analysis.conflicts import Facts, Region
+from ..layout.registers import GroupLayout, Register, Slot
+from ..merge.merging import Driver
+from ..registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, write_rdl
+from ..registers.svd import write_svd
+from ..source import clang
+from ..source.sources import file_names
+from .hal import LICENCE, Hal, support_structs
+from .rewrite import rewrite
 
 # The layout for others: C header, SystemC header, CMSIS-SVD and SystemRDL, all under the same names.
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Function, Site
-from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
-from edgebuild.driver.layout.registers import Window
-from edgebuild.driver.merge.merging import Merged
-from edgebuild.driver.source import clang, ir
-from edgebuild.driver.source.dialect import Dialect, Offset
-from edgebuild.driver.source.sources import LineMark, Source
+from ..analysis.cdfg import MEMORY, Access, Cdfg, Function, Site
+from ..analysis.conflicts import Region
+from ..layout.registers import Window
+from ..merge.merging import Merged
+from ..source import clang, ir
+from ..source.dialect import Dialect, Offset
+from ..source.sources import LineMark, Source
+from .hal import Hal, number, value_type, wide_type
 
 Render = Callable[[], str]
 

@@ -39,12 +39,13 @@ from typing import Any
 
 from ortools.linear_solver import pywraplp
 
-from edgebuild.base.errors import EdgebuildError, fail
-from edgebuild.base.inputs import read_json
-from edgebuild.base.text import xml
-from edgebuild.driver.analysis.cdfg import MAIN, Cdfg, contexts
-from edgebuild.driver.analysis.conflicts import Conflicts, Leaf, Shape, Shapes
-from edgebuild.driver.layout.registers import (
+from ...base.errors import EdgebuildError, fail
+from ...base.inputs import read_json
+from ...base.text import xml
+from ..analysis.cdfg import MAIN, Cdfg, contexts
+from ..analysis.conflicts import Conflicts, Leaf, Shape, Shapes
+from ..source.dialect import Dialect
+from .registers import (
     Bins,
     Bus,
     Column,
@@ -66,7 +67,6 @@ from edgebuild.driver.layout.registers import (
     singles,
     slot,
 )
-from edgebuild.driver.source.dialect import Dialect
 
 COLUMNS = 40  # that are made per problem, besides those to begin with
 MISSES = 1  # integer programs of one problem that may reach their limit

@@ -11,12 +11,12 @@ from operator import or_
 from pathlib import Path
 from random import Random
 
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.base.facts import read_facts
-from edgebuild.base.inputs import read_text
-from edgebuild.driver.analysis.cdfg import Cdfg
-from edgebuild.driver.analysis.conflicts import Leaf
-from edgebuild.driver.source.dialect import FieldId
+from ...base.errors import did_you_mean, fail
+from ...base.facts import read_facts
+from ...base.inputs import read_text
+from ..analysis.cdfg import Cdfg
+from ..analysis.conflicts import Leaf
+from ..source.dialect import FieldId
 
 
 @dataclass(frozen=True)

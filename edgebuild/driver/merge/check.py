@@ -6,11 +6,11 @@ step by step from the first access, and looks at every node on the way. What an 
 
 from __future__ import annotations
 
-from edgebuild.driver.analysis.cdfg import OFF, ON, Access, Cdfg, Function, Node
-from edgebuild.driver.analysis.conflicts import Facts, Region
-from edgebuild.driver.layout.registers import GroupLayout, Layout
-from edgebuild.driver.merge.merging import Merged
-from edgebuild.driver.source.dialect import Dialect
+from ..analysis.cdfg import OFF, ON, Access, Cdfg, Function, Node
+from ..analysis.conflicts import Facts, Region
+from ..layout.registers import GroupLayout, Layout
+from ..source.dialect import Dialect
+from .merging import Merged
 
 
 def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:

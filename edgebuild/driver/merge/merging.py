@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError
-from edgebuild.base.request import DriverRequest
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node, Site, contexts, guarded, preempts
-from edgebuild.driver.analysis.conflicts import Conflicts, Facts, Ref, Region, Shapes, Unmerged, find_conflicts
-from edgebuild.driver.layout.registers import (
+from ...base.errors import Diagnostic, EdgebuildError
+from ...base.request import DriverRequest
+from ..analysis.cdfg import Access, Cdfg, Function, Node, Site, contexts, guarded, preempts
+from ..analysis.conflicts import Conflicts, Facts, Ref, Region, Shapes, Unmerged, find_conflicts
+from ..layout.registers import (
     Layout,
     Register,
     Slot,
@@ -21,11 +21,11 @@ from edgebuild.driver.layout.registers import (
     words,
     write_window,
 )
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, type_width
-from edgebuild.driver.source.ir import CType, Expression
-from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.sources import Source
+from ..source import ir
+from ..source.dialect import NEUTRAL, Dialect, Field, type_width
+from ..source.ir import CType, Expression
+from ..source.lowering import Program
+from ..source.sources import Source
 
 
 @dataclass(frozen=True)

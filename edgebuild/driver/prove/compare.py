@@ -24,8 +24,9 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.layout.registers import Slot
-from edgebuild.driver.prove.hardware import (
+from ..layout.registers import Slot
+from ..source import ir
+from .hardware import (
     ADDRESS,
     INDEX,
     BusAccess,
@@ -40,11 +41,10 @@ from edgebuild.driver.prove.hardware import (
     neutral_of,
     solver_of,
 )
-from edgebuild.driver.prove.interpreter import Interpreter, heads
-from edgebuild.driver.prove.objects import Closure
-from edgebuild.driver.prove.places import Memory, body_of
-from edgebuild.driver.prove.values import Cut, Decisions, Int, Lasts, Pruned, Real, bits_of
-from edgebuild.driver.source import ir
+from .interpreter import Interpreter, heads
+from .objects import Closure
+from .places import Memory, body_of
+from .values import Cut, Decisions, Int, Lasts, Pruned, Real, bits_of
 
 PATHS = 1024  # through one function
 

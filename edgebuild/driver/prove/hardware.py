@@ -19,12 +19,12 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.emit.hal import Hal
-from edgebuild.driver.layout.registers import Layout, Register, Slot
-from edgebuild.driver.merge.merging import Driver, Merged
-from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
-from edgebuild.driver.source.ir import Expression
+from ..analysis.conflicts import Region
+from ..emit.hal import Hal
+from ..layout.registers import Layout, Register, Slot
+from ..merge.merging import Driver, Merged
+from ..source.dialect import NEUTRAL, Dialect, Field, FieldId
+from ..source.ir import Expression
 
 # How much a proof may do, counted in steps of the interpreter and of the solver: no clock decides a verdict.
 

@@ -14,11 +14,15 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.layout.registers import Layout
-from edgebuild.driver.prove import objects
-from edgebuild.driver.prove.hardware import ADDRESS, EFFORT, STEP, Hardware, Pointer, Unknown, Views
-from edgebuild.driver.prove.places import WHOLES, Memory, Places, body_of, pieces
-from edgebuild.driver.prove.values import (
+from ..layout.registers import Layout
+from ..source import ir
+from ..source.dialect import Dialect
+from ..source.ir import CType, Expression, Statement
+from ..source.lowering import Program
+from . import objects
+from .hardware import ADDRESS, EFFORT, STEP, Hardware, Pointer, Unknown, Views
+from .places import WHOLES, Memory, Places, body_of, pieces
+from .values import (
     DEPTH,
     POLLS,
     TURNS,
@@ -46,10 +50,6 @@ from edgebuild.driver.prove.values import (
     typed,
     width_of,
 )
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.dialect import Dialect
-from edgebuild.driver.source.ir import CType, Expression, Statement
-from edgebuild.driver.source.lowering import Program
 
 BRANCHING = (
     ir.Logical

@@ -13,10 +13,10 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
-from edgebuild.driver.prove.values import Break, Continue, Goto, Int, Real, Return, bits_of, converted, symbol
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.ir import CType, Expression
+from ..source import ir
+from ..source.ir import CType, Expression
+from .hardware import ADDRESS, Pointer, Unknown
+from .values import Break, Continue, Goto, Int, Real, Return, bits_of, converted, symbol
 
 Interpreter = Any  # that of `interpreter`, which imports this file
 Living = list[tuple[Pointer, ir.Function]]  # objects and their destructors, in the order of their making

@@ -8,12 +8,12 @@ from typing import Any
 
 import z3
 
-from edgebuild.base.errors import EdgebuildError
-from edgebuild.driver.prove import objects
-from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Outside, Pointer, Unknown
-from edgebuild.driver.prove.values import Int, bits_of, converted, number, symbol, typed, width_of
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.ir import CType, Expression, MemberOf, Variable
+from ...base.errors import EdgebuildError
+from ..source import ir
+from ..source.ir import CType, Expression, MemberOf, Variable
+from . import objects
+from .hardware import ADDRESS, Hardware, Outside, Pointer, Unknown
+from .values import Int, bits_of, converted, number, symbol, typed, width_of
 
 # Ordinary objects with an address: structs, arrays, bit fields, and variables that something points to.
 #

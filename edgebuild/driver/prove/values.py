@@ -13,8 +13,8 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer, Unknown, ask, solver_of
-from edgebuild.driver.source.ir import CType
+from ..source.ir import CType
+from .hardware import ADDRESS, INDEX, Pointer, Unknown, ask, solver_of
 
 TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls
 WIDE = 64  # bits of an integer that becomes a floating-point value, and back

@@ -16,13 +16,17 @@ from typing import Any
 
 import z3
 
-from edgebuild.base.artifacts import Artifact
-from edgebuild.driver.analysis.cdfg import Chain
-from edgebuild.driver.analysis.chains import Chains, group_value, holds_register, is_zero, literal_items
-from edgebuild.driver.layout.registers import Register, Slot
-from edgebuild.driver.merge.merging import Driver
-from edgebuild.driver.prove import objects
-from edgebuild.driver.prove.compare import (
+from ...base.artifacts import Artifact
+from ..analysis.cdfg import Chain
+from ..analysis.chains import Chains, group_value, holds_register, is_zero, literal_items
+from ..layout.registers import Register, Slot
+from ..merge.merging import Driver
+from ..source import clang, ir
+from ..source.dialect import Child, Field
+from ..source.ir import Expression
+from ..source.lowering import Program
+from . import objects
+from .compare import (
     all_paths,
     by_induction,
     compare,
@@ -32,7 +36,7 @@ from edgebuild.driver.prove.compare import (
     has_loops,
     matched,
 )
-from edgebuild.driver.prove.hardware import (
+from .hardware import (
     ADDRESS,
     EFFORT,
     INDEX,
@@ -47,12 +51,8 @@ from edgebuild.driver.prove.hardware import (
     neutral_of,
     views_of,
 )
-from edgebuild.driver.prove.interpreter import Interpreter, Side
-from edgebuild.driver.prove.values import DEPTH, POLLS, TURNS, Int, converted, integer, number, sized, width_of
-from edgebuild.driver.source import clang, ir
-from edgebuild.driver.source.dialect import Child, Field
-from edgebuild.driver.source.ir import Expression
-from edgebuild.driver.source.lowering import Program
+from .interpreter import Interpreter, Side
+from .values import DEPTH, POLLS, TURNS, Int, converted, integer, number, sized, width_of
 
 # The two sides of a proof: a source in the dialect, and generated C.
 

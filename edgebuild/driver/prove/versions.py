@@ -12,18 +12,18 @@ from pathlib import Path
 
 import z3
 
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.base.request import DriverRequest
-from edgebuild.driver.layout.registers import Bus, Layout
-from edgebuild.driver.pipeline import compile_driver, triple_of
-from edgebuild.driver.prove.hardware import EFFORT, Different, Event, Views, ask, solver_of
-from edgebuild.driver.prove.interpreter import POLL, Interpreter, Side
-from edgebuild.driver.prove.verdicts import Prover, Verdict, generated_unit, unlike_variables, variable_name, variables
-from edgebuild.driver.registers.fixed import read_map
-from edgebuild.driver.source import ir
-from edgebuild.driver.source.dialect import Dialect
-from edgebuild.driver.source.lowering import Program
-from edgebuild.driver.source.sources import has_groups, parse_plain
+from ...base.errors import did_you_mean, fail
+from ...base.request import DriverRequest
+from ..layout.registers import Bus, Layout
+from ..pipeline import compile_driver, triple_of
+from ..registers.fixed import read_map
+from ..source import ir
+from ..source.dialect import Dialect
+from ..source.lowering import Program
+from ..source.sources import has_groups, parse_plain
+from .hardware import EFFORT, Different, Event, Views, ask, solver_of
+from .interpreter import POLL, Interpreter, Side
+from .verdicts import Prover, Verdict, generated_unit, unlike_variables, variable_name, variables
 
 
 @dataclass(frozen=True)

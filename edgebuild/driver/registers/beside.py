@@ -7,8 +7,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.inputs import read_bytes
+from ...base.errors import EdgebuildError
+from ...base.inputs import read_bytes
 
 PATCHES = (".yaml", ".yml")  # of svdtools
 INCLUDE = re.compile(r'`include\s+["<]([^">\r\n]+)[">]')  # SystemRDL
@@ -23,7 +23,7 @@ def files_beside(description: Path) -> list[str]:
     """The overlay, if there is one, and what a description in SystemRDL, or a patch of svdtools, includes."""
     included, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
     if description.suffix.lower() in PATCHES:
-        from edgebuild.driver.registers.patches import read_patch  # late: few descriptions are patches
+        from .patches import read_patch  # late: few descriptions are patches
 
         with suppress(EdgebuildError):
             patch = read_patch(description)

@@ -12,12 +12,14 @@ from itertools import combinations, pairwise, product, takewhile
 from math import prod
 from pathlib import Path
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
-from edgebuild.base.facts import read_facts
-from edgebuild.driver.analysis.conflicts import Leaf, Shape, Shapes
-from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
-from edgebuild.driver.registers.beside import PATCHES, overlay_of
-from edgebuild.driver.registers.overlay import (
+from ...base.errors import EdgebuildError, did_you_mean, fail
+from ...base.facts import read_facts
+from ..analysis.conflicts import Leaf, Shape, Shapes
+from ..layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
+from ..source import clang
+from ..source.dialect import Device, Dialect, Field, FieldId, all_fields
+from .beside import PATCHES, overlay_of
+from .overlay import (
     Facts,
     Overlay,
     Words,
@@ -28,7 +30,7 @@ from edgebuild.driver.registers.overlay import (
     overlays_of,
     with_aliases,
 )
-from edgebuild.driver.registers.regmap import (
+from .regmap import (
     Block,
     FieldInfo,
     Finder,
@@ -38,9 +40,7 @@ from edgebuild.driver.registers.regmap import (
     normal,
     read_rdl,
 )
-from edgebuild.driver.registers.svd import read_patched, read_svd
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Device, Dialect, Field, FieldId, all_fields
+from .svd import read_patched, read_svd
 
 
 @dataclass(frozen=True)

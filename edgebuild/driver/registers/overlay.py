@@ -17,15 +17,15 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.base.facts import read_facts
-from edgebuild.base.inputs import read_text
-from edgebuild.base.target import hal_dir
-from edgebuild.base.text import comment, yaml_key
-from edgebuild.driver.analysis.cdfg import Cdfg
-from edgebuild.driver.layout.registers import Layout, Slot
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
-from edgebuild.driver.source.dialect import NEUTRAL
+from ...base.errors import did_you_mean, fail
+from ...base.facts import read_facts
+from ...base.inputs import read_text
+from ...base.target import hal_dir
+from ...base.text import comment, yaml_key
+from ..analysis.cdfg import Cdfg
+from ..layout.registers import Layout, Slot
+from ..source.dialect import NEUTRAL
+from .regmap import Block, FieldInfo, RegisterInfo, RegisterMap
 
 READS = ("clear", "set", "modify")  # what a read may do, in the words of SVD's readAction
 

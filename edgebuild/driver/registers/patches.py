@@ -19,8 +19,8 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
-from edgebuild.base.facts import compose, entries, wrong
+from ...base.errors import EdgebuildError, caret, did_you_mean, fail
+from ...base.facts import compose, entries, wrong
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

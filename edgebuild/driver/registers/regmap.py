@@ -11,12 +11,12 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
-from edgebuild.base.inputs import read_text
-from edgebuild.base.text import comment as remark
-from edgebuild.base.text import rdl_name
-from edgebuild.driver.registers.beside import files_beside, overlay_of
-from edgebuild.driver.source.dialect import NEUTRAL
+from ...base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
+from ...base.inputs import read_text
+from ...base.text import comment as remark
+from ...base.text import rdl_name
+from ..source.dialect import NEUTRAL
+from .beside import files_beside, overlay_of
 
 RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of bits that are none
 

@@ -13,13 +13,13 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean
-from edgebuild.base.inputs import read_bytes
-from edgebuild.base.text import xml
-from edgebuild.driver.registers.patches import Element, Patcher, decoded, parse, read_patch
-from edgebuild.driver.registers.patches import refused as wrong
-from edgebuild.driver.registers.regmap import RESERVED, Block, FieldInfo, RegisterInfo, RegisterMap, clusters
-from edgebuild.driver.source.dialect import NEUTRAL
+from ...base.errors import EdgebuildError, did_you_mean
+from ...base.inputs import read_bytes
+from ...base.text import xml
+from ..source.dialect import NEUTRAL
+from .patches import Element, Patcher, decoded, parse, read_patch
+from .patches import refused as wrong
+from .regmap import RESERVED, Block, FieldInfo, RegisterInfo, RegisterMap, clusters
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
 WORD = {"r": "read-only", "w": "write-only", "rw": "read-write"}

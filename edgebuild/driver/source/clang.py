@@ -15,10 +15,10 @@ from typing import Any
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit, Type, TypeKind
 
-from edgebuild.base import errors
-from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
-from edgebuild.base.target import hal_dir
+from ...base import errors
+from ...base.artifacts import Artifact
+from ...base.errors import Diagnostic, EdgebuildError, MissingTool
+from ...base.target import hal_dir
 
 SUPPORT, TYPES = "edgebuild_bf.h", "edgebuild_types.h"
 LANGUAGES = {False: ("-x", "c", "-std=gnu11"), True: ("-x", "c++", "-std=gnu++17", "-Wno-c++11-narrowing")}

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
-from edgebuild.base.errors import did_you_mean
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.ir import CType
+from ...base.errors import did_you_mean
+from . import clang
+from .ir import CType
 
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY)
 NEUTRAL = {  # a value whose write does nothing, for each of SVD's modifiedWriteValues

@@ -14,9 +14,9 @@ from typing import Protocol, dataclass_transform
 
 from clang.cindex import Cursor, Type
 
-from edgebuild.base.errors import EdgebuildError
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.clang import Place
+from ...base.errors import EdgebuildError
+from . import clang
+from .clang import Place
 
 Span = tuple[int, int]  # bytes of the unit's text: first, and one behind the last
 

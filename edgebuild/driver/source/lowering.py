@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
 
-from edgebuild.driver.source import clang, ir
+from . import clang, ir
 
 K = CursorKind
 ASSEMBLY = (K.ASM_STMT, K.MS_ASM_STMT)

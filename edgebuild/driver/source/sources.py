@@ -19,13 +19,13 @@ from zlib import crc32
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, SourceLocation
 
-from edgebuild.base.errors import Diagnostic, EdgebuildError, caret, fail
-from edgebuild.base.inputs import TEXT, read_bytes, read_text
-from edgebuild.base.request import CPP_SUFFIXES
-from edgebuild.base.text import quoted
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, group_of, read_dialect, read_offsets
-from edgebuild.driver.source.lowering import Program
+from ...base.errors import Diagnostic, EdgebuildError, caret, fail
+from ...base.inputs import TEXT, read_bytes, read_text
+from ...base.request import CPP_SUFFIXES
+from ...base.text import quoted
+from . import clang
+from .dialect import Dialect, Offset, check_memory, group_of, read_dialect, read_offsets
+from .lowering import Program
 
 # What the compiler reads, looked at before: it would read a device without an end, wait for a pipe, or expand macros
 # and headers until the machine has no memory left.
