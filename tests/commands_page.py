@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 
-from edgebuild.cli.parsing import COMMANDS, command_parser
+from edgebuild.base.options import options_of
+from edgebuild.base.request import ModelRequest
+from edgebuild.cli.parsing import COMMANDS, TABLE, command_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 HEAD = """\
@@ -17,12 +20,29 @@ SCons and CMake take the options of a model, a driver and clocks by the same nam
 
 
 def page() -> str:
-    found = [HEAD]
+    of_models = _rows(command_parser("model"), options_of(ModelRequest))
+    sections = [HEAD, _section("Options of a model", "Commands that compile a model take these.", of_models)]
     for command, text in COMMANDS.items():
-        rows = [row for action in command_parser(command)._actions if (row := _row(action))]
-        found.append(f"\n## {command}\n\n{text[0].upper()}{text[1:]}.\n")
-        found.append("\n".join(["\n| argument | meaning |", "|---|---|", *rows, ""]) if rows else "")
-    return "".join(found)
+        options = TABLE[command].get("arguments", {}).get("options", {})
+        shared = options.get("of") == "ModelRequest" and "names" not in options
+        rows = _rows(command_parser(command))
+        if shared:
+            rows = [row for row in rows if row not in of_models]
+            but = " and ".join(f"`--{name}`" for name in options.get("without", ()))
+            rows.append(f"| | the [options of a model](#options-of-a-model){but and f', without {but}'} |")
+        sections.append(_section(command, f"{text[0].upper()}{text[1:]}.", rows))
+    return "".join(sections)
+
+
+def _section(name: str, text: str, rows: list[str]) -> str:
+    return "\n".join(
+        [f"\n## {name}\n\n{text}\n", *(["| argument | meaning |", "|---|---|", *rows, ""] if rows else [])]
+    )
+
+
+def _rows(parser: argparse.ArgumentParser, names: Collection[str] | None = None) -> list[str]:
+    """The table's lines of all arguments, or of those of these names."""
+    return [row for a in parser._actions if (names is None or a.dest in names) and (row := _row(a))]
 
 
 def _row(action: argparse.Action) -> str:

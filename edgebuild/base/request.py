@@ -73,7 +73,7 @@ PARTS = (
     "run",
     "output",
 )  # of a model's work: while its input is written, while it runs, while its output is read
-HSE = "the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
+HSE = "frequency of the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
 
 
 @dataclass(frozen=True)
@@ -86,89 +86,100 @@ class ModelRequest:
     source: Path
     name: str  # a C identifier, the prefix of all that is generated
     target: str  # a known target, or the path of a YAML file
-    objective: str = option("latency", words("ram", "latency", "energy"), "what is to be least; default: latency")
+    objective: str = option("latency", words("ram", "latency", "energy"), "the quantity to minimise; default: latency")
     tile: str | None = option(
         None,
         words("off", "fdt", "ffmt", "rolling", "auto"),
-        "default: tile only if the model does not fit, or if RAM is the objective",
+        "how to tile layers; default: only if the model does not fit, or if RAM is the objective",
     )
     map: str = option(
         "off",
         words("off", "layer", "auto", "dory"),
         "move tiles between memory levels by DMA: layer by layer, jointly over layers, or by DORY's rule",
     )
-    limit: tuple[tuple[str, int], ...] = option((), SIZES, "with --map: leave that much of a memory, as L1=48K,L2=300K")
-    ram: int | None = option(None, SIZE, "largest arena, as 16384, 0x4000 or 16K; default: what the target has")
-    flash: int | None = option(None, SIZE, "largest constants and code, as estimated; default: no limit")
+    limit: tuple[tuple[str, int], ...] = option(
+        (), SIZES, "with --map: use at most these bytes of a memory, as L1=48K,L2=300K"
+    )
+    ram: int | None = option(None, SIZE, "largest arena allowed, as 16384, 0x4000 or 16K; default: the target's RAM")
+    flash: int | None = option(None, SIZE, "most bytes of constants and code allowed, as estimated; default: no limit")
     max_mac_overhead: float | None = option(
-        None, NUMBER, "of the MACs, that tiling may compute twice; default: 0", metavar="PERCENT"
+        None, NUMBER, "extra MACs that tiling may spend on recomputation; default: 0", metavar="PERCENT"
     )
     qos: float | tuple[float, ...] | None = option(
-        None, NUMBERS, "time for one inference; several, of which the application chooses one", metavar="MS,..."
+        None,
+        NUMBERS,
+        "deadline of one inference; with several, the application switches between them at run time",
+        metavar="MS,...",
     )
     stream_input: str | None = option(
-        None, words("rows"), "the application pushes rows; the input is never whole in memory"
+        None, words("rows"), "the application passes the input row by row; it is never whole in memory"
     )
     stream_output: str | None = option(
-        None, words("rows"), "the application takes rows as they are made: NAME_output_row(); none waits for others"
+        None, words("rows"), "each output row goes to NAME_output_row() of the application as soon as it is computed"
     )
     arena: str = option(
         "static",
         words("static", "caller", "shared"),
-        "caller: every function takes the arena as argument; shared: NAME_place.h says where it is, as in a group",
+        "caller: each function takes the arena as an argument; shared: NAME_place.h says where it lies, as in a group",
     )
     input_at: tuple[tuple[str, str], ...] = option(
-        (), SYMBOLS, "the input is this array of the application, outside of the arena; of several inputs TENSOR=SYMBOL"
+        (),
+        SYMBOLS,
+        "read the input from this array of the application, not the arena; with several inputs, TENSOR=SYMBOL",
     )
     output_at: tuple[tuple[str, str], ...] = option(
-        (), SYMBOLS, "the output is written into this array of the application; of several TENSOR=SYMBOL"
+        (), SYMBOLS, "write the output into this array of the application; with several outputs, TENSOR=SYMBOL"
     )
     time_limit: float | None = option(
-        None, NUMBER, "of all searches of a plan; without it results are reproducible", metavar="S"
+        None, NUMBER, "time limit of the planner; results are reproducible only without it", metavar="S"
     )
-    weights: str = option("auto", words("auto", "asm", "c"), "asm: .incbin; c: string literals; default: the target's")
+    weights: str = option(
+        "auto",
+        words("auto", "asm", "c"),
+        "store weights with .incbin (asm) or in string literals (c); default: the target's choice",
+    )
     optimize: str = option(
         "balanced",
         words("speed", "balanced", "size"),
-        "kernels: speed at any price in flash, or less code; default: balanced",
+        "choose kernels for speed at any cost in flash, or for small code; default: balanced",
     )
     scales: str = option(
         "file",
         words("file", "power-of-two"),
-        "power-of-two: other scales and weights, for engines that requantise by a shift; verify prints the loss",
+        "power-of-two: round scales and adapt weights for engines that requantise by a shift; verify prints the loss",
     )
-    steps: bool = option(False, SWITCH, "a function that does one step of an inference at a time: NAME_step()")
+    steps: bool = option(False, SWITCH, "add NAME_step(), which runs one step of an inference at a time")
     max_slice: float | None = option(
         None,
         NUMBER,
-        "longest step, modelled: longer ones are cut at rows; implies --steps",
+        "split steps whose modelled time is longer, at rows; implies --steps",
         metavar="US",
     )
-    selftest: bool = option(False, SWITCH, "a function that runs a vector and compares: NAME_selftest()")
-    set_weights: bool = option(
-        False, SWITCH, "a function that takes other weights while the program runs: NAME_set_weights()"
-    )
+    selftest: bool = option(False, SWITCH, "add NAME_selftest(), which runs a test vector and compares the result")
+    set_weights: bool = option(False, SWITCH, "add NAME_set_weights(), which replaces the weights at run time")
     note: bool = option(
-        False, SWITCH, "a section .note.edgebuild of the ELF file: model, digest, options, version; no byte of flash"
+        False, SWITCH, "add an ELF section .note.edgebuild with model, digest, options and version; it takes no flash"
     )
-    portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
+    portable: bool = option(False, SWITCH, "use kernels in plain C only, without the processor's special instructions")
     backend: str = option(
-        "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"
+        "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: call its kernels too, where they are better"
     )
-    cmsis_nn: Path | None = option(None, FILE, "where CMSIS-NN is; it is found and never bundled", metavar="DIR")
+    cmsis_nn: Path | None = option(
+        None, FILE, "the folder of your copy of CMSIS-NN, which is not part of edgebuild", metavar="DIR"
+    )
     choices: tuple[str, ...] = ()  # LAYER=VARIANT, as `edgebuild tune` found them
     hse: int | None = option(None, HZ, HSE)
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
-        (), SHAPES, "of inputs that the model leaves open; several with blanks between them"
+        (), SHAPES, "shapes of inputs that the model leaves open, separated by blanks"
     )
     bind: tuple[tuple[str, tuple[int | float, ...]], ...] = option(
-        (), BINDINGS, "inputs that are constants, as sr=16000: what follows from them is computed beforehand"
+        (), BINDINGS, "fix inputs to constants, as sr=16000; ops that depend on them alone are computed at compile time"
     )
-    outputs: tuple[str, ...] = option((), NAMES, "tensors at which the model ends; default: its own outputs")
-    calibration: Path | None = option(None, FILE, "what `edgebuild calibrate` fitted to measurements")
+    outputs: tuple[str, ...] = option((), NAMES, "end the model at these tensors; default: its own outputs")
+    calibration: Path | None = option(None, FILE, "the cost model that `edgebuild calibrate --fit` wrote")
 
-    cluster: Path | None = option(None, FILE, "several devices that run the model together (YAML)")
-    device: str | None = option(None, TEXT, "the one of the cluster whose part is made")
+    cluster: Path | None = option(None, FILE, "a description of the devices that run the model together (YAML)")
+    device: str | None = option(None, TEXT, "the device of the cluster to generate code for")
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -220,10 +231,12 @@ class GroupRequest:
     share: str | None = option(
         None,
         words("exclusive", "pipeline", "concurrent"),
-        "exclusive: one at a time; pipeline: each hands its output to the next, in place; concurrent: all at once",
+        "exclusive: one model at a time; pipeline: each passes its output on, in place; concurrent: all at once",
     )
     buffers: tuple[SharedBuffer, ...] = option(
-        (), BUFFERS, "of the application, as audio=4K,alive=kws.input+vww,memory=RAM,align=32 with blanks between them"
+        (),
+        BUFFERS,
+        "the application's buffers, as audio=4K,alive=kws.input+vww,memory=RAM,align=32, separated by blanks",
     )
     file: Path | None = None  # that describes it
 
@@ -251,11 +264,17 @@ class DriverRequest:
         "optimize, heuristic, fixed:FILE (.svd, .rdl, .yaml), or extend:FILE (NAME_report.json); default: optimize",
         metavar="L",
     )
-    register_width: int = option(32, words("8", "16", "32", convert=int), "8, 16 or 32; default: 32", metavar="BITS")
-    profile: Path | None = option(None, FILE, "how often functions run, for the layout (YAML)", metavar="FILE")
-    include_dirs: tuple[Path, ...] = option((), FILES, "where headers are, as -I DIR", metavar="DIR,...")
-    defines: tuple[str, ...] = option((), WORDS, "macros, as -D NAME=VALUE", metavar="NAME=VALUE,...")
-    force_include: tuple[Path, ...] = option((), FILES, "headers in front of the sources, as -include", metavar="F,...")
+    register_width: int = option(
+        32, words("8", "16", "32", convert=int), "width of the registers: 8, 16 or 32; default: 32", metavar="BITS"
+    )
+    profile: Path | None = option(
+        None, FILE, "how often each function runs, which weighs its accesses in the layout (YAML)", metavar="FILE"
+    )
+    include_dirs: tuple[Path, ...] = option((), FILES, "folders of headers, as -I DIR", metavar="DIR,...")
+    defines: tuple[str, ...] = option((), WORDS, "macros to define, as -D NAME=VALUE", metavar="NAME=VALUE,...")
+    force_include: tuple[Path, ...] = option(
+        (), FILES, "headers to include before the sources, as -include", metavar="F,..."
+    )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -276,17 +295,17 @@ class ClockRequest:
     name: str
     target: str
     hse: int | None = option(None, HZ, HSE)
-    sysclk: tuple[int, ...] = option((), HZ_LIST, "the clocks to switch between; default: the tree's")
+    sysclk: tuple[int, ...] = option((), HZ_LIST, "system clocks to switch between; default: those of the clock tree")
     source: str = option("hse", words("hse", "hsi", "msi"), "the oscillator that feeds the PLL; default: hse")
     pll: str = option(
-        "", Kind(lambda option, value: str(value), "M,N,P[,Q]"), "this PLL setting and no other of its SYSCLK"
+        "", Kind(lambda option, value: str(value), "M,N,P[,Q]"), "use exactly this PLL setting for its SYSCLK"
     )
     dividers: str = option(
         "",
         Kind(lambda option, value: str(value), "AHB,APB1,APB2"),
-        "dividers of the buses; default: the smallest that their limits allow",
+        "dividers of the buses; default: the smallest within their limits",
     )
-    usb: bool = option(False, SWITCH, "only PLL settings with 48 MHz at the output Q, for USB, SDIO and RNG")
+    usb: bool = option(False, SWITCH, "use only PLL settings with 48 MHz at output Q, for USB, SDIO and RNG")
 
 
 Request = ModelRequest | GroupRequest | DriverRequest | ClockRequest
