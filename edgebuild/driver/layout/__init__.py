@@ -1,1 +1,1 @@
-"""Which field stands in which register: the problem, the exact and the heuristic solver."""
+"""The register layout of a driver: the problem, and its exact and heuristic solvers."""

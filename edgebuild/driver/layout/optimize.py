@@ -1,29 +1,29 @@
-"""Choosing the layout: Stahl's heuristic (section 6.4.4) and an exact optimiser.
+"""Choose the register layout: Stahl's heuristic (section 6.4.4) and an exact optimiser.
 
-Both work on one group at a time, since accesses to different groups never become one. In it they work on one *class* of
-leaves at a time: single fields, and arrays by their length, which are laid out element by element. The objective is
-lexicographic: bus accesses over all access regions, each counted once or as often as a profile says, then bytes of the
-register map. A read region costs one access per register that it touches. A write region costs one per register that it
-fills and two per register that it shares. Of two layouts with as many accesses, the one with fewer read-modify-writes
-is better. Fields with side effects have a register of their own, and fields that this driver never accesses share
-registers among themselves only.
+Both solve one group at a time, since accesses to different groups never merge. Within a group they solve one *class* of
+leaves at a time: the single fields, or the arrays of one length, which are laid out element by element. The objective
+is lexicographic: bus accesses over all access regions, weighted by a profile if there is one, then bytes of the
+register map. A read region costs one access per register that it touches. A write region costs one per register that
+it fills, and two per register that it shares. Between layouts of equal accesses, fewer read-modify-writes decide.
+Fields with side effects have a register of their own. Fields that this driver never accesses share registers among
+themselves only.
 
-A field that is written and never accessed together with another one gains nothing from company. Each of its writes
-would cost a read. So it is alone in every best layout, and the solver does not see it.
+A field that is written and never accessed together with another one gains nothing from sharing a register: each write
+would need a read first. It is alone in every best layout, so the solver leaves it out.
 
 The exact optimiser does set partitioning by column generation, with integer programs solved by CP-SAT.
 
-The cost of a layout is a sum over its registers, so the best one is the cheapest choice of *columns*, which are
-possible registers, in which every leaf occurs. The linear relaxation over all columns gives the bound. Only columns
-that lower it are made. With the leaves' dual prices at hand, an integer program finds the register that is cheapest
-below the prices of its leaves. Gilmore and Gomory describe it in "A linear programming approach to the cutting-stock
-problem", 1961. When there is none, the prices prove the bound. The best choice among the columns may stay above it.
-Then more are made, the one of least reduced cost first, until what is left is too dear to be of help.
+The cost of a layout is a sum over its registers. So the best layout is the cheapest choice of *columns* (possible
+registers) that covers every leaf. The linear relaxation over all columns gives the bound. Only columns that lower it
+are generated: from the leaves' dual prices, an integer program finds the register of least reduced cost (Gilmore and
+Gomory, "A linear programming approach to the cutting-stock problem", 1961). When no reduced cost is negative, the
+prices prove the bound. The best choice among the columns may stay above it. Then further columns are generated, in the
+order of their reduced cost, until no remaining column can improve the choice.
 
-A local search goes on where the optimiser has no proof, and takes its place in classes of more than `EXACT` leaves.
-There the bound is that of full registers.
+A local search improves results without a proof of optimality, and replaces the optimiser in classes of more than
+`EXACT` leaves. There the bound assumes full registers.
 
-All limits are numbers of steps, so the result is a function of the problem.
+All limits are numbers of steps, not times, so the result depends on the problem alone.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from .registers import (
     slot,
 )
 
-COLUMNS = 40  # that are made per problem, besides those to begin with
-MISSES = 1  # integer programs of one problem that may reach their limit
+COLUMNS = 40  # generated per problem, besides the initial ones
+MISSES = 1  # pricing programs per problem that may reach LIMIT without a proof
 LIMIT = "num_workers:1 random_seed:0 max_deterministic_time:0.2 linearization_level:2"
 
 
 def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None = None) -> Solution | None:
-    """The least accesses, then the fewest read-modify-writes, then the least bytes.
+    """Minimise accesses, then read-modify-writes, then bytes. Return None if no partition within `largest` is found.
 
-    `starts` are partitions to begin with. `largest` bounds the bytes of the map; None if nothing that small is found.
+    `starts`: initial partitions. `largest`: limit of the map in bytes.
     """
     costs = Costs(problem)
     columns: dict[Column, None] = dict.fromkeys((i,) for i in range(len(problem.leaves)))
@@ -118,8 +118,8 @@ def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None 
 
 @dataclass(frozen=True)
 class _Prices:
-    """Prices of each leaf, rounded down, and of each byte of a layout; a sum that no layout is below while no column
-    is cheaper than its leaves."""
+    """Dual prices of each leaf, rounded down, and of each byte of a layout. No layout costs less than `bound`, provided
+    that no column has a negative reduced cost."""
 
     leaves: tuple[int, ...]
     byte: int
@@ -130,9 +130,9 @@ class _Prices:
         return cost + self.byte * costs.bytes(column) - sum(self.leaves[i] for i in column)
 
     def proven(self, costs: Costs, reduced: int, largest: int | None) -> int:
-        """A sum that no layout is below, if no column is more than `-reduced` cheaper than its leaves.
+        """A lower bound of the cost of every layout, if no column has a reduced cost below `reduced`.
 
-        Prices that are lowered alike until no column is too cheap: Farley, "A note on bounding a class of linear
+        All prices are scaled down until no reduced cost is negative: Farley, "A note on bounding a class of linear
         programming problems, including cutting stock problems", 1990.
         """
         if reduced >= 0:
@@ -142,7 +142,7 @@ class _Prices:
 
 
 def _converged(costs: Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
-    """Prices by which no column that is one leaf away from a used one is too cheap; such columns join the pool."""
+    """Prices at which no neighbour of a used column has a negative reduced cost. Those that had one join `pool`."""
     while True:
         prices = _prices(costs, pool, largest)
         near = {n for column in prices.used for n in _neighbours(costs.problem, column)} - pool.keys()
@@ -153,7 +153,7 @@ def _converged(costs: Costs, pool: dict[Column, int], largest: int | None) -> _P
 
 
 def _neighbours(problem: Problem, column: Column) -> Iterator[Column]:
-    """The column without one of its leaves, and with one more, where that may share the register."""
+    """The column without each of its leaves, and with each further leaf that fits into the register."""
     if len(column) > 1:
         yield from (column[:k] + column[k + 1 :] for k in range(len(column)))
     free = problem.bus.width - sum(problem.leaves[i].width for i in column)
@@ -183,7 +183,7 @@ def _program(solver: str, costs: Costs, pool: dict[Column, int], largest: int | 
 
 def _prices(costs: Costs, pool: dict[Column, int], largest: int | None) -> _Prices:
     program, chosen, rows, small = _program("GLOP", costs, pool, largest, whole=False)
-    if small is not None:  # bytes above the limit, dearer than any access, so that there is a solution
+    if small is not None:  # a variable for bytes above the limit, dearer than any access, keeps the program feasible
         over = program.NumVar(0, program.infinity(), "")
         small.SetCoefficient(over, -1)
         program.Objective().SetCoefficient(over, costs.access * (1 + sum(times for *_, times in costs.uses)))
@@ -195,7 +195,7 @@ def _prices(costs: Costs, pool: dict[Column, int], largest: int | None) -> _Pric
 
 
 def _choice(costs: Costs, pool: dict[Column, int], largest: int | None) -> tuple[list[Column] | None, bool]:
-    """(the cheapest partition, or None if all are too large; whether that is proven)."""
+    """(the cheapest partition, or None if all exceed `largest`; whether it is proven to be the cheapest)."""
     program, chosen, *_ = _program("SAT", costs, pool, largest, whole=True)
     program.SetSolverSpecificParametersAsString(LIMIT)
     status = program.Solve()
@@ -206,9 +206,9 @@ def _choice(costs: Costs, pool: dict[Column, int], largest: int | None) -> tuple
 
 
 class _Pricing:
-    """The register that costs least beyond the prices of its leaves.
+    """The pricing program: it finds the register of least reduced cost.
 
-    takes[i]: leaf i is in it. touched: the region touches it. shared: the region writes it and keeps some of it.
+    takes[i]: leaf i is in it. touched: a region accesses it. shared: a region writes it and keeps some of its leaves.
     """
 
     def __init__(self, costs: Costs) -> None:
@@ -242,14 +242,14 @@ class _Pricing:
             objective.SetCoefficient(shared, costs.access * times + costs.modify)
 
     def cheapest(self, prices: _Prices, pool: dict[Column, int]) -> tuple[Column | None, int, bool]:
-        """(a column that is not in the pool, a sum that no such column is below, whether the column has that sum)."""
+        """(a column outside of the pool, a lower bound of all such columns' reduced costs, whether it is attained)."""
         costs, objective = self.costs, self.program.Objective()
         for column in [c for c in pool if c not in self.excluded]:
             self.excluded.add(column)
             inside = sum(self.takes[i] for i in column)
             outside = sum(t for i, t in enumerate(self.takes) if i not in column)
             self.program.Add(inside - outside <= len(column) - 1)
-        direct = [0] * len(self.takes)  # of regions with one leaf, which the leaf itself stands for
+        direct = [0] * len(self.takes)  # cost of regions with one leaf, for which `takes` serves as `touched`
         for _, members, times in costs.uses:
             if len(members) == 1:
                 direct[members[0]] += costs.access * times
@@ -268,21 +268,19 @@ class _Pricing:
 
 
 def _sizes(problem: Problem) -> list[int]:
-    """The sizes of registers that may be shared: a bus word, or a part of it where the bus has bytes."""
+    """Sizes of registers in bits: a bus word, and parts of it if the bus has byte accesses."""
     width = problem.bus.width
     return [bits for bits in (8, 16, 32) if bits < width and problem.bus.bytes] + [width]
 
 
-EXACT = 60  # leaves of one class that the optimiser takes on
+EXACT = 60  # most leaves per class for the exact optimiser
 
 
-Writers = Mapping[
-    tuple[str, str], frozenset[str]
-]  # of a group's leaf: the contexts that write it, if there are several
+Writers = Mapping[tuple[str, str], frozenset[str]]  # (group, leaf) -> contexts that write the leaf
 
 
 def writers(cdfg: Cdfg, conflicts: Conflicts) -> Writers:
-    """Which contexts write which leaf; nothing where no interrupt is declared."""
+    """The contexts that write each leaf; empty if no interrupt is declared."""
     if not any(f.interrupt is not None for f in cdfg.functions.values()):
         return {}
     contexts_of: dict[tuple[str, str], frozenset[str]] = {}
@@ -303,7 +301,7 @@ def optimize(
     by: Writers = MappingProxyType({}),
     exact: bool = True,
 ) -> Layout:
-    """No register holds fields that are written by different contexts: to keep one would be to race with the other."""
+    """Lay out all groups. Fields that different contexts write get separate registers: a shared one would be a race."""
     bins: dict[str, list[tuple[Leaf, ...]]] = {}
     total, bound, optimal = 0, 0, True
     for name, shape in shapes.groups.items():
@@ -320,7 +318,7 @@ def optimize(
 
 
 def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Uses]:
-    """The regions of each group. `weights`: how often a function runs; those that are not named count once."""
+    """The access regions of each group, counted. `weights`: runs of each function; 1 for functions that it lacks."""
     uses: dict[str, Uses] = {}
     for function, regions in conflicts.regions.items():
         for region in regions:
@@ -334,7 +332,7 @@ def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Us
 def problems(
     shape: Shape, uses: Uses, dialect: Dialect, bus: Bus, by: Writers = MappingProxyType({}), split: bool = True
 ) -> Iterable[Problem]:
-    """One for each class of leaves; with `split`, leaves that are alone in every best layout have one each."""
+    """One problem per class of leaves. With `split`, each leaf that is alone in every best layout is one by itself."""
     for names in shape.glued:
         yield replace(_problem([leaf for leaf in shape.leaves if leaf.name in names], uses, bus), glued=True)
     glued = frozenset[str]().union(*shape.glued)
@@ -374,7 +372,7 @@ def _problem(leaves: Sequence[Leaf], uses: Uses, bus: Bus) -> Problem:
 
 
 def _restricted(uses: Uses, names: set[str]) -> Uses:
-    """The parts of regions that are about some leaves."""
+    """The regions, restricted to the leaves in `names`."""
     restricted: Uses = Counter()
     for (kind, used), times in uses.items():
         if used & names:
@@ -421,11 +419,10 @@ def placed(shapes: Shapes, bins: Mapping[str, Sequence[tuple[Leaf, ...]]], bus: 
 def _placed(
     shape: Shape, bins: Iterable[tuple[Leaf, ...]], inner: Mapping[str, GroupLayout], bus: Bus, stride: int
 ) -> GroupLayout:
-    """`stride`: the least bytes from one element of an array of this group to the next.
+    """Place inner groups, then arrays, then single registers, the large ones first to avoid padding.
 
-    Inner groups first, then arrays, then single registers, the large ones first so that no byte is lost.
-
-    What is indexed begins at offset 0 where it can: its address is computed, and there is nothing left to add.
+    Indexed members come first because at offset 0 their computed address needs no addition.
+    `stride`: least bytes between two elements of an array of this group.
     """
     order = {leaf.name: i for i, leaf in enumerate(shape.leaves)}
     at, align = 0, bus.width // 8 if not bus.bytes else 1
@@ -453,14 +450,14 @@ def _alignment(group: GroupLayout, inner: Mapping[str, GroupLayout], bus: Bus) -
     return max([1 if bus.bytes else bus.width // 8, *units])
 
 
-# Layouts that grow: what an earlier report has keeps its place, what is new comes behind it.
+# Extended layouts: fields of an earlier report keep their places, new fields follow behind them.
 #
 # FILE is the `N_report.json` of the driver whose hardware exists. Fields that the source no longer has keep their bits.
 
 
 @dataclass(frozen=True)
 class Old:
-    """Facts of a report about one group."""
+    """One group as a report describes it."""
 
     size: int
     registers: tuple[Mapping[str, Any], ...]
@@ -468,7 +465,7 @@ class Old:
 
 
 def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus, by: Writers) -> Layout:
-    """Raises EdgebuildError if the report cannot be read, or a field does not fit into what is there."""
+    """Extend a report's layout by new fields. Raises EdgebuildError if it is invalid, or a field does not fit."""
     old = _read(path, bus)
     laid_out = {name: {f["name"] for r in o.registers for f in r["fields"]} for name, o in old.items()}
     fresh = {name: _fresh(path, shape, laid_out.get(name, set())) for name, shape in shapes.groups.items()}
@@ -487,12 +484,12 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
 NO_REPORT = "is not the report of a driver (NAME_report.json)"
 
 
-MOST_BYTES = 1 << 20  # of a group in a report
+MOST_BYTES = 1 << 20  # size of the largest group that a report may have
 WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def _read(path: Path, bus: Bus) -> dict[str, Old]:
-    """Groups of a report by name. Raises EdgebuildError for one that no driver has: the file may be anybody's."""
+    """Read a report's groups by name. The file is not trusted: raises EdgebuildError if no driver can have it."""
     try:
         layout = read_json(path, NO_REPORT)["layout"]
         old = {
@@ -531,13 +528,13 @@ def _check_old(name: str, old: Old, bus: Bus) -> None:
 
 
 def _disjoint(ranges: Sequence[tuple[int, int]], end: int) -> bool:
-    """Whether sorted ranges hold something each, share nothing, and end by `end`."""
+    """Whether sorted ranges are not empty, do not overlap, and end by `end`."""
     ends = (*(first for first, _ in ranges[1:]), end)
     return all(first < last <= then for (first, last), then in zip(ranges, ends, strict=bool(ranges)))
 
 
 def _fresh(path: Path, shape: Shape, laid_out: set[str]) -> Shape:
-    """Fields that a layout does not have yet."""
+    """The fields of a group that the old layout lacks. Raises EdgebuildError if one belongs into an old register."""
     for names in shape.glued:
         new = sorted(names - laid_out)
         if new and names & laid_out:
@@ -547,7 +544,7 @@ def _fresh(path: Path, shape: Shape, laid_out: set[str]) -> Shape:
 
 
 def _same_way(path: Path, fresh: Shape, shape: Shape, laid_out: set[str], old: Old | None) -> None:
-    """Keep split fields split and whole fields whole: else they would be laid out anew."""
+    """Raise EdgebuildError if an array was split and is whole now, or the reverse: it would be laid out twice."""
     members = {m["name"] for m in old.members} if old else set()
     for leaf in fresh.leaves:
         for other in sorted(laid_out | members):
@@ -614,20 +611,20 @@ def _wrong(path: Path, text: str) -> EdgebuildError:
     return fail(text, file=str(path), hints=["hardware that exists keeps its addresses"])
 
 
-# Map size against accesses: the layouts of which none is better in both, and a picture of them.
+# Map size against accesses: the Pareto front of layouts, and a picture of it.
 #
-# Every class of leaves gives the best layouts by size, from the optimum downwards. Each is found under a limit of one
-# byte less than the one before (the epsilon-constraint method). Sums over the classes of all groups give the fronts of
-# the device's whole map. Dominated points drop out.
+# Each class of leaves is solved for fewest accesses, then again with one byte less than the last solution allowed (the
+# epsilon-constraint method). Sums over the classes of all groups give the front of the whole register map, without
+# dominated points.
 
-STEPS = 12  # layouts per class of leaves
+STEPS = 12  # most layouts per class of leaves
 
 Point = tuple[int, int]  # (bytes, accesses)
-Choice = tuple[tuple[str, Bins], ...]  # the registers of one class of leaves, for each class, with the group's name
+Choice = tuple[tuple[str, Bins], ...]  # (group, registers of one class of its leaves), for each class
 
 
 def front(dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus) -> tuple[Point, ...]:
-    """(bytes of all devices, accesses), the largest map first."""
+    """The Pareto front: (bytes of all devices, accesses), the largest map first."""
     instances = _instances(dialect, shapes)
     sums: dict[Point, Choice] = {(0, 0): ()}
     for name, shape in shapes.groups.items():
@@ -671,7 +668,7 @@ def _undominated(points: Iterable[Point]) -> list[Point]:
 
 
 def _instances(dialect: Dialect, shapes: Shapes) -> Counter[str]:
-    """How many of each group all devices have together."""
+    """The number of instances of each group in all devices."""
     count: Counter[str] = Counter(d.group for d in dialect.devices.values())
     for name in reversed(shapes.groups):  # inner groups come first, so this is outside in
         for part in shapes.groups[name].parts:

@@ -21,7 +21,7 @@ from ..source.dialect import FieldId
 
 @dataclass(frozen=True)
 class Bus:
-    """`width`: of a register, in bits. `bytes`: whether a part of a register may be accessed alone."""
+    """A bus. `width`: bits of one access. `bytes`: whether bytes and half-words may be accessed by themselves."""
 
     width: int = 32
     bytes: bool = False
@@ -29,10 +29,10 @@ class Bus:
 
 @dataclass(frozen=True)
 class Slot:
-    """Bits of a register.
+    """The bits of one field in a register.
 
-    `back`: what a write of another field writes here: "keep" (what was read), "0", "1", or "never" if no value is
-    harmless. `sensitive`: a read has a side effect. A slot without `field` belongs to the silicon alone.
+    `back`: the value that a write of another field puts here: "keep" (as read), "0", "1", or "never" if no value is
+    harmless. `sensitive`: a read has a side effect. Without `field`, the silicon has the slot, but not the source.
     """
 
     name: str
@@ -44,17 +44,17 @@ class Slot:
     sensitive: bool = False
     volatile: bool = False
     reset: int | None = None
-    modified: str = ""  # what a write does, in the words of SVD; "" if it stores
+    modified: str = ""  # effect of a write (SVD's modifiedWriteValues); "" if it stores
     key: str = dataclasses.field(
         default="", compare=False
-    )  # PERIPHERAL.REGISTER.FIELD, where silicon has it: what an overlay calls it
-    action: str = ""  # what a read does besides, in the words of SVD
+    )  # PERIPHERAL.REGISTER.FIELD of the description: its name in overlays; "" if it has none
+    action: str = ""  # side effect of a read (SVD's readAction)
     open: bool = dataclasses.field(default=False, compare=False)  # whether nobody says that it changes by itself
-    assumed: str = dataclasses.field(default="", compare=False)  # why something of it is assumed
-    stride: int = 0  # bits from one element of an array to the next, where all lie in one register
+    assumed: str = dataclasses.field(default="", compare=False)  # why an attribute is assumed; "" if none is
+    stride: int = 0  # bits between two elements of an array that lies in one register
     count: int = 1  # elements of such an array
-    values: tuple[tuple[str, int], ...] = dataclasses.field(default=(), compare=False)  # an enumeration of silicon
-    accepts: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False)  # ranges that may be written
+    values: tuple[tuple[str, int], ...] = dataclasses.field(default=(), compare=False)  # enumeration of the description
+    accepts: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False)  # ranges of writable values
 
     @property
     def mask(self) -> int:
@@ -78,7 +78,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Register:
-    """`count` registers, `stride` bytes apart. Bits beyond the bus width are several registers, the lowest first."""
+    """`count` registers, `stride` bytes apart. One wider than the bus is several words, the lowest first."""
 
     name: str
     offset: int
@@ -88,7 +88,7 @@ class Register:
     stride: int = 0
     reset: int = 0
     dims: tuple[int, ...] = ()
-    bytes: bool = False  # whether a part of it may be accessed alone, whatever the bus takes elsewhere
+    bytes: bool = False  # whether parts of it may be accessed by themselves, even if `Bus.bytes` is False
 
     def slot(self, name: str) -> Slot:
         return next(s for s in self.slots if s.name == name)
@@ -130,7 +130,7 @@ class GroupLayout:
         return self._places[leaf]
 
     def offset_of(self, field: FieldId) -> int | None:
-        """Offset in bytes of the field's register, or of an array's first element. None: it lies elsewhere."""
+        """Offset in bytes of the field's register, or of an array's first element. None: not in this group."""
         for r in self.registers:
             for s in r.slots:
                 if s.field == field and set(s.name.removeprefix(field[1]).split("_")) <= {"", "0"}:
@@ -161,8 +161,8 @@ class Window:
     offset: int
     bits: int
     read: bool
-    fixed: int = 0  # bits that are written as they are, for the neighbours that need a 1
-    keep: int = 0  # bits that are written back as they were read
+    fixed: int = 0  # bits that a write sets for the neighbours
+    keep: int = 0  # bits that a write puts back as read
 
 
 def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
@@ -176,7 +176,7 @@ def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
 
 
 def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
-    """The least of the register that holds the leaves and nothing that has to be kept; else all of it, after a read."""
+    """The smallest part of the register with the leaves and no field to keep; else a word that is read first."""
     leaves = set(leaves)
     mask = leaf_mask(register, leaves)
     arrays = [s for s in register.slots if s.name in leaves and s.count > 1]  # their other elements stay
@@ -198,7 +198,7 @@ def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
 
 
 def whole_window(register: Register, named: int, kind: str) -> Window:
-    """All of a register. In a write, bits that are not named have their reset value, or a value that does nothing."""
+    """The whole register. A write gives bits outside of `named` their reset value, or a value without effect."""
     if kind == "r":
         return Window(0, register.bits, True)
     values = register.reset
@@ -218,7 +218,7 @@ def _either(masks: Iterable[int]) -> int:
 
 
 def words(register: Register, mask: int, bus: Bus) -> tuple[int, int]:
-    """(byte offset, bits) of what holds the mask: a register, or of one that is wider than the bus the least of it."""
+    """(byte offset, bits) of the part with the mask: the register; if it is wider than the bus, the smallest part."""
     least = min(register.bits, bus.width)
     return next((at, bits) for at, bits in _windows(register, mask, bus) if bits >= least or register.bytes)
 
@@ -247,7 +247,7 @@ def cost(kind: str, register: Register, leaves: Iterable[str], bus: Bus) -> int:
 
 
 def unlike(first: list[Register], second: list[Register]) -> Iterator[str]:
-    """The first fields of two layouts that differ, where both are at the same bits."""
+    """A message on the first two fields that lie at the same bits and differ otherwise; nothing if there are none."""
     for a, b in zip(first, second, strict=False):
         for s, t in zip(a.slots, b.slots, strict=False):
             if s != t and (a.offset, s.mask) == (b.offset, t.mask):
@@ -303,9 +303,9 @@ class Solution:
 
 
 def heuristic(problem: Problem) -> Bins:
-    """Combinations by their number of uses, then by size; each field goes with the first combination that has it.
+    """Stahl's heuristic (section 6.4.4): each field shares a register with the first combination that has it.
 
-    This is the heuristic of Stahl, section 6.4.4.
+    Combinations are sorted by their number of uses, then by size.
     """
     counts: Counter[frozenset[str]] = Counter()
     for (_, names), times in problem.uses.items():
@@ -381,7 +381,7 @@ def register(leaves: Sequence[Leaf], bus: Bus, offset: int = 0) -> Register:
 
 
 def slot(leaf: Leaf, lsb: int) -> Slot:
-    """A leaf at its place, with what the source says of its field."""
+    """A leaf at bit `lsb`, with the attributes of its field in the source."""
     field = leaf.info
     if field is None:
         return Slot(leaf.name, lsb, leaf.width, leaf.field)
@@ -399,16 +399,16 @@ def slot(leaf: Leaf, lsb: int) -> Slot:
     )
 
 
-# ---- sums, and layouts that no small change makes better
+# ---- costs, and a local search
 
-STEPS = 200_000  # moves that the search weighs after its first descent
+STEPS = 200_000  # moves that the search evaluates after its first descent
 SEED = 1
 
-Move = tuple[frozenset[int], ...]  # registers that take their leaves out of those where they were
+Move = tuple[frozenset[int], ...]  # new registers; their leaves are removed from their old ones
 
 
 class Costs:
-    """Whole numbers: one read-modify-write counts more than all bytes, one access more than all of both."""
+    """Integer costs: one read-modify-write outweighs all bytes, and one access outweighs both together."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -440,10 +440,10 @@ class Costs:
 
 
 def improved(problem: Problem, bins: Bins) -> Bins:
-    """A layout that no move of a leaf to another register, no exchange of two and no union makes better.
+    """Improve a layout by iterated local search. The result has no more accesses than `bins`.
 
-    Then the search takes leaves of one region out of their registers, descends anew, and keeps what is not worse:
-    iterated local search. Its result has no more accesses than `bins`. The random numbers are always the same.
+    A descent moves or exchanges leaves and unites registers while that gains. Then the search takes random leaves of
+    one region out of their registers, descends again, and keeps the result unless it is worse. The seed is fixed.
     """
     search = _Search(problem, bins)
     search.descend(range(len(problem.leaves)))
@@ -463,7 +463,7 @@ def improved(problem: Problem, bins: Bins) -> Bins:
 
 
 class _Search:
-    """at[i]: the leaves of the register that leaf i is in. steps: moves that were weighed."""
+    """State of the search. at[i]: the leaves of the register that holds leaf i. steps: moves evaluated so far."""
 
     def __init__(self, problem: Problem, bins: Bins) -> None:
         self.costs, self.steps = Costs(problem), 0
@@ -478,7 +478,7 @@ class _Search:
         return sum(map(self._sum, set(self.at)))
 
     def descend(self, leaves: Iterable[int]) -> None:
-        """Make the best move of each leaf, and of those that it concerns, until none gains."""
+        """Make the best move of each leaf, and again of the leaves that it affects, until no move gains."""
         waiting = dict.fromkeys(leaves)
         while waiting:
             i = next(iter(waiting))
@@ -528,7 +528,7 @@ class _Search:
         return self.sums[c]
 
 
-# Profiles: how often each function of a driver runs, for a layout that is best where it matters.
+# Profiles: how often each function of a driver runs. The optimiser weights its accesses by that.
 #
 # functions: {set_gpio_pin_value: 50000, get_gpio_irq_status: 900}
 
@@ -537,7 +537,7 @@ MOST = 10**9
 
 @dataclass(frozen=True)
 class Profile:
-    """Runs in any unit of time. Functions that are not named count once."""
+    """Runs of each function, in any unit of time. A function without an entry counts once."""
 
     functions: Mapping[str, int]
 
@@ -548,7 +548,7 @@ class Profile:
 
 
 def read_profile(path: Path, cdfg: Cdfg) -> Mapping[str, int]:
-    """Raises EdgebuildError if the file is not right, or names a function that the driver does not have."""
+    """Read a profile. Raises EdgebuildError if the file is invalid, or names a function that the driver lacks."""
     functions = read_facts(Profile, path).functions
     for name in functions:
         if name not in cdfg.functions:

@@ -1,1 +1,1 @@
-"""Which accesses become one, and the check of that by another route."""
+"""Merging of accesses, and an independent check of the result."""

@@ -1,7 +1,7 @@
 """The checker: no two conflicting accesses merged, no two fields on one bit. Short, naive, and always run.
 
-It shares nothing with the analysis but values, the graph above all: for each merged region it walks the control flow
-step by step from the first access, and looks at every node on the way. What an interrupt may see it finds by itself.
+It shares only values with the analysis, above all the graph. For each merged region it walks the control flow from the
+first access, node by node. It determines by itself which accesses an interrupt may see.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .merging import Merged
 
 
 def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
-    """Raises AssertionError: whatever is found here is a mistake of this program."""
+    """Check all regions and the layout. Raises AssertionError: a violation is a fault of this program."""
     check_layout(merged.layout)
     facts = Facts(dialect, merged.conflicts.refs)
     done: set[Access] = set()
@@ -61,7 +61,7 @@ def _check_region(facts: Facts, cdfg: Cdfg, f: Function, region: Region, loads: 
 
 
 def _check_ordered(facts: Facts, merged: Merged, region: Region) -> None:
-    """No store of silicon stands for another, and no read of what changes by itself."""
+    """Check that no store of silicon's fields replaces another, and no read of a volatile field another."""
     leaves = [
         merged.ref(a).leaf
         for a in region.accesses
@@ -71,7 +71,7 @@ def _check_ordered(facts: Facts, merged: Merged, region: Region) -> None:
 
 
 def _check_visible(seen: set[Access], region: Region) -> None:
-    """No access that an interrupt may see changes its order with another one."""
+    """Check that accesses that an interrupt may see keep their order."""
     visible = {a.node: a for a in region.accesses if a in seen}
     last = region.place.node
     for a in visible.values():
@@ -82,7 +82,7 @@ def _check_visible(seen: set[Access], region: Region) -> None:
 
 
 def _runs(cdfg: Cdfg) -> dict[str, set[str]]:
-    """For each function the interrupts that may call it, by their functions; "" stands for the rest of the program."""
+    """The contexts that run each function: names of interrupt functions, and "" for the rest of the program."""
     runs: dict[str, set[str]] = {name: set() for name in cdfg.functions}
     called = {callee for f in cdfg.functions.values() for callee in f.callees}
     for root, f in cdfg.functions.items():
@@ -112,7 +112,7 @@ def _seen(cdfg: Cdfg, runs: dict[str, set[str]], name: str) -> set[Access]:
 
 
 def _interrupts_off(function: Function) -> set[Node]:
-    """The nodes that are reached with interrupts off alone."""
+    """The nodes that are only reached with interrupts off."""
     reached, todo = set[tuple[Node, bool]](), [(function.entry, False)]
     while todo:
         node, off = todo.pop()
@@ -145,7 +145,7 @@ def _reached(start: Node, stop: Node, back: bool = False) -> set[Node]:
 
 
 def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: set[Node], loaded: list[Access]) -> None:
-    """`loaded`: the fields that a merged read at this node reads."""
+    """Assert that access `a` may move over `node`. `loaded`: accesses of the merged reads at this node."""
     write = a.kind == "w"
     assert node.kind != "barrier", "merged across a barrier"
     assert not (node.kind == "assign" and node.text in a.variables), "the address changes"
@@ -194,7 +194,7 @@ def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: s
 
 
 def _called(cdfg: Cdfg, name: str) -> dict[str, list[Node]]:
-    """The nodes of all functions that a call of one may run; nothing in there may be unknown."""
+    """The nodes of all functions that a call may run. Raises AssertionError if one of them is unknown."""
     nodes: dict[str, list[Node]] = {}
     todo = [name]
     while todo:
@@ -207,7 +207,7 @@ def _called(cdfg: Cdfg, name: str) -> dict[str, list[Node]]:
 
 
 def _waits(name: str, called: dict[str, list[Node]]) -> bool:
-    """Whether a call of a function may come back to where it was: by a loop, or by calling itself."""
+    """Whether a call of a function may run a loop or a recursion."""
     nodes = ((f, n) for f in called for n in called[f])
     return any(n in _reached(n, n) or (n.kind == "call" and n.text in (f, name)) for f, n in nodes)
 
@@ -247,7 +247,7 @@ def _check_group(group: GroupLayout, layout: Layout) -> None:
 
 
 def _other_element(a: Access, b: Access) -> bool:
-    """Two subscripts of one array of fields that are constants and differ."""
+    """Whether two accesses of one array of fields have constant subscripts that differ."""
     first, second = ([s.constant for s in x.chain.steps if not s.member] for x in (a, b))
     depth = len(getattr(a.chain.end, "dims", ()))
     last = zip(first[::-1][:depth], second[::-1][:depth], strict=True)

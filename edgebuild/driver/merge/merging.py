@@ -1,4 +1,4 @@
-"""Which accesses become one on a given layout, and what each of them becomes."""
+"""Merge accesses on a given layout, and diagnose those that its registers do not allow or that race."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Merged:
         return tuple(s.name for s in self.register(region.place).slots if s.name in names)
 
     def element(self, access: Access) -> int:
-        """The element of an array in one register that an access with constant subscripts is about; else 0."""
+        """The index of the element in an array that lies in one register; 0 for any other access."""
         assert isinstance(access.chain.end, Field)
         dims, flat = access.chain.end.dims, 0
         if self.register(access).slot(self.ref(access).leaf).count == 1:
@@ -60,7 +60,7 @@ class Merged:
         return flat
 
     def named(self, site: Site) -> tuple[tuple[str, int], ...]:
-        """(leaf, element) of all that a write of a whole register gives a value, in the order of their bits."""
+        """(leaf, element) of all fields to which a write of a whole register gives a value, in the order of bits."""
         parts = [a for a, value in site.parts if value is not None]
         if self.translated(site):
             parts = [a for a, _ in site.parts if "w" in self.register(a).slot(self.ref(a).leaf).access]
@@ -69,7 +69,7 @@ class Merged:
         return tuple((s.name, i) for s in slots for i in range(s.count) if (s.name, i) in given)
 
     def translated(self, site: Site) -> bool:
-        """Whether a variable that was read from one register is stored to another one, whose bits may be others."""
+        """Whether a value loaded from one register is stored to another, whose fields may lie at other bits."""
         if site.form != "store" or site.of is None:
             return False
         a, b = (s.parts[0][0] for s in (site, site.of))
@@ -90,14 +90,14 @@ class Merged:
         return self._windows[region]
 
     def keeps(self, region: Region, other: Region) -> bool:
-        """Whether a write puts back bits, as it read them, that another write of the same register stores."""
+        """Whether a write puts back, as read, bits that another write of the same register stores."""
         register = self.register(region.place)
         stored = (1 << register.bits) - 1 if other.place.whole else leaf_mask(register, self.leaves(other))
         window = self.window(region)
         return bool(window.keep << 8 * window.offset & stored)
 
     def word(self, a: Access) -> tuple[int, int]:
-        """The part of a register, as the bus takes it, that an access is about."""
+        """(byte offset, bits) of the part of a register that the bus transfers for an access."""
         return words(self.register(a), leaf_mask(self.register(a), [self.ref(a).leaf]), self.layout.bus)
 
     def cost(self, region: Region) -> int:
@@ -112,7 +112,7 @@ class Merged:
 
 
 def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: Conflicts) -> Merged:
-    """Merge what lies in one register. Two plain stores never become a read-modify-write: that would be a new race."""
+    """Merge accesses of one register. Two plain stores never become a read-modify-write: that would be a new race."""
     one = Merged(first, layout)
 
     conflicts = find_conflicts(dialect, cdfg, shapes, lambda a: (one.register(a), one.word(a)), first)
@@ -138,7 +138,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
 
 
 def _check_whole(merged: Merged, region: Region) -> None:
-    """A whole register is one access: all of its fields lie in one register that the bus takes at once."""
+    """Raise EdgebuildError unless the fields of a whole-register access lie in one register that is one bus access."""
     registers = {merged.register(a).name for a in region.accesses}
     register, text = merged.register(region.place), ""
     if region.place.site.is_number and merged.layout.method != "fixed":
@@ -157,9 +157,9 @@ def _check_whole(merged: Merged, region: Region) -> None:
 
 
 def _check_held(cdfg: Cdfg, merged: Merged) -> None:
-    """A variable holds the value of one register: elsewhere, the fields may have other bits."""
+    """Raise EdgebuildError if a variable is used for two registers, whose fields may lie at different bits."""
     sites = [s for f in cdfg.functions.values() for s in f.sites if s.key]
-    literals = {s.key for s in sites if s.form == "make"}  # what they do not name has the reset value of the home
+    literals = {s.key for s in sites if s.form == "make"}  # fields that they lack get the home's reset value
     for site in (s for s in sites if s.form in ("load", "copy") or (s.form == "store" and s.key in literals)):
         here = site.read if site.form == "copy" else site.parts[0][0]
         assert here and site.of
@@ -171,7 +171,7 @@ def _check_held(cdfg: Cdfg, merged: Merged) -> None:
 
 
 def _reused(cdfg: Cdfg, merged: Merged) -> dict[Region, Region]:
-    """Writes that must keep their neighbours right after a read of the same register: its load serves both."""
+    """Read-modify-writes right after a read of the same register, each with that read: its load serves both."""
     reused: dict[Region, Region] = {}
     for name, regions in merged.conflicts.regions.items():
         reads = [r for r in regions if r.kind == "r" and not r.hoisted and not r.place.whole]
@@ -195,7 +195,7 @@ def _one_place(merged: Merged, read: Region, write: Region) -> bool:
 
 
 def _next(f: Function, read: Region, write: Region) -> bool:
-    """Whether nothing that could change the register, or the address, lies between a read and a write of it."""
+    """Whether nothing between a read and a write of a register can change the register or its address."""
     a, b, ways = read.place, write.place, f.ways
     if not ways.dominates(a.node, b.node) or ways.on_cycle_without(b.node, a.node):
         return False
@@ -207,9 +207,9 @@ MOST = 6  # fields that one warning names
 
 
 def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """(errors, warnings): accesses that this register does not allow, and those that may lose an update.
+    """(errors, warnings): accesses that their register does not allow, and those that may lose an update.
 
-    A register has one warning, and one tells of all that is assumed.
+    There is at most one warning per register, and one warning for all assumed attributes.
     """
     errors: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
@@ -251,7 +251,7 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
 
 
 def _assumed(register: Register, leaves: tuple[str, ...], window: Window) -> list[Slot]:
-    """The neighbours that a write gives a value which only a guess says does nothing."""
+    """The neighbours that a write also writes, with a value that is only assumed to have no effect."""
     span = ((1 << window.bits) - 1) << 8 * window.offset
     others = (s for s in register.slots if s.name not in leaves and s.cover & span and "w" in s.access)
     return [s for s in others if s.assumed and (s.modified or window.read)]
@@ -267,13 +267,13 @@ def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> dict[tuple[str, str], li
 
 
 def _shared(region: Region, other: Region) -> bool:
-    """Whether a field is read, changed and written that the other region writes, too."""
+    """Whether the other region writes a field that this one reads, changes and writes."""
     changed = {a.field for a in region.accesses if a.site.form in ("compound", "step")}
     return any(a.field in changed for a in other.accesses)
 
 
 def _read_back(merged: Merged, region: Region) -> str:
-    """An error where what was read of flags is written back to them, which would touch all that were set."""
+    """An error if an operator such as `|=` writes flags back as read, which would act on every flag that was set."""
     for a in region.accesses:
         modified = merged.register(a).slot(merged.ref(a).leaf).modified
         if region.kind == "w" and modified and a.site.form in ("compound", "step"):
@@ -283,7 +283,7 @@ def _read_back(merged: Merged, region: Region) -> str:
 
 
 def _loaded(register: Register, leaves: tuple[str, ...], is_number: bool) -> str:
-    """An error of a load of a whole register; one of its number is meant to have the side effects of all fields."""
+    """The error of a load of a whole register. A load as a number is meant to have the side effects of all fields."""
     if not any("r" in s.access for s in register.slots if is_number or s.name in leaves):
         return f"'{leaves[0]}' cannot be read"
     popped = next((s for s in register.slots if s.sensitive and s.name not in leaves and not is_number), None)
@@ -291,9 +291,9 @@ def _loaded(register: Register, leaves: tuple[str, ...], is_number: bool) -> str
 
 
 def _unreadable(f: Function, merged: Merged) -> Iterator[Diagnostic]:
-    """An error where a variable holds a loaded register, and what cannot be read is used as it was loaded.
+    """Errors where a variable holds a loaded register, and a field that cannot be read is used as loaded.
 
-    A load gives a field the harmless value that the description has for it, so its variable may be stored.
+    A load gives such a field its harmless value, if the description has one, so the variable may be stored.
     """
     at_sites = _as_loaded(f)
     for site in (s for s in f.sites if s.of and s.form in ("get", "set", "store") and s.operator != "="):
@@ -317,7 +317,7 @@ def _assign(slot: Slot) -> str:
 
 
 def _kept(register: Register) -> str:
-    """An error where a store of a loaded register writes back fields of the silicon alone that have no such value."""
+    """An error if a store of a loaded register writes back fields that the source lacks and that have no such value."""
     own = [s for s in register.slots if not s.field and "w" in s.access]
     wrong = next((s for s in own if s.back == "never" or (s.back == "keep" and "r" not in s.access)), None)
     why = "and no value is harmless there" if wrong and wrong.back == "never" else "which cannot be read"
@@ -325,9 +325,9 @@ def _kept(register: Register) -> str:
 
 
 def _as_loaded(f: Function) -> Mapping[Site, frozenset[Access | None]]:
-    """The parts of each site's variable that may be as they were loaded, on any way there; None for unnamed ones.
+    """Fields of each site's variable that may still be as loaded, on some path; None stands for fields without a name.
 
-    A declaration without a value counts as a load. Code that no way leads to has no entry.
+    A declaration without a value counts as a load. Unreachable sites have no entry.
     """
     sites = {s.node: s for s in f.sites if s.node}
     before: dict[Node, frozenset[tuple[str, Access | None]]] = {f.entry: frozenset()}
@@ -350,7 +350,7 @@ def _parts(site: Site) -> frozenset[Access | None]:
 
 
 def _after(site: Site, before: frozenset[tuple[str, Access | None]]) -> frozenset[tuple[str, Access | None]]:
-    """(variable, what of it is as it was loaded) after a site."""
+    """(variable, field that is still as loaded) after a site."""
     if site.form == "set":
         return before - {(site.key, site.read)} if site.operator == "=" else before
     if site.form in ("get", "store"):
@@ -403,7 +403,7 @@ def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Win
 
 
 def _overlay(slot: Slot, words: str) -> str:
-    """Facts that an overlay can add where a register description leaves them open."""
+    """The hint that an overlay can correct what a register description says or leaves open."""
     return f"; if that is not so, the overlay says '{slot.key}: {{{words}}}'" if slot.key else ""
 
 
@@ -464,11 +464,11 @@ def _text(merged: Merged, a: Access, other: str, write: Region) -> str:
     return f"register '{name}' is changed here and by {other}() in an interrupt (line {line}): an update may be lost"
 
 
-# ---- constants that a field does not take, or whose write does nothing, by the words of SVD
+# ---- constants that a field does not accept, or whose write has no effect
 
 
 def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
-    """A warning for each constant that a field does not take (`writeConstraint`), or that does nothing there."""
+    """A warning for each constant that a field does not accept (`writeConstraint`), or whose write has no effect."""
     warnings = []
     sites = (s for f in cdfg.functions.values() for s in f.sites if s.form not in ("compound", "set"))
     for a, value, alone in ((a, v, s.form == "assign") for s in sites for a, v in _writes(s)):
@@ -488,10 +488,10 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
 
 
 def misfits(dialect: Dialect, cdfg: Cdfg, program: Program) -> Iterator[Diagnostic]:
-    """An error for each constant that has more bits than its field, or that another enumeration than the field's has.
+    """An error for each constant that has more bits than its field, or belongs to an enumeration of another field.
 
-    A negative number fits if the field holds all of its bits but copies of the sign: `-1` fits each field. That holds
-    for variables of a bit field's type, too. A field is never equal to what does not fit, nor to a negative number.
+    A negative number fits if the field holds all of its bits but copies of the sign: `-1` fits each field. The same
+    holds for variables of a bit field's type. In comparisons a negative number never fits: no field equals it.
     """
     written = (
         (dialect.field(a.field), v, True) for f in cdfg.functions.values() for s in f.sites for a, v in _writes(s)
@@ -505,7 +505,7 @@ def misfits(dialect: Dialect, cdfg: Cdfg, program: Program) -> Iterator[Diagnost
 
 
 def _misfit(field: Field, c: Expression, stored: bool) -> str:
-    """Why a constant is none of a field's; empty if it is one."""
+    """Why a constant is no value of a field; empty if it is one."""
     number, most, names = c.constant or 0, (1 << field.width) - 1, [n for n, _ in field.values]
     if isinstance(c, ir.Name) and names and c.name not in names:
         return f"'{c.name}' is no value of '{field.name}', which takes {', '.join(names)}"
@@ -566,7 +566,7 @@ def _constants(value: Expression) -> Iterator[Expression]:
 
 
 def _writes(site: Site) -> Iterator[tuple[Access, Expression]]:
-    """Values that fields get, and those that `|=` and `^=` set in them."""
+    """(access, value) of each assignment to a field, and of each `|=` and `^=`."""
     a = site.read if site.form == "set" else site.write
     if site.form in ("assign", "compound", "set") and site.operator in ("=", "|=", "^=") and a and site.right:
         yield a, site.right
@@ -576,18 +576,18 @@ def _writes(site: Site) -> Iterator[tuple[Access, Expression]]:
 
 @dataclass(frozen=True)
 class Driver:
-    """All stages of one driver."""
+    """The results of all stages for one driver."""
 
     request: DriverRequest
-    target: str  # its name, where the request may have a file
+    target: str  # name of the target; the request may have a file instead
     source: Source
-    dialect: Dialect  # with what a register description says of the fields
+    dialect: Dialect  # with the attributes of fields that a register description adds
     cdfg: Cdfg
     shapes: Shapes
     conflicts: Conflicts
-    uses: Mapping[str, Uses]  # what the layout is best for; empty where it was fixed
+    uses: Mapping[str, Uses]  # regions that the layout was optimised for; empty if it was fixed
     layout: Layout
     merged: Merged
     warnings: tuple[Diagnostic, ...]
-    files: tuple[str, ...]  # all that was read
-    absent: tuple[str, ...]  # and what would have been, but does not exist
+    files: tuple[str, ...]  # all files that were read
+    absent: tuple[str, ...]  # files that would have been read, but do not exist
