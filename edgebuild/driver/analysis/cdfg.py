@@ -14,7 +14,7 @@ from ..source.clang import Place
 from ..source.dialect import Child, Field, FieldId, Offset
 from ..source.ir import Declared, Expression
 
-MEMORY = "*"  # stands for all objects that a pointer may reach, among the variables of a key
+MEMORY = "*"  # among the variables of a key: all objects that a pointer may reach
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Step:
 
     member: str = ""  # of a group
     index: Expression | None = None
-    constant: int | None = None  # the index's value, where it is known
+    constant: int | None = None  # value of the index, if it is constant
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Chain:
     depths: tuple[int, ...]  # number of steps in front of each prefix
     steps: tuple[Step, ...]
     end: Field | Child | None  # None: the root itself
-    missing: int  # subscripts that the end still needs to be one element
+    missing: int  # subscripts that still lack to reach one element of `end`
     local: str = ""  # the variable that holds a register's value, where the root is one
 
     @property
@@ -66,7 +66,7 @@ class Access:
     """A read or write of one field.
 
     `key` names the parts of the address, the root's and one per step; equal keys are equal addresses as long as
-    `variables` keep their values. A part that has no such name is None.
+    `variables` keep their values. A part that cannot be compared is None.
     """
 
     kind: str  # "r", "w"
@@ -82,7 +82,7 @@ class Access:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a part of an access to a whole register, which stands alone."""
+        """Whether it is a part of an access to a whole register, which is never merged."""
         return self.site.form in ("group", "load", "store")
 
     @property
@@ -92,7 +92,7 @@ class Access:
 
 @dataclass(eq=False)
 class Site:
-    """A piece of text that is replaced: a field's member chain, or an assignment to one."""
+    """A piece of the source that is rewritten: a field's member chain, or an assignment to one."""
 
     form: str
     """"read", "assign", "compound", "step" (++ and --), "unevaluated"; of a whole register "group" (a write) and "load"
@@ -105,24 +105,24 @@ class Site:
     used: bool = True  # whether the expression's value is used
     read: Access | None = None
     write: Access | None = None
-    type: str = ""  # that of a pointer to an unevaluated expression; "first", "next": declares a variable
+    type: str = ""  # of a pointer to an unevaluated expression; "first" or "next" variable of a declaration
     parts: tuple[
         tuple[Access, Expression | None], ...
     ] = ()  # of a whole register: each field, and its value if it has one
-    does: str = ""  # what the right side does: "" (nothing that others see), "reads" fields, "changes" something
-    inner: tuple[int, ...] = ()  # the parts whose values do something
+    does: str = ""  # effect of the right side: "" (none), "reads" fields, "changes" something
+    inner: tuple[int, ...] = ()  # indices of the parts whose values have an effect
     of: Site | None = None  # the load or store of the register that a variable holds
     variable: str = ""
-    key: str = ""  # the variable's name, which no other has
-    source: str = ""  # in a copy, that of the other one
-    field: Chain | None = None  # of a variable that is read or changed
+    key: str = ""  # unique name of the variable
+    source: str = ""  # of a copy: `key` of the variable that is copied
+    field: Chain | None = None  # field of the variable that is read or changed
     node: Node | None = None  # where a variable gets its value, or is used
     is_number: bool = False  # whether a whole register is read or written as a number
 
 
 @dataclass(eq=False)
 class Node:
-    """`kind`: entry, exit, access, call, barrier, assign (of a variable) or join."""
+    """`kind`: entry, exit, start (of a full expression), access, call, barrier, assign (of a variable) or join."""
 
     kind: str
     where: Place | None = None
@@ -134,24 +134,24 @@ class Node:
 
 @dataclass(eq=False)
 class Function:
-    """One function: its graph, its accesses, and the pieces of text that they replace."""
+    """One function: its graph, its accesses, and the pieces of source that are rewritten."""
 
     name: str
     where: Place
     body: tuple[int, int]  # bytes of the compound statement
     opens: Place  # its opening brace
-    handler: bool  # by its name an interrupt handler
-    interrupt: str | None  # declared as one; the name of the interrupt, which may be empty
+    handler: bool  # whether its name looks like that of an interrupt handler
+    interrupt: str | None  # name of the interrupt (possibly "") if declared as its handler
     static: bool
-    around: str  # of a lambda, the function that it stands in
+    around: str  # enclosing function of a lambda
     entry: Node = field(default_factory=lambda: Node("entry"))
     exit: Node = field(default_factory=lambda: Node("exit"))
     nodes: list[Node] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
-    pointers: list[str] = field(default_factory=list)  # groups of which a pointer is made
+    pointers: list[str] = field(default_factory=list)  # groups whose address is taken
     starts: dict[int, Node] = field(default_factory=dict)  # where each full expression begins
-    fulls: dict[int, tuple[int, int] | None] = field(default_factory=dict)  # its text; None: it cannot be wrapped
+    fulls: dict[int, tuple[int, int] | None] = field(default_factory=dict)  # span of each; None: cannot be wrapped
 
     @cached_property
     def ways(self) -> Ways:
@@ -159,7 +159,7 @@ class Function:
 
     @property
     def stores(self) -> bool:
-        """Whether it changes memory that others may know of, besides registers."""
+        """Whether it writes memory, other than registers, that other code may access."""
         return any(n.kind == "assign" and n.text == MEMORY for n in self.nodes)
 
     @property
@@ -182,10 +182,10 @@ def link(before: Node, after: Node) -> None:
 
 
 class Ways:
-    """Which nodes of a finished graph lead to which.
+    """Reachability and dominance in a finished graph.
 
-    A set of nodes is a number, in which each node has a bit by its place in `nodes`. So sets of thousands of nodes meet
-    in one step, and the questions about two nodes cost no walk through the graph.
+    A set of nodes is an integer with a bit for each index in `nodes`. So sets of thousands of nodes are intersected in
+    one operation, and queries about two nodes need no walk through the graph.
     """
 
     def __init__(self, nodes: list[Node], entry: Node, exit: Node) -> None:
@@ -203,7 +203,7 @@ class Ways:
         return [[self.numbers[n] for n in getattr(node, side)] for node in self.nodes]
 
     def _inner_first(self) -> list[int]:
-        """All nodes, each after those that it leads to, but for the ways back of loops."""
+        """All nodes in postorder: each after its successors, except along the back edges of loops."""
         order: list[int] = []
         seen = set[int]()
         for first in (self.entry, *range(len(self.nodes))):
@@ -220,7 +220,7 @@ class Ways:
         return order
 
     def _settled(self, values: list[int], order: list[int], value: Callable[[int], int]) -> list[int]:
-        """Give each node its value, which depends on those of others, until none changes any more."""
+        """Compute the value of each node, which depends on those of its neighbours, up to the fixed point."""
         changed = True
         while changed:
             changed = False
@@ -231,7 +231,7 @@ class Ways:
         return values
 
     def reached(self, avoid: int = 0, back: bool = False) -> list[int]:
-        """The nodes after each node (`back`: before it), on ways that do not go through one of `avoid`."""
+        """The nodes after each node (`back`: before it), on paths that avoid the nodes `avoid`."""
         edges, order = self.edges[back], self.inner_first[::-1] if back else self.inner_first
         values = [0] * len(self.nodes)
 
@@ -245,7 +245,7 @@ class Ways:
         return self._settled(values, order, value)
 
     def circles_avoiding(self, avoid: int) -> int:
-        """The nodes that can follow themselves on ways that do not go through one of `avoid`."""
+        """The nodes on cycles that avoid the nodes `avoid`."""
         return sum(nodes & 1 << n for n, nodes in enumerate(self.reached(avoid)))
 
     def set_of(self, nodes: Iterable[Node]) -> int:
@@ -269,7 +269,7 @@ class Ways:
 
     @cached_property
     def _inevitable(self) -> list[int]:
-        """The nodes that each way behind a node comes to. A way may end without the exit, and then comes to all."""
+        """For each node, those that all paths from it go through. A dead end other than the exit excludes none."""
         values = [0] * len(self.nodes)
 
         def value(n: int) -> int:
@@ -281,18 +281,18 @@ class Ways:
         return self._settled(values, self.inner_first, value)
 
     def dominates(self, a: Node, b: Node) -> bool:
-        """Every path from the entry to `b` goes through `a`, and there is one."""
+        """Whether every path from the entry to `b` goes through `a`, and there is one."""
         i, j = self.numbers[a], self.numbers[b]
         return (
             i != j and self._dominators[j] >> i & 1 == 1 and (j == self.entry or self.after[self.entry] >> j & 1 == 1)
         )
 
     def postdominates(self, b: Node, a: Node) -> bool:
-        """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
+        """Whether every path from `a` goes through `b`. An endless loop without `b` is such a path."""
         return self._inevitable[self.numbers[a]] >> self.numbers[b] & 1 == 1
 
     def between(self, a: Node, b: Node) -> int:
-        """The nodes on paths from `a` to `b`, without both. `a` dominates `b`, which is on no cycle without it."""
+        """The nodes on paths from `a` to `b`, without both. `a` must dominate `b` and be on all cycles of `b`."""
         i, j = self.numbers[a], self.numbers[b]
         if not self.circles >> i & 1:
             return self.after[i] & self.before[j] & ~(1 << j)
@@ -316,7 +316,7 @@ class Ways:
 
     @cached_property
     def _lines(self) -> list[int]:
-        """The first node of the straight line that each node is on, which has no way in or out."""
+        """For each node, the first one of its basic block: a sequence without branches into it or out of it."""
         firsts = list(range(len(self.nodes)))
         for n in self.inner_first[::-1]:
             before = self.edges[True][n]
@@ -325,7 +325,7 @@ class Ways:
         return firsts
 
     def _only_through(self, end: int) -> list[int]:
-        """For each node, those that lead to `end` through it alone, itself among them: a tree of dominators."""
+        """For each node, itself and those whose paths to `end` all go through it: subtrees of the dominator tree."""
         values = [-1] * len(self.nodes)
         values[end] = 1 << end
         order = [n for n in self.inner_first if n != end and self.before[end] >> n & 1]
@@ -344,10 +344,10 @@ class Ways:
         return through
 
 
-# Contexts: which functions interrupts run, which the rest of the program, and where no interrupt is taken.
+# Contexts: which functions interrupts run, which the rest of the program runs, and where interrupts are off.
 #
-# A context is the name of a declared interrupt function, or MAIN. What an interrupt may preempt is all of the others:
-# the priorities of interrupts are not known here.
+# A context is the name of a declared interrupt function, or MAIN. An interrupt may preempt every other context, since
+# priorities of interrupts are not known here.
 
 MAIN = ""
 OFF = {"bf_critical_enter", "__disable_irq", "__disable_interrupt", "taskENTER_CRITICAL", "vPortEnterCritical"}
@@ -358,7 +358,7 @@ Contexts = Mapping[str, frozenset[str]]  # of each function
 def contexts(cdfg: Cdfg) -> Contexts:
     """The contexts that each function runs in: those of its callers, and MAIN where other files may call it.
 
-    A lambda is called by its function, whatever that passes it to.
+    A lambda counts as called by its enclosing function, wherever that passes it.
     """
     runs: dict[str, set[str]] = {}
     called = {callee for f in cdfg.functions.values() for callee in f.callees}
@@ -377,7 +377,7 @@ def contexts(cdfg: Cdfg) -> Contexts:
 
 
 def preempts(others: frozenset[str], own: frozenset[str]) -> bool:
-    """Whether an interrupt among `others` may be taken while something of `own` runs."""
+    """Whether an interrupt among `others` may be taken while one of the contexts `own` runs."""
     return any(x != MAIN and y != x for x in others for y in own)
 
 
@@ -385,7 +385,7 @@ def preempts(others: frozenset[str], own: frozenset[str]) -> bool:
 class Visible:
     """Accesses of a function that an interrupt may see: it accesses the same fields, and one of both writes."""
 
-    reads: frozenset[FieldId] = frozenset()  # by functions that may preempt this one
+    reads: frozenset[FieldId] = frozenset()  # fields that functions read which may preempt this one
     writes: frozenset[FieldId] = frozenset()
     off: frozenset[Node] = frozenset()  # where interrupts are off
 
@@ -395,7 +395,7 @@ class Visible:
 
 
 def visible(cdfg: Cdfg) -> Mapping[str, Visible]:
-    """Accesses of each function that interrupts may see; nothing where none is declared."""
+    """Accesses of each function that interrupts may see; empty if no interrupt is declared."""
     if not any(f.interrupt is not None for f in cdfg.functions.values()):
         return {}
     runs = contexts(cdfg)
@@ -408,7 +408,7 @@ def visible(cdfg: Cdfg) -> Mapping[str, Visible]:
 
 
 def guarded(f: Function) -> frozenset[Node]:
-    """The nodes at which interrupts are off, whatever way led there."""
+    """The nodes at which interrupts are off on every path."""
     off: dict[Node, bool] = {f.entry: False}
     todo = [f.entry]
     while todo:

@@ -15,7 +15,7 @@ from .cdfg import MEMORY, Access, Chain, Function, Node, Prefix, Site, Step, lin
 
 
 class Chains:
-    """Reads chains of one unit; `function`: the one whose variables are its own in keys."""
+    """Parses member chains of one unit. `function`: its variables are local ones in keys."""
 
     def __init__(self, dialect: Dialect, function: ir.Function | None = None) -> None:
         self.dialect, self.function = dialect, function
@@ -23,14 +23,14 @@ class Chains:
         self._chains: dict[Expression, Chain | None] = {}
 
     def read(self, expression: Expression) -> Chain | None:
-        """The chain that this expression is; None if it is no part of a group."""
+        """The chain that an expression denotes; None if it is no part of a group."""
         bare = expression.bare
         if bare not in self._chains:
             self._chains[bare] = self._read(bare)
         return self._chains[bare]
 
     def number(self, c: Expression) -> Expression | None:
-        """The group of which an expression is the register as a number: `*(unsigned int *)&x->R`."""
+        """The group whose register an expression accesses as a number: `*(unsigned int *)&x->R`."""
         cast = c.operand.bare if isinstance(c, ir.Unary) and c.operator == "*" else None
         address = cast.inside.bare if isinstance(cast, ir.Cast) else None
         if not isinstance(address, ir.Unary) or address.operator != "&" or c.type.kind != "number":
@@ -39,7 +39,7 @@ class Chains:
         return address.operand if chain and not chain.is_field else None
 
     def discarded(self, c: Expression) -> Expression | None:
-        """The group that is read for what the read does: `(void)x->R`."""
+        """The group that is read only for the side effect: `(void)x->R`."""
         if not isinstance(c, ir.Cast) or c.type.kind != "void":
             return None
         chain = self.read(c.inside)
@@ -66,7 +66,7 @@ class Chains:
         return self._root(c, name, False) if name and not pointer else None
 
     def _through(self, pointer: Expression) -> Chain | None:
-        """The chain behind a pointer expression that itself is made of a chain: `&a->b` and the array `a->b`."""
+        """The chain that a pointer points to, if that is computed from a chain: `&a->b`, or the array `a->b`."""
         inner = pointer.bare
         if isinstance(inner, ir.Unary) and inner.operator == "&":
             return self.read(inner.operand)
@@ -117,7 +117,7 @@ class Chains:
         value = 0 if index is None else index.constant
         assert inner.end is not None
         size = inner.end.dims[len(inner.end.dims) - inner.missing]
-        beyond = isinstance(inner.end, Child) and inner.missing == 1  # `&a->b[size]` is a pointer, if to nothing
+        beyond = isinstance(inner.end, Child) and inner.missing == 1  # `&a->b[size]`, one past the end, is legal
         if value is not None and not 0 <= value < size + beyond:
             raise _outside(index or c, value, inner.end.name, size)
         prefixes, depths = inner.prefixes, inner.depths
@@ -134,10 +134,10 @@ class Chains:
         device = variable.name if variable and is_device and variable.is_global else ""  # no local of the same name
         return Chain(c, device, (Prefix(c, pointer, group),), (0,), (), None, 0)
 
-    # ---- keys: two accesses of one key go to one place as long as the key's variables keep their values
+    # ---- keys: accesses with equal keys have one address as long as the key's variables keep their values
 
     def key(self, chain: Chain) -> tuple[tuple[str | None, ...], frozenset[str]]:
-        """The names of the root and of each step, and the local variables that they hold for."""
+        """The key of a chain, and the variables that it depends on."""
         variables: set[str] = set()
         parts = [f"device:{chain.device}" if chain.device else self._pure(chain.root, variables)]
         for step in chain.steps:
@@ -185,7 +185,7 @@ class Chains:
         return None if None in names else f"({word}{between.join(n or '' for n in names)})"
 
     def _steady(self, c: Expression, d: ir.Declaration) -> bool:
-        """Whether a variable keeps its value until it is assigned. One that refers to another may change with that."""
+        """Whether a variable keeps its value until it is assigned. A reference may change with its object."""
         return not c.type.changes and not (d.type.is_reference and not self.dialect.group_of(c.type)[0])
 
     def _pure_member(self, c: ir.MemberOf, variables: set[str]) -> str | None:
@@ -198,7 +198,7 @@ class Chains:
         return None if inside is None else f"({inside}.{d.offset})"
 
     def _pure_address(self, c: Expression, variables: set[str]) -> str | None:
-        """`&g->pads[i]`, and `p[i]` and `*p` where they are groups: addresses. Anything else would be a load."""
+        """`&g->pads[i]`, and `p[i]` and `*p` if they are groups, are addresses. All other forms would be loads."""
         inner = c.operand if isinstance(c, ir.Unary) and c.operator == "&" else c
         chain = self.read(inner)
         if chain and chain.steps:
@@ -226,7 +226,7 @@ def is_place(root: Expression) -> bool:
     return type_.kind == "reference"
 
 
-# The CDFG of a function while it grows: nodes, accesses, and the pieces of text that will be replaced.
+# The CDFG of a function under construction: nodes, accesses, and the pieces of source that will be rewritten.
 
 Path = tuple[tuple[str, int], ...]
 
@@ -269,7 +269,7 @@ class Recorder:
         self.current = None
 
     def start(self, extent: Span | None) -> None:
-        """A full expression begins. `extent`: its text; None where nothing can be put in front of it."""
+        """Begin a full expression. `extent`: its span; None if no code can be put in front of it."""
         number = len(self.function.fulls) + 1
         self.path = ()
         self.function.fulls[number] = extent
@@ -286,7 +286,7 @@ class Recorder:
         return access
 
     def escaped(self, chain: Chain) -> None:
-        """A pointer to a group inside of another is made; `simplify` keeps the group then."""
+        """Record that the address of a nested group is taken, so that `simplify` keeps the group."""
         self.function.pointers += [chain.group, *([] if chain.device else [chain.prefixes[0].group])]
 
     def site(
@@ -305,7 +305,7 @@ class Recorder:
 
 # Accesses of whole registers: `u->CTRL = (bfGroup Ctrl){ .en = 1 };` and `bfGroup Status s = u->STATUS;`.
 #
-# Each is exactly one bus access of all fields of a group, is never split, and never becomes one with another. A
+# Each is exactly one bus access of all fields of a group, is never split, and never merged with another. A
 # variable of a group holds the value of one register, its *home*: the first that it, or a copy of it, is read from,
 # else the first that it is stored to. Its fields are read and changed there, and `u->CTRL = s;` writes it as it is.
 
@@ -314,7 +314,7 @@ class Recorder:
 class WholeRegisters:
     """Reads and writes of whole registers in one function, and the variables that hold them.
 
-    `evaluate` and `evaluate_chain` record what expressions, and the parts of a chain, do.
+    `evaluate` and `evaluate_chain` walk an expression, and the parts of a chain.
     """
 
     graph: Recorder
@@ -324,7 +324,7 @@ class WholeRegisters:
     uses: list[tuple[Site, Expression | Declared]] = field(default_factory=list)  # of variables, and where
 
     def write(self, c: Expression, left: Expression, right: Expression, used: bool) -> bool:
-        """An assignment of a whole register, or to a variable that holds one; False for any other."""
+        """Record an assignment of a whole register, or to a variable that holds one. False for any other."""
         graph, chains = self.graph, self.graph.chains
         name, pointer = chains.dialect.group_of(c.type)
         if not name or pointer:
@@ -366,7 +366,7 @@ class WholeRegisters:
         return True
 
     def _sides(self, chain: Chain, right: Callable[[], None]) -> None:
-        """The two sides of a store: C leaves their order open, C++ has the right one first."""
+        """Walk the sides of a store: C leaves their order open, C++ evaluates the right one first."""
 
         def left() -> None:
             self.graph.path = (*outer, ("u", 0))
@@ -378,11 +378,11 @@ class WholeRegisters:
         self.graph.path = outer
 
     def read_number(self, group: Expression, at: Expression) -> None:
-        """One load of a register whose value is a number; `at` is what is replaced."""
+        """Record one load of a register as a number; `at` is the piece of source to rewrite."""
         self._load(group, "", at).is_number = True
 
     def write_number(self, c: Expression, left: Expression, group: Expression, right: Expression, used: bool) -> None:
-        """One store of a number to a register."""
+        """Record one store of a number to a register."""
         if used:
             raise c.error("an assignment of a whole register has no value")
         site = self.graph.site("store", c, left, right=right)
@@ -403,12 +403,12 @@ class WholeRegisters:
         return variable if variable and variable.key in self.graph.chains.locals else None
 
     def _about(self, site: Site, at: Expression | Declared, variable: ir.Variable) -> None:
-        """Note that a site is about a variable, and that this happens here."""
+        """Record that a site uses a variable at this point of the graph."""
         site.key, site.variable, site.node = variable.key, variable.name, self.graph.join()
         self.uses.append((site, at))
 
     def _load(self, value: Expression, operator: str, at: Expression | Declared) -> Site:
-        """One load of a whole register; `operator`: "=" of an assignment, "" of a value; `at` is what is replaced."""
+        """Record one load of a register. `operator`: "=" of an assignment, else ""; `at`: the source to rewrite."""
         chain, elements = self._elements(value)
         site = Site("load", at.span, value, operator)
         self.graph.function.sites.append(site)
@@ -419,7 +419,7 @@ class WholeRegisters:
     def _to_variable(
         self, c: Expression | Declared, variable: ir.Variable, value: Expression, declares: str = ""
     ) -> None:
-        """A variable gets a value: a register, a literal, or that of another variable."""
+        """Record that a variable gets a value: a register, a literal, or that of another variable."""
         other = self._variable(value)
         if is_literal(value):
             site = self.graph.site("make", c, value, "=")
@@ -442,7 +442,7 @@ class WholeRegisters:
         return chain, list(self.graph.chains.elements(chain, c))
 
     def declare(self, d: Declared) -> bool:
-        """A declaration such as `bfGroup Status s = u->STATUS;`; False for any that is not of a group."""
+        """Record a declaration such as `bfGroup Status s = u->STATUS;`. False if its type is no group."""
         chains = self.graph.chains
         if not holds_register(d.variable, chains.dialect):
             return False
@@ -473,7 +473,7 @@ class WholeRegisters:
         right: Expression | None = None,
         used: bool = True,
     ) -> None:
-        """A field of a variable that holds a register is read ("get") or changed ("set")."""
+        """Record that a field of a variable that holds a register is read ("get") or changed ("set")."""
         if form == "set" and used:
             raise c.error("this assignment has no value: the register is in a variable")
         site = self.graph.site(form, c, c, operator, right, used)
@@ -485,8 +485,8 @@ class WholeRegisters:
         self._about(site, c, variable)
 
     def find_homes(self) -> None:
-        """Find the home of each variable, and what of it is meant."""
-        alike = {site.key: {site.key} for site, _ in self.uses}  # copies are of one register
+        """Find the home of each variable, and the home's fields that its uses are about."""
+        alike = {site.key: {site.key} for site, _ in self.uses}  # copies share one home
         for site in (s for s, _ in self.uses if s.form == "copy"):
             both = alike[site.key] | alike.setdefault(site.source, {site.source})
             alike.update((key, both) for key in both)
@@ -521,14 +521,14 @@ class WholeRegisters:
 
 
 def holds_register(variable: ir.Variable, dialect: Dialect) -> bool:
-    """Whether it is a variable of a group, which lives in a call of the function."""
+    """Whether it is an automatic variable of a group type."""
     name, pointer = dialect.group_of(variable.type)
     lives = not variable.is_parameter and variable.storage not in ("STATIC", "EXTERN")
     return lives and bool(name) and not pointer and not variable.type.is_reference
 
 
 def group_value(c: Expression) -> Expression:
-    """The expression of a group's value, inside of what C++ has around it: the copy constructor."""
+    """The expression of a group's value, without the copy constructor that C++ has around it."""
     value = c.bare
     while isinstance(value, ir.Call) and len(value.parts) == 1 and isinstance(value.parts[0], Expression):
         value = value.parts[0].bare
@@ -536,7 +536,7 @@ def group_value(c: Expression) -> Expression:
 
 
 def is_literal(value: Expression) -> bool:
-    """Whether it is a literal of a group: that of C, which C++ has as an extension, or its own."""
+    """Whether it is a literal of a group: a compound literal of C, or `G{...}` of C++."""
     return isinstance(value, ir.CompoundLiteral | ir.ListValue) or (
         isinstance(value, ir.Cast) and value.form == "value"
     )
@@ -547,13 +547,13 @@ def literal_items(literal: Expression) -> tuple[Expression, ...]:
 
 
 def is_zero(literal: Expression) -> bool:
-    """Whether it is `{0}`, which C has for zeros."""
+    """Whether it is `{0}`, C's idiom for all zeros."""
     items = literal_items(literal)
     return len(items) == 1 and not isinstance(items[0], ir.Designated) and items[0].constant == 0
 
 
 def _values(literal: Expression, chains: Sequence[Chain]) -> list[Expression | None]:
-    """The value of each field that the literal names."""
+    """The value of each field; None if the literal does not name it. Raises EdgebuildError for unnamed items."""
     values: list[Expression | None] = [None] * len(chains)
     names = [(x.end.name, tuple(s.constant for s in x.steps if not s.member)) for x in chains if x.end]
     items = literal_items(literal)
@@ -571,6 +571,6 @@ def _values(literal: Expression, chains: Sequence[Chain]) -> list[Expression | N
 
 
 def _is_of(a: Access, field: Field, constants: tuple[int | None, ...]) -> bool:
-    """Whether an access is that of an element of a field."""
+    """Whether an access is one of the element of `field` with these subscripts."""
     own = a.constants
     return a.field == field.id and own[len(own) - len(field.dims) :] == constants

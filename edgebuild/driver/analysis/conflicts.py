@@ -1,21 +1,21 @@
 """The conflict graph of accesses (BFACG) of each function, and its access regions.
 
-Two accesses conflict if they cannot become one. A conflict has a reason, which ends in the report. Colouring the graph
-gives access regions: accesses of one kind of which all may be one, as far as they lie in one register (Stahl, section
-6.4.2). Accesses are coloured in program order, each with the first colour that fits, so regions are made of neighbours.
+Two accesses conflict if they cannot be merged into one. The report lists the reason of each conflict. Colouring the
+graph gives access regions: accesses of one kind that may all be merged, if they lie in one register (Stahl, section
+6.4.2). Accesses are coloured in program order, each with the first colour that fits, so regions consist of neighbours.
 
-A read joins a region at its first read, a write at its last one. What is in between must not care:
+A merged read is made at the region's first read, a merged write at its last write. The code in between must allow it:
 
 * a read moves up over anything but a change of its field, of its address, a barrier or an unknown call;
-* a write moves down over nothing that could see it missing: accesses to its field, side effects of its device,
-  barriers, loops, and calls that do one of these; and it must be executed exactly when the last one is;
+* a write moves down over nothing that could observe its delay: accesses to its field, side effects of its device,
+  barriers, loops, and calls that do one of these; and it must execute exactly when the last write does;
 * a write with a side effect stays alone, and so does a second read of a field whose reads have one.
 
-Fields of silicon are *ordered*. Besides, no store of such a field stands for another, and no access of one crosses
-another that is not of its region. A field that is stored more than once, and no wait in between, is a sequence, such as
-an enable around a change. Each of its stores stays alone. *Independent* fields keep their stores, but not their order.
+Fields of silicon are *ordered*: no store of such a field replaces another, and no access of one crosses another outside
+of its region. A field that is stored more than once without a wait in between is a sequence, such as an enable around
+a change: each of its stores stays alone. *Independent* fields keep their stores, but not their order.
 
-Where interrupts are declared, accesses that one of them may see (`contexts.Visible`) keep their order, too.
+Accesses that a declared interrupt may see (`cdfg.Visible`) keep their order, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Path = tuple[tuple[str, tuple[int, ...]], ...]  # member names with their indice
 
 @dataclass(frozen=True)
 class Leaf:
-    """A field as the layout sees it. `dims` is not empty for an array that is indexed dynamically."""
+    """A field that gets a place in the layout. `dims` is not empty for an array that is indexed dynamically."""
 
     name: str
     field: FieldId
@@ -91,7 +91,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of the field that an access is about, at the place where it is."""
+    """Looks up the attributes of an access's field, including those that differ between instances."""
 
     dialect: Dialect
     refs: Mapping[Access, Ref]
@@ -107,7 +107,7 @@ class Shapes:
 
     groups: dict[str, Shape]  # inner groups first
     arrays: frozenset[FieldId]
-    idle: frozenset[str] = frozenset()  # those that only hold others, and that nothing uses
+    idle: frozenset[str] = frozenset()  # groups that are only kept because they contain a kept one
     packed: frozenset[tuple[str, str]] = frozenset()  # (group, leaf) of arrays that silicon has in one register
 
     def leaf(self, group: str, name: str) -> Leaf:
@@ -115,7 +115,7 @@ class Shapes:
 
 
 def simplify(dialect: Dialect, cdfg: Cdfg) -> Shapes:
-    """Flatten into its parent what is never accessed dynamically (Stahl, section 6.4.3).
+    """Flatten groups and arrays that are never accessed dynamically into their parents (Stahl, section 6.4.3).
 
     A group stays a type of its own if a pointer to it exists, or if an array of it has an index that is not constant.
     It then has one layout for all instances. All others dissolve: `pads[3].out` becomes the leaf `pads_3_out`. In the
@@ -135,7 +135,7 @@ def simplify(dialect: Dialect, cdfg: Cdfg) -> Shapes:
             if any(not s.member and s.constant is None for s in chain.steps[chain.depths[-1] :]):
                 arrays.add(access.field)
     used = frozenset(_within(dialect, kept))
-    for group in _inner_first(dialect):  # what contains a type of its own is one, so that C can name the way there
+    for group in _inner_first(dialect):  # a parent of a kept group is kept, so that C can name the path
         if any(c.group in kept for c in dialect.groups[group].children):
             kept.add(group)
     shapes = {g: _shape(g, dialect, kept, frozenset(arrays)) for g in _inner_first(dialect) if g in kept}
@@ -143,7 +143,7 @@ def simplify(dialect: Dialect, cdfg: Cdfg) -> Shapes:
 
 
 def _within(dialect: Dialect, groups: Iterable[str]) -> set[str]:
-    """The groups, and all that they hold."""
+    """The groups, and all groups nested in them."""
     reached: set[str] = set()
     todo = list(groups)
     while todo:
@@ -155,7 +155,7 @@ def _within(dialect: Dialect, groups: Iterable[str]) -> set[str]:
 
 
 def _glued(shapes: Shapes, cdfg: Cdfg) -> Shapes:
-    """The shapes with the leaves that a group write or a group read has as one."""
+    """The shapes with `glued`: leaves that an access of a whole register reads or writes together."""
     sets: dict[str, list[frozenset[str]]] = {}
     for site in (s for f in cdfg.functions.values() for s in f.sites if s.form in ("group", "load", "store")):
         refs = [resolve(a, shapes) for a, _ in site.parts]
@@ -243,18 +243,18 @@ def _inner_first(dialect: Dialect) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Summary:
-    """Effects of a call on fields. `unknown` says why nothing is known."""
+    """Effects of a call on fields. `unknown`: why they cannot be determined; empty if they are."""
 
     reads: frozenset[FieldId] = frozenset()
     writes: frozenset[FieldId] = frozenset()
     unknown: str = ""
-    stores: bool = False  # to memory that others may know of
-    acts: bool = False  # it waits, or has effects beyond its fields: what was written before it is to be there
+    stores: bool = False  # writes memory that other code may access
+    acts: bool = False  # may wait, or has side effects: earlier writes must be done before it
 
 
 @dataclass(frozen=True)
 class Region:
-    """Accesses that may be one, in program order. A read takes place at the first one, a write at the last one.
+    """Accesses that merge into one, in program order: a read at the first of them, a write at the last.
 
     `hoisted`: the first read is made in front of its full expression, because C leaves the order of its operands open.
     """
@@ -273,7 +273,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Unmerged:
-    """An access that did not become one with an earlier one, and the reason."""
+    """An access that was not merged with an earlier one, and the reason."""
 
     where: Place
     why: str
@@ -281,7 +281,7 @@ class Unmerged:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """The conflict graph, ready to be asked, and the regions of each function."""
+    """The access regions of each function, and the accesses that stay separate, with reasons."""
 
     refs: dict[Access, Ref]
     regions: dict[str, tuple[Region, ...]]
@@ -298,9 +298,9 @@ def find_conflicts(
     home: Home = lambda a: None,
     first: Conflicts | None = None,
 ) -> Conflicts:
-    """Regions of all functions, of accesses with the same `home` (such as: one register of the group).
+    """Find the regions of all functions. Only accesses with equal `home` (such as the register) share a region.
 
-    `first`: what was found of the same functions before.
+    `first`: an earlier result for the same functions, whose `refs` are used again.
     """
     refs = first.refs if first else {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
     summaries = summarise(cdfg, Facts(dialect, refs))
@@ -341,7 +341,7 @@ def summarise(cdfg: Cdfg, facts: Facts) -> dict[str, Summary]:
 
 
 def _acts(f: Function, cdfg: Cdfg, facts: Facts) -> bool:
-    """Whether a function has loops, calls itself, or makes an access that is more than one of its field."""
+    """Whether a function loops, is recursive, accesses whole registers, or makes accesses with side effects."""
     todo, seen = list(f.callees), set[str]()
     while todo:
         name = todo.pop()
@@ -372,19 +372,19 @@ class Graph:
         numbers: dict[Hashable, int] = {}
         self.natures = {a: numbers.setdefault(self._nature(a), len(numbers)) for a in function.accesses}
         self.loads: dict[Node, list[Access]] = {}  # where merged reads are made
-        self.joined = 0  # nodes of the region that is being extended; its writes go the same way
+        self.joined = 0  # bit set of the nodes of the region that is being extended: its writes move together
         self._effects: dict[int, frozenset[FieldId]] = {}
         self.stops: dict[int, tuple[int, int]] = {}
         self.alike: list[tuple[Node, int]] = []
 
     def _nature(self, a: Access) -> Hashable:
-        """All of an access but its place in the graph. Equal ones may move over the same nodes, and stop the same."""
+        """All attributes of an access but its place in the graph. Equal ones may move over the same nodes."""
         ref = self.refs[a]
         parts = a.kind, a.whole, a.field, ref.group, ref.leaf, a.key, a.variables, a.chain.device, a.constants
         return (*parts, a in self.seen)
 
     def regions(self, home: Home, kept: list[Unmerged]) -> tuple[Region, ...]:
-        """Reads first: where a merged read is made, a write on its way must find all of its fields."""
+        """Colour reads first: a write must not move over a merged read of its field, wherever that read is made."""
         reads = self.coloured("r", home, kept)
         for region in reads:
             node = self.function.starts[region.place.full] if region.hoisted else region.place.node
@@ -419,7 +419,7 @@ class Graph:
         return result + tuple(Region(tuple(a for a, _ in site.parts)) for site in wholes)
 
     def _alike(self) -> list[tuple[Node, int]]:
-        """The nodes that may stop a move: one of each kind, and all that are like it."""
+        """The nodes that may stop a move: one of each kind, with the bit set of all nodes of that kind."""
         kinds: dict[Hashable, tuple[Node, int]] = {}
         for number, node in enumerate(self.function.nodes):
             loads = frozenset(self.natures[a] for a in self.loads.get(node, ()))
@@ -476,10 +476,10 @@ class Graph:
         return self.stopped(inside, a if a.kind == "w" else b)
 
     def stopped(self, inside: int, moved: Access) -> str:
-        """Why an access cannot move over some nodes: what the first one says that stops it; empty if none does."""
+        """Why an access cannot move over the nodes `inside`: the first obstacle's reason; empty if there is none."""
         nature = self.natures[moved]
         if nature not in self.stops:
-            always, others = 0, 0  # those that stop it in any case, and unless they are of its region
+            always, others = 0, 0  # nodes that stop it in any case; unless they are in its region
             for node, nodes in self.alike:
                 always |= nodes if self.blocks(node, moved, True) else 0
                 others |= nodes if self.blocks(node, moved, False) else 0
@@ -505,7 +505,7 @@ class Graph:
 
     @cached_property
     def repeated(self) -> frozenset[Access]:
-        """Writes of ordered fields that are written again before or after, with nothing in between that waits."""
+        """Writes of silicon's fields that are written again, before or after, without a wait in between."""
         near: dict[Hashable, list[Access]] = {}
         for a in self.function.accesses:
             if a.kind == "w":
@@ -525,7 +525,7 @@ class Graph:
 
     @cached_property
     def waits(self) -> int:
-        """Reads in loops that store nothing, barriers, and calls of what may wait."""
+        """Bit set of nodes that wait: reads in loops that store nothing, barriers, and calls that may wait."""
         nodes, ways = self.function.nodes, self.ways
         stores = ways.set_of(n for n in nodes if n.access and n.access.kind == "w")
         quick = {name: s for name, s in self.summaries.items() if not (s.unknown or s.acts)}
@@ -638,15 +638,15 @@ def other_element(a: Access, b: Access) -> bool:
 
 
 def _differ(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
-    """Whether one of the subscripts is known on both sides, and another one."""
+    """Whether some subscript is constant on both sides and differs."""
     return any(None not in (x, y) and x != y for x, y in zip(a, b, strict=True))
 
 
-ELSEWHERE = "elsewhere"  # other groups, instances or elements: no neighbours, and no news
+ELSEWHERE = "elsewhere"  # other groups, instances or elements: never merged, and not worth a message
 
 
 def sequenced(a: Access, b: Access) -> bool:
-    """Whether the language puts `a` before `b`."""
+    """Whether C or C++ evaluates `a` before `b`."""
     if a.full != b.full:
         return True
     for x, y in zip(a.path, b.path, strict=False):

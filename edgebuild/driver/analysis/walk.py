@@ -1,8 +1,8 @@
-"""From the body of a function to its CDFG, in C's order of evaluation.
+"""Build the CDFG of a function from its body, in C's order of evaluation.
 
-Where C leaves the order open (operands of most operators, arguments), it is left to right here; `path` keeps what is
-sequenced by the language and what is not. What C++ runs unseen becomes a node of the graph, too: a destructor at the
-end of its scope, a conversion, an iterator. Calls of functions that the text does not define are calls of unknown ones.
+Where C leaves the order open (operands of most operators, arguments), nodes are in order from left to right, and `path`
+records which operands the language sequences. Implicit code of C++ has nodes, too: a destructor at the end of its
+scope, a conversion, an iterator. Calls of functions that the text does not define are calls of unknown functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {
     f"__builtin_{f}" for f in ("memcpy", "memmove", "memset", "memcmp")
 }
 JUMPERS = {"setjmp", "_setjmp", "sigsetjmp", "longjmp", "__builtin_setjmp", "__builtin_longjmp"}
-# Instructions that turn interrupts off and on, as `contexts` knows them by the text of the node.
+# Instructions that turn interrupts off and on. `cdfg.guarded` recognises them by the end of the node's text.
 SWITCHES = (
     (r"\b(cpsid|csrr?ci\b.*mstatus|mstatus.*csrr?ci)", " that turns interrupts off"),
     (r"\b(cpsie|msr\s+primask|csrr?si?\b.*mstatus)", " that turns interrupts on"),
@@ -32,7 +32,7 @@ NO_VALUE = "a group is not a value", "  use a pointer or a reference to it"
 
 
 def read_functions(source: Source) -> Cdfg:
-    """The CDFG of every function that the unit's own text defines. Raises EdgebuildError for what it cannot have."""
+    """The CDFG of every function that the unit's own text defines. Raises EdgebuildError for unsupported code."""
     program = source.program
     lambdas = [f for f, _ in program.lambdas.values()]
     functions = {f.full_name: Walker(f, source).run() for f in [*program.functions, *lambdas]}
@@ -40,7 +40,7 @@ def read_functions(source: Source) -> Cdfg:
 
 
 class Walker:
-    """Grows the graph of one function. A handler evaluates one kind of expression, or does one kind of statement."""
+    """Builds the graph of one function, with one handler per kind of expression or statement."""
 
     def __init__(self, function: ir.Function, source: Source) -> None:
         self.function, self.source, self.dialect = function, source, source.dialect
@@ -65,7 +65,7 @@ class Walker:
         variables = [x.variable for x in function.body.all() if isinstance(x, ir.Declared)]
         self.chains.locals |= {v.key for v in variables if holds_register(v, self.dialect)}
         self.addressed: set[str] = set()
-        self.depth = 0  # of full expressions inside of each other (statement expressions)
+        self.depth = 0  # nesting of full expressions (statement expressions)
         self.statements = 0
         self.scopes: list[list[str]] = []  # the destructors of the objects in each scope that is open
         self.temporaries = False  # whether the full expression makes objects that it destroys
@@ -73,8 +73,8 @@ class Walker:
         self.breaks: list[tuple[Node, int]] = []  # where `break` leads, and how many scopes are open there
         self.continues: list[tuple[Node, int]] = []
         self.labels: dict[str, Node] = {}
-        self.cases: list[list[tuple[ir.Case, Node]]] = []  # of the switches around
-        self.critical: list[int] = []  # of each bf_critical around, how many loops and switches are around that
+        self.cases: list[list[tuple[ir.Case, Node]]] = []  # of the enclosing switches
+        self.critical: list[int] = []  # length of `breaks` inside of each enclosing bf_critical
 
     def run(self) -> Function:
         f, graph = self.function, self.graph.function
@@ -87,12 +87,12 @@ class Walker:
         self.whole.find_homes()
         self.graph.goto(graph.exit)
         graph.nodes.append(graph.exit)
-        for access in graph.accesses:  # a variable whose address is known elsewhere may change at any time
+        for access in graph.accesses:  # a variable whose address is taken may change at any time
             if access.variables & self.addressed:
                 access.key = (None,) * len(access.key)
         return graph
 
-    # ---- what a driver must not do
+    # ---- code that a driver must not have
 
     def check_no_group(self, d: ir.Variable) -> None:
         """Raise EdgebuildError for a variable that is a group, which C would take for memory."""
@@ -123,7 +123,7 @@ class Walker:
     def full_expression(
         self, c: Expression, used: bool = True, wrap: bool = True, targets: tuple[Node, Node] | None = None
     ) -> None:
-        """An expression that is no part of another one; with `targets` (true, false) it is a condition."""
+        """Walk an expression that is no part of another one. With `targets` (true, false) it is a condition."""
         graph, outer = self.graph, self.graph.path
         self.statements += 1
         if self.depth:  # inside of a statement expression
@@ -169,7 +169,7 @@ class Walker:
             self.scopes[-1].append(name)
 
     def kept_alive(self, value: Expression) -> str | None:
-        """The destructor of an object without a name that a reference keeps alive."""
+        """The destructor of a temporary object whose life a reference extends."""
         objects = (x for x in value.all() if isinstance(x, ir.Call) or (isinstance(x, ir.Cast) and x.form == "value"))
         return next((n for n in (self.destructor(x.type) for x in objects) if n is not None), None)
 
@@ -178,7 +178,7 @@ class Walker:
         while type_.written == "array":
             type_ = type_.element
         if type_.kind == "dependent":
-            return f"~{type_.name}"  # what a parameter of a template stands for is not known
+            return f"~{type_.name}"  # a template parameter's type is not known here
         class_ = type_.record
         if class_ is None or self.dialect.group_of(type_)[0]:
             return None
@@ -188,14 +188,14 @@ class Walker:
         return f"~{class_.name}" if any(self.destructor(t) for t in inner) else None
 
     def initialiser(self, c: Expression) -> None:
-        """The value of a member in front of a constructor's body, or the constructor of a base."""
+        """Walk a member initialiser of a constructor, or the call of a base's constructor."""
         before = len(self.graph.function.sites)
         self.full_expression(c, wrap=False)
         if len(self.graph.function.sites) > before:
             raise c.error("a field in front of a constructor's body is not supported", "  assign it in the body")
 
     def leave(self, depth: int) -> None:
-        """Destroy the objects of all scopes but the outermost `depth`, where control gets here."""
+        """Destroy the objects of all scopes but the outermost `depth`, if this point is reachable."""
         for names in reversed(self.scopes[depth:]):
             for name in reversed(names):
                 if self.graph.current:
@@ -204,7 +204,7 @@ class Walker:
     # ---- expressions
 
     def expression(self, c: Expression, used: bool = True) -> None:
-        """Evaluate it by its handler; without one, its operands in order."""
+        """Walk an expression by its handler; without one, its operands in order."""
         chain = self.chains.read(c) if isinstance(c, ir.MemberOf | ir.Subscript | ir.Unary) else None
         register = self.chains.number(c)
         handler: Callable[[Walker, Any, bool], None] | None = EXPRESSIONS.get(type(c))
@@ -222,7 +222,7 @@ class Walker:
         self.in_turn([("u", i, partial(self.expression, x)) for i, x in enumerate(operands)])
 
     def in_turn(self, steps: Iterable[tuple[str, int, Callable[[], None]]]) -> None:
-        """Do the parts of an expression, each with the number by which the language puts it in order."""
+        """Walk parts of an expression, each with "s" (sequenced) or "u" (unsequenced) and its number in `path`."""
         outer = self.graph.path
         for sequencing, number, step in steps:
             self.graph.path = (*outer, (sequencing, number))
@@ -230,7 +230,7 @@ class Walker:
         self.graph.path = outer
 
     def sides(self, left: Callable[[], None], right: Callable[[], None]) -> None:
-        """The two sides of an assignment: C leaves their order open, C++ has the right side first."""
+        """Walk the sides of an assignment: C leaves their order open, C++ evaluates the right side first."""
         steps = [("u", 0, left), ("u", 1, right)]
         self.in_turn(reversed(steps) if self.cpp else steps)
 
@@ -239,7 +239,7 @@ class Walker:
             self.graph.node("barrier", at=c, text="a volatile access")
 
     def read_chain(self, c: Expression, chain: Chain) -> None:
-        """A chain whose value is wanted."""
+        """Walk a chain whose value is used."""
         if chain.local:
             self.whole.use("get", c, chain)
         elif chain.is_field and chain.missing:
@@ -248,7 +248,7 @@ class Walker:
             site = self.graph.site("read", c, c)
             self.evaluate_chain(chain)
             site.read = self.graph.access("r", chain, site)
-        elif chain.missing or self.cpp:  # in C++, what would copy a group is a call of its constructor
+        elif chain.missing or self.cpp:  # C++ copies a group by a call of its constructor
             self.evaluate_chain(chain)
             self.graph.escaped(chain)
         else:
@@ -289,7 +289,7 @@ class Walker:
 
     def intrinsic(self, c: ir.Intrinsic | ir.OffsetOf, used: bool) -> None:
         self.operands(c.operands)
-        if len(c.operands) > 1:  # operations of <stdatomic.h> have no kind of their own, and nothing else is like them
+        if len(c.operands) > 1:  # operations of <stdatomic.h>, which have no kind of their own
             self.graph.node("barrier", at=c, text="an atomic operation")
 
     def designated(self, c: ir.Designated, used: bool) -> None:
@@ -300,7 +300,7 @@ class Walker:
     def name(self, c: ir.Name, used: bool) -> None:
         self.whole.check_value(c)
         self.check_volatile(c)
-        if self.cpp and c.variable and not c.variable.type.is_reference:  # something may be bound to the variable
+        if self.cpp and c.variable and not c.variable.type.is_reference:  # a reference may be bound to the variable
             self.addressed.add(c.variable.key)
 
     def logical(self, c: ir.Logical, used: bool) -> None:
@@ -321,7 +321,7 @@ class Walker:
         self.in_turn([("s", 0, left), ("s", 1, right)])
 
     def condition(self, c: Expression, yes: Node, no: Node) -> None:
-        """Evaluate for control: go to `yes` or `no`. A part of && and || that decides goes there at once."""
+        """Walk a condition that branches to `yes` or `no`. An operand of && or || that decides branches at once."""
         inner, graph = c.bare, self.graph
         if isinstance(inner, ir.Logical):
             both, more = inner, graph.floating()
@@ -480,7 +480,7 @@ class Walker:
         if not c.to and c.callee:
             self.expression(c.callee)
         self.operands(c.arguments)
-        if c.to and c.to.is_weak:  # or of another one, which is not known
+        if c.to and c.to.is_weak:  # the linker may put an unknown function in its place
             self.graph.node("call", at=c)
         self.graph.node("call", at=c, text=name)
 
@@ -499,8 +499,8 @@ class Walker:
             self.whole.read_number(group, c.inside)
             return
         name, pointer = self.dialect.group_of(c.inside.bare.type)
-        plain = c.type.kind == "void" or (c.type.kind == "pointer" and c.type.to.kind == "void")  # `(void)p;` of a
-        if pointer and not plain and self.dialect.group_of(c.type)[0] != name:  # parameter says that it is not used
+        plain = c.type.kind == "void" or (c.type.kind == "pointer" and c.type.to.kind == "void")  # `(void)p;`: unused
+        if pointer and not plain and self.dialect.group_of(c.type)[0] != name:
             text = f"this cast takes a '{name}' for '{c.type.name}'"
             raise c.error(text, "  the layout of a group is not known in C")
         self.expression(c.inside, c.type.written != "void")
@@ -509,7 +509,7 @@ class Walker:
         self.operands(c.items)
         if self.cpp and c.type.kind == "record" and not self.dialect.group_of(c.type)[0]:
             self.temporaries = self.temporaries or self.destructor(c.type) is not None
-            if not c.type.is_pod:  # members that are not named may call what their class says
+            if not c.type.is_pod:  # members without a value may call constructors
                 self.graph.node("call", at=c)
 
     def sizeof(self, c: ir.Unevaluated, used: bool) -> None:
@@ -528,7 +528,7 @@ class Walker:
         self.statement(c.block)
 
     def closure(self, c: ir.Lambda, used: bool) -> None:
-        """A lambda is made; its body is a function of its own."""
+        """Walk the creation of a lambda; its body is a function of its own."""
         defaults = (p.default for p in c.function.parameters)
         self.check_no_fields(
             [*c.captured, *(x for x in defaults if x)], "what a lambda captures, or a default argument,"
@@ -542,7 +542,7 @@ class Walker:
         self.graph.node("call", at=c)
 
     def lvalue(self, c: Expression) -> None:
-        """The operands of something that is written or whose address is taken."""
+        """Walk the operands of an lvalue that is written, or whose address is taken."""
         inner = c.bare
         if isinstance(inner, ir.Name):
             self.whole.check_value(inner)
@@ -550,7 +550,7 @@ class Walker:
             self.operands([x for x in inner.parts if isinstance(x, Expression)])
 
     def assigned(self, left: Expression) -> None:
-        """A place gets a value. In C++, `(a ? b : c) = 1` and `++(++a)` are places, too."""
+        """Record that an lvalue gets a value. In C++, `(a ? b : c) = 1` and `++(++a)` have one, too."""
         target = left.bare
         variable = target.variable if isinstance(target, ir.Name) else None
         if target.type.has_effects:
@@ -613,7 +613,7 @@ class Walker:
         top = graph.join()
         if c.again:
             self.each(c.before)
-        tested = c.condition if not c.once else None  # a section runs once
+        tested = c.condition if not c.once else None  # a bf_critical section runs once
         yes, end = self.branch(tested) if tested and not c.first else (top, graph.floating())
         bottom = graph.floating()
         graph.current = yes
@@ -640,7 +640,7 @@ class Walker:
         self.continues.pop()
 
     def range_loop(self, c: ir.RangeLoop) -> None:
-        """`for (T x : range)`: the steps of an iterator are calls of functions that nobody knows."""
+        """`for (T x : range)`: the steps of its iterator are calls of unknown functions."""
         graph = self.graph
         for d in c.declared:
             self.check_no_group(d)
@@ -671,7 +671,7 @@ class Walker:
         cases = self.cases.pop()
         for _, node in cases:
             link(top, node)
-        if all(case.values for case, _ in cases):  # none is the default
+        if all(case.values for case, _ in cases):  # no default: possibly no case matches
             link(top, end)
         graph.goto(end)
         graph.current = end
@@ -771,7 +771,7 @@ STATEMENTS: dict[type[Statement], Callable[[Walker, Any], None]] = {
 
 
 def _pointer_to(type_: CType) -> str:
-    """C for the type of a pointer."""
+    """C's name of the type of a pointer to `type_`."""
     dims = ""
     while type_.written == "array":
         dims, type_ = f"{dims}[{type_.count}]", type_.element
@@ -779,6 +779,6 @@ def _pointer_to(type_: CType) -> str:
 
 
 def _calls_by_default(to: ir.Function | None) -> bool:
-    """Whether a default argument, which stands where the function is declared, may do something."""
+    """Whether a default argument in the function's declaration may have an effect."""
     defaults = [p.default for p in to.parameters] if to else []
     return not defaults or any(d and any(map(ir.is_busy, d.all())) for d in defaults)
