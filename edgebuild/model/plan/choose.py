@@ -1,14 +1,13 @@
 """Choose the plan: one rule for all options.
 
 Of the plans that keep to the limits of a command, the one of least memory is taken; among equals the fastest, then the
-one of least flash. Where speed is asked for, the limit is NEAR of the fastest plan that fits; that of `--tile auto` is
-KNEE of every op whole. In both, flash counts at its price. So a plan that takes less of one quantity than another, and
-no more of any, always comes before it.
+one of least flash. If speed is requested, the limit is NEAR times the cost of the fastest plan that fits. With
+`--tile auto` it is KNEE times the cost of every op whole. In both, flash counts at its price. So a plan that takes less
+of one quantity than another, and no more of any, always comes before it.
 
-`--objective ram` and `--tile auto` look at every op by itself, rolling, strips, and methods of cutting ops;
-`--tile rolling`, `fdt` and `ffmt` at that option alone, beside every op by itself.
-
-If one option fails for a reason that is not the user's, the others are tried, and a warning says so.
+`--objective ram` and `--tile auto` try every op by itself, rolling, strips, and methods of cutting ops;
+`--tile rolling`, `fdt` and `ffmt` try that option and every op by itself.
+If an option fails by an internal error, the others are tried, and a warning says so.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from .search import METHODS, NEAR, Orders, Plan, Planner
 from .section import COUPLED, Decoupled, Section, cost, instructions
 from .storage import least_bytes
 
-MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
+MACS_TWICE = 10.0  # default percent that a method of cutting, or the least memory at any price, may compute twice
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
-# Of every op whole, estimated: the most that --tile auto gives for memory, so that it is 10 % when it is counted. On
+# Cost limit of --tile auto as a multiple of every op whole, estimated, so that it is 10 % when it is counted. On
 # Cortex-M4 and M55 estimates of rows were up to 4 % too low, on one network 8 % (`edgebuild verify --cycles`).
 KNEE = 1.07
 FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
-LAID_OUT = 8  # cuts that are laid out to find the least: mostly it is the first
+LAID_OUT = 8  # cuts that are laid out at most to find the smallest arena: mostly the first has it
 CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
-Rank = tuple[float, float, int]
+Rank = tuple[float, float, int]  # bytes of the arena with priced flash, cost, bytes of flash
 
 
 def plan(
@@ -48,8 +47,7 @@ def plan(
 ) -> Plan:
     """The plan of a canonical graph that a request asks for. Raises EdgebuildError if it does not fit the target.
 
-    `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
-    `orders`: see `Planner`.
+    `decoupled`, `orders`: see `Planner`.
     """
     check_steps(request, target)
     check_self_test(request, graph)
@@ -76,7 +74,7 @@ def plan(
 
 
 def check_steps(request: ModelRequest, target: Target) -> None:
-    """Refuse what keeps its place in an inference by itself, and slices without a clock."""
+    """Raise EdgebuildError for options that exclude `--steps` or `--max-slice`, and for slices without a clock."""
     if not request.stepwise:
         return
     is_cut = request.max_slice is not None
@@ -93,7 +91,7 @@ def check_steps(request: ModelRequest, target: Target) -> None:
 
 
 def _check_alone(request: ModelRequest, option: str, file: str = "") -> None:
-    """Refuse what the option needs and these leave to the application or to other devices: arena and whole input."""
+    """Refuse options that leave arena, input or ops to the application or to other devices."""
     others = {
         "--arena caller": request.arena == "caller",
         "--stream-input": request.stream_input is not None,
@@ -104,7 +102,7 @@ def _check_alone(request: ModelRequest, option: str, file: str = "") -> None:
 
 
 def check_self_test(request: ModelRequest, graph: Graph) -> None:
-    """Refuse vectors where results may differ in the last place, and where nobody can write the input."""
+    """Raise EdgebuildError where test vectors are impossible: float results, or no arena with the whole input."""
     if not request.selftest:
         return
     _check_alone(request, "selftest", graph.file)
@@ -129,7 +127,7 @@ def _at_any_price(request: ModelRequest) -> bool:
 
 @dataclass(frozen=True)
 class _Cut:
-    """Sections of the order of ops, which may not be laid out yet. `bytes`: what the arena takes at least."""
+    """A cut of the order of ops that may not be laid out yet. `bytes`: lower bound on its arena."""
 
     steps: tuple[Section, ...]
     bytes: int
@@ -161,14 +159,14 @@ class _Goal:
     price: float = 0.0
 
     def rank(self, plan: Plan) -> Rank | None:
-        """The plan for which this is least is taken; None if it does not keep to the limits."""
+        """Sort key of a plan: the least is chosen. None if the plan exceeds a limit."""
         if not self.keeps(plan.steps, plan.arena_bytes):
             return None
         flash = plan.flash_bytes
         return plan.arena_bytes + self.price * flash, cost(plan.steps), flash
 
     def at_least(self, cut: _Cut) -> Rank:
-        """A bound of the rank of a cut that is not laid out."""
+        """Lower bound on the rank of a cut that is not laid out."""
         return cut.bytes + (self.price * cut.flash if self.price else 0), cut.cost, 0
 
     def keeps(self, steps: Sequence[Section], arena: int) -> bool:
@@ -180,9 +178,9 @@ SMALLEST, WORTH_ITS_FLASH = _Goal(), _Goal(price=1 / FLASH_FOR_RAM)
 
 @dataclass(frozen=True)
 class _Try:
-    """Candidates, and the goal that says which are admissible and which comes first; None: near the fastest.
+    """Candidates, and the goal that limits and ranks them; None: the least memory near the fastest.
 
-    `between`: cuts between those that are listed are candidates, too, once the fastest is known.
+    `between`: once the cost of the fastest is clear, the cut of least memory near it is a candidate, too.
     """
 
     candidates: Callable[[], Iterable[Candidate | None]]
@@ -192,17 +190,17 @@ class _Try:
 
 @dataclass
 class _Choice:
-    """The plans of a planner. `twice`: multiply-accumulates that may be done twice."""
+    """Chooses one of a planner's plans. `twice`: multiply-accumulates that may be done twice."""
 
     planner: Planner
     twice: int
     most: float = inf  # cost that the plan may have once kernels have given way to smaller ones
     refusal: EdgebuildError | None = None  # of the first plan that does not fit
-    bug: Exception | None = None  # the first of ours
+    bug: Exception | None = None  # the first internal error
     placed: dict[int, Plan | None] = field(default_factory=dict)  # cuts that were laid out, by identity of the steps
 
     def attempt(self, name: str, make: Callable[[], Plan | None]) -> Plan | None:
-        """The plan that is made; None if there is none, whatever the reason."""
+        """The plan that `make` returns; None if it returns none, or raises: `refusal` or `bug` then keep the reason."""
         progress.say(f"looking at {name}")
         try:
             return make()
@@ -216,14 +214,14 @@ class _Choice:
         return None
 
     def plan(self) -> Plan | None:
-        """The plan that is asked for: that of the first try which has one."""
+        """The plan of the first try that has one; None if no try has."""
         for each in self.tries():
             if (plan := self.of(each)) is not None:
                 return plan
         return None
 
     def tries(self) -> Iterable[_Try]:
-        """Tries of a request, and those for the case that it does not fit."""
+        """The tries of a request in order; later ones are for a model that does not fit otherwise."""
         request = self.planner.request
         small = request.objective == "ram" or request.ram is None
         if _at_any_price(request):
@@ -258,9 +256,9 @@ class _Choice:
         return self.best(candidates, each.goal) if each.goal is not None else self.fast(candidates, each.between)
 
     def best(self, candidates: Iterable[Candidate], goal: _Goal) -> Plan | None:
-        """The plan that the rule takes; None if none keeps to the limits.
+        """The plan of the least rank; None if none keeps to the limits.
 
-        Cuts are laid out in the order of what they take at least, until no other can come before.
+        Cuts are laid out in the order of their lower bounds, until no other can come before the best plan.
         """
         candidates = list(candidates)
         ranked = [(rank, c) for c in candidates if isinstance(c, Plan) and (rank := goal.rank(c)) is not None]
@@ -275,7 +273,7 @@ class _Choice:
         return best[1] if best is not None else None
 
     def fast(self, candidates: Sequence[Candidate], between: bool) -> Plan | None:
-        """The plan that the rule takes where speed is asked for; None if none fits."""
+        """The plan of least memory near the fastest plan that fits; None if none fits."""
         plans, cuts = [c for c in candidates if isinstance(c, Plan)], [c for c in candidates if isinstance(c, _Cut)]
         within = [cut for cut in cuts if cut.bytes <= self.planner.room] or sorted(cuts, key=lambda cut: cut.bytes)[:1]
         quick = sorted(within, key=lambda cut: (cut.cost, cut.bytes))
@@ -296,7 +294,7 @@ class _Choice:
 
     @property
     def by_rows(self) -> bool:
-        """Whether rows come or go one by one, for which runs are rolled if nothing else is asked for."""
+        """Whether the input or the output is streamed by rows, so that runs are rolled by default."""
         return self.streamed or self.planner.request.stream_output is not None
 
     @cached_property
@@ -318,7 +316,7 @@ class _Choice:
 
     @property
     def smallest_cuts(self) -> list[_Cut]:
-        """Cuts of least memory. Only `--objective ram` takes the least where little more is noticeably faster."""
+        """Cuts of least memory. Only `--objective ram` takes the least even if little more is noticeably faster."""
         cuts = self.planner.cutter.cuts
         least = [cuts.within(0)] if self.planner.request.objective == "ram" else []
         return [*self.alone, *map(self.cut, (cuts.tight(), *least))]
@@ -332,9 +330,9 @@ class _Choice:
         return self.placed[id(cut.steps)]
 
     def parts(self, methods: frozenset[str], name: str, ram: int | None = None) -> list[Plan | None]:
-        """Ops cut into parts by these methods, in the least memory; and cut as little as `ram` bytes allow.
+        """Plans of ops cut into parts: of the least memory and, given `ram`, cut only until that many bytes suffice.
 
-        Cut further they can be faster, too, so the search that ends within `ram` is not enough.
+        Ops that are cut further can be faster, too, so the search that ends within `ram` is not enough.
         """
         limits = (None,) if ram is None else (ram, None)
         return [self.attempt(name, partial(self.planner.parts, methods, self.twice, ram=limit)) for limit in limits]
@@ -345,9 +343,9 @@ class _Choice:
         return [*self.alone, self.alone_within, *self.no_slower(plans), *plans]
 
     def no_slower(self, plans: Sequence[Plan]) -> list[_Cut]:
-        """Every op by itself, no slower than a plan and in no more memory than its layout takes.
+        """Cuts into single ops, no slower than each of these plans: of least memory, and fastest within its arena.
 
-        Of these plans, and of every op by itself, whose layout may take more than its tensors do.
+        The best plan of single ops is one of these plans, since its layout may take more bytes than its tensors.
         """
         singles, cuts = self.planner.cutter.single_cuts, list[_Cut]()
         alone = self.best(self.alone, SMALLEST) if self.planner.request.map == "off" else None
@@ -370,7 +368,7 @@ class _Choice:
 
     @cached_property
     def knee_goal(self) -> _Goal:
-        """Within KNEE of every op whole, no more memory than every op by itself, and worth its flash."""
+        """At most KNEE times the cost of every op whole, no more memory than every op by itself, flash at its price."""
         whole = self.planner.cutter.untiled
         arena = inf if self.streamed else self.planner.untiled_bytes
         return replace(WORTH_ITS_FLASH, cost=KNEE * cost(whole), instructions=KNEE * instructions(whole), arena=arena)
@@ -382,7 +380,7 @@ class _Choice:
         return self.improved(self.best(cuts, self.knee_goal), self.knee_goal, thorough=False)
 
     def improved(self, best: Plan | None, goal: _Goal, thorough: bool) -> list[Plan]:
-        """The plan, if there is one, and those in strips and in parts, each of less memory than those before."""
+        """The plan `best`, if any, and plans in strips and in parts, each of less memory than those before."""
         plans, planner = [best] if best is not None else [], self.planner
         if self.streamed:
             return plans
@@ -396,9 +394,9 @@ class _Choice:
     # ---- What follows the choice
 
     def with_less_code(self, plan: Plan) -> Plan:
-        """The plan with less code where that costs little, unless kernels were measured; within `--flash`.
+        """The plan with less code where that costs little, and within `--flash`; measured kernels stay.
 
-        Kernels that need no scratch may leave room, so the plan is laid out again.
+        Kernels without scratch may leave room, so the plan is laid out again. Raises EdgebuildError beyond `--flash`.
         """
         graph, form, room = plan.graph, plan.cutter.form, plan.request.flash
         less = replace(plan, steps=kernel_selection.with_less_code(graph, plan.steps, form, self.most))
@@ -412,18 +410,18 @@ class _Choice:
 
 
 def interprets(graph: Graph) -> bool:
-    """Whether plans of this graph are run on values."""
+    """Whether plans of this graph are checked by running them on values."""
     return interpret.small(graph) or os.environ.get(CHECK) == "all"
 
 
 def interpreted(model: Graph, plan: Plan) -> Plan:
-    """The plan, whose kernels were run on values. Raises BrokenPlan."""
+    """The plan, after a run of its kernels on values. Raises BrokenPlan if results differ from the model's."""
     interpret.interpret(model, plan.graph, plan.steps)
     return plan
 
 
 def warn_of(bug: Exception, name: str, file: str) -> None:
-    """Say that an option failed, and that it should not have."""
+    """Warn that an option failed by an internal error."""
     words = " ".join(str(bug).split())[:200]
     text = f"internal failure of '{name}': {type(bug).__name__}{': ' if words else ''}{words}"
     hints = (

@@ -6,8 +6,8 @@ least memory, and among all cuts within a limit the one with the fewest instruct
 dynamic programming. Instructions that take longer than those of other kernels count for more (`Kernel.pace`).
 
 While an op of a rolled run is called, not all of the run's rings hold rows that are still wanted, and
-only that op's scratch is in use. So what a run takes is the most that any of its ops finds in use, and
-an op may have the fastest kernel whose scratch fits beside that.
+only that op's scratch is in use. So a run takes the most bytes in use during the calls of any of its ops,
+and each op may have the fastest kernel whose scratch fits beside the other bytes in use.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from .section import (
     with_separate_rows,
 )
 
-STEP = 0.94  # of the memory of one cut to the limit of the next
-FAR = 64  # sections one after the other that are of no use before longer ones are not looked at
-EQUAL = 1 - 1e-9  # sums in another order may differ by so much
+STEP = 0.94  # times the memory of one cut of the front: the limit for the next
+FAR = 64  # useless sections in a row after which the search tries no longer ones
+EQUAL = 1 - 1e-9  # tolerance for sums in another order
 FIRST = 16  # ops that are rolled at once in the search of sections; twice as many where these are too few
-SPARE = 27  # the part of the least peak that may be spent on faster kernels
-WORTH = 64  # the part of all instructions that it must save
-FINENESS = 128  # the part of a peak to which the least for a number of instructions is found
+SPARE = 27  # 1/SPARE of the least peak may be spent on faster kernels
+WORTH = 64  # if they save at least 1/WORTH of the cost
+FINENESS = 128  # 1/FINENESS of a peak is the precision of the bisection in `knee`
 NEVER = 2**62
 MOST_CALLS = 16_000_000  # of kernels that a search of sections simulates: about two minutes
 Kernels = tuple[tuple[Choice, ...], ...]  # that each op of a section may have
@@ -67,8 +67,8 @@ def little_more(peak: int) -> int:
 class Interval:
     """A section of the ops [start, stop) with the least scratch, and the kernels that each of its ops may have.
 
-    There are many, of which a cut takes few: so this has the figures alone, and `make` makes the section.
-    `live`: most bytes live while it runs; `others`: bytes live during the calls of each op, beside its scratch.
+    There are many intervals, and a cut takes few. So each holds figures only, and `make` makes its section.
+    `live`: most bytes live while it runs; `others`: bytes live during the calls of each op, without its scratch.
     """
 
     start: int
@@ -88,7 +88,7 @@ class Interval:
         choices: tuple[tuple[Choice, ...], ...],
         make: Callable[[], Section],
     ) -> Interval:
-        """The figures of a section. `around`: bytes that live between sections while it runs."""
+        """The figures of a section. `around`: bytes of tensors between sections that are live while it runs."""
         in_use, spans, others = section.in_use, section.spans, []
         for number, op in enumerate(section.ops):
             name = scratch_name(op.outputs[0])
@@ -109,11 +109,11 @@ class Interval:
 
     @cached_property
     def ample(self) -> int:
-        """Live bytes within which all kernels are the fastest."""
+        """Bound on live bytes from which on every op has its fastest kernel."""
         return max(others + each[0].scratch for others, each in zip(self.others, self.choices, strict=True))
 
     def chosen(self, bound: int) -> list[Choice]:
-        """The fastest kernels whose scratch is within a bound of the live bytes."""
+        """For each op the fastest kernel within `bound` live bytes, or the one of least scratch."""
         kernels = zip(self.others, self.choices, strict=True)
         return [next((c for c in each if others + c.scratch <= bound), each[-1]) for others, each in kernels]
 
@@ -133,7 +133,7 @@ class Interval:
 
 
 class Cuts:
-    """All cuts of `count` ops into these intervals, which come in the order of their ends. `most`: no cut needs more.
+    """All cuts of `count` ops into these intervals, which are sorted by their ends. `most`: bytes that suffice.
 
     More intervals may be added, in that order, before a cut is asked for.
     """
@@ -151,7 +151,7 @@ class Cuts:
         self._ending[i.stop].append(i)
 
     def least_until(self, position: int) -> int:
-        """The least of the largest live bytes of any cut of the ops before a position; NEVER: there is none."""
+        """The least peak in bytes of any cut of the ops before a position; NEVER: there is no cut."""
         for stop in range(len(self._peaks), position + 1):
             peaks = (max(i.live, self._peaks[i.start]) for i in self._ending[stop])
             self._peaks.append(min(peaks, default=NEVER))
@@ -159,15 +159,15 @@ class Cuts:
 
     @property
     def least(self) -> int | None:
-        """The least of the largest live bytes that any cut takes; None: there is no cut."""
+        """The least peak in bytes of any cut; None: there is no cut."""
         least = self.least_until(self.count)
         return least if least < NEVER else None
 
     def cost_between(self, start: int, stop: int, bound: int, costs: list[float]) -> float:
-        """The least cost from one position to another, of sections each of which takes at most so many bytes.
+        """The least cost of ops [start, stop) in sections of at most `bound` live bytes each.
 
-        `costs`: those from positions up to `stop`, the nearest first; those that are missing are added. The one from
-        `start` is not, for an interval may yet be added that begins there.
+        `costs` caches the least cost from each position to `stop`, the nearest first; missing ones are appended. That
+        from `start` is not, for an interval that begins there may yet be added.
         """
 
         def cost_from(position: int) -> float:
@@ -179,15 +179,15 @@ class Cuts:
         return cost_from(start)
 
     def within(self, limit: int) -> tuple[Section, ...]:
-        """The sections with the fewest instructions whose peak is at most `limit`, or the least peak if that is more.
+        """The cut of least cost whose peak is at most `limit` bytes, or the least peak if that is more.
 
-        Of those with equally few, sections whose largest live bytes are least.
+        Of cuts of equal cost, the one of the lowest peak.
         """
         bound = max(limit, self.least or 0)
         best: dict[int, tuple[tuple[float, int], Interval | None]] = {0: ((0, 0), None)}
         for i in (i for start in range(self.count) if start in best for i in self.starting[start] if i.live <= bound):
             (before, peak), there = best[i.start][0], best.get(i.stop)
-            if there is not None and before + i.quickest > there[0][0]:
+            if there is not None and before + i.quickest > there[0][0]:  # a bound that is cheap to compute
                 continue
             total = before + i.cost(bound), max(peak, i.peak(bound))
             if there is None or total < there[0]:
@@ -199,14 +199,14 @@ class Cuts:
         return tuple(reversed(sections))
 
     def tight(self) -> tuple[Section, ...]:
-        """The sections of least peak, or of little above it where that makes the whole noticeably faster."""
+        """The cut of least peak, or of a peak little above it where that is noticeably faster."""
         least = self.least or 0
         tight, loose = self.within(least), self.within(little_more(least))
         before, after = cost(tight), cost(loose)
         return loose if before - after > before / WORTH else tight
 
     def knee(self, most: float) -> tuple[Section, ...]:
-        """The sections of least peak, more or less, that execute at most so many instructions; else the fastest."""
+        """The cut of about the least peak whose cost is at most `most`; the fastest one if there is none."""
         low, high = self.least or 0, self.most
         if cost(tight := self.tight()) <= most:
             return tight
@@ -223,7 +223,7 @@ class Cuts:
 
 @dataclass
 class _Effort:
-    """Calls and time that a search of sections may take: true while ops up to `position` have some of their share."""
+    """Budget of a search of sections. True while ops up to `position` have not used their share of calls and time."""
 
     count: int
     deadline: float | None
@@ -240,13 +240,13 @@ class _Effort:
 
 @dataclass(frozen=True)
 class Cutter:
-    """All sections of an order of ops, and what they cost."""
+    """Makes the sections of an order of ops, with their memory and cost, and finds cuts into them."""
 
     rolling: RollingGraph
     order: tuple[Op, ...]  # without views
-    form: Form  # for which core kernels are, and what was asked for of them
+    form: Form  # core and wishes that kernels are made for
     decoupled: Decoupled = field(default_factory=dict)
-    deadline: float | None = None  # monotonic seconds, half of the way to which is for the search of rolled sections
+    deadline: float | None = None  # monotonic seconds; the search of rolled sections takes half of the time until then
 
     @property
     def graph(self) -> Graph:
@@ -293,7 +293,7 @@ class Cutter:
         return tuple(self.whole(at) for at in range(len(self.order)))
 
     def whole(self, at: int) -> Section:
-        """The op at this position as it is, with its fastest kernel."""
+        """The op at this position run whole by its fastest kernel, over an operand that it may overwrite if any."""
         op = self.order[at]
         roots = (root for root in self.rolling.overwritten(op) if self._dies(root, at, at + 1))
         overlaps = (Overlap.of(root, op.outputs[0], 0, self.sizes) for root in roots)
@@ -303,7 +303,7 @@ class Cutter:
     def in_place(self, at: int) -> Section | None:
         """The op at this position whole, its result over an operand that it reads for the last time.
 
-        None: there is no kernel that works in place.
+        None: no kernel of the op works in place here.
         """
         op, storage = self.order[at], self.rolling.storage
         read = [n for n in op.inputs if n in storage]
@@ -323,14 +323,14 @@ class Cutter:
         return with_kernels(Section((op,), None, (op.outputs[0],), (), {}, reads=reads, overlap=overlap), [kernel])
 
     def without_overlap(self, section: Section, start: int) -> Interval:
-        """A section with nothing over an operand."""
+        """The section without an overlap and without overlaid buffers."""
         section = self.whole(start) if section.in_place else section
         return self.interval(self._least_scratch(replace(section, overlap=None, overlaid={})), start)
 
     def by_rows(self, trace: Trace, start: int, stop: int) -> list[Interval]:
-        """The ops of an interval run row by row with each placement option, that of the least memory first.
+        """Ops [start, stop) run row by row with each placement option, the least memory first.
 
-        Few are ever chosen. The section of one that is gets rolled anew: all of them would take 12 kB each.
+        Few are ever chosen, so `make` rolls a chosen one anew. To keep all sections would take 12 kB each.
         """
         first = stop - len(trace.run)
 
@@ -360,12 +360,12 @@ class Cutter:
         return with_kernels(section, [each[-1] for each in self.choices.of(section)])
 
     def interval(self, section: Section, start: int, make: Callable[[], Section] | None = None) -> Interval:
-        """A section that begins at this position, with what its ops may have. `make`: makes it again."""
+        """The interval of a section that begins at this position. `make`: makes the section again."""
         choices = tuple(self.choices.of(section))
         return Interval.of(section, start, self.around(section, start), choices, make or (lambda: section))
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
-        """The section with the fastest kernels whose scratch is within a bound of the live bytes; None: it is not."""
+        """The section with the fastest kernels within `bound` live bytes; None: it needs more."""
         interval = self.interval(section, start)
         return interval.within(bound) if interval.live <= bound else None
 
@@ -373,7 +373,7 @@ class Cutter:
 
     @cached_property
     def resident(self) -> list[int]:
-        """Bytes of what was there before each position and is still wanted."""
+        """Bytes of storages that were written before each position and are still wanted there."""
         changes = [0] * (len(self.order) + 2)
         for name, (first, last) in self.life.items():
             changes[first + 1] += self.sizes[name]
@@ -382,7 +382,7 @@ class Cutter:
 
     @cached_property
     def _living(self) -> list[list[tuple[int, int, int]]]:
-        """First write, last read and bytes of what was there before each position and is still wanted."""
+        """First write, last read and bytes of each storage that `resident` counts, by position."""
         living: list[list[tuple[int, int, int]]] = [[] for _ in range(len(self.order) + 1)]
         for name, (first, last) in self.life.items():
             for at in range(first + 1, last + 1):
@@ -390,9 +390,9 @@ class Cutter:
         return living
 
     def least(self, start: int, stop: int, rings: int = 0) -> int:
-        """A bound of what any section of this interval takes: what is there before and after, best overlap and all.
+        """Lower bound on the bytes of any section of ops [start, stop): operands and results with the best overlap.
 
-        `rings`: bytes that rings take at least. They may lie over an operand as far as no result does.
+        `rings`: least bytes of its rings. They may lie over an operand where no result does.
         """
         results = [size for first, _, size in self._living[stop] if first >= start]
         dying = [size for _, last, size in self._living[start] if last < stop]
@@ -401,17 +401,17 @@ class Cutter:
         return self.resident[start] + sum(results) - min(result, operand) + beside
 
     def around(self, section: Section, start: int) -> int:
-        """Bytes live between sections while one that starts at this position runs, with its overlap."""
+        """Live bytes of tensors between sections while this one runs, less its overlap."""
         saved = section.overlap.saved if section.overlap is not None else 0
         return self.resident[start] + sum(self.sizes[n] for n in section.results) - saved
 
     def profile(self, sections: Sequence[Section]) -> tuple[int, ...]:
-        """Bytes live in each of the sections of a cut."""
+        """Peak of live bytes in each section of a cut."""
         starts = accumulate((len(s.ops) for s in sections), initial=0)
         return tuple(self.around(s, start) + max(s.in_use) for s, start in zip(sections, starts, strict=False))
 
     def steps_of(self, sections: Sequence[Section]) -> dict[str, tuple[int, int]]:
-        """First and last step, both inclusive, of every storage that is there between sections."""
+        """First and last step, both inclusive, of every storage that lives between sections."""
         step_at = [step for step, s in enumerate(sections) for _ in s.ops]
         step_at.append(max(len(sections) - 1, 0))  # outputs live to the end
         inner = {n for s in sections if s.rolled for n in (*s.rolled.rings, *s.rolled.inside)}
@@ -425,7 +425,7 @@ class Cutter:
 
     @cached_property
     def enough(self) -> int:
-        """Bytes that no cut needs: what all ops whole take; a streamed input has no such cut."""
+        """Bytes that suffice: the peak of every op whole, or all storages if a streamed input rules that out."""
         if self.rolling.streamed is not None:
             return sum(self.sizes.values())
         return max(self.profile(self.untiled), default=0)
@@ -442,12 +442,12 @@ class Cutter:
 
     @cached_property
     def whole_cuts(self) -> Cuts:
-        """Every op whole."""
+        """The cuts into whole ops."""
         return Cuts(len(self.order), self.enough, self.wholes)
 
     @cached_property
     def single_cuts(self) -> Cuts:
-        """Every op by itself: whole, in place, or by rows where the result so comes to lie over an operand."""
+        """The cuts into single ops: whole, in place, or by rows where that lets the result overlap an operand."""
         cuts, least = Cuts(len(self.order), self.enough, self.wholes), dict[int, int]()
         for i in self.wholes:
             least[i.start] = min(i.live, least.get(i.start, i.live))
@@ -461,9 +461,9 @@ class Cutter:
 
     @cached_property
     def cuts(self) -> Cuts:
-        """All cuts, but for sections that are of no use. Raises EdgebuildError if a streamed input leaves none.
+        """All cuts into useful sections. Raises EdgebuildError if a streamed input leaves none.
 
-        A search that takes too long leaves out more, everywhere alike: each op has the same share of calls and time.
+        A search that takes too long leaves out more sections, evenly: each op has the same share of calls and time.
         With a streamed input it does not end early, for then there might be no cut.
         """
         cuts = Cuts(len(self.order), self.enough, self.wholes)
@@ -481,19 +481,19 @@ class Cutter:
         return cuts
 
     def _rolled_until(self, stop: int, shorter: Cuts, effort: _Effort) -> Iterator[Interval]:
-        """Rolled sections that end at a position, the shortest first. `shorter`: sections that end before, whole ops.
+        """Rolled sections that end at `stop`, the shortest first. `shorter`: whole ops, and sections that end before.
 
-        Dominance prunes most. A section is of no use that takes no less than shorter ones in a row: these make the same
-        rows, from operands that are there whole. Nor is one that costs more than shorter ones in a row within what
-        every cut takes that goes through its start. The rings of a run are those of a shorter one and more, so the
-        bounds that one run gives hold for all longer ones.
+        Dominance prunes most. A section is useless if a sequence of shorter ones takes no more memory: these make the
+        same rows, from whole operands. It is useless, too, if such a sequence costs less within the bytes that every
+        cut through its start takes anyway. The rings of a run are those of a shorter one and more, so the bounds of
+        one run hold for all longer ones.
         """
         floor, costs = (
             max(self.resident[0], self.resident[len(self.order)]),
             defaultdict[int, list[float]](lambda: [0.0]),
         )
         streamed, before, count = self.rolling.streamed, stop, FIRST
-        least, rings, measured, useless, looked_at = {stop: 0}, 0, 0, 0, stop  # `least`: of sections in a row to here
+        least, rings, measured, useless, looked_at = {stop: 0}, 0, 0, 0, stop  # `least`: peak from each start to `stop`
         while before > 0 and useless < FAR and rings <= self.enough and effort:
             before, count = max(0, stop - count), 2 * count
             starts = [before + s for s in possible_starts(self.rolling, self.order[before:stop])]
@@ -507,7 +507,7 @@ class Cutter:
                     if useless >= FAR:
                         break
                     continue
-                if trace is None:  # rolling is what takes time: only once a bound does not rule it out
+                if trace is None:  # rolling is slow: only once bounds do not rule the section out
                     trace = simulate(self.rolling, self.order[starts[-1] : stop])
                     least_costs = self.choices.least_costs(trace)
                     effort.calls += len(trace.events)
@@ -526,19 +526,19 @@ class Cutter:
                 if streamed not in rolled.operands:
                     yield from intervals
             if starts and starts[-1] > before:
-                break  # what is there cannot be rolled
+                break  # an op before this start cannot be rolled
 
     @property
     def least_peak(self) -> int:
-        """The least of the largest live bytes that any cut takes."""
+        """The least peak in bytes of any cut; 0 without ops."""
         return self.cuts.least or 0
 
     @cached_property
     def front(self) -> tuple[tuple[Section, ...], ...]:
-        """The fastest cuts within limits that go down in steps of STEP: none takes less memory and time than another.
+        """The Pareto front of peak and cost, the least memory first: the fastest cut within each of many limits.
 
-        The least memory comes first. Each limit is below what the cut before took, so that nothing between two
-        neighbours is left out but what lies within a step.
+        Each limit is STEP times the memory of the cut before. So the front misses only cuts less than a step from a
+        neighbour.
         """
         limit, front = 2 * sum(self.sizes.values()), list[tuple[int, float, tuple[Section, ...]]]()
         while True:
@@ -554,7 +554,7 @@ class Cutter:
 
 
 def sliced(cutter: Cutter, steps: tuple[Section, ...], target: Target, limit: float) -> tuple[Section, ...]:
-    """The steps with ops by rows in place of those that run whole and take longer than the limit, us."""
+    """The steps, with whole ops that take longer than `limit` microseconds run by rows where they can be."""
     cut, at = list[Section](), 0
     for section in steps:
         alone = cutter.order[at : at + len(section.ops)]

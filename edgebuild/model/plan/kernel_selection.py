@@ -1,8 +1,8 @@
-"""Kernel selection under flash: a kernel gives way to a slower one where the functions that it alone needs take much.
+"""Kernel selection under flash: a kernel gives way to a slower one where only it needs a large function or table.
 
-Kernels of a layer differ by a few percent, and the assembly that they call takes up to four kilobytes, once for all
-layers that call it. So what a kernel costs of flash is known only when those of all layers are. Some
-kernels compute what others have in a table.
+Kernels of a layer differ by a few percent in speed. The assembly that they call takes up to four kilobytes, once for
+all layers that call it. So the flash of a kernel depends on the kernels of all other layers. Some
+kernels compute the values that others read from a table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .section import Section, cost, scratch_name
 
 # Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
 WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}
-MOST = 0.02  # of all instructions that this may cost, but for `size`
-# Of a layer's instructions: what weights of four bits may cost it to stay two a byte. `size` takes them at any cost.
+MOST = 0.02  # share of all instructions that the selection may add, except for `size`
+# Most cost, as a multiple, of a layer whose 4-bit weights stay two to a byte. `size` takes them at any cost.
 NIBBLES = {"speed": 1.0, "balanced": 1.34}
 
 
@@ -41,7 +41,7 @@ class FormedKernel:
 
 @dataclass(frozen=True)
 class Use:
-    """An op's kernel in a plan. `others` serve in the same place, and none of them wants more scratch."""
+    """An op's kernel in a plan. `others` can replace it and need no more scratch."""
 
     step: int
     op: int
@@ -61,13 +61,13 @@ Chosen = Mapping[tuple[int, int], FormedKernel]  # by `Use.key`
 
 
 def flash(graph: Graph, kernels: Sequence[Kernel], form: Form) -> int:
-    """Bytes of flash of kernels, roughly: constants as kernels want them, each once, and code."""
+    """Estimated bytes of flash of kernels: code, and constants as laid out for the kernels, equal ones once."""
     constants = {(c.data.nbytes, crc32(c.data.tobytes())) for kernel in kernels for c in kernel.constants}
     return sum(size for size, _ in constants) + code_bytes(kernels, graph.arithmetic, form)
 
 
 def flash_of(graph: Graph, steps: Sequence[Section], form: Form) -> int:
-    """Bytes of constants and code of steps on a graph, and of the orders and calls of rows, roughly."""
+    """Estimated bytes of flash of steps: constants, code, call orders of rolled runs, and calls."""
     kernels = kernels_of(graph, steps)
     tables = sum(section.calls for section in steps if section.rolled)
     return flash(graph, kernels, form) + tables + OF_CALL * len(kernels)
@@ -79,9 +79,9 @@ def kernels_of(graph: Graph, steps: Sequence[Section]) -> list[Kernel]:
 
 
 def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: float = inf) -> tuple[Section, ...]:
-    """The steps with other kernels where these save flash that is worth more than the instructions.
+    """The steps with other kernels where the flash saved is worth more than the instructions added.
 
-    `limit`: of the cost of all steps.
+    `limit`: on the cost of all steps.
     """
     optimize = form.wish.optimize
     worth, total = WORTH[optimize], cost(steps)
@@ -107,10 +107,10 @@ def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: fl
 
 
 def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) -> tuple[Section, ...]:
-    """The steps with smaller kernels, until those take `most` bytes of flash or none is smaller.
+    """The steps with smaller kernels, until those take at most `most` bytes of flash or none is smaller.
 
-    Each time that change is made which costs the fewest instructions for each byte that it saves. In the end, what
-    turned out not to be needed is taken back.
+    Greedy: each change costs the fewest instructions per byte of flash saved. At the end, changes that turned out to
+    be unnecessary are undone.
     """
     uses = list(_uses(graph, steps, _smaller))
     chosen = {use.key: use.kernel for use in uses}
@@ -118,7 +118,7 @@ def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) 
         options = [*_without_function(uses, chosen), *_with_another(uses, chosen)]
         options += [{use.key: other} for use in uses for other in use.others]
         changes = list(_savings(graph, uses, chosen, options, form))
-        if not changes:  # kernels that are taken where size counts, all at once: they have functions in common
+        if not changes:  # all kernels for `--optimize size` at once: they share functions
             small = ((use.key, [formed for formed in use.others if formed.form.small]) for use in uses)
             changes = list(_savings(graph, uses, chosen, [{key: of[0] for key, of in small if of}], form))
         if not changes:
@@ -138,7 +138,7 @@ def _flash(graph: Graph, chosen: Chosen, form: Form) -> int:
 def _savings(
     graph: Graph, uses: Sequence[Use], chosen: Chosen, options: Iterable[Chosen], form: Form
 ) -> Iterator[tuple[int, float, Chosen]]:
-    """Bytes of flash that each change saves, instructions that it adds, and the change; only of those that save."""
+    """Bytes of flash that each change saves, cost that it adds, and the change; only changes that save."""
     before = _flash(graph, chosen, form)
     for change in options:
         saved = before - _flash(graph, {**chosen, **change}, form)
@@ -157,12 +157,12 @@ def _uses(
 
 
 def _equivalent_kernels(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
-    """The other kernels of a form that do for its place."""
+    """Other kernels of the same form that can replace this one."""
     return _serving(formed, formed.form, formed.kernel.others)
 
 
 def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
-    """Other kernels of the op, also those that are made where size counts."""
+    """Other kernels of the op that can replace this one, including those for `--optimize size`."""
     yield from _equivalent_kernels(graph, op, formed)
     small = replace(formed.form, wish=replace(formed.form.wish, optimize="size"), variant="")
     first = kernel_of(op, graph, small)
@@ -180,14 +180,14 @@ def _serving(formed: FormedKernel, form: Form, others: Iterable[Kernel]) -> Iter
 
 
 def _with_nibbles(use: Use, most: float) -> FormedKernel:
-    """The fastest kernel that keeps weights of four bits two a byte, at most so many times the cost; else its own."""
+    """The fastest kernel with 4-bit weights two to a byte, if at most `most` times the cost; else the op's own."""
     packed = [other for other in (use.kernel, *use.others) if other.kernel.shape.get("nibbles")]
     best = min(packed, key=use.cost, default=use.kernel)
     return best if use.cost(best) <= most * use.cost(use.kernel) else use.kernel
 
 
 def _without_function(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
-    """For each function that kernels have in common: all that call it do without, each as fast as that allows."""
+    """For each function in use: all kernels that call it replaced by the fastest that need no additional function."""
     functions = {formed.function for formed in chosen.values()}
     for function in sorted(functions - {""}):
         change, left = dict[tuple[int, int], FormedKernel](), (functions - {function}) | {""}
@@ -202,7 +202,7 @@ def _without_function(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
 
 
 def _with_another(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
-    """For each function that kernels have in common and each that none has: all that call the one call the other."""
+    """For each function in use and each that is not: kernels that call the one replaced by ones that call the other."""
     functions = {formed.function for formed in chosen.values()}
     for function in sorted(functions - {""}):
         users = [use for use in uses if chosen[use.key].function == function]
@@ -212,7 +212,7 @@ def _with_another(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
 
 
 def _without_table(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
-    """For each kernel with constants: those without any, which compute what is in its table."""
+    """For each kernel with constants: kernels without any, which compute the values of its table."""
     for use in uses:
         if chosen[use.key].kernel.constants:
             yield from ({use.key: formed} for formed in use.others if not formed.kernel.constants)
@@ -232,7 +232,7 @@ def _with_chosen(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) 
 
 
 def _with_scratch(section: Section, op: Op, size: int) -> Section:
-    """The section with so many bytes of scratch for an op; none: without it."""
+    """The section with `size` bytes of scratch for an op; 0: without scratch."""
     name = scratch_name(op.outputs[0])
     inner = {n: size if n == name else other for n, other in section.inner.items() if n != name or size}
     spans = {n: section.spans[n] for n in inner}

@@ -1,14 +1,14 @@
 """Rolling execution: a run of ops computed row by row, each row when it is first wanted.
 
-A row is all that shares an index of a tensor's second dimension. Tensors inside of the run are
-never whole: each is a ring of as many rows as lie between the oldest that a reader still wants and
-the newest made. Nothing is computed twice. Operands from outside are there whole.
+A row is all elements that share an index of a tensor's second dimension. Tensors inside a run are
+never whole: each is a ring that holds the rows from the oldest that a reader still wants to the
+newest. Nothing is computed twice. Operands from outside the run are whole.
 
-A ring has one row more than its readers need between their calls: the newest. If that row is made in a *separate*
-place, the place serves other rings while this one waits. As soon as nobody wants the oldest row any more, the newest
+A ring has one row more than its readers need between their calls: the newest. If the run makes that row in a
+*separate* place, other rings can use the place while this one waits. Once no reader wants the oldest row, the newest
 is copied over it. So the ring itself has a row less.
 
-All follows from the ops' index relations: which rows of an operand an output row needs.
+Everything follows from the ops' index relations: which rows of an operand an output row needs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Span = tuple[int, int]  # numbers of a first and a last op, both inclusive
 class Event(NamedTuple):
     """One call: op number `op` of the run makes row `row` (or adds it to its sums, if it reduces over rows).
 
-    `writes` is None while a reduction is not complete; then it writes all rows at once. The number
-    one past the last op is that of the application, which brings the next row of a streamed input. Those behind it
-    are those of rings with a separate newest row: the call copies the row into the ring.
+    `writes` is None while a reduction is not complete; its last call writes all rows. The number one past the
+    last op means that the application brings the next row of a streamed input. Higher numbers mean that
+    the separate newest row of a ring is copied into the ring.
     """
 
     op: int
@@ -53,7 +53,7 @@ def row_bytes(graph: Graph, tensor: str) -> int:
 
 
 def with_rows(graph: Graph) -> Graph:
-    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op.
+    """The graph without a view of its input, which gets the view's shape: its rows are those of the first op.
 
     Raises EdgebuildError for a graph without an input.
     """
@@ -70,9 +70,9 @@ def with_rows(graph: Graph) -> Graph:
 
 
 def with_output_rows(graph: Graph, name: str) -> Graph:
-    """The graph that ends with calls of the application, `NAME_output_row`, for each row of its one output.
+    """The graph with a last op that calls the application's `NAME_output_row` for each row of its one output.
 
-    A view at its end is left out, so that rows are those of the last op. Raises EdgebuildError where there are no rows.
+    A view at its end is left out, so that rows are those of the last op. Raises EdgebuildError if there are no rows.
     """
     y = graph.outputs[0]
     if len(graph.ports_out) != 1 or graph.states:
@@ -95,7 +95,7 @@ def with_output_rows(graph: Graph, name: str) -> Graph:
 
 
 def read_outside(graph: Graph) -> tuple[str, ...]:
-    """The outputs of a graph, whole or row by row, as the application reads them."""
+    """The tensors that the application reads as outputs, whole or row by row."""
     makers = ((name, graph.producers.get(name)) for name in graph.ports_out)
     return tuple(
         op.inputs[0] if op is not None and ops.SPECS[op.kind].link == "output" else name for name, op in makers
@@ -106,23 +106,23 @@ def read_outside(graph: Graph) -> tuple[str, ...]:
 class Rolled:
     """A run of ops that is executed row by row.
 
-    `rings`: rows of each inner tensor's storage that are kept. `inside`: inner tensors that need no ring of their own.
-    Their one reader reads each row element by element as soon as it is made. So row r is made where row r of the
-    reader's result will be. `spans`: for every ring, the first and the last op during whose calls it may hold rows that
-    are still wanted. For an op that reduces, the span goes from its first call to its last. Rings whose spans do not
-    meet may lie in the same place. `newest`: the same for the newest row of rings that may have it `separate`; the
-    `rings` of those that do have a row less.
+    `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors without a ring, and the result that each
+    lies in. The one reader of such a tensor reads each row element by element as soon as it is made, so row r is made
+    in the place of row r of the reader's result. `spans`: for every ring, the first and the last op during whose calls
+    it may hold rows that are still wanted; for sums of a reduction, from its first call to its last. Rings whose spans
+    do not meet may share bytes. `newest`: spans of newest rows that may be `separate`. Rings in `separate` count a row
+    less in `rings`.
     """
 
     rolling: RollingGraph
     ops: tuple[Op, ...]
     rings: Mapping[str, int]
     inside: Mapping[str, str]
-    results: tuple[str, ...]  # storages that are wanted outside, whole
+    results: tuple[str, ...]  # storages that are read outside of the run, whole
     operands: tuple[str, ...]  # storages from outside
     spans: Mapping[str, Span]
-    counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
-    fed: tuple[str, ...] | None = None  # storages whose rows are brought; None: the streamed input, if it is read here
+    counts: tuple[int, ...]  # calls of each op, then calls that bring rows of the streamed input, if any
+    fed: tuple[str, ...] | None = None  # storages whose rows come from outside; None: the streamed input, if read here
     newest: Mapping[str, Span] = field(default_factory=dict)
     separate: tuple[str, ...] = ()
 
@@ -134,20 +134,20 @@ class Rolled:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the calls in order, as they are printed."""
+        """The number of each call, in order: the table that is printed."""
         return tuple(event.op for event in self.events)
 
     @cached_property
     def joined(self) -> Rolled:
-        """The run with all rows of a ring in one place."""
+        """The run without separate newest rows: all rows of a ring lie in one place."""
         return replace(self, rings={n: rows + (n in self.separate) for n, rows in self.rings.items()}, separate=())
 
 
 def with_copies(events: Sequence[Event], rings: Mapping[str, int], first: int) -> tuple[Event, ...]:
-    """The calls, and those that copy separate newest rows into their rings.
+    """The calls, with those that copy separate newest rows into their rings.
 
-    `rings`: the rows of each of them; their numbers begin with `first`, in this order. Rows that nobody reads later are
-    not copied.
+    `rings`: rows of each such ring; the numbers of their copies begin with `first`, in this order. Rows that no later
+    call reads are not copied.
     """
     if not rings:
         return tuple(events)
@@ -161,7 +161,7 @@ def with_copies(events: Sequence[Event], rings: Mapping[str, int], first: int) -
     end = {name: max(at for (n, _), at in last_reads.items() if n == name) for name in rings}
     copies: list[list[Event]] = [[] for _ in events]
     for (name, row), at in makers.items():
-        free = max(at, last_reads.get((name, row - rings[name]), at))
+        free = max(at, last_reads.get((name, row - rings[name]), at))  # last read of the row that is overwritten
         if free < end[name]:
             copies[free].append(Event(numbers[name], row, ((name, row, row + 1),), (name, row, row + 1)))
     return tuple(each for event, more in zip(events, copies, strict=True) for each in (event, *more))
@@ -169,7 +169,7 @@ def with_copies(events: Sequence[Event], rings: Mapping[str, int], first: int) -
 
 @dataclass(frozen=True)
 class RollingGraph:
-    """A graph with what planning asks of it again and again.
+    """A graph with cached facts for planning: storages, their rows and readers, and the rows that each op reads.
 
     `streamed`: the storage of an input that the application brings row by row, in order.
     """
@@ -179,7 +179,7 @@ class RollingGraph:
 
     @cached_property
     def views(self) -> dict[str, tuple[str, int]]:
-        """The storage that holds each activation, and how many of its bytes are before it."""
+        """For each activation its storage, and its offset there in bytes."""
         views = {t.name: (t.name, 0) for t in self.graph.tensors.values() if not t.constant}
         for op in self.graph.ops:
             if (spec := ops.SPECS[op.kind]).view:
@@ -194,7 +194,7 @@ class RollingGraph:
 
     @cached_property
     def arrays(self) -> dict[str, str]:
-        """Storages that are arrays of the application, with their symbols. Raises EdgebuildError for one in two."""
+        """Symbols of storages that are arrays of the application. Raises EdgebuildError if a storage has two."""
         arrays = dict[str, str]()
         for name, symbol in self.graph.arrays:
             if arrays.setdefault(self.storage[name], symbol) != symbol:
@@ -206,7 +206,7 @@ class RollingGraph:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Bytes of the arena by storage: none of an array of the application, so nothing is put over such a one."""
+        """Arena bytes of each storage; 0 for an array of the application, so that no overlap with it saves anything."""
         tensors, arrays = self.graph.tensors, self.arrays
         return {root: 0 if root in arrays else aligned(tensors[root].bytes) for root in self.storage.values()}
 
@@ -224,7 +224,7 @@ class RollingGraph:
         return {self.storage[n] for n in self.graph.outputs}
 
     def overwritten(self, op: Op) -> list[str]:
-        """The storages that the op's result may overwrite: of those that it reads, each time element by element."""
+        """The storages that the op's result may overwrite: those that the op reads only element by element."""
         positions = ops.overwritable(op, self.graph)
         others = {self.storage[n] for i, n in enumerate(op.inputs) if n in self.storage and i not in positions}
         return [root for i in positions if (root := self.storage[op.inputs[i]]) not in others]
@@ -234,7 +234,7 @@ class RollingGraph:
         return {op.outputs[0]: self._mode(op) for op in self.graph.ops}
 
     def _mode(self, op: Op) -> str:
-        """How the op runs by rows. The rows of several samples do not follow each other."""
+        """How the op runs by rows: "each", "reduce", or "" if it cannot. Batches of several samples cannot."""
         tensors = (self.graph.tensors[n] for n in (*op.inputs, *op.outputs))
         if any(t.shape[:1] > (1,) and len(t.shape) > 1 for t in tensors if not t.constant):
             return ""
@@ -267,7 +267,7 @@ class RollingGraph:
 
     @cached_property
     def in_place_rows(self) -> dict[str, list[str]]:
-        """For each op the operands of its rows' size that it alone reads, and element by element."""
+        """For each op the operands with rows of the result's size that only this op reads, element by element."""
         rows: dict[str, list[str]] = {}
         for op in self.graph.ops:
             y = op.outputs[0]
@@ -276,7 +276,7 @@ class RollingGraph:
         return rows
 
     def by_row(self, name: str) -> bool:
-        """Whether no reader of a storage sees it in other rows, through a view."""
+        """Whether all readers see the storage in its own rows: no view splits it into other rows."""
         seen = [n for op in self.readers.get(name, []) for n, root in self.needs[op.outputs[0]] if root == name]
         return all(rows_of(self.graph, n) == rows_of(self.graph, name) for n in seen)
 
@@ -291,7 +291,7 @@ class RollingGraph:
             ranges = [(0, rows_of(self.graph, name))] * count
             if isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]:
                 ranges = [input_range(relation, position, 1, r, r + 1) for r in range(count)]
-            root = self.storage[name]  # whose rows hold those of the view
+            root = self.storage[name]  # rows of a view become ranges of its storage's rows
             small, large = row_bytes(self.graph, name), row_bytes(self.graph, root)
             columns.append([(root, first * small // large, -(-past * small // large)) for first, past in ranges])
         return list(zip(*columns, strict=True)) if columns else [()] * count
@@ -299,27 +299,27 @@ class RollingGraph:
 
 @dataclass(frozen=True)
 class Trace:
-    """A run of ops executed by rows on demand of its results, and what follows for every tail of the run.
+    """The calls of a run executed by rows on demand of its results; `tail` gives the run of its last ops.
 
     The ops of a tail are called in the same order for the same rows, whether the ops before them are
-    rolled as well or have run whole: rows are pulled from behind.
+    rolled as well or run whole: the results pull the rows.
     """
 
     rolling: RollingGraph
     run: tuple[Op, ...]
     events: tuple[Event, ...]
-    rings: Mapping[str, int]  # rows of all inner storages
+    rings: Mapping[str, int]  # rows kept of all inner storages
     results: tuple[str, ...]
-    kept: Mapping[str, int]  # rows of the results, as far as the run itself still wants them
+    kept: Mapping[str, int]  # rows of each result that ops of the run still read
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The number of the op that makes a storage; that of the application for a streamed input."""
+        """The number of the op that makes each storage; that of the application for a streamed input."""
         index = {op.outputs[0]: number for number, op in enumerate(self.run)}
         return index | {n: len(self.run) for n in self.rings if n == self.rolling.streamed}
 
     def tail(self, start: int) -> Rolled:
-        """The ops from number `start` on by themselves; they have to be `possible`."""
+        """The run of the ops from number `start` on, which has to be one of `possible_starts`."""
         streamed = self.rolling.streamed
         brought = streamed in self.rings and all(reader >= start for _, reader, _ in self.reads[str(streamed)])
         end = len(self.run) if brought else len(self.run) - 1
@@ -374,7 +374,7 @@ class Trace:
 
     @cached_property
     def counts(self) -> list[int]:
-        """Calls of each op, and behind them of the application."""
+        """Calls of each op, then those of the application."""
         counted = Counter(self._numbers)
         return [counted[number] for number in range(len(self.run) + 1)]
 
@@ -398,7 +398,7 @@ class Trace:
 
     @cached_property
     def _newest(self) -> dict[str, Span]:
-        """Ops called while a ring's newest row is in use, by ring whose newest row may be separate; fewer than all."""
+        """Span of ops called while a ring's newest row is in use, where it is shorter than the span of the ring."""
         newest = dict[str, Span]()
         for name, rows in self.rings.items():
             inner = self.index[name] < len(self.run) and self.rolling.by_row(name)
@@ -412,7 +412,7 @@ class Trace:
 
     @cached_property
     def _spans(self) -> dict[str, Span]:
-        """Numbers of the ops called while an inner storage, or the sums of a reduction, is in use."""
+        """First and last op called while each inner storage, or the sums of a reduction, is in use."""
         numbers, spans = self._numbers, dict[str, Span]()
         most = min(numbers), max(numbers)
         for name in self.rings:
@@ -433,8 +433,8 @@ class Trace:
     def _inside(self, start: int, rings: Mapping[str, int]) -> dict[str, str]:
         """Inner tensors of one row that can be made in the place of their reader's result, and that place.
 
-        It is free: the reader makes row r at once. The row that was there before is older than any that is still
-        wanted, or the ring of the result would have to be larger.
+        That place is free: the reader makes row r at once. The row that was there before is older than any that is
+        still wanted; otherwise the ring of the result would be larger.
         """
         inside: dict[str, str] = {}
         for op in reversed(self.run[start:]):
@@ -446,14 +446,14 @@ class Trace:
 
 
 def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
-    """The numbers of the ops from which on the run can be rolled."""
+    """Numbers of the ops from which the run can be rolled to its end, the last op first."""
     index = {op.outputs[0]: number for number, op in enumerate(run)}
     low, high = 0, len(run) - 1
     starts = []
     for number in reversed(range(len(run))):
         y = run[number].outputs[0]
         roots = [(name, index.get(root, -1), root) for name, root in rolling.needs[y]]
-        # What an op reads in other rows, through a view, has to be whole.
+        # An operand that a view splits into other rows has to be whole.
         other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
         if rolling.modes[y] == "reduce":  # it ends the run, and begins none
             last = any(r.outputs[0] in index for r in rolling.readers.get(y, []))
@@ -480,9 +480,9 @@ def simulate(
 ) -> Trace:
     """Execute the run of ops by rows, on demand of its results.
 
-    Rows of storages that are `fed` are brought from outside when they are first wanted: numbers behind those of the
-    ops are those of such calls. Not given: those of the streamed input, if all its readers are here. Calls make and
-    bring so many rows `together`, the last one those that are left `of` all; a reduction takes up one.
+    `fed`: storages whose rows come from outside when they are first wanted, by calls whose numbers follow those of the
+    ops; None: the streamed input, if all its readers are here. Each call makes or brings `together` rows, or those that
+    are left of the op's `of` rows; a reduction adds one row.
     """
     index = {op.outputs[0]: i for i, op in enumerate(run)}
 
@@ -507,13 +507,13 @@ def simulate(
 
 @dataclass
 class _Rows:
-    """The rows that were made, by number of the op, and the calls that made them. `reads`: rows, for each call."""
+    """State of a simulation: rows made so far by each number, and the calls. `reads`: rows read by each call."""
 
     rolling: RollingGraph
     run: Sequence[Op]
     fed: tuple[str, ...]
     reads: Sequence[Sequence[Reads]]
-    sources: Sequence[Sequence[int | None]]  # the number of who makes each operand; None: it is there whole
+    sources: Sequence[Sequence[int | None]]  # the number that makes each operand; None: it is whole
     together: int
     of: Sequence[int]
     count: list[int]
@@ -521,14 +521,14 @@ class _Rows:
     events: list[Event] = field(default_factory=list)
 
     def bring(self, number: int, rows: int) -> None:
-        """The application's calls up to a row."""
+        """Record the calls that bring rows from outside, until there are `rows`."""
         for row in range(self.count[number], rows, self.together):
             end = row + 1 if self.together == 1 else min(row + self.together, self.of[number])
             self.events.append(Event(number, row, (), (self.fed[number - len(self.run)], row, end)))
             self.count[number] = end
 
     def make(self, number: int, rows: int) -> None:
-        """All calls up to so many of an op. No recursion: runs may be long."""
+        """Call op `number` until it has made `rows` rows. No recursion: runs may be long."""
         count, waiting = self.count, [(number, rows)]
         while waiting:
             number, rows = waiting[-1]
@@ -548,7 +548,7 @@ class _Rows:
                 self.call(number, row, end)
 
     def call(self, number: int, row: int, end: int) -> None:
-        """One call of an op, whose operands are there."""
+        """Record one call of an op whose operand rows have been made."""
         y, each = self.run[number].outputs[0], self.reads[number]
         for (_, first, _), source in zip(each[row], self.sources[number], strict=True):
             # only now: a call for one operand may have made more rows of another
@@ -564,7 +564,7 @@ class _Rows:
 
 
 def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Reads]:
-    """For each call of an op the rows that it reads. One that reduces reads rings row by row."""
+    """For each call of an op the rows that it reads. A reduction reads rings row by row, other operands whole."""
     y = op.outputs[0]
     if rolling.modes[y] != "reduce":
         return rolling.reads(op)
@@ -576,7 +576,7 @@ def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Rea
 
 
 def calls(rolling: RollingGraph, op: Op) -> int:
-    """How often an op is called: for each row of its result, or of the ring that it reduces."""
+    """How often an op is called: once for each row of its result, or of the operand that it reduces."""
     if rolling.modes[op.outputs[0]] != "reduce":
         return rows_of(rolling.graph, op.outputs[0])
     root = next(root for _, root in rolling.needs[op.outputs[0]])

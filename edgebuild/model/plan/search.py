@@ -1,4 +1,4 @@
-"""From a canonical graph to plans: schedule, sections, layout, check."""
+"""Make plans of a canonical graph: schedule ops, cut the schedule into sections, lay out the arena, replay."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ from .tiling.paths import Estimate, Tiling, part_ranges, paths, tiled
 if TYPE_CHECKING:
     from ..energy.select import ClockSchedule
 
-ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
-NEAR = 1.005  # of the cost of the fastest plan: what is equally fast, so that the one of less memory is taken
-METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
-LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
-THOROUGH = 2_000_000  # ops of paths that are looked at, where the least is asked for at any price: a minute or two
-QUICK = 60_000  # the same for --tile auto: a second or two, and all there are of small networks
-EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many
-MANY = 600  # buffers, above which a layout gets less effort: each step takes longer, and greedy rules find most
+ALONE = 1.03  # cost limit when single ops are cut for least memory, as a multiple of the cost of every op whole
+NEAR = 1.005  # times the cost of the fastest plan: plans within it count as equally fast, and the smallest is taken
+METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # methods of cutting ops into parts, by --tile
+LEAST_CODE, CODE_SHARE = 2048, 0.05  # limit on code of parts: the larger of these bytes and this share of constants
+THOROUGH = 2_000_000  # ops of paths that a search for the least memory evaluates: a minute or two
+QUICK = 60_000  # the same for --tile auto: a second or two, and all paths of a small network
+EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many layouts
+MANY = 600  # buffers above which a layout gets less effort: each step takes longer, and greedy rules come close
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
-STRIPS = (2, 3, 4)  # of columns, that a run is cut into
-STRIPS_PLANNED = {False: 4_000, True: 40_000}  # ops of graphs in strips that are planned anew; thorough: for the least
-WORTH = 32  # a step to more strips saves at least one part in so many of the peak
+STRIPS = (2, 3, 4)  # numbers of strips of columns that are tried for a run
+STRIPS_PLANNED = {False: 4_000, True: 40_000}  # ops of graphs in strips that are planned anew, by `thorough`
+WORTH = 32  # a step to more strips must save at least 1/WORTH of the peak
 ROWS = 1  # the dimension that is rolled
 
 
@@ -71,14 +71,14 @@ class Point:
 
     peak_bytes: int
     instructions: int  # estimated
-    cost: float  # the same, more where they take longer
+    cost: float  # instructions, each weighted by the pace of its kernel
     calls: int  # of kernels
     rolled: int  # ops that run row by row
-    table_bytes: int  # of flash, for the order of calls
-    flash_bytes: int  # estimated, of constants and code, tables among them
+    table_bytes: int  # of flash, for tables of the call order
+    flash_bytes: int  # estimated: constants, code and these tables
 
     def undercuts(self, other: Point) -> bool:
-        """Whether it takes no more of anything than the other, and is not equal."""
+        """Whether peak, cost and flash are no more than those of `other`, and one of them is less."""
         own, others = ((p.peak_bytes, p.cost, p.flash_bytes) for p in (self, other))
         return own != others and all(a <= b for a, b in zip(own, others, strict=True))
 
@@ -96,7 +96,7 @@ def point_of(cutter: Cutter, sections: tuple[Section, ...]) -> Point:
     )
 
 
-Placement = tuple[tuple[Section, ...], Layout, dict[str, Place]]  # steps, loosened, and where their buffers lie
+Placement = tuple[tuple[Section, ...], Layout, dict[str, Place]]  # steps as laid out, layout, place of each buffer
 
 
 @dataclass(frozen=True)
@@ -106,22 +106,22 @@ class Plan:
     name: str
     graph: Graph
     rolling: RollingGraph
-    cutter: Cutter  # which has all other cuts of the same order of ops
+    cutter: Cutter  # for other cuts of the same order of ops
     target: Target
     request: ModelRequest
     steps: tuple[Section, ...]
-    places: Mapping[str, Place]  # of storages, and of what a step needs for itself
+    places: Mapping[str, Place]  # of storages, and of each step's rings and scratch
     buffers: tuple[Placed, ...]
     schedule: Schedule
     layout: Layout
     weights_memory: str
-    untiled_bytes: int  # arena of the ops of the model run whole
-    lower_bound: int  # bytes that no layout of these sections takes less than, with any results over operands or none
+    untiled_bytes: int  # arena with every op by itself
+    lower_bound: int  # bytes: no layout of these sections is lower, whichever results overlap operands
     decoupled: Decoupled = field(default_factory=dict)
-    cut: tuple[Section, ...] = ()  # the steps before kernels gave way to smaller ones; none: as they are
+    cut: tuple[Section, ...] = ()  # the steps before kernel selection made kernels smaller; empty: it did not run
     untiled: tuple[Section, ...] = ()  # steps of `--tile off`
-    clocks: ClockSchedule | None = None  # where least energy was asked for
-    fused: TilingOutcome | None = None  # how ops were cut into parts
+    clocks: ClockSchedule | None = None  # for `--objective energy`
+    fused: TilingOutcome | None = None  # how ops were cut into parts or strips; None: they were not
 
     @property
     def moves(self) -> dict[int, Moves]:
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def file(self) -> str:
-        """The model's file in what is printed."""
+        """The model's file name as printed in generated files."""
         return FILE if self.name == NAME else self.graph.file
 
     @property
@@ -139,17 +139,17 @@ class Plan:
 
     @cached_property
     def homes(self) -> dict[str, str]:
-        """Storages of one row that lie where their reader's result does, and that result."""
+        """Maps each storage that is made in the place of its reader's result to that result."""
         return {name: home for s in self.steps if s.rolled for name, home in s.rolled.inside.items()}
 
     @cached_property
     def results(self) -> dict[str, Placed]:
-        """For each tensor its first place that is no scratch and no separate row."""
+        """Maps each tensor to its first buffer that is neither scratch nor a separate newest row."""
         return {b.tensor: b for b in reversed(self.buffers) if not b.scratch and not b.newest}
 
     @cached_property
     def offset_names(self) -> dict[str, str]:
-        """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
+        """Unique name of the C constant of each tensor's offset, made of the input, or the op's kind and position."""
         prefix, graph = self.name.upper(), self.graph
         names = {n: f"{prefix}_IN" + (f"_{i}" if len(graph.inputs) > 1 else "") for i, n in enumerate(graph.inputs)}
         running = [op for section in self.steps for op in section.ops]
@@ -166,7 +166,7 @@ class Plan:
 
     @property
     def form(self) -> Form:
-        """The core and the wishes; a wish for little code where `--flash` brought one to some kernel."""
+        """The core and the wishes of kernels; with the wish for small code if `--flash` forced it on any kernel."""
         return next((f for s in self.steps for f in s.forms if f.small), self.cutter.form)
 
     @property
@@ -177,7 +177,7 @@ class Plan:
 
     @property
     def flash_bytes(self) -> int:
-        """Bytes of constants and code, and of the orders of rows. Estimated."""
+        """Bytes of constants, code, and tables of the call order. Estimated."""
         return flash_of(self.graph, self.steps, self.form)
 
     @property
@@ -186,12 +186,12 @@ class Plan:
 
     @property
     def extra_macs(self) -> int:
-        """Multiply-accumulates that parts do again because they overlap."""
+        """Multiply-accumulates that several parts repeat because their halos overlap."""
         return self.fused.extra_macs if self.fused else 0
 
     @cached_property
     def point(self) -> Point:
-        """All that the plan takes, with the kernels that it had before some gave way to ones of no less peak."""
+        """Quantities of the plan with its kernels before kernel selection, unless selection lowered the peak."""
         before = point_of(self.cutter, self.cut or self.steps)
         return before if before.peak_bytes <= self.schedule.peak else point_of(self.cutter, self.steps)
 
@@ -199,7 +199,7 @@ class Plan:
     def trade_off(self) -> tuple[Point, ...]:
         """The plan's `point`, and those of other cuts of its order of ops that it does not undercut.
 
-        The least memory comes first. A graph of parts has no other cuts: it is itself one choice of many.
+        The least memory comes first. If ops were cut into parts or strips, there is only the plan's own point.
         """
         own, others = self.point, () if self.fused is not None else self.cutter.front
         points = [p for p in (point_of(self.cutter, sections) for sections in others) if not own.undercuts(p)]
@@ -233,8 +233,8 @@ Orders = dict[Form, tuple[Cutter, Schedule]]
 class Planner:
     """Makes plans of a graph for a target, and checks each. Raises EdgebuildError if one does not fit.
 
-    `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
-    `orders`: of the same graph under requests that differ in limits alone, which planners share.
+    `decoupled`: ops that gather operands before they compute, with the channels or columns gathered at once.
+    `orders`: schedules, shared by planners of the same graph whose requests differ only in limits.
     """
 
     graph: Graph
@@ -269,7 +269,7 @@ class Planner:
 
     @cached_property
     def untiled_bytes(self) -> int:
-        """The arena of every op by itself: of `alone`, if that fits."""
+        """Arena bytes of every op by itself; in one unlimited memory if the target's do not hold it."""
         steps = self._alone
         try:
             return self._place(self.cutter, steps)[1].height
@@ -277,7 +277,7 @@ class Planner:
             return _place(self.cutter, steps, (BufferMemory("arena"),), self._deadline)[1].height
 
     def whole(self) -> Plan:
-        """Every op whole, in place where that costs nothing."""
+        """Plan every op whole, in place where that costs nothing."""
         steps = self.cutter.untiled
         if self.request.map == "off" and self.request.stream_input is None:
             steps = self.cutter.whole_cuts.knee(cost(steps))
@@ -285,7 +285,7 @@ class Planner:
 
     @cached_property
     def alone(self) -> tuple[tuple[Section, ...], ...]:
-        """Steps of every op by itself: as fast as whole in less memory, in less memory still, and whole."""
+        """Three cuts into single ops: at most NEAR times the cost of whole ops, at most ALONE times, and whole."""
         return self._by_itself(NEAR), self._alone, self.cutter.untiled
 
     @cached_property
@@ -293,9 +293,9 @@ class Planner:
         return self._by_itself(ALONE)
 
     def _by_itself(self, more: float) -> tuple[Section, ...]:
-        """Every op by itself, with at most so many times the cost of every op whole.
+        """Every op by itself in least memory, at most `more` times the cost of every op whole.
 
-        It is whole, or by rows where its result so comes to lie over an operand.
+        An op runs whole, or by rows where that lets its result overlap an operand.
         """
         steps = self.cutter.untiled
         if self.request.map != "off" or self.request.stream_input is not None:
@@ -307,13 +307,13 @@ class Planner:
         return self._plan(*self.scheduled, steps)
 
     def sliced(self, plan: Plan, limit: float) -> Plan:
-        """The plan with steps that take longer than the limit, us, cut at rows."""
+        """The plan with whole ops that take longer than `limit` microseconds run by rows."""
         steps = sliced(plan.cutter, plan.steps, self.target, limit)
         return plan if steps == plan.steps else self._plan(plan.cutter, plan.schedule, steps, plan.fused)
 
     def with_steps(self, plan: Plan, steps: tuple[Section, ...]) -> Plan:
-        """The plan with other kernels, of no more scratch; laid out again if that is less."""
-        least = min(plan.lower_bound, least_bytes(plan.cutter, steps))  # kernels with less scratch may leave room
+        """The plan with `steps`, whose kernels need no more scratch; laid out again if that takes less memory."""
+        least = min(plan.lower_bound, least_bytes(plan.cutter, steps))  # less scratch may lower the bound
         same = replace(plan, steps=steps, lower_bound=least)
         if all(new.inner == old.inner for new, old in zip(steps, plan.steps, strict=True)):
             return same
@@ -323,9 +323,9 @@ class Planner:
         return same
 
     def strips(self, budget: int, below: int | None = None, thorough: bool = True, fast: bool = False) -> Plan | None:
-        """Rolled runs in strips of columns; None if these are of no use, or not `below` so many bytes.
+        """Plan rolled runs in strips of columns; None if no strips help, or the peak is not below `below` bytes.
 
-        At most `budget` multiply-accumulates are done twice. `fast`: the fastest that fits; else that of least memory.
+        At most `budget` multiply-accumulates are done twice. `fast`: take the fastest cut that fits, else the smallest.
         """
         fused, cutter, order = in_strips(
             self.graph,
@@ -354,9 +354,9 @@ class Planner:
         thorough: bool = True,
         ram: int | None = None,
     ) -> Plan:
-        """Ops cut into parts, which run whole. Only what takes less than `below` is of use.
+        """Plan ops cut into parts, each of which runs whole. Plans of `below` bytes or more are of no use.
 
-        `ram`: bytes that are enough; then with the fastest kernels, if these fit.
+        `ram`: bytes at which the search stops; the plan then has the fastest kernels, if they fit.
         """
         work = THOROUGH if thorough else QUICK
         code = max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
@@ -371,7 +371,7 @@ class Planner:
         self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
     ) -> Plan:
         least = least_bytes(cutter, steps)
-        fixed = len(self.memories) > 1 or any(s.overlap or s.overlaid for s in steps)  # to what other layouts are not
+        fixed = len(self.memories) > 1 or any(s.overlap or s.overlaid for s in steps)  # then other layouts may be lower
         try:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
@@ -403,7 +403,7 @@ class Planner:
         )
 
     def _place(self, cutter: Cutter, steps: tuple[Section, ...]) -> Placement:
-        """Steps laid out in the target's memories, once: every op by itself is what each plan is compared with."""
+        """Lay out steps in the target's memories. Cached: each plan is compared with every op by itself."""
         if id(steps) not in self._placed:
             self._placed[id(steps)] = steps, _place(cutter, steps, self.memories, self._deadline)
         return self._placed[id(steps)][1]
@@ -419,11 +419,11 @@ class Planner:
 
     @property
     def _deadline(self) -> float | None:
-        """The end of all searches of this planner, in monotonic seconds; None: they take as long as they do."""
+        """The end of all searches of this planner, in monotonic seconds; None: no limit."""
         return None if self.request.time_limit is None else self.began + self.request.time_limit
 
     def _evaluated(self, candidate: Graph) -> Evaluated:
-        """The graph itself, which every method starts from, or one with parts; scheduled and laid out."""
+        """Schedule and lay out a graph with parts, or the graph itself, from which every method starts."""
         return self._untiled if candidate is self.graph else self._evaluate(candidate)
 
     @cached_property
@@ -452,7 +452,7 @@ def _scheduled(
     effort: int | None = EFFORT,
     deadline: float | None = None,
 ) -> tuple[Cutter, Schedule]:
-    """The ops of a graph in an order of least memory; no effort: as they are. `deadline`: of the search of sections."""
+    """Schedule ops for least memory; `effort` None keeps their order. `deadline`: of the search of sections."""
     rolling = RollingGraph(graph, streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
@@ -464,7 +464,7 @@ def _scheduled(
 def _scheduled_strips(
     graph: Graph, target: Target, request: ModelRequest, deadline: float | None
 ) -> tuple[Cutter, Schedule]:
-    """Strip after strip, or in an order of least memory of whole ops: what takes less once it is rolled."""
+    """Schedule strip after strip, or for least memory of whole ops: whichever takes less once it is rolled."""
     given, other = (
         _scheduled(graph, target, request, effort=effort, deadline=deadline) for effort in (None, EFFORT_OF_PARTS)
     )
@@ -472,7 +472,7 @@ def _scheduled_strips(
 
 
 def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
-    """The input that the application brings row by row, if that is asked for."""
+    """The input that the application brings row by row, or None. Raises EdgebuildError if it cannot be streamed."""
     if request.stream_input is None:
         return None
     rows = rows_of(graph, graph.inputs[0])
@@ -494,7 +494,7 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
 
 
 def state_bytes(graph: Graph) -> int:
-    """Bytes of what lasts from one inference to the next."""
+    """Bytes of the model's states, which last from one inference to the next."""
     return sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states)
 
 
@@ -503,7 +503,7 @@ def constant_bytes(graph: Graph) -> int:
 
 
 def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[BufferMemory, ...]:
-    """Where activations may go, best first, less stack and states; `--ram` limits what the first may give."""
+    """Memories for activations, best first, less stack and states; with `--ram` only the first, limited to that."""
     stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
     used = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
     used[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
@@ -521,7 +521,7 @@ def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple
 
 
 def _tight(cutter: Cutter) -> tuple[Section, ...]:
-    """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
+    """Every op whole, with its fastest kernel within `little_more` than the least peak of whole ops."""
     least = [with_kernels(s, [cutter.choices.whole(s.ops[0])[-1]]) for s in cutter.untiled]
     bound = little_more(max(cutter.profile(least), default=0))
     return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))
@@ -530,9 +530,9 @@ def _tight(cutter: Cutter) -> tuple[Section, ...]:
 def _place(
     cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[BufferMemory], deadline: float | None
 ) -> Placement:
-    """The lower one of two layouts: with results over operands as the cut has them, and with fewer if chains are long.
+    """The lower of two layouts: with all overlaps of the cut, and with fewer where chains of overlaps are long.
 
-    Raises DoesNotFit.
+    Raises DoesNotFit if neither fits the memories.
     """
     options, reasons = list[Placement](), list[DoesNotFit]()
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -568,10 +568,10 @@ def in_strips(
 ) -> tuple[TilingOutcome, Cutter, Schedule]:
     """The graph with rolled runs cut into strips of columns, each of which is rolled by itself, for least memory.
 
-    The rows that a run keeps are then as long as a strip is wide. What the windows of neighbouring strips share is
-    computed twice, at most `budget` multiply-accumulates. `scheduled` is that of the graph, `schedule_again` makes one
-    of a graph in strips. The search ends at `deadline` (monotonic seconds), or when it has planned STRIPS_PLANNED ops
-    anew, with what it has. Outcome: no tilings where none helps.
+    Rings then have rows of a strip's width. Neighbouring strips compute their halo twice, at most `budget`
+    multiply-accumulates. `scheduled`: the schedule of `graph`; `schedule_again` schedules a graph in strips. The search
+    ends at `deadline` (monotonic seconds), or when it has planned STRIPS_PLANNED ops anew, with the best so far.
+    The outcome has no tilings if none helps.
     """
     left, tried, chosen = STRIPS_PLANNED[thorough], 0, list[TilingChoice]()
     began, (cutter, order) = time.monotonic(), scheduled
@@ -596,9 +596,9 @@ def in_strips(
 
 
 def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[TilingChoice]:
-    """Strips of the runs that begin where the section of the peak does and could save something.
+    """Strips of runs that begin with the section of the peak and could lower it.
 
-    They may be longer than the section: what follows it may be what makes the result small.
+    A run may be longer than that section, since a later op may have a smaller result.
     """
     sections = cutter.cuts.tight()
     profile = cutter.profile(sections)
@@ -629,21 +629,21 @@ def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[TilingChoice]:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Options that might fit where others do not, computed once. `beside`: options that rows of the input ask for."""
+    """Options to suggest if a plan does not fit, computed once. `beside`: options that `--stream-input` needs, too."""
 
     cutter: Cutter
     beside: str
 
     @cached_property
     def peaks(self) -> dict[str, int]:
-        """Bytes that would be live, by option that is possible."""
+        """Peak of live bytes with each option that is possible."""
         rolled = max(self.cutter.profile(self.cutter.cuts.tight()), default=sum(self.cutter.sizes.values()))
         streamed = self._streamed()
         more = {} if streamed is None else {f"--stream-input rows{self.beside}": streamed}
         return {"--tile auto": rolled, **more}
 
     def _streamed(self) -> int | None:
-        """Bytes live if the application pushed rows; None: it cannot."""
+        """Peak of live bytes if the application pushed rows of the input; None: it cannot."""
         graph = self.cutter.graph
         if len(graph.inputs) != 1 or rows_of(graph := with_rows(graph), graph.inputs[0]) < 2:
             return None
@@ -659,7 +659,7 @@ class Alternatives:
 def does_not_fit(
     reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], alternatives: Alternatives, used: int
 ) -> EdgebuildError:
-    """Which memory, by how much, at which node, what lives there, and what would help.
+    """The error for a model that does not fit: memory, excess, node, live tensors, and options that would help.
 
     `used`: bytes of the memory that stack and states take.
     """
@@ -681,7 +681,7 @@ def does_not_fit(
 
 
 def live_words(cutter: Cutter, steps: Sequence[Section], step: int, needed: int) -> str:
-    """All that is live in a step, which adds up to what it needs; and what the layout of `needed` bytes adds."""
+    """List the live buffers of a step, whose bytes add up to its need, and the bytes between them in the layout."""
     live = live_set(cutter, steps, step)
     parts = [_described(cutter, part) for part in live.parts]
     if (o := live.overlap) is not None:

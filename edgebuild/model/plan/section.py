@@ -1,6 +1,6 @@
 """Steps of a schedule: ops that run whole, and runs that are rolled.
 
-Each has kernels, which its ops may choose among, and buffers, of which some may share bytes with others.
+Each op of a step has a choice of kernels. Buffers of a step may share bytes with each other and with operands.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .printed import Step, newest_name
 from .printed import scratch_name as scratch_name
 from .rolling import Rolled, RollingGraph, Trace, calls, row_bytes
 
-Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
+Decoupled = Mapping[str, tuple[int, bool]]  # by result: channels or columns gathered at once, whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
-MOST_STATES = 16  # of the operands of an op together; one with more may cost nothing
+MOST_STATES = 16  # combinations of ring sizes of an op's operands; with more, its least cost counts as 0
 ALL_FREE = 2**40  # more bytes than any operand has
-LINE = 32  # bytes: between what is overlaid and a result there is a whole line of any cache
+LINE = 32  # bytes of a cache line: overlaid buffers and a result do not share one
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it; below 0: above it.
+    """`result` may overlap `operand` if it starts at least `distance` bytes below it (negative: at most so far above).
 
-    `saved`: bytes that both take less than one beside the other.
+    `saved`: bytes that this saves against placing both side by side.
     """
 
     operand: str
@@ -55,7 +55,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Section(Step):
-    """A step as the planner has it: with all that its choice depends on."""
+    """A step with what the planner chooses by: storages read, lifetimes of buffers, overlaps, and estimated cost."""
 
     rolled: Rolled | None
     reads: tuple[str, ...] = ()  # storages
@@ -63,7 +63,7 @@ class Section(Step):
     overlap: Overlap | None = None
     overlaid: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # of `inner`: operand it lies in, offset
     instructions: float = 0.0  # estimated
-    cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
+    cost: float = 0.0  # instructions, each weighted by the pace of its kernel (`Kernel.cost`)
 
     @property
     def in_place(self) -> bool:
@@ -72,7 +72,7 @@ class Section(Step):
 
     @property
     def run(self) -> bool:
-        """Whether several ops are rolled together; one op may go by rows to lie over its operand."""
+        """Whether several ops are rolled together. One op that goes by rows to overlap its operand is no run."""
         return self.rolled is not None and len(self.ops) > 1
 
     @property
@@ -90,12 +90,12 @@ class Section(Step):
 
     @property
     def callers(self) -> int:
-        """How many numbers `spans` may name: the ops, and behind them the application that brings rows."""
+        """Count of the numbers that `spans` refers to: the ops, and the application if it brings rows."""
         return len(self.ops) + any(last >= len(self.ops) for _, last in self.spans.values())
 
     @cached_property
     def in_use(self) -> list[int]:
-        """Bytes of `inner` in use during the calls of each op, beside those that lie in an operand."""
+        """Bytes of `inner` in use during the calls of each op, without those that are overlaid on an operand."""
         changes = [0] * (self.callers + 1)
         for name in self.inner.keys() - self.overlaid.keys():
             first, last = self.spans[name]
@@ -105,7 +105,7 @@ class Section(Step):
 
 
 def instructions(sections: Sequence[Section]) -> float:
-    """Estimated, of all sections."""
+    """Estimated instructions of all sections."""
     return sum(s.instructions for s in sections)
 
 
@@ -115,22 +115,22 @@ def cost(sections: Sequence[Section]) -> float:
 
 
 def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
-    """The form of the kernel of an op that runs whole; `form` says for which core."""
+    """The form of the kernel of an op that runs whole, for the core and wishes of `form`."""
     granularity, lfo = decoupled.get(op.outputs[0], (0, False))
     return replace(form, granularity=granularity, lfo=lfo)
 
 
 def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
-    """Rows of the ring that each operand is, without a separate newest row; 0 where it is there whole."""
+    """Rows of each operand's ring, without a separate newest row; 0 for an operand that is whole."""
     rings, inside = rolled.rings, rolled.inside
     counts = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
     return tuple(0 if n >= rows else n for n, rows in counts)
 
 
 def distance(op: Op, graph: Graph, in_place: str) -> int | None:
-    """Bytes by which the first operand must start above the result of a kernel that works in place as stated.
+    """Bytes by which the first operand must start above the result of a kernel that states `in_place`.
 
-    None: it cannot lie over it, because it has other bytes.
+    None: they cannot overlap, because their shapes do not match.
     """
     x, y = graph.operands(op)[0], graph.result(op)
     if in_place == PIXELS:
@@ -145,13 +145,13 @@ class Choice:
     form: Form
     scratch: int  # bytes, aligned
     instructions: float  # of a call
-    cost: float  # of a call: instructions, more where they take longer
+    cost: float  # of a call: instructions, weighted by the kernel's pace
 
 
 def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
-    """The section with these kernels, and their scratch.
+    """The section with the `chosen` kernel of each op, and their scratch.
 
-    Sums of a reduction stay from its first call to its last, all other scratch is free after each call.
+    Sums of a reduction live from its first call to its last; all other scratch is free after each call.
     """
     scratch = {op.outputs[0]: scratch_name(op.outputs[0]) for op in section.ops}
     inner = {name: size for name, size in section.inner.items() if name not in scratch.values()}
@@ -174,7 +174,7 @@ def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
 class Choices:
     """Kernels that the ops of a graph may have, the fastest first; each later one asks for less scratch.
 
-    `form`: for which core they are, and what was asked for of them.
+    `form`: the core and the wishes that they are made for.
     """
 
     rolling: RollingGraph
@@ -194,14 +194,14 @@ class Choices:
         return [self.in_run(op, section.rolled) for op in section.ops]
 
     def whole(self, op: Op, in_place: bool = False) -> tuple[Choice, ...]:
-        """Kernels of an op that runs whole. `in_place`: those that work in place, all alike; there may be none."""
+        """Kernels of an op that runs whole. `in_place`: only those that work in place, all in one manner; or none."""
         return self._once(
             (op.outputs[0], in_place),
             lambda: self._fastest_first(op, replace(whole_form(op, self.form, self.decoupled), over=in_place)),
         )
 
     def in_run(self, op: Op, rolled: Rolled) -> tuple[Choice, ...]:
-        """Kernels of an op of a rolled run. They are the same if newest rows are separate, and read them there."""
+        """Kernels of an op of a rolled run. The same ones serve separate newest rows, with forms that say so."""
         rings = rings_of(self.rolling, rolled, op)
         separate = tuple(root in rolled.separate for root, _ in self.rolling.operands[op.outputs[0]])
         if not any(separate):
@@ -215,14 +215,14 @@ class Choices:
         )
 
     def by_rows(self, op: Op, rings: tuple[int, ...]) -> tuple[Choice, ...]:
-        """Kernels of an op whose operands are rings of so many rows; 0: there whole."""
+        """Kernels of an op by rows. `rings`: rows of each operand's ring; 0: the operand is whole."""
         rows = self.rolling.operands[op.outputs[0]][0][1]
         return self._once(
             (op.outputs[0], rings), lambda: self._fastest_first(op, replace(self.form, rings=rings, rows=rows))
         )
 
     def unstated(self, op: Op, form: Form) -> float:
-        """Instructions of a kernel without an estimate: of the op, or of a call that makes a row."""
+        """Estimate for a kernel that states none: instructions of the whole op, or of a call that makes a row."""
         whole = float(PER_TURN * prod(ops.nest(op, self.rolling.graph).extents.values()))
         return whole / calls(self.rolling, op) if form.rolled else whole
 
@@ -242,7 +242,7 @@ class Choices:
         return tuple(choices)
 
     def least_costs(self, trace: Trace) -> list[float]:
-        """Least cost by rows of an op and those behind it, by its number, whichever ops before it run whole."""
+        """For each op a lower bound on the cost by rows from it to the end, whichever ops before it run whole."""
         each = list[float]()
         for count, op in zip(trace.counts, trace.run, strict=False):
             states = [self._states(trace, root, rows) for root, rows in self.rolling.operands[op.outputs[0]]]
@@ -251,7 +251,7 @@ class Choices:
         return list(accumulate(reversed(each)))[::-1]
 
     def _states(self, trace: Trace, root: str, rows: int) -> set[int]:
-        """Rows of the rings that an operand may be: its own, or one that it is made in the place of; 0: it is whole."""
+        """Possible rows of an operand's ring: its own, or the one of the result it is made in; 0: it is whole."""
         states, names = {0}, [root]
         while names:
             name = names.pop()
@@ -273,10 +273,10 @@ class Choices:
 
 @dataclass(frozen=True)
 class Consumed:
-    """An operand of a run: the calls that read it, and the bytes at its start that none of them reads from then on."""
+    """How a run consumes an operand: calls that read it, and the bytes at its start that are free before each."""
 
-    calls: Array
-    below: Array
+    calls: Array  # [n]: positions in the order of calls
+    below: Array  # [n + 1]: bytes that neither this call nor a later one reads; the last: all
 
     @staticmethod
     def of(trace: Trace, rolled: Rolled, operand: str) -> Consumed:
@@ -285,16 +285,15 @@ class Consumed:
         return Consumed(reads[:, 0], np.append(np.minimum.accumulate(reads[::-1, 1])[::-1], ALL_FREE))
 
     def before(self, call: Array) -> Array:
-        """The bytes at the start that a call, and those behind it, do not read."""
+        """For each of these calls, the bytes at the operand's start that neither it nor a later one reads."""
         free: Array = self.below[np.searchsorted(self.calls, call)]
         return free
 
 
 def least_distance(trace: Trace, rolled: Rolled, consumed: Consumed, result: str) -> int:
-    """The least distance in bytes by which the operand must start above `result`; below 0 it may start lower.
+    """The least distance in bytes by which the operand must start above `result`; negative: it may start lower.
 
-    Writing a row of the result must stay below every row of the operand that is read in the
-    same call or later.
+    Each row of the result must end below every row of the operand that is read in the same call or later.
     """
     step = row_bytes(trace.rolling.graph, result)
     homes = [result, *(name for name, home in rolled.inside.items() if home == result)]
@@ -305,9 +304,9 @@ def least_distance(trace: Trace, rolled: Rolled, consumed: Consumed, result: str
 def best_overlap(
     trace: Trace, rolled: Rolled, dying: Sequence[str], sizes: Mapping[str, int], grain: int
 ) -> Overlap | None:
-    """The overlap of a result and one of the operands that die here which saves most; None if none saves.
+    """The overlap of a result and one of the `dying` operands that saves most bytes; None if none saves any.
 
-    `sizes`: bytes of storages. `grain`: bytes of which each distance is a multiple.
+    `sizes`: bytes of storages. Distances are multiples of `grain` bytes.
     """
     pairs = [(min(sizes[x], sizes[y]), x, y) for x in dying for y in rolled.results]
     best: Overlap | None = None
@@ -321,9 +320,9 @@ def best_overlap(
 
 
 def _limits(trace: Trace, rolled: Rolled, consumed: Consumed) -> dict[str, int]:
-    """Where rings, newest rows and sums of a run must end at the latest, in bytes from the operand's start.
+    """The highest end at which each ring, newest row and sum may be overlaid, in bytes from the operand's start.
 
-    Each row of a ring must end below what is read by the first call that writes there, or later.
+    Each row must end below all bytes of the operand that the first call that writes the row, or a later one, reads.
     """
     graph, ends = trace.rolling.graph, dict[str, int]()
     for ring, rows in rolled.rings.items():
@@ -341,9 +340,9 @@ def _limits(trace: Trace, rolled: Rolled, consumed: Consumed) -> dict[str, int]:
 
 
 def with_overlaid(trace: Trace, section: Section, operand: str, sizes: Mapping[str, int], grain: int) -> Section:
-    """A rolled section with what can be overlaid on an operand that dies here; as it is if that saves nothing.
+    """The rolled section with buffers overlaid on `operand`, which dies here; unchanged if that saves nothing.
 
-    If a result overlaps the operand, too, it then begins behind what is overlaid.
+    If a result overlaps the operand, too, it then begins behind these buffers.
     """
     rolled, overlap = section.rolled, section.overlap
     assert rolled is not None
@@ -361,7 +360,7 @@ def with_overlaid(trace: Trace, section: Section, operand: str, sizes: Mapping[s
 
 @dataclass(frozen=True)
 class _Part:
-    """Something that may be overlaid: its bytes, where it must end, and its first and last op."""
+    """A buffer that may be overlaid: its bytes, its highest end, and the first and last op that use it."""
 
     name: str
     size: int
@@ -371,10 +370,10 @@ class _Part:
 
 
 def _overlaid(section: Section, limits: Mapping[str, int], room: int, grain: int) -> dict[str, int]:
-    """Offsets of what is overlaid, from the operand's start; none if that does not lower the most in use.
+    """Offsets of overlaid buffers from the operand's start; none if they do not lower the peak of the section.
 
-    `limits`: where each must end. `room`: where all must. As long as something in use at the peak can be overlaid, the
-    largest of that is.
+    `limits`: the highest end of each; `room`: of all. Greedy: overlay the largest buffer in use at the peak, as long as
+    there is one that fits.
     """
     in_use, before, offsets, chosen = list(section.in_use), max(section.in_use), dict[str, int](), list[_Part]()
     sizes = {name: -(-section.inner[name] // grain) * grain for name in limits}
@@ -385,7 +384,7 @@ def _overlaid(section: Section, limits: Mapping[str, int], room: int, grain: int
         part = next((p for p in waiting if p.first <= peak <= p.last), None)
         if part is None:
             return offsets if max(in_use) < before else {}
-        waiting.remove(part)  # what finds no room finds none later
+        waiting.remove(part)  # a buffer that does not fit now never will
         packed = _packed(sorted([*chosen, part], key=lambda p: p.limit))
         if packed is not None:
             offsets, chosen = packed, [*chosen, part]
@@ -394,7 +393,7 @@ def _overlaid(section: Section, limits: Mapping[str, int], room: int, grain: int
 
 
 def _packed(parts: Sequence[_Part]) -> dict[str, int] | None:
-    """The lowest offset for each after the other; None: they do not fit."""
+    """The lowest free offset for each part in the given order; None: one of them exceeds its limit."""
     placed: list[tuple[int, _Part]] = []
     for part in parts:
         at = 0
@@ -409,10 +408,10 @@ def _packed(parts: Sequence[_Part]) -> dict[str, int] | None:
 
 
 def with_separate_rows(section: Section, graph: Graph, row_bytes: Mapping[str, int]) -> Section | None:
-    """A rolled section with separate newest rows where that lowers the most in use; None if it does not.
+    """The rolled section with separate newest rows where that lowers its peak; None if it does not.
 
-    Kernels are those of the section, which has to get others. A ring stays as it is if one that reads it asks for all
-    rows in one place.
+    The caller has to choose its kernels anew. A ring stays as it is if a kernel that reads it needs all rows in one
+    place.
     """
     rolled = section.rolled
     if rolled is None or not (names := _separable(section, rolled, row_bytes)):
@@ -435,7 +434,7 @@ def with_separate_rows(section: Section, graph: Graph, row_bytes: Mapping[str, i
 def _separable(
     section: Section, rolled: Rolled, row_bytes: Mapping[str, int], unable: Container[str] = ()
 ) -> tuple[str, ...]:
-    """The rings whose newest row pays to be separate; none if all together save nothing. None of those `unable`."""
+    """The rings, except `unable` ones, whose separate newest row lowers the peak; none if all together save nothing."""
     in_use, changes = np.array(section.in_use), dict[str, Array]()
     for name, (first, last) in rolled.newest.items():
         if name not in unable:
@@ -454,7 +453,7 @@ def _separable(
 
 
 def least_rings(rolled: Rolled, row_bytes: Mapping[str, int]) -> int:
-    """Most bytes of rings that are in use at once, with all newest rows separate; none may be separate yet."""
+    """Lower bound on the peak of ring bytes: all newest rows that may be separate are left out. None may be yet."""
     changes = [0] * (max((last for _, last in rolled.spans.values()), default=0) + 2)
     for name, rows in rolled.rings.items():
         size = aligned((rows - (name in rolled.newest)) * row_bytes[name])
@@ -468,13 +467,13 @@ def least_rings(rolled: Rolled, row_bytes: Mapping[str, int]) -> int:
 
 
 def call_us(graph: Graph, section: Section, target: Target) -> list[float]:
-    """Time of one call of each op of a section, modelled; an instruction a cycle where the core has no figure."""
+    """Modelled microseconds of one call of each op; one instruction per cycle where the core has no figures."""
     cycles = (cycles_of(target, kernel.cost) or kernel.cost for kernel in section.kernels(graph))
     return [1e6 * n / (target.clock_hz or 1e6) for n in cycles]
 
 
 def calls_in_slice(graph: Graph, section: Section, target: Target, limit: float | None) -> int:
-    """How many calls of a rolled section one slice makes; 0: all."""
+    """How many calls of a rolled section one slice of at most `limit` microseconds makes; 0: all."""
     if limit is None or section.rolled is None:
         return 0
     each = call_us(graph, section, target)
@@ -483,7 +482,7 @@ def calls_in_slice(graph: Graph, section: Section, target: Target, limit: float 
 
 
 def slice_us(graph: Graph, section: Section, target: Target, limit: float | None) -> float:
-    """Time of the longest slice of a section."""
+    """Modelled microseconds of the longest slice of a section that is sliced for `limit`."""
     each = call_us(graph, section, target)
     total = sum(n * us for n, us in zip(section.calls_of, each, strict=True))
     count = calls_in_slice(graph, section, target, limit)

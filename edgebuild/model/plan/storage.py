@@ -1,6 +1,6 @@
-"""Graphs and plans in the terms of `memory/`: tasks to schedule, buffers to place, and where every tensor then lies.
+"""Translate graphs and plans for `memory/`: tasks to schedule, buffers to place, and the place of every tensor.
 
-`memory/` knows no networks and `ops/` knows no memory; this module puts the one in terms of the other. A *storage* is a
+`memory/` knows no networks and `ops/` knows no memory; this module translates between them. A *storage* is a
 run of bytes that a tensor and its views share; it is named after the tensor.
 """
 
@@ -21,15 +21,15 @@ from .printed import newest_name
 from .rolling import RollingGraph
 from .section import Overlap, Section, scratch_name
 
-LIMITS = 4  # of live bytes, within which chains of results over operands are cut
-TRIED = 32  # choices of steps at which they are, evenly over all
-LAID_OUT = 24_000  # ops in all layouts that this takes: some seconds
+LIMITS = 4  # limits of live bytes within which `loosened` cuts chains of overlaps
+TRIED = 32  # sets of steps to cut them at that are laid out, spread evenly over all sets
+LAID_OUT = 24_000  # ops in all of these layouts together: some seconds
 Span = tuple[int, int]  # of bytes, [start, end)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a tensor, or what its kernel works on, lies while it lives: steps `first` to `last`, both inclusive."""
+    """A tensor, a ring, a newest row or scratch: its place, and its life from step `first` to `last`, inclusive."""
 
     tensor: str
     bytes: int
@@ -39,8 +39,8 @@ class Placed:
     view_of: str | None = None  # the tensor whose bytes these are
     overlaps: str | None = None  # the tensor whose bytes it grows into
     rows: int = 0  # of a ring; 0: the tensor is there whole
-    calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that find it in use
-    scratch: bool = False  # bytes that the kernel which makes the tensor works on
+    calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that use it
+    scratch: bool = False  # of the kernel that makes the tensor
     newest: bool = False  # the place of the newest row of a ring, if it is separate
 
 
@@ -64,9 +64,9 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
 def layout_problem(
     cutter: Cutter, steps: Sequence[Section], memories: Sequence[BufferMemory]
 ) -> tuple[MemoryProblem, dict[str, tuple[str, int]]]:
-    """Buffers with their lifetimes, and for every storage its buffer and the offset in it.
+    """Buffers with their lifetimes, and for every storage its buffer and the offset in it, in bytes.
 
-    Time goes on by a unit for each op, also inside of a rolled run.
+    Time advances by one for each op, also inside a rolled run.
     Storages that overlap on purpose are one buffer whose extent changes over time: the operand,
     then both, then the result.
     """
@@ -87,7 +87,7 @@ def layout_problem(
     for section in steps:
         if (overlap := section.overlap) is not None:
             group[overlap.result] = group[overlap.operand]
-            # further from each other does no harm
+            # a larger distance than needed is legal
             shift[overlap.result] = shift[overlap.operand] - aligned(overlap.distance, line)
         for name, (operand, at) in section.overlaid.items():
             group[name], shift[name] = group[operand], shift[operand] + at
@@ -100,7 +100,7 @@ def layout_problem(
         low = min(shift[n] for n in names)
         inside |= {n: (buffer, shift[n] - low) for n in names}
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
-        spans = {n: (shift[n] - low, aligned(shift[n] - low + sizes[n], line)) for n in names}  # each ends with a line
+        spans = {n: (shift[n] - low, aligned(shift[n] - low + sizes[n], line)) for n in names}  # to the end of a line
         parts = [(*life[n], start, end - start) for n, (start, end) in spans.items()]
         buffers.append(_buffer(buffer, parts, max(2 * ALIGN if wide else ALIGN, line), homes.get(buffer, usual)))
     return MemoryProblem(tuple(buffers), (*memories, *arrays)), inside
@@ -130,9 +130,9 @@ def _buffer(name: str, parts: Sequence[tuple[int, int, int, int]], align: int, m
 
 @dataclass(frozen=True)
 class _Link:
-    """A step whose result, or what it needs for itself, lies over an operand. Spans count from the first tensor.
+    """A step whose result or inner buffers lie over an operand. Spans count from the chain's first tensor.
 
-    `added`: what the step adds to the chain; `result`: where the chain goes on.
+    `added`: bytes that the step adds to the chain; `result`: its first span, which the next link may lie over.
     """
 
     step: int
@@ -142,7 +142,7 @@ class _Link:
 
 @dataclass(frozen=True)
 class _Chain:
-    """A tensor, and the steps that make the others which lie over it, over these, and so on."""
+    """A tensor, and steps each of whose results lies over the tensor before: over the first, over its result, etc."""
 
     first: Span
     links: list[_Link]
@@ -152,12 +152,12 @@ class _Chain:
         return _length(reduce(_hull, (link.added for link in self.links), self.first))
 
     def cut(self, limit: int, freed: Mapping[int, Interval], beside: int | None = None) -> list[int] | None:
-        """The fewest cuts, one of them `beside`, that leave no part longer than a limit, if they run `freed` within it.
+        """The fewest steps at which to cut the chain so that no part is longer than `limit`; None: impossible.
 
-        None: there are none.
+        `freed`: the steps without overlaps, which must fit the limit to be cut. `beside`: a step to cut in any case.
         """
-        steps, part, after = list[int](), self.first, self.first  # `after`: of the part, what follows `last`
-        last: _Link | None = None  # of the part, that may be cut
+        steps, part, after = list[int](), self.first, self.first  # `after`: bytes of the part from `last` on
+        last: _Link | None = None  # the last step of the part that may be cut
         for link in self.links:
             longer, after = _hull(part, link.added), _hull(after, link.added)
             free = freed[link.step].live <= limit
@@ -196,7 +196,7 @@ def _chains(cutter: Cutter, steps: Sequence[Section]) -> list[_Chain]:
 
 
 def _stretched(cutter: Cutter, steps: Sequence[Section], peak: int) -> tuple[list[_Chain], dict[int, Interval]]:
-    """The chains that take more than a peak, and each of their steps with nothing over an operand."""
+    """The chains that take more bytes than `peak`, and each of their steps without overlaps."""
     chains = [chain for chain in _chains(cutter, steps) if chain.bytes > peak]
     starts = list(accumulate((len(s.ops) for s in steps), initial=0)) if chains else []
     links = (link.step for chain in chains for link in chain.links)
@@ -204,9 +204,9 @@ def _stretched(cutter: Cutter, steps: Sequence[Section], peak: int) -> tuple[lis
 
 
 def least_bytes(cutter: Cutter, steps: Sequence[Section]) -> int:
-    """Bytes that the arena takes at least, with any results of these steps off their operands.
+    """Lower bound on the bytes of the arena, whichever results of these steps are taken off their operands.
 
-    Each link of a chain fixes where the next tensor lies, so a chain may reach further than any step.
+    Each link of a chain fixes the place of the next tensor, so a chain may take more bytes than any step.
     """
     least = max(cutter.profile(steps), default=0)
     chains, freed = _stretched(cutter, steps, least)
@@ -221,9 +221,9 @@ def _fits(chain: _Chain, freed: Mapping[int, Interval], limit: int) -> bool:
 
 
 def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
-    """The steps with the fewest results off their operands where chains of these would take more than any step.
+    """The steps with the fewest overlaps undone where chains of overlaps would take more bytes than any step.
 
-    Of the choices of such steps that are tried, it is the one that greedy rules place lowest.
+    Of the sets of such steps that are tried, it is the one whose greedy layout is lowest.
     """
     chains, freed = _stretched(cutter, steps, max(cutter.profile(steps), default=0))
     if not chains:
@@ -293,7 +293,7 @@ TENSOR, RING, NEWEST, SCRATCH = "tensor", "ring", "newest row", "scratch"
 
 @dataclass(frozen=True)
 class Live:
-    """Bytes that are live. `tensor`: that they hold, or that a kernel makes with this scratch; `rows`: of a ring."""
+    """A live buffer. `tensor`: the one it holds, or that a kernel makes with this scratch; `rows`: of a ring."""
 
     kind: str
     tensor: str
@@ -303,7 +303,7 @@ class Live:
 
 @dataclass(frozen=True)
 class LiveSet:
-    """All that is live when a step needs most, the largest first. `overlap`: of the result and an operand."""
+    """All live buffers at the peak of a step, the largest first. `overlap`: of the result and an operand."""
 
     parts: tuple[Live, ...]
     overlap: Overlap | None
@@ -314,7 +314,7 @@ class LiveSet:
 
 
 def live_set(cutter: Cutter, steps: Sequence[Section], step: int) -> LiveSet:
-    """Live tensors in a step of a cut; what is overlaid on an operand takes no bytes of its own."""
+    """Live buffers at the peak of a step; those overlaid on an operand take no bytes of their own and are left out."""
     section = steps[step]
     start = sum(len(s.ops) for s in steps[:step])
     before = (n for n, (first, last) in cutter.life.items() if first < start <= last)

@@ -1,6 +1,6 @@
-"""The plan of `--map auto`: a path of the search made into places, copies and calls, with constants prefetched.
+"""Make a plan of `--map` from a path of the search: places, copies and calls, with constants prefetched.
 
-Constants are fetched under earlier steps as far as the first level has room and the DMA unit has time."""
+Constants are fetched during earlier steps as far as the first level has room and the DMA unit has time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from .tiles import MOST_COPIES, MappedOp, aligned, fitting
 
 @dataclass(frozen=True)
 class Prefetch:
-    """The constants of step `step` are fetched from before step `first` on. `hidden`: cycles that this saves."""
+    """The constants of step `step` are copied from before step `first` on. `hidden`: cycles of waiting saved."""
 
     step: int
     first: int
@@ -59,9 +59,9 @@ class Prefetch:
 
 
 def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[Prefetch, ...]:
-    """Each step's constants as late as they need not be waited for; with too little time, as early as there is room.
+    """Prefetch each step's constants as late as no step waits for them; if time is short, as early as room allows.
 
-    `sizes`: bytes of tensors that are held, `room`: of the first level.
+    `sizes`: bytes of held tensors. `room`: bytes of the first level.
     """
     load = [step.by.level1_bytes + sum(sizes[n] for n in step.held) for step in steps]
     slack, early = [max(0.0, step.by.cycles.slack) for step in steps], list[Prefetch]()
@@ -74,15 +74,15 @@ def prefetches(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tu
 
 
 EFFORT = 1.0  # of laying out the first level: about 5 s of processor time
-AHEAD = 32  # channels of constants that come early, behind those of steps
-AHEAD_CHANNELS = 8  # that these take in turn
-LESS = 16  # the part of the second level that constants leave free, once more at every try to lay them out
-TRIES = 6  # layouts with less and less room: of the second level for constants, and of the first
+AHEAD = 32  # first channel of prefetched constants, after those of steps
+AHEAD_CHANNELS = 8  # that these use in turn
+LESS = 16  # each failed layout takes 1/LESS of the second level from the room of constants
+TRIES = 6  # layouts with less and less room: in the second level for constants, and in the first
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """A path of the search with the constants that come early. `bytes`: of activations, copied."""
+    """A path of the search with its prefetches. `bytes`: of activations that are copied."""
 
     steps: tuple[Step, ...]
     early: tuple[Prefetch, ...]
@@ -98,7 +98,7 @@ class SearchPath:
 
 
 def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
-    """Where activations lie that do not stay in the first level: what a DMA unit reaches from there."""
+    """Memories for activations behind the first level: those that a DMA unit joins with it."""
     target = planner.target
     near, _ = levels.nearest(target)
     return tuple(
@@ -108,7 +108,7 @@ def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
 
 @dataclass(frozen=True)
 class FarSpaces:
-    """Where activations lie behind the first level, by memory, and `homes` of storages that the second has no room for.
+    """Memories for activations behind the first level, and `homes` of storages for which the second has no room.
 
     `passing`: bytes of the second level for tiles on their way to and from the third.
     """
@@ -119,9 +119,9 @@ class FarSpaces:
 
 
 def far_spaces(planner: Planner) -> Iterator[FarSpaces]:
-    """Memories that a DMA unit joins with the first level; then also those behind the second, with room for tiles.
+    """Spaces to try: memories that a DMA unit joins with the first level; then also memories behind the second level.
 
-    Not for engines, whose scratchpads nothing reaches by way of another memory.
+    The latter need room for tiles in the second level. Engines do without: no copy to a scratchpad is staged.
     """
     target, direct = planner.target, far_memories(planner)
     yield FarSpaces(direct, spilled(planner, direct))
@@ -143,7 +143,7 @@ def _fixed(
     memories: Sequence[BufferMemory],
     homes: Mapping[str, TargetMemory] = MappingProxyType({}),
 ) -> tuple[Buffer, ...]:
-    """The buffers with those of `homes` there, and the network's ends where the core reaches them."""
+    """The buffers; those of `homes` must lie there, inputs and outputs in memories that the core reaches."""
     storage, graph = planner.cutter.rolling.storage, planner.graph
     ends = {inside[storage[n]][0] for n in (*graph.inputs, *graph.outputs) if storage.get(n) in inside}
     reached = tuple(m.name for m in memories if planner.target.memory_named(m.name).access == "cpu")
@@ -152,7 +152,7 @@ def _fixed(
 
 
 class OtherHomes(Exception):
-    """The layout puts tensors into other memories than the search counted with."""
+    """The layout puts tensors into other memories than the search assumed."""
 
     def __init__(self, homes: Mapping[str, TargetMemory]) -> None:
         super().__init__(", ".join(homes))
@@ -173,10 +173,10 @@ def assembled(
     earlier: int | None = None,
     stay: Mapping[str, Place] = MappingProxyType({}),
 ) -> Plan:
-    """A path as a plan that was replayed. Raises DoesNotFit where a level has no layout.
+    """Make and replay the plan of a path. Raises DoesNotFit if a level has no layout.
 
-    `earlier`: how many steps before their own constants come to the second level at most; None: any number. `stay`:
-    storages that lie in scratchpads of engines. Results lie over operands if tiles find those nevertheless.
+    `earlier`: most steps by which constants reach the second level before their own step; None: any number. `stay`:
+    storages that stay in scratchpads of engines. Results overlap operands unless the replay refuses that.
     """
     room = levels.rooms(planner.target, None)[levels.nearest(planner.target)[0].name]
     try:
@@ -192,9 +192,9 @@ def stage_plan(
     earlier: int | None = None,
     room: int | None = None,
 ) -> tuple[Staging, ...]:
-    """How constants come to the second level; nothing where they need not. Raises DoesNotFit.
+    """Schedule copies of constants to the second level; empty if constants do not pass through it. Raises DoesNotFit.
 
-    `room`: bytes of that level; None: all that there is.
+    `room`: bytes of that level; None: all that it has.
     """
     channel = staging_channel(search.target, *search.spaces)
     if channel is None:
@@ -212,9 +212,9 @@ def stage_plan(
 
 @dataclass(frozen=True)
 class _Assembly:
-    """Places for what a path needs, and the plan. `room`: bytes of the first level; `stay`, `earlier`: see `assembled`.
+    """Places the buffers of a path, and makes the plan. `room`: bytes of the first level.
 
-    `over`: whether results lie over operands that nobody reads later.
+    `stay`, `earlier`: see `assembled`. `over`: whether results may overlap operands that no later op reads.
     """
 
     planner: Planner
@@ -226,7 +226,7 @@ class _Assembly:
     earlier: int | None
 
     def plan(self) -> Plan:
-        """Raises DoesNotFit where a level has no layout."""
+        """The plan, after its replay. Raises DoesNotFit if a level has no layout."""
         planner, cutter = self.planner, self.planner.cutter
         near = levels.nearest(planner.target)[0].name
         unplaced = [self._unplaced(i) for i in range(len(self.path.steps))]
@@ -257,7 +257,7 @@ class _Assembly:
         )  # fmt: skip
 
     def _unplaced(self, at: int) -> Moved | None:
-        """How a step runs, without its constants where these come early."""
+        """How a step runs, without its constants if they are prefetched; None: without copies."""
         by = self.path.steps[at].by
         if isinstance(by, BareOp):
             return None
@@ -265,7 +265,7 @@ class _Assembly:
         return by.without_constants(self.planner.graph, self.room) if early else by
 
     def _section(self, step: Step) -> Section:
-        """The step as it takes room in the second level: none but for an op that runs there."""
+        """The step as laid out in the second level: only an op that runs there has inner buffers in it."""
         if isinstance(step.by, PlannedRun):
             return replace(step.by.section, inner={}, spans={})
         whole, kept = self.planner.cutter.whole(step.start), {*self._held(), *self.stay, *self.search.homes}
@@ -289,7 +289,7 @@ class _Assembly:
         return lives
 
     def _scratchpads(self, moved: Iterable[Moved]) -> dict[str, int]:
-        """Bytes of engines' memories: what tiles take, or all where a result stays."""
+        """Bytes used of engines' memories: the most that tiles take, or all where a result stays."""
         sizes, full = Counter[str](), {place.memory for place in self.stay.values()}
         for m in (m for m in moved if isinstance(m, MappedOp)):
             for r in m.regions:
@@ -299,7 +299,7 @@ class _Assembly:
     def _far(
         self, sections: Sequence[Section], unplaced: Sequence[Moved | None]
     ) -> tuple[Layout, dict[str, Place], tuple[Staging, ...]]:
-        """Layout of what is behind the first level, places of the tensors there, and how constants come there."""
+        """Layout of the memories behind the first level, places of the tensors there, and stagings of constants."""
         memories = tuple(m for m in self.planner.memories if m.name in self.search.far)
         problem, inside = layout_problem(self.planner.cutter, sections, memories)
         held, homes = {*self._held(), *self.stay}, self.search.homes
@@ -326,7 +326,7 @@ class _Assembly:
         return placed, {n: placed.places[group] for n, (group, _) in inside.items() if group not in held}, stages
 
     def _beside(self, sections: Sequence[Section], wanted: Iterable[tuple[str, int, int, int]]) -> tuple[Buffer, ...]:
-        """Room in the second level for what is on its way: name, bytes, first and last step."""
+        """Buffers of the second level that bytes pass through. `wanted`: name, bytes, first and last step."""
         begins = list(accumulate((section.callers for section in sections), initial=0))
         home, align = (self.search.spaces[1].name,), self.search.align
         return tuple(Buffer(n, size, begins[first], begins[last + 1], align, home) for n, size, first, last in wanted)
@@ -356,7 +356,7 @@ class _Assembly:
         stages: Mapping[int, Staging],
         far: Mapping[str, Place],
     ) -> tuple[dict[int, Moved], list[Fetch], list[Fetch]]:
-        """The steps with their bytes at their places, and the copies of constants to both levels before steps."""
+        """The placed steps, and the copies of constants before steps: to the first level, and to the second."""
         moved, early, staged = dict[int, Moved](), list[Fetch](), list[Fetch]()
         views, store = self.planner.cutter.rolling.views, staging_channel(self.planner.target, *self.search.spaces)
         held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
@@ -406,22 +406,22 @@ def _of(what: str, at: int) -> str:
     return f"{what} of step {at}"
 
 
-EARLIER = {"layer": 0, "dory": 1}  # by method, steps before their own that constants come to the second level
-PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
-WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier
-SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
+EARLIER = {"layer": 0, "dory": 1}  # by method: most steps by which constants come early to the second level
+PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that the search adds for each copied activation byte
+WAITS = (0.3, 1.0)  # share of the waits for constants that counts in the search; prefetching hides most
+SLOWER = 1.02  # times the cycles of the fastest plan: limit of a plan that copies fewer bytes
 
 
 Choose = Callable[[TiledLayer], Mapped]  # a mapping of a layer of the core
 
 
 def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Choose | None = None) -> Plan:
-    """The plan of `--map`, which was replayed.
+    """The plan of `--map`, after its replay.
 
-    `auto` moves fewest bytes of those plans that take little longer than the fastest, and no longer than by layers. For
+    `auto` copies the fewest bytes among plans little slower than the fastest, and no slower than layer by layer. With
     engines, and by other methods, every op runs by itself; `choose` maps those of the core.
 
-    Raises EdgebuildError where nothing fits.
+    Raises EdgebuildError if nothing fits.
     """
     planner, refused = Planner(graph, target, request), None
     for spaces in far_spaces(planner):
@@ -434,7 +434,7 @@ def mapped_plan(graph: Graph, target: Target, request: ModelRequest, choose: Cho
 
 
 def _plan_within(planner: Planner, spaces: FarSpaces, choose: Choose | None) -> Plan:
-    """The plan with activations in these memories. Raises EdgebuildError where nothing fits."""
+    """The plan with activations in these memories. Raises EdgebuildError if nothing fits."""
     graph, target, request = planner.graph, planner.target, planner.request
     near, _ = levels.nearest(target)
     room = whole = levels.rooms(target, None)[near.name]
@@ -459,7 +459,7 @@ def _plan_within(planner: Planner, spaces: FarSpaces, choose: Choose | None) -> 
 
 
 def _does_not_fit(planner: Planner, reason: DoesNotFit | NoMapping) -> EdgebuildError:
-    """The error for what does not fit, and at the op with most live bytes what lives there."""
+    """The error for a model that does not fit, with the live tensors at the op of the peak."""
     cutter, hints = planner.cutter, ["use --map auto, or a target with more of it"]
     text = f"does not fit: {reason}, for activations and for constants on their way"
     if not isinstance(reason, DoesNotFit) or not cutter.order:
@@ -471,7 +471,7 @@ def _does_not_fit(planner: Planner, reason: DoesNotFit | NoMapping) -> Edgebuild
 
 
 def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, TargetMemory]:
-    """The storages that the second level has no room for if every op runs by itself, and where they lie instead."""
+    """Storages for which the second level has no room if every op runs by itself, and their memories."""
     cutter = planner.cutter
     if len(memories) < 2:
         return {}
@@ -494,7 +494,7 @@ def search_of(planner: Planner, room: int, far: FarSpaces | None = None) -> Resi
 
 
 def candidates(search: Residency, layers: tuple[Step, ...], prices: Sequence[float] = PRICES) -> Iterator[SearchPath]:
-    """Paths by the price of a byte and of a wait; the `layers` by themselves the last."""
+    """Paths for each price of a copied byte and weight of a wait; the `layers` by themselves come last."""
     for waits in WAITS:
         for price in prices:
             steps = search.best(price, waits)
@@ -506,14 +506,17 @@ def candidates(search: Residency, layers: tuple[Step, ...], prices: Sequence[flo
 
 
 def staged_path(search: Residency, steps: tuple[Step, ...], early: tuple[Prefetch, ...]) -> Iterator[SearchPath]:
-    """The path, unless constants find no room on their way."""
+    """The path with its waits for staged constants; nothing if these have no room in the second level."""
     with suppress(DoesNotFit):
         staged = sum(s.waited for s in stage_plan(search, steps, early))
         yield SearchPath(steps, early, staged)
 
 
 def smallest_quick_path(search: Residency, layers: tuple[Step, ...]) -> SearchPath:
-    """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
+    """The path of fewest bytes, at most SLOWER times the fastest and no slower than layer by layer.
+
+    Raises EdgebuildError if there is no path.
+    """
     every = list(candidates(search, layers))
     if not every:
         sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
@@ -528,7 +531,7 @@ def smallest_quick_path(search: Residency, layers: tuple[Step, ...]) -> SearchPa
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
-    """Raise EdgebuildError for what does not go together with `--map`."""
+    """Raise EdgebuildError for options and targets that exclude `--map`."""
     levels.check_levels(target)
     levels.check_engines(target)
     other = request.tile not in (None, "off") or request.arena == "caller"
@@ -551,9 +554,9 @@ def check_request(target: Target, request: ModelRequest) -> None:
 
 
 def with_dma_memories(target: Target) -> Target:
-    """The target with activations only where a DMA unit copies between them and the first level.
+    """The target with activations only in memories that DMA units join with the first level.
 
-    Raises EdgebuildError where no memory is left for them.
+    Raises EdgebuildError if no memory is left for them.
     """
     near, home = levels.nearest(target)
 
@@ -575,7 +578,7 @@ def with_dma_memories(target: Target) -> Target:
 def _layers(search: Residency, request: ModelRequest, choose: Choose | None) -> tuple[SearchPath, dict[str, Place]]:
     """Every op by itself, on the core or on an engine, with the results that stay in an engine's scratchpad.
 
-    Raises EdgebuildError where an op does not fit and the core cannot reach its operands.
+    Raises EdgebuildError if an op does not fit and the core cannot reach its operands.
     """
     runs = {op.outputs[0]: _by_itself(search, at, request, choose) for at, op in enumerate(search.cutter.order)}
     stay = with_residents(search, runs) if request.map == "auto" else {}
@@ -601,7 +604,7 @@ def _by_itself(search: Residency, at: int, request: ModelRequest, choose: Choose
 
 
 def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose | None) -> MappedOp | None:
-    """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
+    """The op in tiles in the first level; None: without copies. Raises EdgebuildError if neither is possible."""
     op, graph, form, nothing = search.cutter.order[at], search.cutter.graph, search.cutter.form, frozenset[str]()
     (near, home, store), layer, room = search.spaces, search.layer(at, nothing), search.room
     if near.name in levels.scratchpads(search.target):

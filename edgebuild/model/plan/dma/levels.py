@@ -1,4 +1,4 @@
-"""Graphs and targets in the terms of `hierarchy/`: ops as loop nests between two memory levels."""
+"""Translate graphs and targets for `hierarchy/`: ops as loop nests between two memory levels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, Tiles, b
 
 
 def check_levels(target: Target) -> None:
-    """Raise EdgebuildError for a target between whose memories nothing can be moved."""
+    """Raise EdgebuildError for a target without memory levels, without DMA, or with a cached first level."""
     if len(target.levels) < 2 or not target.dma:
         hint = "give its memories `level: 1`, `level: 2`... and add `dma:`, as hal/targets/gap8.yaml does"
         raise fail(f"target {target.name} has no memory levels", file=target.files[0], hints=[hint])
@@ -34,7 +34,7 @@ def check_levels(target: Target) -> None:
 
 
 def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:
-    """The target with memories of at most so many bytes. Raises EdgebuildError for one that it has not."""
+    """The target with memories limited to these bytes. Raises EdgebuildError for a memory that it does not have."""
     sizes, names = dict(limits), [m.name for m in target.memories]
     for name in sizes:
         if name not in names:
@@ -45,13 +45,13 @@ def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:
 
 
 def resized(target: Target, sizes: Iterable[tuple[str, int]]) -> Target:
-    """The target with memories of other sizes."""
+    """The target with these sizes of memories in bytes; the others stay."""
     by_name = dict(sizes)
     return replace(target, memories=tuple(replace(m, size=by_name.get(m.name, m.size)) for m in target.memories))
 
 
 def no_tile(op: Op, file: str, near: Memory, room: int, layer: TiledLayer, reason: NoMapping) -> EdgebuildError:
-    """The error for an op that no tile fits, and whose operands the core cannot reach."""
+    """The error for an op no tile of which fits, and whose operands the core cannot reach."""
     needed, align = reason.needed.get(near.name, 0), max(o.channel.align for o in layer.operands)
     text = f"does not fit: its smallest tile needs {needed} B of {near.name}, which has {room} B"
     hint = f"over by {needed - room} B; a larger {near.name}, or `--limit` that leaves more of it"
@@ -67,7 +67,7 @@ def no_tile(op: Op, file: str, near: Memory, room: int, layer: TiledLayer, reaso
 
 
 def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None:
-    """The DMA between two memories; its bandwidth is that of the slower one."""
+    """The channel of the DMA unit between two memories, at the bandwidth of the slower one; None: there is no unit."""
     dma = next((d for d in target.dma if near.name in d.between and far.name in d.between), None)
     if dma is None:
         return None
@@ -79,24 +79,24 @@ def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None
     )  # fmt: skip
 
 
-# Energies, where a target states those of all memories between which it copies, of the DMA units and of what computes.
+# Energies, if a target states those of all memories between which it copies, of its DMA units, and of core or engine.
 
 
 def copy_pj(source: Memory, goal: Memory, dma: Dma) -> float:
-    """Energy of a copied byte: read, carried, written; 0 where nothing is stated."""
+    """Picojoules of a copied byte: read, transfer and write; parts without a stated energy count 0."""
     read = source.energy.read_pj if source.energy else 0.0
     written = goal.energy.write_pj if goal.energy else 0.0
     return read + written + (dma.energy.byte_pj if dma.energy else 0.0)
 
 
 def hop_pj(target: Target, source: str, goal: str) -> float:
-    """Energy of a byte that a DMA unit copies from one memory to another."""
+    """Picojoules of a byte that a DMA unit copies from one memory to another."""
     dma = next(d for d in target.dma if source in d.between and goal in d.between)
     return copy_pj(target.memory_named(source), target.memory_named(goal), dma)
 
 
 def unstated_energies(target: Target, engines: Sequence[Engine] = ()) -> list[str]:
-    """Names of all that miss an `energy:` before a layer on these engines has one; without engines, on the core."""
+    """Memories, units and engines without an `energy:` that layers on these engines or, with none, the core need."""
     near = {name for e in engines for name in e.memories}
     memories = [*target.levels, target.memory("weights"), *(m for m in target.memories if m.name in near)]
     keys = [f"memory {m.name}" for m in dict.fromkeys(memories) if m.energy is None]
@@ -106,9 +106,9 @@ def unstated_energies(target: Target, engines: Sequence[Engine] = ()) -> list[st
 
 
 def power_of(target: Target, engine: Engine | None, macs: int, least: bool = False) -> Power | None:
-    """Energy of a layer of so many multiply-accumulates on an engine or on all cores; None: not stated.
+    """Energy of a layer of `macs` multiply-accumulates on an engine or on all cores; None: not stated.
 
-    `least`: the search is to look for the least energy. What does not compute waits all the time.
+    `least`: the search minimises energy. Cores and engines that do not compute idle all the time.
     """
     if unstated_energies(target, [engine] if engine else []):
         return None
@@ -122,14 +122,14 @@ def power_of(target: Target, engine: Engine | None, macs: int, least: bool = Fal
 
 
 def check_energies(target: Target, engines: Sequence[Engine]) -> None:
-    """Raise EdgebuildError where `--objective energy` needs energies that the target does not state."""
+    """Raise EdgebuildError if `--objective energy` needs energies that the target does not state."""
     if missing := unstated_energies(target, engines):
         text = f"--objective energy: target {target.name} states no `energy:` of {', '.join(missing)}"
         raise fail(text, file=target.files[0], hints=["give it with its `source:`, as hal/targets/diana.yaml does"])
 
 
 def nearest(target: Target) -> tuple[Memory, Memory]:
-    """The first level, and the nearest that a DMA unit joins with it: of two with one number it may be the second."""
+    """The first level, and the nearest memory that a DMA unit joins with it; else the next in order."""
     check_levels(target)
     near, *others = target.levels
     return near, next((m for m in others if channel_between(target, near, m)), others[0])
@@ -146,12 +146,12 @@ def channel_to(target: Target, near: Memory, far: Memory) -> Channel:
 
 
 def constants_channel(target: Target, near: Memory, home: Memory) -> Channel:
-    """The channel of constants that come by way of the second level: its copies suit the unit behind it as well."""
+    """The channel of constants that pass through the second level, aligned for all DMA units."""
     return replace(channel_to(target, near, home), align=target.dma_align)
 
 
 def channel_through(target: Target, near: Memory, stage: Memory, far: Memory) -> Channel | None:
-    """Two DMA units one after the other, of which the slower one says how many bytes a cycle come."""
+    """The channel of two DMA units in sequence, at the bandwidth of the slower one; None: one of them is missing."""
     first, second = channel_between(target, near, stage), channel_between(target, stage, far)
     if first is None or second is None:
         return None
@@ -179,7 +179,7 @@ def engine_hardware(target: Target, engine: Engine) -> Hardware:
 
 
 def core_hardware(target: Target) -> Hardware:
-    """The cores for files of layers, which have no kernels: each multiplies and adds once a cycle."""
+    """The cores for files of layers, which have no kernels: one multiply-accumulate per core and cycle."""
     near, far = nearest(target)
 
     def compute(lengths: Mapping[str, Any]) -> Any:
@@ -223,11 +223,11 @@ def layer_of_op(
     homes: Mapping[str, Memory] = MappingProxyType({}),
     least: bool = False,
 ) -> TiledLayer:
-    """An op that runs by itself as a nest between the first level and where its operands lie.
+    """An op that runs by itself, as a loop nest between the first level and the memories of its operands.
 
-    `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
-    that are `held` lie in the first level whole; those of `homes` lie elsewhere than the other activations. `least`:
-    its mapping is to take the least energy.
+    `form`: of its kernel. `spaces`: the first level, the memory of activations, the memory of weights. `held`: tensors
+    that lie whole in the first level. `homes`: memories of tensors that lie elsewhere than the other activations.
+    `least`: minimise energy, not cycles.
     """
     near, home, store = spaces
     nest, y, views = ops.nest(op, graph), graph.result(op), RollingGraph(graph).views
@@ -275,7 +275,7 @@ def layer_of_op(
 
 
 def whole_cycles(layer: TiledLayer) -> float:
-    """Cycles of an op in one call, whose operands are where the core reaches them."""
+    """Cycles of an op in one call on operands that the core reaches."""
     return float(layer.compute.cycles(layer.nest.extents)) + layer.compute.call
 
 
@@ -314,13 +314,13 @@ def scratchpads(target: Target) -> frozenset[str]:
 
 
 def regions_of(engine: Engine) -> tuple[Region, Region]:
-    """Activations, then weights."""
+    """The scratchpad of activations, then that of weights."""
     activations, weights = engine.memories
     return Region(activations, 0, engine.activations), Region(weights, engine.activations, engine.weights)
 
 
 def letters(nest: Nest) -> dict[str, str]:
-    """The letters of a layer by the axes of an op: channels are last in the result, columns and rows before them."""
+    """The letter (K, OX, OY, FX, FY, C) of each axis of an op; channels are the last axis of the result."""
     named = dict(zip(reversed(nest.out), ("K", "OX", "OY"), strict=False))
     taps = [d.tap for d in nest.operands[0] if isinstance(d, Window)]
     named |= dict(zip(reversed(taps), ("FX", "FY"), strict=False))
@@ -365,7 +365,7 @@ def offer(
     op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spaces: tuple[Memory, Memory],
     held: frozenset[str] = frozenset(), room: int | None = None, least: bool = False,
 ) -> MappedOp | str:  # fmt: skip
-    """The op in the tiles that take least of those whose kernels fit into the scratchpads; or why there are none.
+    """The op in its cheapest tiles that fit into the engine's scratchpads; or the reason why there are none.
 
     `form`: of kernels of the core. `held`: tensors that lie there. `room`: bytes for tiles of the other activations.
     """

@@ -1,12 +1,12 @@
-"""Copies of constants and operations of caches between steps, and of tiles by way of the second level.
+"""Copies of constants and cache operations between steps, and copies of tiles through the second level.
 
-Constants reach the first level by way of the second where no DMA unit goes all the way from their store. There they lie
-as a whole, from before an earlier step on, as far as there is room and time. Where they find no room as a whole, they
-come block by block into slots while the step runs.
+If no DMA unit joins their store with the first level, constants pass through the second. All constants of a step lie
+there at once, from before an earlier step on, if there is room and time. If they do not fit at once, they come block by
+block into slots while the step runs.
 
-A DMA unit goes past the core's cache. So what the core writes is cleaned at once: a DMA unit then finds it, and nothing
-is written back later over what a DMA unit has brought. What a DMA unit wrote is invalidated before the core reads it.
-Buffers in cached memories take whole lines.
+A DMA unit bypasses the core's cache. So lines that the core writes are cleaned at once: a DMA unit then reads the new
+bytes, and no later write-back destroys what a DMA unit has written. Lines that a DMA unit wrote are invalidated before
+the core reads them. Buffers in cached memories take whole lines.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .tiles import ALIGN, MappedOp, aligned
 def hidden_before(
     until: int, cycles: float, size: int, slack: list[float], load: Sequence[int], room: int, least: int = 0
 ) -> tuple[int, float]:
-    """The step before which a copy of so many cycles begins, and how many of them nobody waits for.
+    """The step before which a copy of `cycles` begins, and how many of its cycles are hidden behind earlier steps.
 
-    It begins as late as it can be done before step `until`, or as early as `room` has `size` bytes more than the `load`
-    of each step; not before step `least`. What it uses of the `slack` of steps, in cycles, is taken away there.
+    It begins as late as it can be done before step `until`. If time is short, it begins as early as `room` has `size`
+    bytes more than the `load` of each step, but not before step `least`. The cycles it uses are taken off `slack`.
     """
     first, time = until, 0.0
     while first > least and time < cycles and load[first - 1] + size <= room:
@@ -65,7 +65,7 @@ class StepConstants:
 
     @property
     def least(self) -> int:
-        """Bytes of the second level that the step needs for them at least."""
+        """Least bytes of the second level that they need: all at once, or slots."""
         whole = aligned(self.bytes)
         return whole if len(self.blocks) <= printed.SLOTS else min(whole, printed.SLOTS * self.slot)
 
@@ -74,7 +74,7 @@ class StepConstants:
 class Staging:
     """How the constants of a step come to the second level, where they take `bytes` from step `first` to their own.
 
-    `slots`: of blocks that come in turn; 0: all lie there. `waited`: cycles that the step waits for them.
+    `slots`: number of slots that blocks use in turn; 0: all lie there at once. `waited`: cycles that the step waits.
     """
 
     step: int
@@ -86,20 +86,20 @@ class Staging:
 
 
 def staging_channel(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:
-    """The way from the store to the second level, if constants have to come by way of that."""
+    """The channel from the store to the second level if constants have to pass through it; else None."""
     if channel_between(target, near, store) is not None or channel_between(target, near, home) is None:
         return None
     return channel_between(target, home, store)
 
 
 def step_constants(blocks: Sequence[Constant], in_turn: bool, until: int, cycles: float) -> StepConstants | None:
-    """The wish of a step with these blocks, which it uses `in_turn`, or all from its begin; None if they are empty."""
+    """The constants of a step with these blocks, used `in_turn`, or all from its start; None if they are empty."""
     whole, sizes = joined_blocks(blocks)[0].data.nbytes, tuple(b.data.nbytes for b in blocks)
     return StepConstants(sizes if in_turn else (whole,), whole, until, cycles) if whole else None
 
 
 def joined_blocks(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
-    """Blocks one after the other, equal ones once, and where each of them begins."""
+    """The blocks concatenated, equal ones once, and the offset of each block."""
     data, begins, starts = bytearray(), dict[bytes, int](), list[int]()
     for block in blocks:
         content = block.data.tobytes()
@@ -112,7 +112,7 @@ def joined_blocks(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]
 
 
 def copied(channel: Channel, size: int) -> float:
-    """Cycles of copying so many bytes, in as many copies as that takes."""
+    """Cycles of copying `size` bytes, in as many copies as the channel needs."""
     return copy_cycles(channel, parts_of(channel, size), size, parts_of(channel, size)) if size else 0.0
 
 
@@ -125,12 +125,12 @@ def schedule_stagings(
     memory: str,
     earlier: int | None = None,
 ) -> tuple[Staging, ...]:
-    """Each step's constants as late as it need not wait for them, or as early as there is room.
+    """Stage each step's constants as late as it need not wait for them, or as early as room allows.
 
-    `busy`: cycles of all steps, in which the DMA unit of the store has time. `live`: bytes of activations in the second
-    level, `room`: of it. `earlier`: how many steps before their own constants come at most.
+    `busy`: cycles of each step, in which the DMA unit of the store has time. `live`: bytes of activations in the second
+    level in each step; `room`: bytes of that level. `earlier`: most steps by which constants come before their own.
 
-    Raises DoesNotFit where a step's constants find no room even block by block.
+    Raises DoesNotFit if a step's constants do not fit even block by block.
     """
     load, slack, stagings = list(live), list(busy), list[Staging]()
     for at, step in enumerate(steps):
@@ -166,9 +166,9 @@ class Fetch:
 def first_copies(
     staging: Staging, blocks: Sequence[Constant], place: Place, store: Channel, started: int
 ) -> tuple[Fetch, ...]:
-    """The copies that stand before steps: of all constants, or of the blocks that fill the slots first.
+    """Copies to the second level before steps: of all constants, or of the first blocks, one for each slot.
 
-    `started`: how many there are already, for channels are taken in turn.
+    `started`: number of such copies so far, since channels are used in turn.
     """
     if staging.slots:
         each = staging.bytes // staging.slots
@@ -188,7 +188,7 @@ def first_copies(
 
 
 def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:
-    """The op with its constants fetched from the second level, and brought there block by block where they are many."""
+    """The op with its constants fetched from the second level, to which they come block by block if it has slots."""
     moved = replace(moved, stage=printed.Region(place.memory, place.offset, staging.bytes))
     if not staging.slots:
         starts = joined_blocks(moved.blocks)[1]
@@ -200,7 +200,7 @@ def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel
 
 
 def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:
-    """An op's turns with the copies that bring its blocks to the slots in turn."""
+    """The op with copies in its turns that bring its blocks to the slots in turn."""
     slots, turns = staging.slots, list[printed.Turn]()
     to_level1 = dict[int, int]()  # by channel: the block that is under way from its slot
 
@@ -225,7 +225,7 @@ def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Chan
 # Tiles of activations that lie in the third level pass through slots of the second, as many as they have buffers.
 #
 # A tile is brought to its slot when the copies of the one before it to the first level have begun. It is stored to the
-# third level when the next one is made. Turns without calls stand where nothing else would wait for a slot.
+# third level when the next one is made. Turns without calls are added where no other turn would wait for a slot.
 
 
 Tile = tuple[int, tuple[int, ...]]  # the turn that begins its copies, and their numbers
@@ -244,7 +244,7 @@ def _tiles(moved: MappedOp, operand: int) -> list[Tile]:
 
 
 def passing_slots(moved: MappedOp, names: Collection[str]) -> dict[int, tuple[int, int]]:
-    """Number of slots, and bytes of each, by operand, for those of these names that are copied."""
+    """By operand: number of slots, and bytes of each, for operands among `names` that are copied."""
     slots, align, copies = dict[int, tuple[int, int]](), moved.layer.align, moved.copies
     for i, operand in enumerate(moved.operands):
         if operand.name in names and not operand.held and not operand.packed:
@@ -254,7 +254,7 @@ def passing_slots(moved: MappedOp, names: Collection[str]) -> dict[int, tuple[in
 
 
 def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> MappedOp:
-    """The op with tiles of the operands of these names by way of slots, which begin at `place`."""
+    """The op with tiles of operands among `names` copied through slots, which begin at `place`."""
     at, copies, nothing = place.offset, list(moved.copies), printed.Turn()
     routes = list[tuple[int, list[Tile], int, list[list[printed.Copy]]]]()
     for number, (i, (slots, size)) in enumerate(passing_slots(moved, names).items()):
@@ -295,7 +295,7 @@ def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> Mapp
 def _through(
     copies: list[printed.Copy], numbers: Sequence[int], channel: int, slot: Place, align: int
 ) -> list[printed.Copy]:
-    """The copies of a tile between its slot and the third level; changes those to the first level."""
+    """The copies of a tile between its slot and the third level; in `copies`, redirects the others to the slot."""
     beyond, at = list[printed.Copy](), slot.offset
     for k in numbers:
         c = copies[k]
@@ -310,7 +310,7 @@ def _through(
 def coherence(
     target: Target, rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str, Place]
 ) -> dict[int, list[printed.CacheOp]]:
-    """Operations that keep core and DMA unit in agreement, by the step that they stand before."""
+    """Cache operations that keep core and DMA unit coherent, by the step before which they run."""
     cached = {m.name for m in target.memories if m.cached}
     operations, by_dma = dict[int, list[printed.CacheOp]](), set[str]()
     if not any(isinstance(section.moves, printed.Moves) for section in steps):
@@ -353,9 +353,9 @@ def with_transfers(
     staged: Sequence[Fetch] = (),
     early: Sequence[Fetch] = (),
 ) -> tuple[Section, ...]:
-    """The steps with what stands before each and behind the last.
+    """The steps with cache operations, copies and waits before each step and after the last.
 
-    `staged`: copies to the second level; `early`: those to the first, which may be out of the second.
+    `staged`: copies to the second level; `early`: copies to the first, which may come from the second.
     """
     between: list[list[printed.Transfer]] = [list(caches.get(step, ())) for step in range(len(steps) + 1)]
 
@@ -363,7 +363,7 @@ def with_transfers(
         between[fetch.first].append(fetch.start)
 
     def wait(fetch: Fetch) -> None:
-        """Once for all copies of a channel."""
+        """Add one wait for all copies of a channel."""
         channel, before = fetch.start.copy.channel, between[fetch.until]
         of_channel = (t for t in reversed(before) if (isinstance(t, printed.Wait) and t.channel == channel)
                 or (isinstance(t, printed.Start) and t.copy.channel == channel))  # fmt: skip

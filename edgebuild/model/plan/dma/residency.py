@@ -2,7 +2,7 @@
 
 An order of ops is cut into sections. A section is one op in tiles, or a run of ops whose rows are streamed. A tensor
 that one section makes and others read may stay in the first level until its last use. The cheapest cut is a path
-over states: a position in the order, and the tensors that are held there. It is exact for these ways to run.
+over states: a position in the order, and the tensors that are held there. At most STATES states are kept at a position.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .streamed import PlannedRun, Streamer
 from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, cheapest_tiles
 
 LONGEST = 24  # ops of a run
-STATES = 48  # that are kept at a position
-ALIKE = 1.002  # of an op's cycles: mappings that are held to be as good
-MOST_HELD = 2  # the part of the first level that a tensor may take to stay there
+STATES = 48  # that are kept at a position, the cheapest
+ALIKE = 1.002  # times an op's cycles: mappings within it count as equally good
+MOST_HELD = 2  # a tensor that stays may take at most 1/MOST_HELD of the first level
 
 
 @dataclass(frozen=True, kw_only=True)
 class BareOp(ReachedOp):
-    """An op that moves nothing, as the search sees it."""
+    """An op without copies, with the figures that the search uses."""
 
     cycles: MappingCost
     level1_bytes: int = 0
@@ -91,7 +91,7 @@ class Residency:
 
     @property
     def align(self) -> int:
-        """Bytes, of buffers that a DMA unit copies to or from."""
+        """Alignment in bytes of buffers that a DMA unit copies to or from."""
         return max(ALIGN, self.target.dma_align)
 
     @cached_property
@@ -108,7 +108,7 @@ class Residency:
 
     @cached_property
     def whole(self) -> dict[str, float]:
-        """Cycles of every op in one call with nothing to wait for; of those that no tile fits, on one core."""
+        """Cycles of every op in one call without waits; on one core if no tile of the op fits."""
         cycles, nothing = dict[str, float](), frozenset[str]()
         for at, op in enumerate(self.cutter.order):
             tiles, layer = self.tiled(at, nothing, self.room), self.layer(at, nothing)
@@ -126,7 +126,7 @@ class Residency:
         return tiles and all(self.fits_far(s.start, s.stop, s.held, self.staged_bytes(s)) for s in steps)
 
     def staged_bytes(self, step: Step) -> int:
-        """Bytes of the second level for what goes by way of it: tiles of activations, and constants at least."""
+        """Least bytes of the second level for tiles of activations and constants that pass through it in a step."""
         constants = step_constants(step.by.blocks, isinstance(step.by, MappedOp), 0, 0.0) if self.staged else None
         return self.slot_bytes(step.start, step.by) + (constants.least if constants is not None else 0)
 
@@ -138,12 +138,12 @@ class Residency:
 
     @cached_property
     def passed(self) -> frozenset[str]:
-        """Storages of the third level that tiles reach by way of the second."""
+        """Storages of the third level whose tiles pass through the second."""
         near = self.spaces[0]
         return frozenset(n for n, m in self.homes.items() if channel_between(self.target, near, m) is None)
 
     def passed_by(self, op: Op) -> frozenset[str]:
-        """Operands and results of an op that lie in those."""
+        """Operands and results of an op whose tiles pass through the second level."""
         return self.names(op, self.passed)
 
     @cached_property
@@ -160,8 +160,8 @@ class Residency:
     def best(self, price: float, waits: float) -> tuple[Step, ...] | None:
         """The path of fewest cycles, where every byte of activations that is copied counts `price` cycles more.
 
-        `waits`: the part that counts of the time in which steps wait for their constants; most can come earlier.
-        None: the second level has no room for any.
+        `waits`: the share that counts of the cycles in which steps wait for their constants; prefetching hides most.
+        None: the second level has no room for any path.
         """
         end = len(self.cutter.order)
         states: list[dict[frozenset[str], _State]] = [{} for _ in range(end + 1)]
@@ -184,7 +184,7 @@ class Residency:
         return min(states[end].values(), key=lambda s: s.score).steps if states[end] else None
 
     def options(self, at: int, held: frozenset[str]) -> Iterator[Step]:
-        """The ways to go on from a position with these tensors in the first level."""
+        """Steps that can start at a position with these tensors in the first level."""
         y = self.cutter.order[at].outputs[0]
         for more in _subsets([y] if self.holdable(y, at + 1) else []):
             now = held | more
@@ -212,12 +212,12 @@ class Residency:
         return {*before, *self.results(start, stop)}
 
     def holdable(self, name: str, stop: int) -> bool:
-        """Whether a tensor may stay in the first level: somebody reads it, and it is no output."""
+        """Whether a tensor may stay in the first level: a later op reads it, it is no output, and it is small."""
         last = self.cutter.life[name][1]
         return stop <= last < len(self.cutter.order) and self.sizes[name] <= self.room // MOST_HELD
 
     def fits_far(self, start: int, stop: int, held: frozenset[str], more: int = 0) -> bool:
-        """Whether what lives behind the first level beside the section fits where it lies; `more`: in the second."""
+        """Whether tensors behind the first level fit there while a section runs. `more`: bytes added in the second."""
         used = Counter({self.spaces[1].name: more})
         for name in self.live(start, stop) - held:
             used[self.homes.get(name, self.spaces[1]).name] += self.cutter.sizes[name]
@@ -240,7 +240,7 @@ class Residency:
         return stops
 
     def run(self, start: int, stop: int, held: frozenset[str], room: int) -> PlannedRun | None:
-        """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
+        """The fastest run within `room` bytes, by several rows at once or by rows that cores share; None: none fits."""
         touched = held & (streams := {*self.streamer.operands(start, stop), *self.results(start, stop)})
         if self.passed & (streams - held):
             return None
@@ -272,7 +272,7 @@ class Residency:
         return frozenset(n for n in (*op.inputs, *op.outputs) if n in storage and storage[n] in storages)
 
     def layer(self, at: int, held: frozenset[str]) -> TiledLayer:
-        """An op as a loop nest, with those of its operands held."""
+        """An op as a loop nest; its operands among `held` lie in the first level."""
         op, graph, form = self.cutter.order[at], self.cutter.graph, self.cutter.form
         names = self.names(op, held)
         if (key := (at, names)) not in self.layers:
@@ -281,7 +281,7 @@ class Residency:
         return self.layers[key]
 
     def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | BareOp:
-        """The best mapping of an op within so much room, with those of its operands held."""
+        """The best mapping of an op within `room` bytes beside its `held` operands; a BareOp if no tile fits."""
         op = self.cutter.order[at]
         homes = frozenset((name, memory.name) for name, memory in self.homes_of(op).items())
         names = self.names(op, held)
@@ -306,11 +306,11 @@ class Residency:
             raise NoMapping(layer.name, {})
 
     def homes_of(self, op: Op) -> dict[str, Memory]:
-        """Where operands and result of an op lie that are not in the second level."""
+        """Memories of those operands and results of an op that do not lie in the second level."""
         return {name: self.homes[self.cutter.rolling.storage[name]] for name in self.names(op, self.homes)}
 
     def least_of(self, mappings: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
-        """Cycles, or energy, that an op takes at least within so much room: what it takes within more."""
+        """Lower bound on an op's cycles, or energy, within `room` bytes: its score within more room."""
         return max((tiles.cycles.score for had, tiles in mappings if had >= room), default=0.0)
 
 
@@ -325,9 +325,9 @@ def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
 
 
 def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dict[str, Place]:
-    """Places of results that stay in scratchpads as far as that saves cycles; changes how those ops run.
+    """Places of results that stay in scratchpads because that saves cycles; updates `runs` for their ops.
 
-    A result stays if its op and its only reader, the next op, then take less on their engine.
+    A result stays if its op and its only reader, the next op, then take fewer cycles on their engine.
     """
     order, graph, align, stay = search.cutter.order, search.cutter.graph, search.align, dict[int, Place]()
     for at, (op, reader) in enumerate(pairwise(order)):
@@ -348,7 +348,7 @@ def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dic
 
 
 def _remade(search: Residency, at: int, moved: MappedOp, engine: Engine, stay: Mapping[int, Place]) -> MappedOp | None:
-    """An op with its tiles between the tensors that stay, given by the numbers of their makers."""
+    """The op with its tiles between tensors that stay, which `stay` has by number of their op; None: no room."""
     graph, target = search.cutter.graph, search.target
     here = {search.cutter.order[n].outputs[0]: stay[n] for n in (at - 1, at) if n in stay}
     sizes = {name: search.sizes[name] for name in here}

@@ -1,15 +1,15 @@
 """Rolled runs in the first memory level: the DMA unit brings rows of operands before their use, and stores results.
 
 All rows that a run keeps, its constants and its scratch lie in the first level while it runs. An operand from outside
-is a ring there with one row more than the run wants: the next row is under way while the last one is used. A result is
-a ring of at least two rows: the one before is stored while the next is made. Tensors that stay in the first level
+is a ring there with one row more than the run needs: the next row is copied while the last one is used. A result is
+a ring of at least two rows: the row before is stored while the next is made. Tensors that stay in the first level
 are read and written where they lie. Nothing is computed twice, and no tensor between two ops of the run is moved.
 
-Cores make neighbouring rows at the same time: always the next `together`, when the first of them is wanted; the last
-time those that are left. Or each core makes some columns of a row. A row is contiguous, so part p of it begins p times
-the width of a part behind the row. Where column c needs column c of the operands, a part of the op is the op of fewer
+Cores make neighbouring rows at the same time: the next `together` rows when the first of them is wanted, the last
+time the remainder. Or each core makes some columns of a row. A row is contiguous, so part p begins p part widths after
+the row's start. Where column c needs column c of the operands, a part of the op is the op of fewer
 columns. Where it needs those under a window, a part is the op with other padding: none inside of the row, the op's own
-at its begin. At its end the padding is negative, for there the kernel counts columns from the row's begin.
+at its start. At its end the padding is negative, for there the kernel counts columns from the row's start.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .tiles import ALIGN, HANDOVER, aligned
 
 @dataclass(frozen=True)
 class Batches:
-    """`order`: numbers of ops, and behind them of input storages, one for each call. `counts`: rows that each makes.
+    """The calls of a run by batches of rows. `order`: the number of each call; input storages follow the ops.
 
-    `rings`, `kept`, `results`: as of a `Trace`.
+    `counts`: rows that each number makes. `rings`, `kept`, `results`: as of a `Trace`.
     """
 
     run: tuple[Op, ...]
@@ -52,7 +52,7 @@ class Batches:
         return self.order.count(number)
 
     def of(self, every: Sequence[str], inputs: Sequence[str]) -> Batches:
-        """The batches with some of the storages that are inputs (`every`) there whole: nothing else changes by that."""
+        """The batches with only `inputs` of the input storages `every` streamed, and the rest whole."""
         ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(inputs)}
         number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
         order = tuple(number[n] for n in self.order if n in number)
@@ -65,7 +65,7 @@ class Batches:
 def batched(
     rolling: RollingGraph, run: Sequence[Op], inputs: tuple[str, ...], together: int = 1, counts: Sequence[int] = ()
 ) -> Batches:
-    """The run by `together` rows at once; `counts`: of its calls by one row, which are only then not needed."""
+    """The run by `together` rows at once. `counts`: calls of each number by single rows; needed if `together` > 1."""
     trace = simulate(rolling, run, inputs, together, counts)
     order = tuple(event.op for event in trace.events)
     counted = Counter(order)
@@ -97,7 +97,7 @@ def _contents(kernel: Kernel) -> list[tuple[str, str, bytes]]:
 
 
 def _relation(op: Op, graph: Graph) -> Same | Window | None:
-    """How columns of the operands follow from those of the result; None: in no way that a part could use."""
+    """How columns of the operands follow from those of the result; None: parts of a row cannot be made alone."""
     nest, y = ops.nest(op, graph), graph.result(op)
     axis, relations = nest.out[COLUMNS], list[Same | Window]()
     for dims, name in zip(nest.operands, op.inputs, strict=True):
@@ -123,7 +123,7 @@ def _relation(op: Op, graph: Graph) -> Same | Window | None:
 
 
 def _same(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
-    """Equal parts, and what is left."""
+    """Equal parts of `width` columns, and the remainder."""
     every = graph.result(op).shape[COLUMNS]
     whole, rest = divmod(every, width)
     for first, past, columns in ((0, whole, width), (whole, whole + 1, rest)):
@@ -140,7 +140,7 @@ def _same(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
 
 
 def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
-    """Parts whose windows lie inside of the row, and those of which some reach beyond."""
+    """Parts whose windows lie inside the row, which share a kernel, and parts with windows that reach beyond it."""
     (nest, x, y), pad = (ops.nest(op, graph), graph.operands(op)[0], graph.result(op)), op.attrs["pad"]
     relation = nest.operands[0][COLUMNS]
     assert isinstance(relation, Window)
@@ -171,13 +171,13 @@ def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Sha
         yield inside
 
 
-SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
+SCRATCH_SHARE = 4  # scratch of all cores takes at most 1/SCRATCH_SHARE of the first level
 STREAMS = 2  # the first channel of rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun(StreamedRun):
-    """A rolled run in the first level, as a step of the schedule. `constant_bytes` come first there."""
+    """A rolled run in the first level, as a step of the schedule. Its constants, `constant_bytes`, lie first."""
 
     section: Section
     constant_bytes: int
@@ -194,14 +194,14 @@ class PlannedRun(StreamedRun):
         return self.cycles.exposed, self.constant_bytes
 
     def work_bytes(self, early: int) -> int:
-        """Bytes of the first level, without those of constants that come before."""
+        """Bytes of the first level, without `early` bytes of prefetched constants."""
         return self.level1_bytes - early
 
     def without_constants(self, graph: Graph, room: int) -> PlannedRun:
         return self
 
     def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
-        """Constants that come before the run, and where to."""
+        """Blocks of constants that are fetched before the run, and their addresses."""
         return list(zip(self.blocks, self.block_at, strict=True))
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> PlannedRun:
@@ -224,7 +224,7 @@ class Streamer:
     """Makes runs of an order of ops."""
 
     cutter: Cutter
-    home: Channel  # between the levels, for activations; those of `others` come another way
+    home: Channel  # between the levels, for activations except `others`
     store: Channel  # for constants
     room: int
     cores: int
@@ -237,9 +237,9 @@ class Streamer:
         return tuple(dict.fromkeys(r for r in roots if r not in results))
 
     def run(self, start: int, stop: int, held: frozenset[str], together: int = 1, shares: int = 1) -> PlannedRun | None:
-        """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
+        """Ops [start, stop) as a run; `held` tensors stay in the first level. None: it does not fit.
 
-        Cores make `together` rows at once, each in `shares` parts where that can be. Its places count from 0.
+        Cores make `together` rows at once, each in `shares` parts where possible. Its places count from 0.
         """
         rolling, graph = self.cutter.rolling, self.cutter.graph
         inputs = tuple(name for name in self.operands(start, stop) if name not in held)
@@ -271,7 +271,7 @@ class Streamer:
                 scratch[op.outputs[0]] = shared
                 at = max(at, shared + together * shares * aligned(size))
         for op, size in zip(trace.run, sizes, strict=True):
-            if size and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
+            if size and op.outputs[0] not in scratch:  # sums, which live from the first call to the last
                 scratch[op.outputs[0]] = at
                 at += aligned(size)
         if at > self.room or not self._copied(streams, blocks):
@@ -297,7 +297,7 @@ class Streamer:
         )  # fmt: skip
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:
-        """The run with all of its operands copied."""
+        """The batches of a run whose operands are all streamed."""
         key, rolling, inputs = (start, stop, together), self.cutter.rolling, self.operands(start, stop)
         if (start, stop, 1) not in self._runs:
             self._runs[start, stop, 1] = batched(rolling, self.cutter.order[start:stop], inputs)
@@ -322,12 +322,12 @@ class Streamer:
     def _streams(
         self, trace: Batches, inputs: tuple[str, ...], held: frozenset[str], together: int
     ) -> tuple[Stream, ...]:
-        """Rings of whole copies, so that none is cut in two by a ring's end."""
+        """Streams whose rings hold a whole number of copies, so that no copy wraps around a ring's end."""
         graph, needs, streams, channel = self.cutter.graph, self.cutter.rolling.needs, list[Stream](), STREAMS
         for name, count in zip(inputs, trace.counts[len(trace.run) :], strict=True):
             slots = min(aligned(trace.rings[name], together) + together, rows_of(graph, name))
             views = (view for op in trace.run for view, root in needs[op.outputs[0]] if root == name)
-            if any(rows_of(graph, view) != rows_of(graph, name) for view in views):  # it has to be there whole
+            if any(rows_of(graph, view) != rows_of(graph, name) for view in views):  # it has to be whole
                 slots = rows_of(graph, name)
             size = row_bytes(graph, name)
             streams.append(Stream(name, True, channel, count, size, slots, together=together))
@@ -342,7 +342,7 @@ class Streamer:
         return tuple(streams)
 
     def _chosen(self, op: Op, seen: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:
-        """The fastest kernels for rows that work on little, and the cycles of a call of all cores."""
+        """Form and fastest kernels for rows within the limit of scratch, and cycles of one call of all cores."""
         rolling, graph = self.cutter.rolling, self.cutter.graph
         key = (op.outputs[0], rings_of(rolling, seen, op), together, shares)
         if key not in self._row_kernels:
@@ -366,7 +366,7 @@ class Streamer:
         return {}
 
     def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[int, ...]]:
-        """The constants of an op's kernels one after the other, and where each begins."""
+        """The constants of an op's kernels in one block, and the offset of each."""
         kernel = parts[0].kernel
         key = (op.outputs[0], form, tuple((c.name, id(c.data)) for c in kernel.constants))
         if key not in self._blocks:

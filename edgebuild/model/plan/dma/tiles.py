@@ -1,8 +1,8 @@
-"""Ops in tiles: the kernels of a mapping's tiles with their constants, where tiles lie, and the copies in their order.
+"""Ops in tiles: kernels and constants of a mapping's tiles, their places, and the copies in order.
 
-Every operand and the result have one or two buffers in the first level. Double buffers are filled ahead: when a tile is
-taken into use, the copy of the next is started. A call waits for the copies that it needs, and for a result's buffer to
-have been stored."""
+Every operand and the result have one or two buffers in the first level. Double buffers are filled ahead: when a tile
+comes into use, the copy of the next is started. A call waits for the copies that it needs, and until the buffer of its
+result has been stored."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from ..tiling.paths import even, graph_of_part, one_part
 
 # A tile shared by cores: each computes a part of it, on operands that all of them see.
 #
-# A part takes its operands as pointers, so it must find them contiguous. Tiles are cut along the axis that leaves the
-# least to the busiest core, into even parts. Where that makes fewer parts than there are cores, parts are cut again.
+# A part takes its operands as pointers, so each has to be contiguous. Tiles are cut into even parts along the axis that
+# makes most parts. Where that makes fewer parts than there are cores, parts are cut again.
 
-HANDOVER = 100  # cycles to wake cores and to wait for them; an estimate, for nothing here can measure it
+HANDOVER = 100  # cycles to wake cores and to wait for them; an estimate that nothing here can measure
 MOST = 16  # cores: EB_CORES_MOST of hal/include/eb_dma.h
 
 Parts = tuple[Mapping[str, Range], ...]
 
 
 def shared(layer: TiledLayer, turn: Mapping[str, Range], buffers: Sequence[Ranges], cores: int) -> Parts:
-    """The parts of a turn, at most `cores`; `buffers`: what each operand's buffer holds in this turn."""
+    """The parts of a turn, at most `cores`. `buffers`: ranges that each operand's buffer holds in this turn."""
     whole = {**turn, **{a: (0, layer.nest.extents[a]) for a in layer.core_axes if a not in turn}}
     parts: Parts = (whole,)
     for _ in layer.core_axes:
@@ -61,7 +61,7 @@ def _cut(layer: TiledLayer, parts: Parts, axis: str, count: int, buffers: Sequen
 
 
 def _contiguous(layer: TiledLayer, part: Mapping[str, Range], buffers: Sequence[Ranges]) -> bool:
-    """Whether a part finds all of its operands in one piece each, and none of them empty."""
+    """Whether each operand of a part is contiguous in its buffer, and none is empty."""
     for operand, held in zip(layer.operands, buffers, strict=True):
         merged = True
         for (first, past), (begin, end) in zip(reversed(layer.region(operand, part)), reversed(held), strict=True):
@@ -72,9 +72,9 @@ def _contiguous(layer: TiledLayer, part: Mapping[str, Range], buffers: Sequence[
 
 
 def busiest(layer: TiledLayer, cores: int) -> Callable[[Mapping[str, Any]], Any]:
-    """The part of a tile's work that the busiest core has, by the lengths of the tile's axes (numbers or arrays).
+    """The share of a tile's work on the busiest core, as a function of the lengths of its axes (numbers or arrays).
 
-    For the search, which knows no buffers: of the ways along one axis the best.
+    The search, which has no buffers, assumes the best cut along one axis.
     """
 
     def share(lengths: Mapping[str, Any]) -> Any:
@@ -128,7 +128,7 @@ class MappedOp(TiledOp):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The result is the last."""
+        """The operands of the layer; the result is the last."""
         return self.layer.operands
 
     @property
@@ -145,7 +145,7 @@ class MappedOp(TiledOp):
 
     @property
     def at_operands(self) -> tuple[int, ...]:
-        """The operand that each place of a turn belongs to; those behind them are of constants."""
+        """The operand of each offset in `CoreWork.at`; the offsets after these are of constants."""
         return tuple(i for i, o in enumerate(self.operands) if not o.packed)
 
     def region(self, near: int) -> Region | None:
@@ -174,19 +174,19 @@ class MappedOp(TiledOp):
         return (self.cycles.operands[packed].cycles, size) if one else (0.0, 0)
 
     def work_bytes(self, early: int) -> int:
-        """Bytes of the first level; `early`: those of constants that come before, which are not among them."""
+        """Bytes of the first level, 0 on an engine. `early`: of prefetched constants, which are not among them."""
         return 0 if self.regions else self.level1_bytes
 
     def without_constants(self, graph: Graph, room: int) -> MappedOp:
-        """The op with its constants there already. Raises NoMapping where it does not fit any more."""
+        """The op with its constants in the first level already. Raises NoMapping if it no longer fits."""
         operands = tuple(replace(o, held=o.held or o.packed) for o in self.layer.operands)
         layer = replace(self.layer, operands=operands)
         return fitting(self.op, graph, layer, self.form, room, self.mapped).build()
 
     def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
-        """The op with its buffers from `base` on, constants that come early and held tensors where they lie.
+        """The op with its buffers from `base` on, prefetched constants at `constants`, held tensors at their addresses.
 
-        What lies in the scratchpads of an engine has its place already.
+        Buffers in the scratchpads of an engine have their places already.
         """
         if self.regions:
             return self
@@ -194,11 +194,11 @@ class MappedOp(TiledOp):
         return replace(self.shifted(at), scratch=self.scratch + base)
 
     def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
-        """Constants that come early, and where to: None that do not."""
+        """Blocks of prefetched constants, and their address; none if `constants` is None."""
         return [(block, constants) for block in self.blocks] if constants is not None else []
 
     def shifted(self, by: Sequence[int]) -> MappedOp:
-        """The op with the buffers of every operand so many bytes higher."""
+        """The op with the buffers of operand i moved up by `by[i]` bytes."""
         packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
         width = max(len(c.at) for t in self.turns for c in t.calls)
         owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))
@@ -213,7 +213,7 @@ def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
 
 
 def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, kernels: dict[object, Kernel]) -> Kernel:
-    """The kernel of an op's tile with the constants of that tile; `kernels` keeps those of equal tiles."""
+    """The kernel of an op's tile with the constants of that tile. `kernels`: cache for equal tiles."""
     part, wanted, out = one_part(graph, op, turn)
     sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
     constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
@@ -224,7 +224,7 @@ def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, ker
 
 
 def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """Far and near steps of all pieces of nested loops, the inmost first."""
+    """Far and near offsets of all pieces of nested loops (count, far step, near step), the innermost loop first."""
     if not loops:
         yield 0, 0
         return
@@ -235,7 +235,7 @@ def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) -> list[int]:
-    """How many tiles came before the one that is in use, for each turn."""
+    """For each turn the number of the tile in use, from 0, of an operand that is copied inside `depth` loops."""
     numbers, last, number = [], None, -1
     for turn in turns:
         now = tuple(turn[a] for a in mapped.order[:depth])
@@ -245,10 +245,10 @@ def instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) 
     return numbers
 
 
-ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
-UNITS = ((16, 16), (8, 8), (3, 16), (2, 32))  # pixels and channels: multiples for tiles where kernels do badly
+ALIKE = 1.005  # times the least cycles: of mappings within it, the one of fewest copies is taken
+UNITS = ((16, 16), (8, 8), (3, 16), (2, 32))  # multiples of pixels and channels for tiles, if kernels are slow
 CHANNELS = 4  # that a core's kernel computes at once, where cores share channels
-POOR = 1.1  # of the cycles that the search counts: kernels that do badly
+POOR = 1.1  # times a core's even share of the op's cycles: kernels that take more are slow
 Unit = tuple[int, int]
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
@@ -259,8 +259,8 @@ def fitting(
 ) -> Tiles:  # fmt: skip
     """Tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
 
-    Raises NoMapping where none do. Also where the search promises no less than one of the others takes with its kernels
-    (`than`): kernels of tiles take more than their part of the op, not less.
+    Raises NoMapping if none do, or if the search promises no less than one of `than` takes with its kernels: tiles
+    never take less with their kernels than the search promises.
     """
     space = layer.operands[-1].space
     allowed, tiles = room, None
@@ -279,7 +279,7 @@ def fitting(
 
 
 def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> tuple[Mapped, float]:
-    """The best mapping, of tiles of multiples of `unit`: along axes of pixels, and along the channels."""
+    """The best mapping and its score. `unit`: tiles have multiples of so many pixels per axis, and channels."""
     if unit is None:
         mapped, figures = best(layer, room)
     else:
@@ -290,12 +290,12 @@ def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> 
 
 
 def cheapest_tiles(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MappedOp:
-    """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
+    """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping if no tile fits.
 
-    The search holds all work for equal. Kernels do not: borders, short rows and few channels cost more. So mappings
-    that cut some of the axes and the one of DORY's rule are made into kernels as well. Where kernels take much more
-    than their part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest
-    copies is taken, for their tables are flash; but none that takes more than DORY's.
+    The search counts all work alike. In kernels, borders, short rows and few channels cost more. So mappings that cut
+    fewer axes, and that of DORY's rule, are evaluated with their kernels, too. If kernels are slow, so are mappings
+    of larger tiles. Of those that take nearly the same, the one of fewest copies is taken, since tables of copies are
+    flash; but none that takes more than DORY's.
     """
     tried, refused = list[Tiles](), list[NoMapping]()
 
@@ -344,7 +344,7 @@ class Tiles:
         self.measure()
 
     def measure(self) -> None:
-        """Parts, their kernels and constants, where buffers begin, and what all that takes."""
+        """Compute parts, their kernels and constants, starts of buffers, bytes of the first level, and cycles."""
         layer, mapped = self.layer, self.mapped
         self.parts = [self.shares(turn) for turn in self.turns]
         self.kernels = [[self.kernel(part) for part in parts] for parts in self.parts]
@@ -387,7 +387,7 @@ class Tiles:
         return replace(moved, last_waits=tuple(sorted({c.channel for c in moved.copies})))
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:
-        """Content of the buffer of an operand in a turn."""
+        """Ranges of an operand that its buffer holds in a turn."""
         outer = self.mapped.order[: self.mapped.moves[operand].depth]
         return self.layer.region(self.layer.operands[operand], {a: turn[a] for a in outer})
 
@@ -403,14 +403,14 @@ class Tiles:
         return self.kernel_cache[key]
 
     def content(self, constant: Constant) -> object:
-        """Type and bytes of a constant. Kernels are kept, so that the identity of their constants stands for them."""
+        """Type and bytes of a constant, cached by its identity: `kernel_cache` keeps constants alive."""
         if id(constant) not in self.contents:
             data = str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()
             self.contents[id(constant)] = data
         return self.contents[id(constant)]
 
     def constant_blocks(self) -> list[tuple[Constant, dict[object, int]]]:
-        """Constants that are fetched at a time, and where each lies in the buffer."""
+        """Blocks of constants that are fetched together, and offsets of constants in each."""
         if self.packed is None:
             return []
         blocks: list[tuple[bytearray, dict[object, int]]] = []
@@ -461,11 +461,11 @@ class Tiles:
         return 2 * operand + number % self.mapped.moves[operand].buffers
 
     def near(self, operand: int, number: int) -> int:
-        """Where the buffer of a tile begins."""
+        """Offset of the buffer that holds tile `number` of an operand."""
         return self.starts[operand][number % self.mapped.moves[operand].buffers]
 
     def place(self, operand: int, turn: Mapping[str, Range], part: Mapping[str, Range], number: int) -> int:
-        """Where a call finds its part of a buffer: contiguous, as the search asked for."""
+        """Offset of the part of a buffer that a call uses; the part is contiguous."""
         o, held = self.layer.operands[operand], self.region(operand, turn)
         at, size = self.near(operand, number), o.item
         for (first, past), (begin, _) in zip(reversed(held), reversed(self.layer.region(o, part)), strict=True):

@@ -1,7 +1,7 @@
-"""Values of a plan: what its C is printed from, and all that its checks take of it. Nothing here plans or checks.
+"""Values of a plan that the C printer and the checks of plans read. Nothing here plans or checks.
 
-The planner makes them, and its own classes hold more than `Step` and `RolledCalls`. Checks get no algorithm of the
-planner by them: orders, places, sizes and counts are numbers.
+The planner's own classes add fields to `Step` and `RolledCalls`. The checks share no algorithm with the planner through
+these values: orders, places, sizes and counts are plain numbers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ...ir import Op
 from ...ops.base import Constant, Form, Kernel
 from ..memory.problem import Place
 
-STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, taken in turn
-PARTS = STORE + STORE_CHANNELS  # the first of those for blocks that come while their step runs, one for each slot
-SLOTS = 2  # of such blocks
-PASSING = PARTS + SLOTS  # the first of those for tiles between the third level and the second, one for each operand
+STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, used in turn
+PARTS = STORE + STORE_CHANNELS  # first channel of blocks that are fetched while their step runs, one for each slot
+SLOTS = 2  # slots for such blocks
+PASSING = PARTS + SLOTS  # first channel of tiles between the third level and the second, one for each operand
 MOST_PASSING = 64 - PASSING
 
 
 def newest_name(tensor: str) -> str:
-    """The name of the place of the newest row of a ring, if it is separate."""
+    """The buffer name of a ring's separate newest row."""
     return f"{tensor} (newest row)"
 
 
@@ -32,10 +32,10 @@ def scratch_name(output: str) -> str:
 
 
 class RolledCalls(Protocol):
-    """A run that goes row by row: rows of its rings, tensors inside of others, and rings with a separate newest row.
+    """A run that goes row by row. `rings`: rows of each; `inside`: tensors that are made in the place of a result.
 
-    `numbers`: the order of the calls. A number is that of an op of the run; one past the last op the application brings
-    a row of the streamed input; those behind it put the newest row of a ring of `separate` into the ring.
+    `numbers`: the number of each call, in order. One past the last op, the application brings a row of the streamed
+    input. Higher numbers copy the separate newest row of a ring of `separate` into the ring.
     """
 
     @property
@@ -55,8 +55,8 @@ class RolledCalls(Protocol):
 class Step:
     """A step of the schedule: an op that runs whole (`rolled` None), or a run. `inner`: bytes of rings and scratch.
 
-    `forms`: of the ops' kernels. `results`: storages that are wanted behind it. `moves`: how it runs in a plan for
-    memory levels. `before`, `after`: copies of constants, and cleaning of caches.
+    `forms`: of the ops' kernels. `results`: storages that are read after the step. `moves`: how it runs in a plan for
+    memory levels. `before`, `after`: copies of constants, waits, and cache operations.
     """
 
     ops: tuple[Op, ...]
@@ -77,9 +77,9 @@ class Step:
 class Copy:
     """A copy between a tensor, or a block of constants, and the first level: planes x rows pieces of `bytes`.
 
-    `far` counts from the tensor's or the block's first byte, `near` from that of the layer's buffers. Steps in bytes.
-    `stage`: the bytes go by way of this memory, by two copies. That between there and the farther memory (`into`) has
-    its place there as `near`, counted in that memory; the other one has it as `far`.
+    `far` counts from the first byte of the tensor or block, `near` from that of the layer's buffers. Steps are in
+    bytes. `stage`: the bytes pass through this memory in two copies. The copy between it and the farther memory
+    (`into`) has the offset in `stage` as `near`; the other copy has it as `far`.
     """
 
     channel: int
@@ -105,10 +105,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class CoreWork:
-    """The work of a core in a turn: number of the kernel, and the ranges of the result that it makes.
+    """The call of one core in a turn: number of the kernel, and the ranges of the result that it makes.
 
-    `at`: where each operand that is an activation, the result, and each constant of the kernel lie, from the first byte
-    of the layer's buffers.
+    `at`: offsets of each activation operand, the result, and each constant of the kernel, in bytes from the start of
+    the layer's buffers.
     """
 
     kernel: int
@@ -118,10 +118,10 @@ class CoreWork:
 
 @dataclass(frozen=True)
 class Turn:
-    """Copies `fetched` are started, `waits` (channels) awaited, calls made, then copies `stored` started.
+    """Start copies `fetched`, wait for the channels `waits`, make the calls, start copies `stored`.
 
-    Each core makes one of the calls; without calls a turn only copies. Where bytes go by way of a second memory,
-    `arrived` (channels) are awaited first, and copies `staged` are started behind `waits`.
+    Each core makes one of the calls; without calls a turn only copies. If bytes pass through a second memory, the
+    channels `arrived` are awaited first, and copies `staged` are started after `waits`.
     """
 
     fetched: tuple[Copy, ...] = ()
@@ -136,7 +136,7 @@ class Turn:
         return (*self.fetched, *self.staged, *self.stored)
 
     def plus(self, **more: Iterable[Any]) -> Turn:
-        """The turn with more of its parts, behind those that it has."""
+        """The turn with more items appended to the named fields."""
         return replace(self, **{name: (*getattr(self, name), *parts) for name, parts in more.items()})
 
     @property
@@ -147,7 +147,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Region:
-    """A range of a memory. In an engine's scratchpads `base` is also where its part of the addresses `near` begins."""
+    """A range of a memory. For an engine's scratchpad, `base` is also its first address in the range of `Copy.near`."""
 
     memory: str
     base: int
@@ -156,25 +156,25 @@ class Region:
 
 @dataclass(frozen=True)
 class TiledOp:
-    """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
+    """An op that runs tile by tile. `blocks`: groups of constants, each fetched together.
 
-    Operand i has the channels 2i and 2i + 1. Until all is placed, places in a turn count from where their operand
-    begins. `stage`: the memory that constants come by way of, and what they take there; `slots`: what tiles of
-    activations take there. `why` it runs so. `whole`: cycles of the op in one call that waits for nothing.
+    Operand i has the channels 2i and 2i + 1. Before placement, offsets in a turn count from their operand's buffers.
+    `stage`: range of the second level that constants pass through; `slots`: range there for tiles of activations.
+    `whole`: cycles of the op in one call that waits for nothing.
     """
 
     op: Op
     kernels: tuple[Kernel, ...]
     blocks: tuple[Constant, ...]
     turns: tuple[Turn, ...]
-    scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
-    scratch_each: int  # bytes of a core's
+    scratch: int  # offset of the first core's scratch; that of the other cores follows
+    scratch_each: int  # bytes of one core's scratch
     form: Form  # of the kernels
     last_waits: tuple[int, ...]  # channels to wait for at the end
     regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
     stage: Region | None = None
     slots: Region | None = None
-    why: str = ""  # for or against an engine
+    why: str = ""  # reason for or against an engine
     whole: tuple[float, ...] = ()
 
     @property
@@ -187,7 +187,7 @@ class TiledOp:
         return tuple(c for t in self.turns for c in t.copies)
 
     def with_copies(self, copies: Iterable[Copy]) -> Self:
-        """The op with others in place of its copies, one for each."""
+        """The op with its copies replaced one by one by `copies`, which has as many."""
         each = iter(copies)
         turns = ((t, [tuple(islice(each, len(some))) for some in (t.fetched, t.staged, t.stored)]) for t in self.turns)
         return replace(self, turns=tuple(replace(t, fetched=f, staged=s, stored=o) for t, (f, s, o) in turns))
@@ -195,10 +195,10 @@ class TiledOp:
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of a storage that are copied to (`fetched`) or from a ring of `slots` rows at `near`.
+    """Rows of a storage that are copied to (`fetched`) or from a ring of `slots` rows at offset `near`.
 
-    A copy takes `together` rows, the last one those that are left. Even copies use `channel`, odd ones the next.
-    `whole`: a reduction makes all rows at once; one copy takes them.
+    Each copy has `together` rows, the last one the remainder. Even copies use `channel`, odd ones the next.
+    `whole`: one copy has all rows, because a reduction makes them at once.
     """
 
     storage: str
@@ -227,9 +227,9 @@ class Stream:
 
 @dataclass(frozen=True)
 class Share:
-    """The kernel of the parts `first` to `past` of a row, of which each is `width` columns, or to the row's end.
+    """The kernel of parts [first, past) of a row. Each part has `width` columns, or those up to the row's end.
 
-    Part p reads operands from their column p x `step` - `before` on. `width` 0: it is the whole row.
+    Part p reads operands from their column p x `step` - `before` on. `width` 0: the part is the whole row.
     """
 
     kernel: Kernel
@@ -242,14 +242,14 @@ class Share:
 
 @dataclass(frozen=True)
 class StreamedRun:
-    """A rolled run in the first level. Places count from its first byte there, those of held tensors are absolute.
+    """A rolled run in the first level. Offsets count from its first byte there, those of held tensors are absolute.
 
-    `seen`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or takes up
-    if it reduces. `places`: of inner rings and held tensors. `blocks`: the constants of each op, which come before the
-    run; `constants`: where each of them lies. `scratch`: by result, of the first core; that of the others lies behind
-    it, at steps of `scratch_each` bytes (of every op). Cores make `together` rows at once, each of them in at most
-    `shares` parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of input streams to take
-    a row from. `stage`: the memory that the constants come by way of.
+    `seen`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or adds
+    if it reduces. `held`: operands and results that stay in the first level and are not streamed. `places`: of inner
+    rings. `blocks`: the constants of each op, fetched before the run. `scratch`: by result, of the first core; that of
+    the other cores follows at steps of `scratch_each` bytes (by op). Cores make `together` rows at once, each in at
+    most `shares` parts by the kernels of `parts`. `events`: the number of each call, in order: first those of ops, then
+    those of input streams. `stage`: range of the second level that the constants pass through.
     """
 
     ops: tuple[Op, ...]
@@ -260,7 +260,7 @@ class StreamedRun:
     held: frozenset[str]
     blocks: tuple[Constant, ...]
     block_at: tuple[int, ...]
-    constants: tuple[tuple[int, ...], ...]  # of every op: where each constant lies
+    constants: tuple[tuple[int, ...], ...]  # by op: the offset of each constant
     places: Mapping[str, int]
     scratch: Mapping[str, int]
     scratch_each: tuple[int, ...]
@@ -273,7 +273,7 @@ class StreamedRun:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Kernels of the first part of a row: all parts have its constants."""
+        """Each op's kernel of the first part of a row: all parts have the same constants."""
         return tuple(parts[0].kernel for parts in self.parts)
 
     @property
@@ -287,10 +287,10 @@ class StreamedRun:
 
 @dataclass(frozen=True)
 class ReachedOp:
-    """An op of a plan for memory levels whose operands the core reaches where they lie. `whole`: as of other ops."""
+    """An op of a plan for memory levels that needs no copies: the core reads its operands where they lie."""
 
-    why: str = ""  # no engine computes it; empty if there are none
-    whole: tuple[float, ...] = ()
+    why: str = ""  # reason why no engine computes it; empty without engines
+    whole: tuple[float, ...] = ()  # cycles of the op in one call
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Wait:
-    """Go on when all copies of a channel are done."""
+    """Wait until all copies of a channel are done."""
 
     channel: int
 
@@ -315,7 +315,7 @@ CLEAN, INVALIDATE = "clean", "invalidate"
 
 @dataclass(frozen=True)
 class CacheOp:
-    """Clean or invalidate some bytes of a cached memory."""
+    """Clean or invalidate the cache lines of a range of a cached memory."""
 
     kind: str
     what: str  # a storage, or scratch
