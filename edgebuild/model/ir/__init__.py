@@ -28,44 +28,44 @@ from numpy.typing import NDArray
 
 
 class Arithmetic(StrEnum):
-    """The arithmetic of a graph, named after the format that brought it. Code asks for its facts, not for its name."""
+    """How the integers of a graph are rounded, named after the file format. Code reads its properties, not its name."""
 
     TFLITE = "tflite"
     ONNX = "onnx"
 
     @property
     def rounds_once(self) -> bool:
-        """An integer result is the real one, rounded once, halves to even, as QuantizeLinear rounds."""
+        """Whether an integer result is the exact real one, rounded once, halves to even, as QuantizeLinear rounds."""
         return self is Arithmetic.ONNX
 
     @property
     def fixed_point(self) -> bool:
-        """An integer result is that of TFLite Micro's and CMSIS-NN's kernels (gemmlowp's fixedpoint.h), bit for bit."""
+        """Whether integer results equal those of TFLite Micro's and CMSIS-NN's kernels (gemmlowp's fixedpoint.h)."""
         return self is Arithmetic.TFLITE
 
     @property
     def wide_bits(self) -> int:
-        """Bits of a multiplier of 64-bit sums: 15 in MultiplyByQuantizedMultiplier of an int64, 23 in a float32."""
+        """Bits of the factor of 64-bit sums: 15 in MultiplyByQuantizedMultiplier of an int64, 23 in a float32."""
         return 15 if self.fixed_point else 23
 
     @property
     def bias_slack(self) -> float:
-        """The share of a step of the result by which a bias may have another scale than its products."""
+        """How far a bias's scale may differ from its products' scale, as a share of one step of the result."""
         return 0.02 if self.fixed_point else 0.0
 
     @property
     def finite(self) -> bool:
-        """Real extremes, and activations without bounds, begin at the largest finite numbers and not at infinity."""
+        """Whether real extremes and open activation bounds begin at the largest finite numbers instead of infinity."""
         return self is Arithmetic.TFLITE
 
     @property
     def saturating_casts(self) -> bool:
-        """Casts of reals to 8 or 16 bits end at the ends of their type; else the low bits are left."""
+        """Whether casts of reals to 8 or 16 bits saturate; otherwise they keep the low bits."""
         return self is Arithmetic.TFLITE
 
     @property
     def passes_nan(self) -> bool:
-        """Functions of what is not a number give what is not a number."""
+        """Whether functions of a NaN return a NaN."""
         return self is Arithmetic.ONNX
 
 
@@ -89,10 +89,10 @@ class Quant:
 
 @dataclass(frozen=True)
 class Origin:
-    """A tensor of the model's file whose values another holds: as real numbers, or as they are under `quant`.
+    """The tensor of the model's file whose values a tensor has: real numbers if `quant` is None, else integers.
 
-    `moves` bring the file's elements into the other's order: ("transpose", permutation), ("reshape", shape), or
-    ("take", those of the last dimension that are left).
+    `moves` reorder the file's elements: ("transpose", permutation), ("reshape", shape), or ("take", indices of the last
+    dimension that are kept).
     """
 
     name: str
@@ -104,8 +104,8 @@ class Origin:
 class Tensor:
     """A value of the graph: `shape` in elements, `dtype` one of ITEM_BYTES.
 
-    `origin`: what it holds of the file, said by who makes a tensor from another's elements; None: what `name` says.
-    Only judges read it, and they check the quantisation, which a later pass may change.
+    `origin`: the tensor of the file that it holds, set by passes that derive it from another tensor; None: the one
+    called `name`. Only the verifier reads it, and it checks the quantisation, which a later pass may change.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Tensor:
 
     @property
     def array(self) -> Array:
-        """The numbers of a constant as they are stored. Raises AssertionError of an activation."""
+        """The stored numbers of a constant. Raises AssertionError for an activation."""
         assert self.data is not None, self.name
         return self.data
 
@@ -148,9 +148,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Removed:
-    """How many of a tensor's channels, of `total` in the model, never vary, and how many are therefore not computed.
+    """Channels of a tensor: of `total` in the model, `constant` never vary and `channels` are not computed.
 
-    Some stay because something needs them, and some go that nothing needs.
+    The counts differ: an op may need a constant channel, and a channel that no op reads is removed as well.
     """
 
     tensor: str
@@ -161,9 +161,9 @@ class Removed:
 
 @dataclass(frozen=True)
 class State:
-    """A tensor that lasts from one inference to the next: input number `read` is what output number `write` was.
+    """A tensor kept between inferences: input number `read` holds what output number `write` held before.
 
-    `start`: what it is at first; None: zeros.
+    `start`: its value at the first inference; None: zeros.
     """
 
     read: int
@@ -173,9 +173,9 @@ class State:
 
 @dataclass(frozen=True)
 class Link:
-    """The place of a device in a cluster: its number, the source's, and a mask of all that take part.
+    """The place of a device in a cluster: its number, the number of the source, and a mask of all that take part.
 
-    `plan` is the hash by which devices know that their firmware belongs together; `entry` is the C function's name.
+    `plan` is a hash by which devices check that their firmware has the same plan; `entry` is the C function's name.
     """
 
     plan: int
@@ -191,8 +191,8 @@ class Graph:
     """Ops in a valid order over named tensors.
 
     `arithmetic`: the rounding of quantised ops, and where real numbers differ. `arrays`: inputs and outputs that are
-    arrays of the application, with their symbols. `removed` and
-    `removed_macs` tell what the model has and this graph needs not.
+    arrays of the application, with their C symbols. `removed` and `removed_macs` count channels and
+    multiply-accumulates of the model that this graph does not compute.
     """
 
     file: str
@@ -204,12 +204,12 @@ class Graph:
     removed: tuple[Removed, ...] = ()
     removed_macs: int = 0
     states: tuple[State, ...] = ()
-    link: Link | None = None  # of a network on several devices, this one's part
+    link: Link | None = None  # this device's place, if the network is split over several
     arrays: tuple[tuple[str, str], ...] = ()
-    format: str = ""  # of the file, by the name of its folder in model/formats
+    format: str = ""  # name of the file format's folder in model/formats
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arithmetic", Arithmetic(self.arithmetic))  # of which a name is enough
+        object.__setattr__(self, "arithmetic", Arithmetic(self.arithmetic))  # accepts the name, too
 
     @property
     def ports_in(self) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ class Graph:
 
     @property
     def first_states(self) -> dict[str, Array]:
-        """First values of each input that is a state."""
+        """The value at the first inference of each input that is a state."""
         states = dict[str, Array]()
         for state in self.states:
             t = self.tensors[self.inputs[state.read]]
@@ -240,12 +240,12 @@ class Graph:
 
     @cached_property
     def producers(self) -> dict[str, Op]:
-        """Writers of all computed tensors."""
+        """The op that writes each computed tensor."""
         return {name: op for op in self.ops for name in op.outputs}
 
     @cached_property
     def consumers(self) -> dict[str, list[Op]]:
-        """Readers of every tensor, in order; graph outputs are not counted."""
+        """The ops that read each tensor, in order; graph outputs are not counted."""
         readers: dict[str, list[Op]] = {name: [] for name in self.tensors}
         for op in self.ops:
             for name in dict.fromkeys(op.inputs):
@@ -254,12 +254,12 @@ class Graph:
 
     @cached_property
     def nests(self) -> dict[str, Nest]:
-        """Index relations that were asked for, by result: see `ops.nest`."""
+        """Cache of index relations, by result: see `ops.nest`."""
         return {}
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
-        """Kernels that were asked for, by result and form: see `kernels.kernel_of`."""
+        """Cache of kernels, by result and form: see `kernels.kernel_of`."""
         return {}
 
     def producer(self, name: str, kind: str) -> Op | None:
@@ -273,7 +273,7 @@ class Graph:
         return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
     def with_ops(self, ops: Iterable[Op], new: Iterable[Tensor] = (), **changes: Any) -> Graph:
-        """The graph with other ops and some tensors added or replaced; unused tensors are dropped."""
+        """The graph with `ops` in place of its ops and `new` tensors added or replaced; drops unused tensors."""
         ops = tuple(ops)
         pool = {**self.tensors, **{t.name: t for t in new}}
         changed = replace(self, ops=ops, **changes)
@@ -282,7 +282,7 @@ class Graph:
 
 
 def after_move(t: Tensor, kind: str, how: tuple[int, ...]) -> Origin:
-    """The origin of a tensor that holds the elements of `t` behind a "transpose", "reshape" or "take"."""
+    """The origin of a tensor that holds the elements of `t` after a "transpose", "reshape" or "take" by `how`."""
     origin = origin_of(t)
     return replace(origin, moves=(*origin.moves, (kind, how)))
 
@@ -299,7 +299,7 @@ def real_values(t: Tensor) -> Array:
 
 
 def reals_of(x: Array, t: Tensor) -> Array:
-    """The real numbers, in float64, that integers of a quantised tensor stand for."""
+    """The integers `x` of a quantised tensor, dequantised to float64."""
     assert t.quant is not None
     scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point, np.int64)
     if t.quant.axis is not None and not t.quant.per_tensor:
@@ -322,7 +322,7 @@ def rename(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def sort_ops(graph: Graph) -> Graph:
-    """Bring ops into a valid order again, as close to the present one as can be."""
+    """Sort ops topologically, as close to the present order as possible. Raises ValueError on a cycle."""
     ready = set(graph.inputs) | {t.name for t in graph.tensors.values() if t.constant}
     waiting, ordered = list(graph.ops), list[Op]()
     while waiting:
@@ -358,9 +358,9 @@ def verify(graph: Graph, result_of: Callable[[Op, Graph], tuple[int, ...]]) -> N
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """By name what people read: of names that TFLite joins of many with `;`, the first and the end of the last.
+    """Display names, by name: TFLite joins names by `;`; of these, the first and the last part of the last.
 
-    Names whose short ones would be the same stay whole.
+    Names whose short forms collide stay whole.
     """
     short = {n: re.sub(r";.*?([^;/]*)$", r";..\1", n, flags=re.DOTALL) for n in names}
     count = Counter(short.values())
@@ -460,8 +460,8 @@ Dim = Same | Window | Spread | Offset | Grouped | Fixed | Whole
 class Nest:
     """`extents` of all axes, the axes of the output's dimensions, and a relation per operand.
 
-    `macs` says whether one step of the innermost loop is a multiply-accumulate. `inside`: multiply-accumulates of an op
-    that has loops of its own within a step.
+    `macs` says whether one step of the innermost loop is a multiply-accumulate. `inside`: the multiply-accumulates of
+    an op whose steps contain loops of their own.
     """
 
     extents: Mapping[str, int]
@@ -476,7 +476,7 @@ class Nest:
 
     @property
     def mac_count(self) -> int:
-        """Multiply-accumulates. Inputs that are spread over the output meet every tap once."""
+        """Multiply-accumulates. An input of relation `Spread` is multiplied by every tap once."""
         extents = {**self.extents, **{d.axis: d.size for dims in self.operands for d in dims if isinstance(d, Spread)}}
         return prod(extents.values()) if self.macs else self.inside
 
@@ -492,7 +492,7 @@ def numbered(shape: Sequence[int]) -> dict[str, int]:
 
 
 def lines(shape: Sequence[int], axis: int, extent: int | None = None) -> Nest:
-    """Results along a dimension of the operand, `extent` or as many as there are elements: each needs all of them."""
+    """Index relation of `extent` results along `axis` (default: its size), each of which needs the whole axis."""
     extents = numbered(shape)
     names, dims = tuple(extents), list(same(*extents))
     dims[axis] = Whole(shape[axis])
@@ -533,15 +533,15 @@ def range_through(nest: Nest, relation: Dim, start: int, stop: int) -> tuple[int
 
 
 def separable(nest: Nest, axis: str) -> bool:
-    """Whether the relations tell what a part along `axis` needs.
+    """Whether the relations determine what a part of the result along `axis` needs.
 
-    They do not where an operand is read whole and the axis is none of the first operand's: it may choose what is read,
-    as an output channel chooses its group of input channels.
+    They do not where an operand is read whole and the axis indexes nothing in the first operand. The axis may then
+    select what is read, as an output channel selects its group of input channels.
     """
     whole = any(isinstance(d, Whole) for dims in nest.operands for d in dims)
     return not whole or any(d.axis == axis for d in nest.operands[0])
 
 
 def elementwise(nest: Nest, operand: int) -> bool:
-    """Output element i depends on no element of the operand but i: the result may overwrite it."""
+    """Whether output element i depends on element i of the operand alone, so that the result may overwrite it."""
     return nest.operands[operand] == tuple(Same(axis) for axis in nest.out)
