@@ -1,4 +1,4 @@
-"""The op registry: the specs of all rooms."""
+"""The op registry: the specs of all op modules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOMS = (
 
 
 def specs(room: ModuleType) -> Iterator[Spec]:
-    """Every Spec that a room binds, by itself or in a tuple."""
+    """Every Spec that an op module binds, by itself or in a tuple."""
     for value in vars(room).values():
         yield from (spec for spec in (value if isinstance(value, tuple) else (value,)) if isinstance(spec, Spec))
 
@@ -37,7 +37,7 @@ SPECS = {spec.kind: named(spec) for spec in sorted(chain.from_iterable(map(specs
 
 
 def nest(op: Op, graph: Graph) -> Nest:
-    """The op's index relation. The graph keeps those of its own ops."""
+    """The op's index relation, cached in the graph for the graph's own ops."""
     make = SPECS[op.kind].nest
     if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
         return make(op, graph)
@@ -47,9 +47,9 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 
 def overwritable(op: Op, graph: Graph) -> tuple[int, ...]:
-    """Positions of the activations that the result may overwrite whatever the kernel: they are read element by element.
+    """Positions of activations that the result may overwrite with any kernel: they are read element by element.
 
-    Elements do not grow, so writing result i never reaches operand i + 1.
+    Result elements are no larger than the operand's, so writing result i never reaches operand element i + 1.
     """
     relation, item = nest(op, graph), ITEM_BYTES[graph.result(op).dtype]
     operands = enumerate(graph.operands(op))
@@ -68,7 +68,7 @@ def macs(graph: Graph) -> int:
 
 
 def run(graph: Graph, *inputs: Array) -> dict[str, Array]:
-    """Every tensor's value for these inputs, by the ops' own numpy meanings."""
+    """The value of every tensor for these inputs, computed by the ops' numpy references."""
     values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
     values |= {name: x.reshape(graph.tensors[name].shape) for name, x in zip(graph.inputs, inputs, strict=True)}
     for op in graph.ops:

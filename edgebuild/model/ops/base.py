@@ -24,11 +24,11 @@ class Constant:
 
     name: str
     data: Array
-    note: str = ""  # what it holds, for the comment
+    note: str = ""  # contents, for the comment in C
 
 
 class FourBytes(int):
-    """A scalar of 32 bits, with a sign, that holds four bytes: its C is hexadecimal."""
+    """A signed 32-bit scalar that packs four bytes; C prints it in hexadecimal."""
 
 
 PORTABLE = "portable"
@@ -36,7 +36,7 @@ PORTABLE = "portable"
 
 @dataclass(frozen=True)
 class Wish:
-    """The user's wishes for kernels: `optimize` as in the request; `calls`: a library that they may call, or none."""
+    """The user's options for kernels: `optimize` as in the request; `calls`: a library that kernels may call, or ""."""
 
     optimize: str = "balanced"
     calls: str = ""
@@ -44,17 +44,17 @@ class Wish:
 
 @dataclass(frozen=True)
 class Form:
-    """The use that a kernel is wanted for.
+    """The circumstances that a kernel is made for.
 
-    `core`: words of the target's core, the instruction set and its extensions; PORTABLE alone if only plain C will do.
-    `choice`: pairs of a layer and its variant, where a variant was measured to be the fastest.
+    `core`: the core's instruction set and extensions, as words; PORTABLE alone allows plain C only.
+    `choice`: pairs of a layer and the variant that was measured to be its fastest.
 
-    A row is all that shares an index of the second dimension. Row by row, a call computes one row of the output, to
-    which y then points. Activation operand i is a ring of `rings[i]` rows in which row r stands at r modulo rings[i],
-    or there whole if that is 0. `Kernel` says whether a kernel gets the number `row`, or the address of that row.
-    `separate[i]`: the ring holds rows below the number `kept` alone, and row `kept` lies outside of it, at `newest`.
-    An op that reduces over rows is instead called for each of the `rows` rows of its operand: it
-    starts its sums at row 0 and writes y at the last; its scratch buffer holds them in between.
+    A row is all elements that share an index of the second dimension. Row by row, a call computes one row of the
+    output, to which y points. Activation operand i is a ring of `rings[i]` rows, with row r in slot r modulo rings[i];
+    0: it is whole. `Kernel` says whether a kernel gets the number `row` or the address of that row. `separate[i]`: the
+    ring holds only the rows before number `kept`; row `kept`, the newest, lies elsewhere, at `newest`. A reduction over
+    rows is called for each of the `rows` rows of its operand. It starts its sums at row 0, keeps them in its scratch
+    buffer, and writes y at the last row.
     """
 
     core: frozenset[str] = frozenset()
@@ -63,19 +63,19 @@ class Form:
     rings: tuple[int, ...] | None = None
     separate: tuple[bool, ...] = ()
     rows: int = 0
-    scratch_limit: int | None = None  # bytes; a kernel that wants more gives way to a slower one
+    scratch_limit: int | None = None  # bytes; a kernel that needs more is replaced by a slower one
     granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
     lfo: bool = False  # whether a decoupled kernel gathers at the low clock
-    over: bool = False  # the result lies over the first operand, as `Kernel.in_place` of the kernel says
-    variant: str = ""  # that the plan takes in place of the fastest kernel
-    engine: Engine | None = None  # that computes the op in the core's stead, from its scratchpads
-    engines: tuple[Engine, ...] = ()  # that may be called in place of a kernel, on operands where they lie
-    per_cost: float = 1.0  # cycles that the core takes for an instruction of its kernels, as engines count cycles
+    over: bool = False  # the result shares bytes with the first operand, as `Kernel.in_place` allows
+    variant: str = ""  # chosen by the plan instead of the fastest; "": the fastest
+    engine: Engine | None = None  # computes the op instead of the core, from the engine's scratchpads
+    engines: tuple[Engine, ...] = ()  # may compute the op on operands in ordinary memory
+    per_cost: float = 1.0  # core cycles per instruction of a kernel, to compare with engines' cycles
     tile: bool = False  # one of many parts of an op, none of which is worth a long search
 
     @property
     def small(self) -> bool:
-        """Few instructions in memory count for more than few executed."""
+        """Whether code size counts more than speed."""
         return self.wish.optimize == "size"
 
     @property
@@ -83,20 +83,20 @@ class Form:
         return self.rings is not None
 
 
-# Ways of a kernel to work in place. SAME: the result takes exactly the bytes of the operand.
-# PIXELS: results are made pixel by pixel, each after all that is read of the operand up to its own pixel. So the result
-# may lie over the operand if the end of each of its pixels is not above the end of the same pixel of the operand.
+# How a kernel works in place. SAME: the result takes exactly the bytes of the operand.
+# PIXELS: the kernel writes each pixel after its last read of the operand up to that pixel. So the result may share
+# bytes with the operand if no pixel of it ends above the end of the same pixel of the operand.
 SAME, PIXELS = "same", "pixels"
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """How a call goes about its operands: what models of time need to know besides the count of instructions.
+    """Memory accesses of a call, which models of time need besides the count of instructions.
 
-    The constants are read `passes` times from end to end, in pieces of `piece` bytes (0: all) that are each read
-    `repeats` times in a row. Of each pixel `channels_in` of the input are reached at once and `channels_out` of the
-    output (0: all), so these are gone through once for every such group. A decoupled kernel changes `rounds` times from
-    gathering operands, which takes `gather` of the instructions, to computing with them.
+    The call reads its constants `passes` times from end to end, in pieces of `piece` bytes (0: all), each `repeats`
+    times in a row. It traverses the input once for every `channels_in` channels of a pixel, and the output once for
+    every `channels_out` (0: all at once). A decoupled kernel alternates `rounds` times between gathering operands, for
+    which it executes `gather` instructions, and computing with them.
     """
 
     passes: int = 1
@@ -112,11 +112,11 @@ class Traffic:
 class Kernel:
     """How an op is printed as C.
 
-    `shape` holds the compile-time numbers; kernels of equal template and shape are one C function. The function takes,
-    in this order, the activations (x, or x0, x1, ...), the output y, and in row form the number `row`. Behind them
-    stand the constants, the scalars, and the scratch buffer if there is one. In row form a `placed` kernel gets the
-    address of the operand's row, and no `row` unless it is `counted`. One that is not gets `newest` and `kept` behind
-    `row` where the newest row of the form's operand is separate.
+    `shape` holds the compile-time numbers; kernels of equal template and shape are one C function. Its parameters are,
+    in this order: the activations (x, or x0, x1, ...), the output y, in row form the number `row`, the constants, the
+    scalars, and the scratch buffer if there is one. In row form a `placed` kernel gets the address of the operand's
+    row, and `row` only if it is `counted`. A kernel that is not placed gets `newest` and `kept` after `row` if the
+    newest row of its operand is separate.
     """
 
     template: str  # a file of ops/ or kernels/
@@ -129,47 +129,48 @@ class Kernel:
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
     pace: float = 1.0  # cycles that an instruction takes, as a multiple of what the core's fastest kernels take
-    others: tuple[Kernel, ...] = ()  # that would do as well, by estimate
-    placed: bool = False  # row form: operands point to the row, as y does to that of the result
-    counted: bool = False  # row form, placed: the number of the row counts all the same
-    in_place: str = ""  # how the result may lie over the first operand though elements depend on others (SAME, PIXELS)
+    others: tuple[Kernel, ...] = ()  # alternative kernels, by estimate
+    placed: bool = False  # row form: operands point to their row, as y does
+    counted: bool = False  # row form, placed: the kernel gets the number of the row, too
+    in_place: str = ""  # SAME or PIXELS: how a result that is not elementwise may overwrite the first operand
     traffic: Traffic = Traffic()
-    computes: tuple[str, Mapping[str, Any]] | None = None  # kind and attributes of what it computes, if not its op's
-    fails: bool = False  # the C function returns a code; the model ends with it if it is not 0
+    computes: tuple[str, Mapping[str, Any]] | None = None  # kind and attributes, if they differ from its op's
+    fails: bool = False  # the C function returns an error code; the model stops with it if it is not 0
 
     @property
     def reads_separate_rows(self) -> bool:
-        """Whether the newest row of its operand may be separate: it gets its address, or asks for both places."""
+        """Whether its operand's newest row may be separate: the kernel gets that row's address, or both places."""
         return self.placed or "separate" in self.shape
 
     @property
     def cost(self) -> float:
-        """Instructions of one call, more of them where they take longer: what kernels and plans are chosen by."""
+        """Instructions of one call, weighted by their cycles. The planner compares kernels by it."""
         return self.estimate * self.pace
 
 
 Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
 Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
 Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
-Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: nothing is known
-Limit = Callable[[Op, Graph], str | None]  # docstring: the limit; result: what broke it
+Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: unbounded
+Limit = Callable[[Op, Graph], str | None]  # docstring: the limit, quoted in messages; result: the violation
 Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
 
 
 def unchanged(op: Op, graph: Graph, out: Ranges, x: Ranges) -> Mapping[str, Any]:
-    """Attributes of the op are those of each of its parts."""
+    """`Spec.part` of an op whose parts have its own attributes."""
     return op.attrs
 
 
 @dataclass(frozen=True)
 class Sums:
-    """int8 sums of products as kernels see them: one description for convolutions, depthwise ones, and dense layers.
+    """int8 sums of products in the form that kernels take: convolutions, depthwise convolutions and dense layers.
 
     H x W x C to OH x OW x K through a window of FH x FW; `weights` are K x FH x FW x (channels of one sum).
     The input's zero point is folded into the bias: sum of (x - z) * w + b = sum of x * w + (b - z * sum of w). That is
-    exact at borders too as long as padding reads as z. `start` is the folded bias, `mantissa` and `right` the factor
-    M / 2^31 / 2^right; the result is clamped to [low, high] after `y_zero` is added. `stem`: of C functions' names.
-    `added`: by channel to the product, which is rounded down then; few kernels do that. None: the arithmetic rounds.
+    exact at borders too as long as padding reads as z. `start` is the folded bias, `mantissa` and `right` the factor M
+    / 2^31 / 2^right; the result is clamped to [low, high] after `y_zero` is added. `stem`: start of C functions' names.
+    `added`: per channel, added to the product before it is rounded down; few kernels do that. None: the arithmetic
+    rounds.
     """
 
     stem: str
@@ -199,27 +200,27 @@ class Sums:
 
     @property
     def depthwise(self) -> bool:
-        """A sum goes over one of several channels."""
+        """Whether each sum reads one of several input channels."""
         return self.weights.shape[3] != self.size[2]
 
     @property
     def pointwise(self) -> bool:
-        """Output pixel p needs input pixel p and no other."""
+        """Whether output pixel p needs input pixel p alone."""
         return self.window == (1, 1) and self.stride == (1, 1) and self.size[:2] == self.out[:2]
 
     @cached_property
     def following(self) -> dict[Any, Any]:
-        """Results of functions of these numbers alone, by function and other arguments: see `kept`."""
+        """Cache of functions that depend on this value alone, by function and other arguments: see `computed_once`."""
         return {}
 
     @cached_property
     def row(self) -> Sums:
-        """One row of what is pointwise, as an image of its own."""
+        """One row of a pointwise layer, as an image of height 1."""
         return replace(self, size=(1, *self.size[1:]), out=(1, *self.out[1:]))
 
     @property
     def padded_rows(self) -> bool:
-        """Whether some window lies over rows of padding."""
+        """Whether some window covers rows of padding."""
         reach = (self.window[0] - 1) * self.dilation[0]
         return self.pad[0] > 0 or (self.out[0] - 1) * self.stride[0] - self.pad[0] + reach >= self.size[0]
 
@@ -236,12 +237,12 @@ class Sums:
 
     @property
     def fits(self) -> bool:
-        """No partial sum leaves int32."""
+        """Whether every partial sum stays in int32."""
         return bool((self.bound < 2**31).all())
 
     @property
     def rectified(self) -> bool:
-        """Values below the zero point are clamped, so how negative halves are rounded does not show."""
+        """Whether results below the zero point are clamped, so that the rounding of negative halves has no effect."""
         return self.low >= self.y_zero
 
     @property
@@ -250,15 +251,15 @@ class Sums:
 
     @property
     def shifts_right(self) -> bool:
-        """Two roundings, the second over at least one bit, in every channel."""
+        """Whether every channel rounds twice, the second time in a right shift of 1 to 31 bits."""
         return self.arithmetic.fixed_point and bool(((self.right >= 1) & (self.right <= 31)).all())
 
     @property
     def rounds_once(self) -> bool:
-        """ONNX's one rounding, in every channel to the right, and no sum lies halfway between two results.
+        """Whether every channel has ONNX's single rounding by a right shift, with no sum halfway between two results.
 
-        x M = 2^(30 + right) mod 2^(31 + right) asks for |x| >= 2^(30 + right - t), where 2^t divides M. So halves
-        need not be rounded to even.
+        A half, x M = 2^(30 + right) mod 2^(31 + right), requires |x| >= 2^(30 + right - t), where 2^t divides M. If no
+        sum reaches that, halves need not be rounded to even.
         """
         divides = self.mantissa & -self.mantissa
         between = (self.right >= 1) & (self.right <= 31)
@@ -266,10 +267,10 @@ class Sums:
 
     @cached_property
     def finish(self) -> str:
-        """How sums become results in a few instructions of fixed-point arithmetic; "sums": in none that is equal.
+        """The short fixed-point sequence that turns sums into results; "sums": no sequence gives equal results.
 
-        "relu": rounded twice, halves up, which is right where negative results are clamped. "signed": rounded twice,
-        halves away from zero. "once": rounded down and then once, halves up. "_clamped": bounds other than int8's.
+        "relu": rounded twice, halves up, which is exact where negative results are clamped. "signed": rounded twice,
+        halves away from zero. "once": rounded down, then once, halves up. Suffix "_clamped": bounds other than int8's.
         """
         if self.added is not None:
             return "sums"
@@ -287,23 +288,22 @@ class Sums:
 
     @property
     def rescaling(self) -> tuple[Constant, Constant]:
-        """The factors as eb_requantize takes them."""
+        """The factors as eb_requantize's parameters: mantissas, and shifts that are left if positive."""
         multiplier = Constant("multiplier", self.mantissa.astype(np.int32), "Q0.31")
         return multiplier, Constant("shift", (-self.right).astype(np.int8), "left if positive")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """All that the rest of the house may ask of an op.
+    """The facts about a kind of op that the rest of the package may use.
 
-    `view` ops only give the bytes of their first operand another shape; they cost nothing and have
-    no kernel. `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
-    so that they work on any dtype and keep their operand's quantisation. `part` is asked only for
-    dimensions that the index relation allows to cut. `interval` bounds an int8 or int16
-    result (see intervals.py; `exact` ops need none). `moved` is `reference` with the real numbers that it rounds moved
-    by a share of the largest: (op, graph, share, *operands). `total` are the sums of an op on (x, w, bias) to which it
-    adds the bias before it requantises. `sums` describes an int8 op to kernels that make sums of products, where it is
-    one.
+    `view` ops only give the bytes of their first operand another shape; they cost nothing and have no kernel.
+    `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic, so that they work on
+    any dtype and keep their operand's quantisation. `part` is called only for dimensions that the index relation allows
+    to cut. `interval` bounds an int8 or int16 result (see spatial.py; `exact` ops need none). `moved` is `reference`
+    with its real results shifted by a share of the largest before they are rounded: (op, graph, share, *operands).
+    `total` gives the sums of an op on (x, w, bias) without the bias, before requantisation. `sums` describes an int8 op
+    that is a sum of products, for kernels that compute those; None for other ops.
     """
 
     kind: str
@@ -311,8 +311,8 @@ class Spec:
     reference: Callable[..., Array]
     kernel: Callable[[Op, Graph, Form], Kernel] | None = None
     view: bool = False
-    rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
-    any_rows: bool = False  # of "reduce": rows of the operand may have any length, as those behind a view
+    rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce", or ""
+    any_rows: bool = False  # of "reduce": rows of the operand may have any length, as after a view
     exact: bool = False
     part: Part = unchanged  # attributes of the op that computes only a part of its result
     start: Callable[[Op, Graph], int] = lambda op, graph: 0  # of a view: its first byte in the operand
@@ -330,7 +330,7 @@ class Spec:
 
 
 def named(spec: Spec) -> Spec:
-    """The spec with facts that name their op in whatever they fail with."""
+    """The spec with its functions wrapped: exceptions that they raise name the op."""
     facts = {f.name: getattr(spec, f.name) for f in fields(spec)}
     changed: dict[str, Any] = {
         name: _named(fact) for name, fact in facts.items() if callable(fact) and fact is not unchanged
@@ -356,7 +356,7 @@ HALF_SCALED = "supported: an operand and a result that both have a scale and a z
 
 
 def check_limits(spec: Spec, op: Op, graph: Graph) -> EdgebuildError | None:
-    """The first limit of the op that this use of it breaks, as a diagnostic."""
+    """A diagnostic of the first limit that this op breaks; None if it breaks none."""
     bare = [t.name for t in (*graph.operands(op)[:1], graph.result(op)) if t.dtype == "int8" and t.quant is None]
     if bare and not (spec.exact or spec.plain):
         hints = ["supported: int8 with a scale and a zero point (in ONNX: between QuantizeLinear and DequantizeLinear)"]
@@ -386,7 +386,7 @@ def zero_of(t: Tensor) -> int:
 
 
 def quant_of(t: Tensor) -> Quant:
-    """The quantisation of int8; that of int8 without a scale is that of whole numbers."""
+    """The tensor's quantisation; scale 1 and zero point 0 if it has none."""
     return t.quant if t.quant is not None else Quant((1.0,), (0,))
 
 
@@ -419,8 +419,8 @@ Count = Callable[[Op, Graph], int]
 def lettered(rule: str, inside: Count = lambda op, graph: 0, **extents: Count) -> Callable[[Op, Graph], Nest]:
     """An index relation by letters, as einsum has them: `n* v* -> nv`, a word for each operand and one for the result.
 
-    A star: of this dimension all may be needed, as of all of an operand without a word. `extents`: of letters that no
-    operand has.
+    A star marks a dimension of which a result may need all; so are all dimensions of an operand without a word.
+    `extents`: sizes of letters that no operand has.
     """
     words, result = (side.split() for side in rule.split("->"))
 
@@ -435,14 +435,14 @@ def lettered(rule: str, inside: Count = lambda op, graph: 0, **extents: Count) -
     return nest
 
 
-# Loops over tensors that step differently through each: with as few levels as can be.
+# Loop nests over tensors, with a step for each tensor and as few levels as possible.
 
 Loop = tuple[int, ...]  # extent, then the step of each operand
-PART = 256  # float32 values that are added up at a time: of equal ones, 3e-6 of the sum is rounded away
+PART = 256  # float32 values of a partial sum: of equal values, rounding loses 3e-6 of the sum
 
 
 def steps(shape: Sequence[int]) -> list[int]:
-    """Elements from one index of each dimension to the next."""
+    """Stride of each dimension in elements, in row-major order."""
     return [prod(shape[d + 1 :]) for d in range(len(shape))]
 
 
@@ -453,7 +453,7 @@ def broadcast_steps(shape: Sequence[int], rank: int) -> list[int]:
 
 
 def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
-    """Loops over `extents`, outermost first; those that go on where the inner one ends are one, those of 1 are none."""
+    """Loops over `extents`, outermost first: neighbours that are contiguous are merged, those of extent 1 dropped."""
     loops: list[Loop] = []
     for extent, *moves in reversed(list(zip(extents, *operands, strict=True))):
         if extent == 1:
@@ -467,24 +467,24 @@ def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, .
 
 
 def turning(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
-    """Loops as of `collapsed` that turn more than once."""
+    """The loops of `collapsed` that have more than one iteration."""
     return tuple(loop for loop in collapsed(extents, *operands) if loop[0] > 1)
 
 
 def parts(count: int, is_float: bool) -> int:
-    """Values of each part of a sum of `count`; 0: it is summed as a whole."""
+    """Values of each partial sum of a sum over `count`; 0: it is summed as a whole."""
     return PART if is_float and count > PART else 0
 
 
 def runs(sizes: Sequence[int], whole: Sequence[int]) -> tuple[tuple[Loop, ...], int]:
-    """A part of a tensor: loops with the tensor's step, and how many elements lie side by side in the innermost."""
+    """Loops over a part of a tensor, with strides in the tensor, and the contiguous elements in the innermost."""
     *outer, last = collapsed(sizes, steps(whole))
     if last[0] == 1 or last[1] == 1:
         return tuple(outer), last[0]
     return (*outer, last), 1
 
 
-# Instructions that no kernel states: those of a call, and of kernels that have no estimate.
+# Instructions that no kernel estimates: those of a call, and of kernels without an estimate.
 #
 # PER_CALL and PER_ROW_CALL: `./sconsw bench-calls` counts 3 to 12 and 36 to 39 with two arguments. Kernels with
 # constants and scratch take up to ten arguments and save all registers, which is 20 to 40 more.

@@ -10,11 +10,11 @@ import numpy as np
 from ..ir import Array, Graph, Op
 from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float, lettered
 
-# Ensembles of decision trees: out[n, k] = sum over trees of what the leaf that sample n comes to says of target k.
+# Ensembles of decision trees: out[n, k] = sum over trees of the weights for target k in the leaf that sample n reaches.
 #
-# Operands behind x are tables. Of every node: the feature (-1: a leaf), the threshold, and where to go on if
-# x[feature] <= threshold and if not. A leaf has its first entry and the one past its last there, in the tables `target`
-# and `weight`. `missing`, if it is there, says which nodes a NaN leaves as if it were below the threshold.
+# Operands after x are tables. Per node: `feature` (-1: a leaf), `threshold`, and the next node if x[feature] <=
+# threshold (`yes`) or not (`no`). In a leaf, `yes` and `no` are the range of its entries in the tables `target` and
+# `weight`. `missing`, if present, marks the nodes at which a NaN counts as below the threshold.
 
 TABLES = ("feature", "threshold", "yes", "no", "root", "target", "weight", "missing")
 NOTES = {"feature": "-1: a leaf", "yes": "next if not above; of a leaf its first entry", "root": "of every tree",
@@ -61,15 +61,15 @@ TREES = Spec(
 )  # fmt: skip
 
 
-# Squared distances to vectors, and pairs of classes as shares: what support vector machines need besides products.
+# Squared distances to vectors, and probabilities of classes from pairs: for support vector machines.
 #
 # `distances`: out[n, v] = sum over f of (x[n, f] - vectors[v, f])^2. `coupling`: probabilities of `classes` classes
-# from numbers x of every pair (0, 1), (0, 2), ..., (1, 2), ..., of which 1 - sigmoid(x) is that of the first: Wu, Lin
+# from a number x for each pair (0, 1), (0, 2), ..., (1, 2), ...; 1 - sigmoid(x) is the first's probability: Wu, Lin
 # and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR 2004, algorithm 2, with
 # libsvm's end at an error of 0.005 / classes.
 
 MOST_TURNS, ERROR, MOST_CLASSES = 100, 0.005, 32
-LEAST = 1e-7  # of a probability of one class against another
+LEAST = 1e-7  # lower limit of the probability of one class against another
 
 
 def rows_of_floats(op: Op, graph: Graph) -> str | None:
@@ -95,7 +95,7 @@ def coupled(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def _shares(pairs: Array, count: int) -> Array:
-    first = np.zeros((count, count), np.float32)  # how probable i is against j
+    first = np.zeros((count, count), np.float32)  # [i, j]: probability of i against j
     for (i, j), value in zip(combinations(range(count), 2), pairs, strict=True):
         first[i, j], first[j, i] = value, np.float32(1) - value
     matrix = -first * first.T
@@ -139,13 +139,12 @@ COUPLING = Spec(
 )  # fmt: skip
 
 
-# TFLite_Detection_PostProcess: boxes of an SSD head decoded, and those that lie over better ones left out.
+# TFLite_Detection_PostProcess: decodes the boxes of an SSD head and drops those that overlap better ones.
 #
 # `detection` gives one vector: M boxes (ymin, xmin, ymax, xmax), their classes, their scores, and how many there are.
-# What is behind them is 0. Boxes are taken in the order of their scores, and decoded only then. One is left out if it
-# overlaps one that was taken by more than `iou_threshold` (intersection over union). With `per_class` boxes at most of
-# each class, that is done for each class by itself; with 0 a box has its best class alone. No list is sorted, so that
-# little lies in scratch memory.
+# The rest is 0. Boxes are chosen in order of their scores, and only then decoded. A box is dropped if it overlaps a
+# chosen one by more than `iou_threshold` (intersection over union). `per_class`: at most this many boxes of each class,
+# chosen class by class; 0: a box has its best class only. No list is sorted, to save scratch memory.
 
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 NUMBERS = {"score_threshold": "nms_score_threshold", "iou_threshold": "nms_iou_threshold", **{n: n for n in SCALES}}
@@ -171,7 +170,7 @@ def fitting(op: Op, graph: Graph) -> str | None:
 
 
 def _corners(op: Op, box: Array, anchor: Array) -> Array:
-    """Corners of boxes, in double precision until they are computed, as in TFLM."""
+    """Corners (ymin, xmin, ymax, xmax) of a box in float32, from terms in double precision, as in TFLM."""
     (y, x, h, w), (ay, ax, ah, aw) = box[:4].astype(np.float64), anchor.astype(np.float64)
     ys, xs, hs, ws = (op.attrs[name] for name in SCALES)
     centre = np.array([y / ys * ah + ay, x / xs * aw + ax]).astype(np.float32)
@@ -187,7 +186,7 @@ def _overlap(a: Array, b: Array) -> np.float32:
 
 
 def _best_boxes(op: Op, scores: Array, boxes: Array, most: int) -> list[int]:
-    """The boxes of one list of scores, the best first."""
+    """Indices of at most `most` boxes chosen by one list of scores, best first."""
     chosen = list[int]()
     for n in np.argsort(-scores, kind="stable"):
         if len(chosen) == most or not scores[n] >= op.attrs["score_threshold"]:

@@ -33,15 +33,15 @@ from .base import (
 # the window, M = K / C the channel multiplier. Padding reads as the zero point.
 #
 # CONV_2D, Conv: out[y, x, k] = sum over (fy, fx, c) of in[y*s + fy*d - p, x*s + fx*d - p, c] * w[k, fy, fx, c].
-# Weights are K x FH x FW x C; with `groups` each of as many parts of K reads its own part of C, which is all that
-# weights then have.
+# Weights are K x FH x FW x C. With `groups`, each group of outputs reads its own group of inputs, and the weights have
+# C / groups channels.
 #
 # DEPTHWISE_CONV_2D, Conv with a group per channel: out[y, x, k] = sum over (fy, fx) of in[.., k / m] * w[fy, fx, k].
 # Weights are 1 x FH x FW x K.
 #
 # TRANSPOSE_CONV, ConvTranspose: out[y, x, k] = sum of in[i, j, c] * w[k, fy, fx, c] where y = i * s + fy * d - p. Each
 # output element gathers the inputs that would have been scattered over it. Weights are K x FH x FW x (C / groups);
-# `size` are the rows and columns of the output, which stride and padding leave open.
+# `size`: rows and columns of the output, which stride and padding do not determine.
 #
 # FULLY_CONNECTED, Gemm, MatMul with a constant: out[n, k] = sum over c of in[n, c] * w[k, c]. Weights are K x C.
 
@@ -49,7 +49,7 @@ OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator of a trans
 
 
 def layer_nest(op: Op, graph: Graph) -> Nest:
-    """Index relation. A depthwise convolution with m = 1 carries the channel axis to its output; else m share one."""
+    """Index relation. Output channels of a depthwise convolution index its input channels, in groups of M if M > 1."""
     x, w = graph.operands(op)[:2]
     bias = [same("k")] * (len(op.inputs) - 2)
     if op.kind == "dense":
@@ -77,7 +77,7 @@ def groups(op: Op) -> int:
 
 
 def parts(op: Op, channels: int, out: int) -> list[tuple[slice, slice]]:
-    """The channels in and out of each group."""
+    """Slices of the input and output channels of each group."""
     c, k = channels // groups(op), out // groups(op)
     return [(slice(g * c, (g + 1) * c), slice(g * k, (g + 1) * k)) for g in range(groups(op))]
 
@@ -104,7 +104,7 @@ def depthwise_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array
 
 
 def transpose_conv2d_products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    """Scattered tap by tap, then cut to size."""
+    """Sums without bias: scattered tap by tap, then cropped to `size`."""
     (sy, sx), (dy, dx), (py, px) = op.attrs["stride"], op.attrs["dilation"], op.attrs["pad"]
     (n, h, width, channels), (k, fh, fw, _), (oh, ow) = x.shape, w.shape, op.attrs["size"]
     far = (max(oh + py, (h - 1) * sy + (fh - 1) * dy + 1), max(ow + px, (width - 1) * sx + (fw - 1) * dx + 1))
@@ -158,7 +158,7 @@ def columns_agree(op: Op, graph: Graph) -> str | None:
 
 
 def transpose_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    """Output (first, past) from input (low, high): both begin at 0 again, so the padding moves along."""
+    """Attributes of a part: output [first, past) from input [low, high). Both count from 0, so the padding changes."""
     pad = tuple(
         p + first - low * s
         for p, s, (first, _), (low, _) in zip(op.attrs["pad"], op.attrs["stride"], out[1:3], x[1:3], strict=True)
@@ -179,7 +179,7 @@ def stem(op: Op, graph: Graph) -> str:
 
 
 def layer_sums(op: Op, graph: Graph) -> Sums | None:
-    """A dense layer has a pixel for each row of the operand."""
+    """The layer as `Sums`, or None if it is not int8; a dense layer has a pixel for each row of the operand."""
     x, w = graph.operands(op)[:2]
     if is_float(x) or w.data is None or not spatial.is_one_type(op, graph):
         return None
@@ -214,7 +214,7 @@ def layer_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, Any]) -> Kernel:
-    """Fed with a row of the operand at a time. Where no sum can leave int32 the zero point is part of the bias."""
+    """The kernel that gets one operand row at a time. If no sum can leave int32, the bias includes the zero point."""
     w, s = graph.operands(op)[1], layer_sums(op, graph)
     shape |= {"rows": form.rows, "folded": False}
     constants, scalars = spatial.sum_constants(op, graph, w.array), spatial.sum_scalars(op, graph)
@@ -232,7 +232,7 @@ def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, Any]) -> Kernel:
 
 
 def layer(kind: str, products: Total, *limits: Limit, **facts: Any) -> Spec:
-    """A layer whose sums, without bias, are `products`: exact, in float64."""
+    """The spec of a layer; `products` computes its sums without bias, exactly, in float64."""
 
     def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
         return products(op, graph, x, w).astype(np.int64)
@@ -262,8 +262,8 @@ LAYERS = (
 
 # BATCH_MATMUL, MatMul of two activations: out[a, b, n, k] = sum over c of x[a, b, n, c] * w[a, b, c, k].
 #
-# Both operands have four dimensions; either may have one where the other has several batches. With `turned` the second
-# is K x C. Matrices are as they are in the file: a transpose in front of one is an op of its own.
+# Both operands have four dimensions; either may have one batch where the other has several. With `turned` the second is
+# K x C. The matrices are not transposed here: a transpose in front of one is an op of its own.
 
 
 def batch_matmul_nest(op: Op, graph: Graph) -> Nest:
@@ -280,7 +280,7 @@ def batch_matmul_nest(op: Op, graph: Graph) -> Nest:
 
 
 def wide(op: Op, graph: Graph) -> bool:
-    """int16 operands are summed in 64 bits."""
+    """Whether sums have 64 bits: those of int16 operands."""
     return graph.operands(op)[0].dtype == "int16"
 
 
@@ -312,9 +312,9 @@ def _rescaled(op: Op, graph: Graph, total: Array) -> Array:
 
 
 def interval(op: Op, graph: Graph, x: Interval, w: Interval) -> Interval:
-    """Around products of middles: terms reach |x| dw + dx |w| + dx dw from there, at most that if both operands vary.
+    """Bounds of the result: products of the operands' middles, plus and minus |x| dw + dx |w| + dx dw.
 
-    Middles and their distances to the ends are taken twice, so that they are integers.
+    Middles and half widths are computed twice as large, so that they are integers.
     """
     middles, reaches = [], []
     for (low, high), t in zip((x, w), graph.operands(op), strict=True):
@@ -364,7 +364,7 @@ BATCH_MATMUL = Spec(
 # ConvInteger, MatMulInteger with a zero point that the graph computes; DynamicQuantizeLinear, which computes it.
 #
 # integer_sums: out[n, y, x, k] = sum over (fy, fx, c) of (in[..] - zero) * w[k, fy, fx, c], in int32. Letters,
-# attributes and weights are those of conv2d; a matrix is one image of height 1. Padding stands for the zero point.
+# attributes and weights are those of conv2d; a matrix is one image of height 1. Padding reads as the zero point.
 
 BYTES = ("int8", "uint8")
 SPAN = 255  # the largest size of a byte less its zero point
@@ -407,17 +407,17 @@ INTEGER_SUMS = Spec(
 )  # fmt: skip
 
 
-# Sums over a part of the input channels, added to those that are there: the fan-in of Fused Depthwise Tiling.
+# Sums over a part of the input channels, added to earlier sums: the fan-in of Fused Depthwise Tiling.
 #
 # partial_sum: operands are the start of the sums, the part of the input, and the weights of these channels. The start
 # is a bias, or the sums so far, to which it adds in place. Attributes, letters and weights are those of the convolution
-# or dense layer. int8 sums up in int32, so the order of the parts does not show; float rounds differently. join_sums:
-# sums of one part of the channels and those of another, added up. finish_sum: the int8 result of int32 sums, whose
-# quantisation is that of a bias.
+# or dense layer. int8 sums are int32, so the order of the parts has no effect; float rounds differently. join_sums adds
+# the sums of two parts of the channels. finish_sum: the int8 result of int32 sums, whose quantisation is that of a
+# bias.
 
 
 def _layer(op: Op, graph: Graph) -> Op:
-    """The layer of these sums, without what they start from."""
+    """The layer that these sums are a part of, without the operand `start`."""
     return replace(op, kind="dense" if len(graph.operands(op)[1].shape) == 2 else "conv2d", inputs=op.inputs[1:])
 
 

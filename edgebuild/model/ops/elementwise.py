@@ -23,7 +23,7 @@ def out_shape(*operands: Tensor) -> tuple[int, ...]:
 
 
 def nest(op: Op, graph: Graph) -> Nest:
-    """Index relation of any number of operands, each repeated along axes that it lacks or has one element of."""
+    """Index relation of any number of operands, each broadcast along axes that it lacks or where its size is 1."""
     operands = graph.operands(op)
     extents = numbered(out_shape(*operands))
 
@@ -55,13 +55,13 @@ def _turns(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> tuple[base.Loop, ...
 
 
 def elementwise_rows(op: Op, graph: Graph) -> str:
-    """Rows by themselves, if both operands have all of them."""
+    """Return "each", row by row, if both operands have all rows; else ""."""
     a, b = graph.operands(op)
     return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
 
 
 def _beyond_words(a: Tensor, b: Tensor) -> bool:
-    """A product of what is left of int16 values without their zero points leaves int32."""
+    """Whether the product of two int16 values, less their zero points, can leave int32."""
     if a.dtype != "int16" or b.dtype != "int16":
         return False
     most = [max(abs(bound - zero_of(t)) for bound in fixedpoint.limits(t.dtype)) for t in (a, b)]
@@ -70,13 +70,13 @@ def _beyond_words(a: Tensor, b: Tensor) -> bool:
 
 # ADD, Add: out[i] = a[i] + b[i]; MUL, Mul: out[i] = a[i] * b[i], with broadcasting.
 
-Text = tuple[str, Numbers]  # C in which shared functions stand in braces, and the numbers that it names
+Text = tuple[str, Numbers]  # C with shared functions in braces, and the numbers that it names
 LEFT_SHIFT = {"int8": 20, "int16": 15}  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
 
 
 def halved(op: Op, graph: Graph, bits: int, power: int = 1) -> dict[str, int]:
-    """Fixed-point factors of TFLM: of both operands to half of the larger scale, `bits` up, and from twice that scale,
-    or its square, to the result's."""
+    """TFLM's factors of the operands to twice the larger scale, and of that scale, to `power`, to the result's.
+    `bits`: by how many bits operands are shifted left, for headroom."""
     (a, b), y = (scale_of(t) for t in graph.operands(op)), scale_of(graph.result(op))
     twice = 2 * max(a, b)
     result = fixedpoint.quantize_multiplier(twice**power / (2.0 ** (bits * power) * y))
@@ -118,7 +118,7 @@ def sum_steps(op: Op, graph: Graph, operands: Sequence[Array]) -> Array:
 def scaled_operands(
     op: Op, graph: Graph, at: Sequence[str], factors: Mapping[str, int], bits: int, sign: str = "-"
 ) -> Text:
-    """C of both operands `bits` up and times their factors, with an operator between them."""
+    """C of both operands, shifted left by `bits` and scaled by `factors`, joined by the operator `sign`."""
     parts, numbers = list[str](), Numbers()
     for t, element, name in zip(graph.operands(op), at, ("x0", "x1"), strict=True):
         factor = fixedpoint.Multiplier(factors[f"{name}_mul"], factors[f"{name}_shift"])
@@ -129,7 +129,7 @@ def scaled_operands(
 
 
 def sum_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
-    """C of `sum_steps`, from that of the operands' elements, and the numbers that it names."""
+    """C of `sum_steps` from the C of the operands' elements, `at`, and the numbers that it names."""
     f, sign, dtype = add_scaling(op, graph), "+" if second_sign(op) > 0 else "-", graph.result(op).dtype
     if graph.arithmetic.rounds_once:
         terms = [f"(int64_t)({at[i]} - x{i}_zero) * x{i}_mul" for i in (0, 1)]
@@ -148,13 +148,13 @@ def add_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 
 
 def add_steady(op: Op, graph: Graph) -> bool:
-    """Neither operand nor their sum leaves int32 on its way through the factors."""
+    """Whether the operands and their sum stay in int32 when they are scaled."""
     f = add_scaling(op, graph)
     return graph.arithmetic.rounds_once or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**30)
 
 
 def linear_add(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Linear | None:
-    """The sum or difference of two int8 operands in int32, if it is equal for all values; `to_even`: halves to even."""
+    """The linear form of a sum or difference of two int8 operands, if it is exact; `to_even`: halves to even."""
     y = graph.result(op)
     a, b = (scale_of(t) / scale_of(y) for t in graph.operands(op))
     b *= second_sign(op)
@@ -181,7 +181,7 @@ def mul_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 
 
 def product_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
-    """C of the scaled product, from that of the operands' elements, and the numbers that it names."""
+    """C of the scaled product from the C of the operands' elements, `at`, and the numbers that it names."""
     a, b = graph.operands(op)
     m, product = mul_factor(op, graph), f"({at[0]} - x0_zero) * ({at[1]} - x1_zero)"
     if graph.arithmetic.rounds_once and _beyond_words(a, b):
@@ -192,13 +192,13 @@ def product_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
 
 
 def mul_steady(op: Op, graph: Graph) -> bool:
-    """ONNX's one rounding is of 64 bits; TFLM's product stays in int32."""
+    """Whether no scaled product overflows: ONNX rounds in 64 bits; TFLM's product must stay in int32."""
     most = prod(fixedpoint.span(t.dtype) for t in graph.operands(op))
     return graph.arithmetic.rounds_once or mul_factor(op, graph).holds(most)
 
 
 def linear_mul(op: Op, graph: Graph) -> fixedpoint.Linear | None:
-    """The product of two int8 operands in int32, if that is equal for all values."""
+    """The linear form of the product of two int8 operands, if it is exact for all values; else None."""
     (a, b), y = graph.operands(op), graph.result(op)
     products = (fixedpoint.INT8[:, None] - zero_of(a)) * (fixedpoint.INT8 - zero_of(b))
     want = mul_reference(op, graph, fixedpoint.INT8[:, None], fixedpoint.INT8)
@@ -210,12 +210,12 @@ def linear_mul(op: Op, graph: Graph) -> fixedpoint.Linear | None:
 
 
 def of_one(shape: Mapping[str, Any]) -> bool:
-    """Whether an operand is one element."""
+    """Whether an operand is a single element that is broadcast."""
     return not shape["flat"] and not (any(shape["step0"]) and any(shape["step1"]))
 
 
 def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """The loop over all elements of a sum or product. That of int8 may be linear; of a difference it must be."""
+    """The loop over all elements of a sum or product. For int8 it may be linear; for an int8 difference it must be."""
     (a, b), y, adds = graph.operands(op), graph.result(op), op.kind != "mul"
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {
@@ -273,7 +273,7 @@ INTEGERS = ("int8", "int16", "int32")
 
 
 def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
-    """Reals become the nearest integers towards 0, as far as an integer of 32 bits or of the result's width reaches."""
+    """Cast; reals truncate towards 0 and saturate at 32 bits, or at the result's type (int64, or if `_narrow`)."""
     dtype = graph.result(op).dtype
     if x.dtype.kind != "f" or dtype in ("bool", "float32"):
         return x.astype(dtype)
@@ -286,13 +286,13 @@ def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def _narrow(op: Op, graph: Graph) -> bool:
-    """Casts of reals to 8 or 16 bits end at the ends of their type in TFLM; in onnxruntime the low bits are left."""
+    """Whether a cast of reals to 8 or 16 bits saturates, as in TFLM; onnxruntime keeps the low bits."""
     x, y = graph.operands(op)[0], graph.result(op)
     return graph.arithmetic.saturating_casts and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
 
 
 def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
-    """TFLM rounds half away from zero, ONNX half to even. What is no number becomes the lowest step."""
+    """TFLM rounds half away from zero, ONNX half to even. NaN becomes the lowest value."""
     y = graph.result(op)
     steps = (x / np.float32(scale_of(y))).astype(np.float32)
     half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
@@ -307,7 +307,7 @@ def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
-    """Clamp; quantised values may change their quantisation too, with no bounds but those of the type."""
+    """Clamp; or requantise, with the bounds of the type alone if there is no `clamp`."""
     t, y = graph.operands(op)[0], graph.result(op)
     if is_float(y):
         return clip_float(x, op.attrs["clamp"])
@@ -319,7 +319,7 @@ def clamp_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def _result(op: Op, graph: Graph) -> Tensor:
-    """The tensor whose quantisation the stored results have: `as_stored`, that of the operand."""
+    """The tensor whose quantisation the stored results have: the operand if `as_stored`, else the result."""
     return graph.operands(op)[0] if op.attrs.get("as_stored") else graph.result(op)
 
 
@@ -330,7 +330,7 @@ def _ends(op: Op, y: Tensor) -> dict[str, int]:
 
 
 def convert_steady(op: Op, graph: Graph) -> bool:
-    """The factor between two quantisations takes no value out of int32."""
+    """Whether the factor between the two quantisations keeps all values in int32."""
     x, y = graph.operands(op)[0], graph.result(op)
     return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y)).holds(fixedpoint.span(x.dtype))
 
@@ -404,7 +404,7 @@ CONVERSIONS = (
 )  # fmt: skip
 
 
-# A tensor as it is under another name: outputs of the model that are its inputs or constants.
+# A copy of a tensor under another name, for outputs of the model that are its inputs or constants.
 
 
 def copy_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

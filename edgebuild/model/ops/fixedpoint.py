@@ -22,7 +22,7 @@ from ..ir import Arithmetic, Array, Graph, Op, Quant, Tensor
 from .base import Constant, scale_of, zero_of
 
 INT32_MAX = 2**31 - 1
-Numbers = dict[str, int | float]  # of C, by name
+Numbers = dict[str, int | float]  # constants of C, by name
 HALF_ROOT = 1518500250  # sqrt(1/2) in Q0.31
 
 
@@ -42,7 +42,7 @@ class Multiplier:
         return requantize(x, self.mantissa, self.shift, arithmetic)
 
     def holds(self, most: int) -> bool:
-        """No |x| <= most leaves int32 on the way: where x rises, x * m does not fall."""
+        """Whether x * m stays in int32 on the way for all |x| <= `most`, and so rises with x."""
         return bool(fits(np.int64(most), self.shift))
 
 
@@ -60,7 +60,7 @@ def quantize_multiplier(real: float) -> Multiplier:
 
 
 def quantize_multipliers(reals: Iterable[float]) -> tuple[Array, Array]:
-    """Mantissas (int32) and shifts (int8) of several."""
+    """Mantissas (int32) and shifts (int8) of several multipliers."""
     pairs = [quantize_multiplier(real) for real in reals]
     return np.array([m.mantissa for m in pairs], np.int32), np.array([m.shift for m in pairs], np.int8)
 
@@ -87,7 +87,7 @@ def requantize(
 ) -> Array:
     """x * M / 2^31 * 2^shift in the given arithmetic. `x` holds int32 values; int64 out.
 
-    `added`: to the product, which is rounded down then, whatever the arithmetic is.
+    `added`: added to the product, which is then rounded down in any arithmetic.
     """
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
     if added is not None:
@@ -100,10 +100,10 @@ def requantize(
 
 
 def scaled_text(value: str, name: str, m: Multiplier, most: int, bits: int = 0) -> tuple[str, Numbers]:
-    """C of `requantize` in TFLite's arithmetic: of a value of at most `most` in size, `bits` up; the numbers in it.
+    """C of `requantize` in TFLite's arithmetic, and the numbers in it, for `value` << `bits` with |value| <= `most`.
 
-    Half of an even number is exact. Two products of words replace one of 64 bits where they stay in int32. Shared C
-    stands in braces.
+    Half of an even number is exact. Two 32-bit products replace a 64-bit one where they stay in int32. Names of shared
+    C functions are in braces.
     """
     up = bits + max(m.shift, 0)
     down = 31 - up
@@ -159,13 +159,13 @@ def limits(dtype: str) -> tuple[int, int]:
 
 
 def span(dtype: str) -> int:
-    """The largest difference of two values of an integer type: of a value and its zero point, too."""
+    """The largest difference of two values of an integer type, hence of a value and its zero point."""
     low, high = limits(dtype)
     return high - low
 
 
 def clamp_bounds(quant: Quant, low: float | None, high: float | None, dtype: str) -> tuple[int, int]:
-    """The range of the type that an activation's real bounds leave, as TFLM computes it."""
+    """The quantised range that an activation's real bounds (None: open) leave, as TFLM computes it."""
     least, most = limits(dtype)
     scale, zero = np.float32(quant.scale[0]), quant.zero_point[0]
 
@@ -257,16 +257,15 @@ def inverse_root(total: int) -> tuple[int, int]:
 #
 #     y = clamp(((f0 x0 >> down0) + (f1 x1 >> down1) + offset) >> shift)
 #
-# The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most. Trying them all
-# tells whether a form is equal to the arithmetic. Only forms that are equal everywhere are used.
-
+# The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most, so a form is
+# checked against the arithmetic for all of them. Only forms that are equal everywhere are used.
 INT8 = np.arange(-128, 128, dtype=np.int64)
 MOST_VALUES = 2**20  # that are tried
 
 
 @dataclass(frozen=True)
 class Term:
-    """An operand's `values` (shaped for broadcasting), its weight in the result, the bits its product is shifted."""
+    """An operand's `values` (shaped for broadcasting), its weight in the result, and the right shift of its product."""
 
     values: Array
     weight: float
@@ -275,7 +274,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Linear:
-    """(sum of terms * factors, each shifted down, + offset) >> shift; of negative sums `below` is subtracted first."""
+    """(sum of terms * factors, each shifted down, + offset) >> shift; `below` is subtracted for negative products."""
 
     factors: tuple[int, ...]
     offset: int
@@ -286,8 +285,8 @@ class Linear:
 def fit_twice(m: Multiplier, products: Array, want: Array, zero: int, low: int, high: int) -> Linear | None:
     """TFLM's two roundings of m * products as one sum: (product * factor >> 18, + offset) >> shift.
 
-    x * M / 2^31, halves up, is (x * M >> 18, + 2^12) >> 13. Then halves go away from zero: those of a negative x lie
-    one step, 2^13, higher. An even factor, which serves cores that multiply in halves, comes first.
+    x * M / 2^31, halves up, is (x * M >> 18, + 2^12) >> 13. The second rounding is half away from zero: for negative x
+    its threshold is one step, 2^13, higher. An even factor is tried first, for cores that multiply in halves.
     """
     shift = 13 - m.shift
     offset = (1 << 12) + (1 << shift - 1) + (zero << shift) if m.shift < 0 else 0
@@ -301,9 +300,9 @@ def fit_twice(m: Multiplier, products: Array, want: Array, zero: int, low: int, 
 
 
 def fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linear | None:
-    """The form that gives `want`, which is clamped to [low, high], for all values; the finest that int32 holds.
+    """The finest linear form in int32 that gives `want`, clamped to [low, high], for all values; None if there is none.
 
-    A search of plans asks for the same form many times, so answers are kept.
+    Results are cached: a search of plans asks for the same form many times.
     """
     key = hashlib.sha256(want.tobytes())
     for t in terms:
@@ -330,7 +329,7 @@ def _fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linea
             if offset is not None:
                 return Linear(nudged, offset, shift)
         tried += 1
-        if tried == 2:  # what the finest forms do not give, coarser ones will not
+        if tried == 2:  # where the finest two shifts fail, coarser ones do, too
             break
     return None
 
@@ -338,7 +337,7 @@ def _fit_terms(terms: Sequence[Term], want: Array, low: int, high: int) -> Linea
 def _offset(
     terms: Sequence[Term], factors: tuple[int, ...], shift: int, want: Array, low: int, high: int
 ) -> int | None:
-    """The middle of the offsets that serve all values: want << shift <= sum + offset < (want + 1) << shift."""
+    """The middle of the offsets that are exact for all values: want << shift <= sum + offset < (want + 1) << shift."""
     total = np.zeros(want.shape, np.int64)
     for f, t in zip(factors, terms, strict=True):
         total = total + (f * t.values >> t.down)
@@ -352,7 +351,7 @@ def _offset(
 
 @dataclass(frozen=True)
 class Scaled:
-    """An integer x to clamp((high(x' << up, factor) + offset) >> shift), where high is the upper word of a product.
+    """Maps an integer x to clamp((high(x' << up, factor) + offset) >> shift); high: the upper word of a product.
 
     x' is x, or x - 1 for negative x if `away`: then halves are rounded away from zero.
     """
@@ -375,7 +374,7 @@ class Scaled:
 def fit_even(terms: Sequence[Term], want: Array, zeros: float, low: int, high: int) -> Linear | None:
     """The form whose last shift rounds to the nearest, halves to even, and whose factors are powers of two.
 
-    `zeros`: what is added to the weighted sum before it is rounded, in steps of the result.
+    `zeros`: added to the weighted sum before it is rounded, in steps of the result. None if the form is not exact.
     """
     shift = max(0, *(-(frexp(t.weight)[1] - 1) for t in terms))
     factors = tuple(round(t.weight * 2.0 ** (shift + t.down)) for t in terms)
@@ -391,7 +390,7 @@ def fit_even(terms: Sequence[Term], want: Array, zeros: float, low: int, high: i
 
 
 def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Scaled | None:
-    """The form that takes first, first + 1, ... to `want`: about `weight` times that, clamped to [low, high]."""
+    """The form that maps first, first + 1, ... to `want`, about `weight` times them, clamped to [low, high]."""
     if want.size > MOST_VALUES:
         return None
     values = np.arange(first, first + want.size, dtype=np.int64)
@@ -407,7 +406,7 @@ def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Sc
 
 
 def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> Array:
-    """TFLM's LOGISTIC and TANH: Q4.27 inputs, and fixed results beyond the largest of them."""
+    """Results of TFLM's LOGISTIC or TANH for -128 to 127: inputs in Q4.27, `saturated` beyond their range."""
     fraction, shift = frexp(scale_of(x) * 2.0**27)
     mantissa = floor(fraction * 2**31 + 0.5)
     m = Multiplier(mantissa // 2, shift + 1) if mantissa == 2**31 else Multiplier(mantissa, shift)
@@ -445,7 +444,7 @@ def int8_curves_tanh(op: Op, x: Tensor, y: Tensor) -> Array:
 
 
 def _multiplier16(real: float) -> tuple[int, int]:
-    """Mantissa in 16 bits and exponent."""
+    """Mantissa in 16 bits, and exponent."""
     m = quantize_multiplier(real)
     large = m.mantissa >= INT32_MAX - (1 << 15)
     return 2**15 - 1 if large else (m.mantissa + (1 << 15)) >> 16, m.shift
@@ -456,7 +455,7 @@ def _int16(value: int) -> int:
 
 
 def _high16(a: int, b: int, rounds: bool = True) -> int:
-    """The upper half of 2ab, saturated: gemmlowp's doubling high multiply of int16, which cuts towards zero."""
+    """The upper half of 2ab, saturated: gemmlowp's doubling high multiply of int16, which truncates towards zero."""
     product = a * b
     nudged = product + ((1 << 14) if product >= 0 else 1 - (1 << 14)) if rounds else product
     return _int16(abs(nudged) // 2**15 * (1 if nudged >= 0 else -1))
@@ -489,7 +488,7 @@ def hard_swish(op: Op, x: Tensor, y: Tensor) -> Array:
 
 
 def _sigmoid_table() -> Array:
-    """Values in Q0.16, less a 16th of the curve's second difference: lines between them err as much either way."""
+    """Values in Q0.16, less a 16th of the curve's second difference, so that lines between them err evenly."""
     x = np.arange(256) / 24
     value = 1 / (1 + np.exp(-x))
     bend = value * (1 - value) * (1 - 2 * value) / 24**2
@@ -527,7 +526,7 @@ def sigmoid16_tanh(x: Array) -> Array:
 
 
 def sigmoid_scaling(scale: float, powers: tuple[int, ...]) -> tuple[int, int]:
-    """Multiplier and shift from steps of `scale` to arguments; `powers`: of 2 times 2^-12 at which it is exact."""
+    """Multiplier and shift from steps of `scale` to arguments; exact for scales 2^(power - 12) of `powers`."""
     for power in powers:
         if scale == 2.0 ** (power - 12):
             return 3 << power, 0
@@ -539,7 +538,7 @@ def sigmoid_scaling(scale: float, powers: tuple[int, ...]) -> tuple[int, int]:
 
 # TFLM's DIV of int8: a quotient by the reciprocal of the divisor, in fixed point.
 #
-# kernels/internal/reference/div.h (DivElementwise). The file's format leaves a division by zero open; a divisor of no
+# kernels/internal/reference/div.h (DivElementwise). The file's format leaves a division by zero open; a divisor of 0
 # steps counts as one step here. Where the result is to be shifted right by more than 31 bits, gemmlowp's
 # RoundingDivideByPOT rounds away from zero, and 0 up: so 0 / 128 may be one step.
 
@@ -548,7 +547,7 @@ MOST_STEPS = 255  # steps from a zero point
 
 
 def quotient_factor(op: Op, graph: Graph) -> Multiplier:
-    """From a quotient of steps to steps of the result."""
+    """The factor from a quotient of steps to steps of the result."""
     a, b = (scale_of(t) for t in graph.operands(op))
     return quantize_multiplier(a / (b * scale_of(graph.result(op))))
 

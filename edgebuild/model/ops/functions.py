@@ -21,9 +21,9 @@ from ..ir import Array
 class ElementFunction:
     """A function of `arity` operands. `parameters`: the defaults of its numbers; `result`: a type if it is fixed.
 
-    `condition`: the first operand is bool and does not count for the type of the others. `onnx`: the form for floats of
-    ONNX files, where what is not a number differs. `whole`: it is one of whole numbers, that
-    is of quantised operands with a scale of 1 and no zero point; that of the result is added.
+    `condition`: the first operand is bool and does not count for the type of the others. `onnx`: the C for floats of
+    ONNX files, where NaN is treated differently. `whole`: it takes quantised operands as whole numbers, with a scale of
+    1 and no zero point; the result's zero point is added.
     """
 
     arity: int
@@ -52,11 +52,11 @@ def _pow(x: Array, y: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """Integers are divided towards zero; by 0 gives 0."""
+    """Divide; integers truncate towards zero, and division by 0 gives 0."""
     if x.dtype.kind == "f":
         return np.asarray(x / y)
     divisor = np.where(y == 0, 1, y)
-    with np.errstate(over="ignore"):  # the least number divided by -1, which stays what it is
+    with np.errstate(over="ignore"):  # the least integer by -1, which wraps to itself
         below, rest = np.floor_divide(x, divisor), np.remainder(x, divisor)
     return np.asarray(np.where(y == 0, 0, below + ((rest != 0) & ((x < 0) != (y < 0)))))
 
@@ -73,7 +73,7 @@ def _range_step(low: Array, high: Array) -> Array:
 
 
 def _shifted_product(x: Array, factor: Array, added: Array, *parameters: float) -> Array:
-    """(x * factor + added) / 2^bits, rounded to the nearest and halves up, from low to high."""
+    """(x * factor + added) / 2^bits, rounded to nearest, halves up, and clamped to [low, high]."""
     bits, low, high = map(int, parameters)
     whole = [np.asarray(a).astype(np.int64) for a in (x, factor, added)]
     return np.asarray(np.clip((whole[0] * whole[1] + whole[2] + (1 << bits >> 1)) >> bits, low, high))
@@ -90,7 +90,7 @@ def _compare(meaning: Callable[..., Any], sign: str) -> ElementFunction:
 SWITCH = "{0} ? {1} : {2}"
 # The least integer has no quotient by -1, and a sum of rest and divisor may be too large: C leaves both open.
 FLOOR_MOD = "{1} > 0 || {1} < -1 ? {0} % {1} + ({0} % {1} != 0 && ({0} % {1} < 0) != ({1} < 0) ? {1} : 0) : 0"
-# Integers as wide as C's own arithmetic, or wider: what leaves them goes on at the other end, in words without a sign.
+# Integers as wide as C's int, or wider: results wrap around, so C computes them in unsigned words.
 WORDS = {"int32": "uint32_t", "int64": "uint64_t"}
 WRAPPED = {
     "abs": "{0} < 0 ? 0u - ({word}){0} : ({word}){0}",
@@ -205,7 +205,7 @@ FUNCTIONS: dict[str, ElementFunction] = {
         2,
         lambda a, b: (a - b) ** 2,
         "({0} - {1}) * ({0} - {1})",
-        "(uint32_t)({0} - {1}) * (uint32_t)({0} - {1})",  # of int16 they have 32 bits without a sign
+        "(uint32_t)({0} - {1}) * (uint32_t)({0} - {1})",  # the square of an int16 difference needs an unsigned word
     ),
     "power": ElementFunction(2, _pow, "{{eb_pow}}({0}, {1})", "{{eb_integer_power}}({0}, {1})"),
     "mod": ElementFunction(2, np.mod, "{{eb_floor_mod}}({0}, {1})", FLOOR_MOD),
@@ -214,7 +214,7 @@ FUNCTIONS: dict[str, ElementFunction] = {
     "prelu": ElementFunction(
         2, lambda x, slope: np.where(x < 0, x * slope, x), "({0} < 0.0f ? {0} * {1} : {0})", "{0} < 0 ? {0} * {1} : {0}"
     ),
-    # quantisation with a scale that the graph computes, of a range to which 0 is added
+    # quantisation with a scale that the graph computes, of a range that is extended to 0
     "step_of_range": ElementFunction(
         2, _range_step, "{{eb_range}}({0}, {1}) > 0.0f ? {{eb_range}}({0}, {1}) / 255.0f : 1.0f"
     ),
@@ -258,8 +258,8 @@ FUNCTIONS: dict[str, ElementFunction] = {
     ),
 }
 
-# Instructions of a value of real numbers, by the core's float arithmetic: of a unit; in the C library's functions for
-# Armv7-M, Armv6-M and RV32. `./sconsw bench-functions` counts them. Of a softmax: of a value of a row.
+# Instructions per float32 value: with a float unit; with the C library's functions on Armv7-M, Armv6-M and RV32.
+# `./sconsw bench-functions` counts them. Softmax: per value of a row.
 UNITS = frozenset({"fpu", "f", "portable"})
 USUAL = 30.0  # of a function that is not listed
 INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
@@ -333,8 +333,8 @@ INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
 }
 
 
-# Of quantised values by the plain kernels: on Armv7-M and later, Armv6-M, RV32, MVE, as `verify --layers` counts 256 of
-# scales whose quotients are no powers of two. A table serves functions of one.
+# Instructions per quantised value of plain kernels on Armv7-M and later, Armv6-M, RV32, MVE, as `verify --layers`
+# counts 256 values of scales whose quotients are no powers of two. "table": functions of one operand.
 QUANTISED = {
     "table": (3.9, 7.0, 6.0, 3.25),
     "sum": (25.0, 52.0, 32.0, 24.0),
@@ -360,7 +360,7 @@ UNKNOWN = (30.0,) * 4
 
 
 def quantised_instructions(function: str, dtype: str, core: frozenset[str], once: bool = False) -> float:
-    """Estimated instructions of a value of this function of int8 or int16, on a core of these words.
+    """Estimated instructions per int8 or int16 value of this function, on a core of these words (`Form.core`).
 
     `once`: rounded once, from the exact result.
     """
@@ -370,7 +370,7 @@ def quantised_instructions(function: str, dtype: str, core: frozenset[str], once
 
 
 def instructions(function: str, core: frozenset[str]) -> float:
-    """Estimated instructions of a value of this function of float32, on a core of these words (`Form.core`)."""
+    """Estimated instructions per float32 value of this function, on a core of these words (`Form.core`)."""
     unit, v7m, v6m, rv32 = INSTRUCTIONS.get(function, (USUAL,) * 4)
     if core & UNITS:
         return unit

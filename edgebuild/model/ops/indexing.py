@@ -1,4 +1,4 @@
-"""Ops that read or write places which an index names, and images at other places or of another size."""
+"""Ops that read or write elements by index, and that sample or resize images."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from ..ir import (
 from . import base
 from .base import Constant, Form, Kernel, Ranges, Spec, is_float, lettered, zero_of
 
-# Values at other places: out[i0, i1, ...] = in[m0[i0], m1[i1], ...], with a table of indices for each dimension.
+# Elements at constant places: out[i0, i1, ...] = in[m0[i0], m1[i1], ...], with a table of indices for each dimension.
 #
-# Slices with steps, splits, tiles, expansions, reversals, gathers by constant indices, borders that repeat or mirror
-# and resizing to the nearest are all this. Attributes: `index`, for each dimension a tuple in which -1 is `value`, or
-# None if it stays as it is.
+# Slices with steps, splits, tiles, expansions, reversals, gathers by constant indices, borders that repeat or mirror,
+# and resizing to the nearest are all `take`. Attributes: `index`, for each dimension a tuple of indices, in which -1 is
+# `value`, or None if the dimension is unchanged.
 
 Index = tuple[int, ...]
 OUTSIDE = -1
@@ -43,12 +43,12 @@ def take_nest(op: Op, graph: Graph) -> Nest:
     extents = numbered([n if index is None else len(index) for n, index in zip(x.shape, tables, strict=True)])
     moves = [_relation(*all_of) for all_of in zip(extents, tables, x.shape, strict=True)]
     if tables and tables[-1] is not None:
-        moves[-1] = Whole(x.shape[-1])  # the table counts channels: none of them may be left out
+        moves[-1] = Whole(x.shape[-1])  # the table indexes channels, so all of them must be present
     return Nest({**extents, **{f"t{name}": 1 for name in extents}}, tuple(extents), (tuple(moves),))
 
 
 def _relation(name: str, index: Index | None, size: int) -> Dim:
-    """The most that is known of one dimension."""
+    """The most precise relation that holds for a dimension with this table."""
     if index is None:
         return Same(name)
     inside = [i for i in index if i != OUTSIDE]
@@ -80,13 +80,13 @@ def take_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def fill(op: Op, graph: Graph) -> int | float:
-    """The value outside: real zero if nothing else is said."""
+    """The stored value of places outside: real zero unless `value` says otherwise."""
     value = op.attrs.get("value")
     return zero_of(graph.operands(op)[0]) if value is None else value
 
 
 def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    """The rows of the tables for a part of the result, counted from the part of the operand."""
+    """Attributes of a part: the tables' entries for its result, relative to its part of the operand."""
     cut = [
         None if index is None else tuple(i if i == OUTSIDE else i - low for i in index[first:past])
         for index, (first, past), (low, _) in zip(op.attrs["index"], out, x, strict=True)
@@ -104,7 +104,7 @@ def inside(op: Op, graph: Graph) -> str | None:
 
 
 def _progression(index: Index) -> tuple[int, int] | None:
-    """First index and step, if it is one without places outside."""
+    """First index and step of a table that is a progression without places outside; else None."""
     first, step = index[0], index[1] - index[0] if len(index) > 1 else 0
     straight = all(i == first + n * step for n, i in enumerate(index)) and min(index) >= 0
     return (first, step) if straight else None
@@ -112,8 +112,8 @@ def _progression(index: Index) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class _Axis:
-    """A dimension in C: the variable that runs over it, what it adds to the place in the operand as text and as a
-    number, when it is outside, its table."""
+    """A dimension in C: its loop variable and extent; its share of the operand's index, `term` as C and `fixed` as a
+    number; the C condition for a place outside; its table."""
 
     variable: str
     extent: int
@@ -142,7 +142,7 @@ def _in_ring(row: str, form: Form) -> str:
 
 
 def _axes(op: Op, graph: Graph, form: Form) -> tuple[list[_Axis], int]:
-    """The dimensions that are gone through one by one, and the elements of those after them, which are copied."""
+    """The dimensions that have loops, and the number of elements after them, which are copied as one run."""
     (x,), tables = graph.operands(op), op.attrs["index"]
     last, first = len(tables), 2 if form.rolled else 0
     while last > first and tables[last - 1] is None:
@@ -201,7 +201,7 @@ def gather_nest(op: Op, graph: Graph) -> Nest:
 
 
 def wrapped(index: Array, size: int) -> Array:
-    """Negative indices count from the end; what lies outside all the same is kept inside."""
+    """Indices in [0, size): negative ones count from the end, and those outside are clamped."""
     at = index.astype(np.int64)
     return np.clip(np.where(at < 0, at + size, at), 0, size - 1)
 
@@ -223,7 +223,7 @@ def whole_numbers(op: Op, graph: Graph) -> str | None:
 
 
 def gather_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """`outer` tables of `rows` rows; `lines` times as many indices if each outer one has its own."""
+    """The kernel for `outer` tables of `rows` rows; with `own`, each table has indices of its own."""
     table, index = graph.operands(op)
     axis, batch = op.attrs["axis"], op.attrs["batch"]
     row, outer = prod(table.shape[axis + 1 :]), prod(table.shape[:axis])
@@ -245,14 +245,14 @@ def gather_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def gather_rows(op: Op, graph: Graph) -> str:
-    """Row by row with the indices' rows, from a table that is a constant."""
+    """Return "each", a row of the indices at a time, if the table is constant; else ""."""
     table, index = graph.operands(op)
     plain = table.constant and not op.attrs["axis"] and not op.attrs["batch"]
     return "each" if plain and len(index.shape) > 1 else ""
 
 
 def nd_nest(op: Op, graph: Graph) -> Nest:
-    """The last dimension of the indices is a place in the first dimensions of the table."""
+    """Index relation. The last dimension of the indices addresses the first dimensions of the table."""
     table, index = graph.operands(op)
     batch, depth = op.attrs["batch"], index.shape[-1]
     lead = tuple(f"i{d}" for d in range(len(index.shape) - 1))
@@ -299,11 +299,10 @@ GATHER_ND = Spec("gather_nd", nd_nest, nd_reference, nd_kernel, exact=True, limi
 
 # GatherElements, ScatterElements, ScatterND, DYNAMIC_UPDATE_SLICE: elements or rows at places of their own.
 #
-# `scatter` is y = x with rows of the third operand at the places of the second, one after another; `scatter_reduce`
-# joins them with those that are there. Readers make one place in a table of rows of all the indices that a file gives
-# for it.
+# `scatter` is y = x with the rows of the third operand written at the places of the second, in order. `scatter_reduce`
+# combines them with the rows there. Importers flatten the indices of a file into one row number each.
 
-# How a row joins the one that is there, and the numpy meaning.
+# How a row is combined with the row there, in C and in numpy.
 JOINS: dict[str, tuple[str, Any]] = {
     "none": ("next", lambda before, after: after),
     "add": ("before + next", np.add),
@@ -345,18 +344,18 @@ def scatter_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("indexing.c:scatter", f"{op.kind}_{x.shape[0]}x{x.shape[1]}", shape, constants, estimate=cost)
 
 
-SCATTER = Spec(  # rows of any number may be written; columns have nothing to do with each other
+SCATTER = Spec(  # any row may be written; columns are independent
     "scatter", lettered("*c * *c -> rc", r=lambda op, graph: graph.operands(op)[0].shape[0]), scatter_reference,
     scatter_kernel, exact=True, limits=(whole_places,),
 )  # fmt: skip
 REDUCE = replace(SCATTER, kind="scatter_reduce", exact=False, float_only=True, plain=True)
 
 
-# Resize, Upsample, RESIZE_BILINEAR: each dimension by itself, as sums of neighbours with weights.
+# Resize, Upsample, RESIZE_BILINEAR: weighted sums of neighbours, one dimension at a time.
 #
 # `blend` works along `axis`: out[i] = offset[i] + sum over k of weight[i][k] * in[index[i][k]]. OUTSIDE is the index of
-# no element. One of weight 0 counts: 0 times an infinity is no number, in onnxruntime and TFLM, too. To the nearest is
-# `take`.
+# no element. Elements of weight 0 count: 0 times an infinity is NaN, as in onnxruntime and TFLM. Resizing to the
+# nearest is `take`.
 
 
 def resize_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -429,7 +428,7 @@ def real_table(n: int, m: int, corners: bool, half: bool) -> RealTable:
 
 
 def table(n: int, m: int, corners: bool, half: bool) -> Table:
-    """Neighbours and the weight of the later one, for n elements that become m."""
+    """For each of m results of n elements: both neighbours, and the weight of the later one in 1/1024."""
     step = (ONE * (n - 1) + (m - 1) // 2) // (m - 1) if corners and m > 1 else (ONE * n + m // 2) // m
     rows = []
     for i in range(m):
@@ -489,17 +488,17 @@ BILINEAR = Spec(
 
 # GridSample: out[n, h, w, c] is the image at the place grid[n, h, w], a column and a row from -1 to 1.
 #
-# `taps` is how many neighbours of a place count in each direction: 2 linearly, 4 by a cubic (Keys, Cubic convolution
-# interpolation, 1981, with a = -0.75), 1 the nearest, halves to the even one. `corners`: -1 and 1 are the centres of
-# the outer pixels, else the image's edges. `padding`: what stands outside: zeros, the border's pixels, or the image
-# mirrored there. AffineGrid makes such places of a matrix.
+# `taps`: neighbours of a place in each direction: 2 (linear), 4 (cubic: Keys, Cubic convolution interpolation, 1981,
+# with a = -0.75) or 1 (nearest, halves to even). `corners`: -1 and 1 are the centres of the outer pixels, else the
+# image's edges. `padding`: the values outside: zeros, the border's pixels, or the mirrored image. AffineGrid computes
+# such places from a matrix.
 
 SHARPNESS = -0.75  # of the cubic, as onnxruntime and PyTorch have it
-FAR = 1 << 20  # pixels beyond the image: places that are farther off are taken for this far
+FAR = 1 << 20  # pixels beyond the image; places farther away are clamped to it
 
 
 def _at(place: Array, size: int, corners: bool) -> Array:
-    """Pixels from the first one, as float32; what is no number lies far before it."""
+    """Places in pixels from the first one, in float32; a NaN is far before it."""
     one = np.float32(1)
     at = (place + one) / np.float32(2) * np.float32(size - 1) if corners else ((place + one) * size - one) / 2
     inside = np.where(at > -FAR, np.where(at < size + FAR, at, size + FAR), -FAR)
@@ -507,7 +506,7 @@ def _at(place: Array, size: int, corners: bool) -> Array:
 
 
 def _mirrored(i: Array, size: int, op: Op) -> tuple[Array, Array]:
-    """Indices inside of the image for any, and whether they count."""
+    """Indices brought into the image by the padding mode, and whether their pixels count."""
     if op.attrs["padding"] == "zeros":
         return np.clip(i, 0, size - 1), (i >= 0) & (i < size)
     if op.attrs["padding"] == "reflection":
@@ -540,7 +539,7 @@ def grid_sample_reference(op: Op, graph: Graph, x: Array, grid: Array) -> Array:
 
 
 def _weights(ratio: Array, taps: int) -> list[Array]:
-    """Weights of the neighbours of a place that lies `ratio` behind the first."""
+    """Weights of the neighbours of a place that lies `ratio` after the last pixel before it."""
     t = ratio[..., None]
     if taps == 2:
         return [1 - t, t]
@@ -554,7 +553,7 @@ def _cubic_near(d: Array) -> Array:
 
 
 def _cubic_far(d: Array) -> Array:
-    """That of one between 1 and 2 from it."""
+    """The cubic's weight of a neighbour between 1 and 2 from a place."""
     return ((SHARPNESS * d - 5 * SHARPNESS) * d + 8 * SHARPNESS) * d - 4 * SHARPNESS
 
 

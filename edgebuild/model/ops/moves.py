@@ -1,4 +1,4 @@
-"""Ops that bring values to other places and compute nothing: views, slices, joins, padding, transposes, messages."""
+"""Ops that move values and compute nothing: views, slices, joins, padding, transposes, messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .base import C_TYPES, SAME, Constant, Form, Kernel, Ranges, Spec, zero_of
 
 
 def reshape_nest(op: Op, graph: Graph) -> Nest:
-    """Dimensions of size 1 that come or go leave all others as they are; else any element may be anywhere."""
+    """Index relation. If only dimensions of size 1 differ, the others stay; else any element may be anywhere."""
     (x,), extents = graph.operands(op), numbered(op.attrs["shape"])
     dims: tuple[Dim, ...] = tuple(Whole(n) for n in x.shape)
     if [n for n in x.shape if n > 1] == [n for n in extents.values() if n > 1]:
@@ -59,7 +59,7 @@ def slice_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def neighbours(shape: tuple[int, ...], ranges: Ranges) -> bool:
-    """The elements of this part of a tensor stand one after the other."""
+    """Whether the elements of this part of a tensor are contiguous."""
     cut = next((d for d, (first, past) in enumerate(ranges) if past - first > 1), len(shape))
     return all(past - first == n for (first, past), n in list(zip(ranges, shape, strict=True))[cut + 1 :])
 
@@ -91,7 +91,7 @@ def start(op: Op, graph: Graph) -> int:
 def part_shape(
     sizes: Sequence[int], whole: Sequence[int], dtype: str, there: str, here: str, start: str | int = "start"
 ) -> dict[str, Any]:
-    """The numbers of `runs` in moves.c.j2. `there`, `here`: the parameters with the whole and with the part alone."""
+    """The numbers of `runs` in moves.c.j2. `there`, `here`: C parameters of the whole tensor and of the part."""
     turns, run = base.runs(sizes, whole)
     names = {"there": there, "here": here, "start": start, "fill": 0, "more": False}
     return {"loops": turns, "run": run, "item": ITEM_BYTES[dtype], "all": prod(sizes) == prod(whole), **names}
@@ -105,7 +105,7 @@ def runs_cost(sizes: Sequence[int], item: int) -> float:
 
 
 def slice_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Runs of the part; of one row where it runs by rows."""
+    """The kernel that copies runs of the part; in row form, of one row."""
     (x,) = graph.operands(op)
     size, whole = ((1, 1, *s[2:]) if form.rolled else s for s in (op.attrs["size"], x.shape))
     shape = part_shape(size, whole, x.dtype, there="x", here="y")
@@ -116,7 +116,7 @@ def slice_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def slice_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    """Begin and size of what a piece of the result takes from a piece of the operand."""
+    """Attributes of a part: the begin of its result in its piece of the operand, and its size."""
     places = zip(op.attrs["begin"], out, x, strict=True)
     begin = tuple(b + first - low for b, (first, _), (low, _) in places)
     return {"begin": begin, "size": tuple(past - first for first, past in out)}
@@ -177,11 +177,11 @@ CONCAT = Spec(
 )  # fmt: skip
 
 
-# A part put into its place in a tensor of which other parts may be there already: how tiles become one tensor.
+# A part written into its place in a tensor that may have other parts already: how tiles become one tensor.
 #
-# Operands: the tensor so far, if any part is there, and the part. It is done in place where the tensor so far ends
-# here. Attributes: `shape` of the whole, `begin` of the part in every dimension. With no tensor so far, the rest is
-# undefined.
+# Operands: the tensor so far, if it has any part yet, and the part. The kernel works in place if no later op reads the
+# tensor so far. Attributes: `shape` of the whole, `begin` of the part in every dimension. With no tensor so far, the
+# rest is undefined.
 
 
 def insert_nest(op: Op, graph: Graph) -> Nest:
@@ -204,7 +204,7 @@ def insert_inside(op: Op, graph: Graph) -> str | None:
 
 
 def insert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Runs of the part; of one row where it runs by rows."""
+    """The kernel that copies runs of the part; in row form, of one row."""
     part, whole = graph.operands(op)[-1], op.attrs["shape"]
     if form.rolled:
         whole = (1, 1, *whole[2:])
@@ -219,7 +219,7 @@ def insert_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def insert_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    """Where what lies of the part in a piece of the result begins in that piece."""
+    """Attributes of a part: the shape of its piece of the result, and where the inserted part begins in it."""
     begin = tuple(max(b - first, 0) for b, (first, _) in zip(op.attrs["begin"], out, strict=True))
     return {"shape": tuple(past - first for first, past in out), "begin": begin}
 
@@ -242,14 +242,14 @@ INSERT = Spec(
 def pad_nest(op: Op, graph: Graph) -> Nest:
     (x,), pads = graph.operands(op), op.attrs["pads"]
     extents = numbered([n + sum(p) for n, p in zip(x.shape, pads, strict=True)])
-    kept = any(map(any, pads))  # else the border is filled first, so it does not work in place
+    kept = any(map(any, pads))  # without padding y is filled first, so the op may not work in place
     places = zip(extents, x.shape, pads, strict=True)
     dims = tuple(Same(name) if kept and not any(p) else Offset(name, p[0], n) for name, n, p in places)
     return Nest(extents, tuple(extents), (dims,))
 
 
 def fill(op: Op, graph: Graph) -> int | float:
-    """The stored value of the border: real zero by default; of integers, the last one for infinity."""
+    """The stored value of the border: real zero by default; an infinity is the nearest end of a quantised type."""
     x = graph.operands(op)[0]
     value = op.attrs["value"]
     if value is None:
@@ -296,13 +296,13 @@ def valid_permutation(op: Op, graph: Graph) -> str | None:
     return None if sorted(perm) == list(range(rank)) else f"permutation {perm} of {rank} dimensions"
 
 
-MOST_CYCLES = 256  # of a transposition in place: their starts stand in a table
-WRITTEN_OUT = 4  # turns of an inner loop: as many statements, for gcc 12 leaves some such loops as they are
-MOST_ELEMENTS = 1 << 20  # which a search for the starts looks at
+MOST_CYCLES = 256  # cycles of a transposition in place, whose starts are a table
+WRITTEN_OUT = 4  # iterations of an inner loop that are unrolled here: gcc 12 does not always do it
+MOST_ELEMENTS = 1 << 20  # elements that a search for the starts visits
 
 
 def swapped(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Rows, columns and elements of a matrix of blocks of which the permutation is the transposition, if it is one."""
+    """Rows, columns and block size of the matrix of blocks that the permutation transposes; None if it does not."""
     moved = [d for d in perm if shape[d] > 1]
     while moved and moved[-1] == max(moved):
         moved.pop()
@@ -334,9 +334,9 @@ def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
 
 
 def over_itself(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
-    """The transposition of a matrix where it stands, along its cycles; None where that is not what the op is.
+    """The kernel that transposes a matrix in place, along its cycles; None if the op is no such transposition.
 
-    Not `divides`: remainders by differences, for cores on which quotients of constants are no products.
+    If not `divides`, remainders are differences: for cores on which a division by a constant is no product.
     """
     (x,) = graph.operands(op)
     matrix = swapped(x.shape, op.attrs["perm"])
@@ -384,7 +384,7 @@ TRANSPOSE = Spec(
 )  # fmt: skip
 
 
-# Rows of the output that the application takes as they come: it defines `function`, which is called for each.
+# Output rows handed to the application, which defines `function`; the model calls it for each row.
 
 
 def hand_rows_nest(op: Op, graph: Graph) -> Nest:
@@ -408,9 +408,9 @@ HAND_ROWS = Spec(
 
 # Messages between the devices of a cluster: `send` and `receive`, which keep their order.
 #
-# Both take `message` (its number, the same on both sides), `device` (the other one; EVERYONE of a broadcast) and `wire`
-# (bytes of an element on the wire, the low ones of it). `send` has an empty result; `receive` has no operand, and takes
-# the `shape` of its result. The session of generated code is its variable `cluster`.
+# Both take `message` (its number, the same on both sides), `device` (the other device; EVERYONE: a broadcast) and
+# `wire` (low bytes of each element that are sent). `send` has an empty result; `receive` has no operand, and takes the
+# `shape` of its result. The session of generated code is its variable `cluster`.
 
 EVERYONE = 255
 
@@ -426,7 +426,7 @@ def receive_nest(op: Op, graph: Graph) -> Nest:
 
 
 def receive_reference(op: Op, graph: Graph) -> Array:
-    """One device alone does not know what comes: numbers that tell messages and elements apart."""
+    """Placeholders that differ by message and element: one device alone does not know what it receives."""
     y = graph.result(op)
     return ((np.arange(y.elements) * 7 + 31 * op.attrs["message"]) % 119 - 59).astype(y.dtype).reshape(y.shape)
 

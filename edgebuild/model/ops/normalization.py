@@ -15,7 +15,7 @@ from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier
 from .functions import instructions
 
-# TFLM's softmax of int16: two tables of 513 values and straight lines between them.
+# TFLM's softmax of int16: two tables of 513 values with linear interpolation.
 #
 # kernels/internal/reference/softmax.h (SoftmaxInt16) and common.h (LUTPopulate, LUTLookup). exp() of distances from the
 # largest element, of which 2^16 steps are 10; 1 / (1 + x) for x from 0 to 1. Values are in Q0.15.
@@ -26,12 +26,12 @@ LARGEST_STEP = 2.0**30 * REACH / SOFTMAX16_MOST  # of the operand: from here on 
 
 
 def _rounded(value: Any) -> Any:
-    """Half away from zero."""
+    """Round, half away from zero."""
     return np.sign(value) * np.floor(np.abs(value) + np.float32(0.5))
 
 
 def _table(function: Callable[[float], float], low: float, high: float) -> Array:
-    """Values at 513 places from low to high, each moved by half of what a straight line errs in the middle.
+    """Values at 513 places from low to high, each shifted by half the interpolation's error in the middle.
 
     All in float32, as TFLM computes them when it starts.
     """
@@ -54,12 +54,12 @@ def softmax16_tables() -> tuple[Constant, Constant]:
 
 
 def factor(scale: float, beta: float) -> fixedpoint.Multiplier:
-    """From steps of the input to 2^16 steps of 10."""
+    """The factor from steps of the input to 1 / (2^16 - 1) of 10."""
     return fixedpoint.quantize_multiplier(scale * beta / (REACH / SOFTMAX16_MOST))
 
 
 def looked_up(table: Array, value: Array | np.int64) -> Array:
-    """The table's function of an int16."""
+    """The table's function at an int16, interpolated."""
     at, rest = 256 + (value >> 7), value & 0x7F
     base, after = table[at].astype(np.int64), table[at + 1].astype(np.int64)
     return np.asarray(base + (((after - base) * rest + 64) >> 7))
@@ -81,7 +81,7 @@ def row(x: Array, scale: float, beta: float) -> Array:
 # SOFTMAX, Softmax over the last dimension: out[i] = exp(b * in[i]) / sum over j of exp(b * in[j]).
 #
 # The quantised form takes exp() of the distance to the row's largest element, which is one of 256
-# values: a table made here with gemmlowp's own fixed-point steps, so that the result is TFLM's.
+# values: a table computed here with gemmlowp's own fixed-point steps, so that the result is TFLM's.
 
 INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
 
@@ -91,12 +91,12 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 
 def exp_table(op: Op, graph: Graph) -> Array:
-    """exp(-d * scale * beta) for d = 0, 1, ... in Q0.31, as far as it counts."""
+    """exp(-d * scale * beta) for d = 0, 1, ... in Q0.31, for all distances that count."""
     return np.array(_exp_table(op.attrs["beta"] * scale_of(graph.operands(op)[0])), np.int32)
 
 
 def distance_factor(scale: float) -> fixedpoint.Multiplier:
-    """From a distance to Q5.26."""
+    """The factor from a distance to Q5.26."""
     return fixedpoint.quantize_multiplier(min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1))
 
 
@@ -151,7 +151,7 @@ def _bits(y: Tensor) -> int:
 
 
 def output_multiplier(quant: Any) -> fixedpoint.Multiplier:
-    """From a share in Q0.31 to steps of the output."""
+    """The factor from a share in Q0.31 to steps of the output."""
     return fixedpoint.quantize_multiplier(2.0**-31 / quant.scale[0])
 
 
@@ -216,7 +216,7 @@ SOFTMAX = Spec(
 LOG_SOFTMAX_OUTPUT = (1 / 16, 127)  # scale and zero point of the result, in TFLM
 LOG_SOFTMAX_MOST = 4095  # exponentials that a sum in Q12.19 holds
 OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
-LEAST_STEP = 2.0**-26  # of the operand: at it and below, the factor from Q5.26 back to steps is no fraction
+LEAST_STEP = 2.0**-26  # of the operand: at it and below, the factor from Q5.26 back to steps is at least 1
 
 
 def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
@@ -246,8 +246,8 @@ def log_softmax_reference(op: Op, graph: Graph, x: Array) -> Array:
 def log_from_one(raw: int) -> int:
     """log(x) in Q5.26 for x >= 1 in Q12.19 (log_x_for_x_greater_than_or_equal_to_1_impl of TFLite's common.h).
 
-    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4). There are two ways to choose n, half a power apart; one
-    of them does it. log(r) is a quotient of polynomials.
+    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4). Of two choices of n, half a power apart, one satisfies
+    this. log(r) is a quotient of polynomials.
     """
     multiply = fixedpoint.multiply
     other = multiply(raw, SQRT_HALF)
@@ -271,7 +271,7 @@ ALPHA = (117049297, 127690142, 1057819769, 638450708)  # 11/240 a, a/20, 2/a - a
 
 
 def int8_rows(op: Op, graph: Graph, output: tuple[float, int], most: int) -> str | None:
-    """Tell what is wrong with a form of TFLM's int8: `output`, scale and zero point; `most`: elements of a row."""
+    """Why TFLM's int8 form does not apply, or None. `output`: scale and zero point; `most`: elements of a row."""
     x, y = graph.operands(op)[0], graph.result(op)
     if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
         return f"{x.dtype} to {y.dtype}"
@@ -311,7 +311,7 @@ LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kerne
 # L2_NORMALIZATION: rows of the last dimension, divided by their Euclidean lengths.
 #
 # The int8 form is TFLM's (kernels/internal/reference/integer_ops/l2normalization.h): one factor in fixed point a row,
-# the inverse root of the sum of squares by five Newton steps. Of real numbers it is made of other ops.
+# the inverse root of the sum of squares by five Newton steps. For float32, importers use other ops.
 # `scaled_first`: as TFLite's uint8 kernel (kernels/internal/reference/l2normalization.h) multiplies by 128 and then
 # rounds at the shift; the int8 kernel has the 128 in the shift.
 
@@ -332,7 +332,7 @@ def unit_rows_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def unit_rows_bits(op: Op) -> tuple[int, int]:
-    """Bits of the fraction that are shifted in before the product with a row's factor, and with it."""
+    """Fraction bits that are shifted in before the product with a row's factor, and those in the product's shift."""
     return (BITS, 0) if op.attrs.get("scaled_first") else (0, BITS)
 
 

@@ -1,7 +1,7 @@
 """Elementwise functions of one to three operands, with broadcasting: the rows of functions.py in every form.
 
 float32 and plain integers are computed by the row's C. int8 of one operand is a table of the 256 results. int8 of
-more operands is computed as TFLM does where `quantised.py` has a form; values of one scale need none to be compared."""
+more operands is computed as TFLM does if TWO or COMPARISONS has a form; values of one scale are compared as stored."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions,
 
 # Quantised values of several operands as ONNX defines them: dequantise, the function on real numbers, quantise.
 #
-# Each element goes this way by itself, so no real tensor is stored. A difference needs no reals: both factors share one
-# binary point, and the exact sum is rounded once, as in add.py.
+# Each element is converted by itself, so no real tensor is stored. A difference needs no reals: both factors share one
+# binary point, and the exact sum is rounded once, as in elementwise.py.
 
 FAR = 2.0**30  # eb_round keeps results within this
 
 
 def through_reals(op: Op, graph: Graph) -> bool:
-    """The function has a form for real numbers, and it is the arithmetic of the file's format."""
+    """Whether the op is computed in real numbers: the format defines that, and the function has a form for them."""
     return graph.arithmetic.rounds_once and bool(FUNCTIONS[op.attrs["function"]].real)
 
 
 def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:
-    """`share`: of the largest real result, by which all of them are moved before they are rounded."""
+    """Reference through reals. `share`: of the largest real result, added to all results before they are rounded."""
     y, row = graph.result(op), FUNCTIONS[op.attrs["function"]]
     if op.attrs["function"] == "difference":
         steps = elementwise.sum_steps(op, graph, operands)
@@ -60,7 +60,7 @@ def through_reals_reference(op: Op, graph: Graph, *operands: Array, share: float
 
 
 def through_reals_expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, Numbers]:
-    """C for one element, from those of the operands, and the numbers that it names; shared C stands in braces."""
+    """C for one element from the C of the operands, `at`, and the numbers that it names; shared C is in braces."""
     y, row, function = graph.result(op), FUNCTIONS[op.attrs["function"]], op.attrs["function"]
     numbers: Numbers = {"y_zero": zero_of(y), **dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))}
     values = [(i, t) for i, t in enumerate(graph.operands(op)) if t.quant is not None]
@@ -85,8 +85,8 @@ def _clamped(dtype: str, steps: str) -> str:
 #
 # One int8 operand: a table of the 256 results. In "tflite" arithmetic these are TFLM's, whose kernels take fixed-point
 # steps for some functions (TABLES) and floats for the rest. In "onnx" arithmetic the real function is rounded once, as
-# dequantise, function, quantise would. Two operands: forms of TFLM; those of ONNX are in through_reals.py. Values that
-# share one quantisation are compared and selected as they are.
+# dequantise, function, quantise would. Two operands: forms of TFLM; ONNX's are computed through reals, see above.
+# Values that share one quantisation are compared and selected as they are.
 
 Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
 SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
@@ -156,21 +156,21 @@ def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
 
 
 def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:
-    """Factors of values above and below 0, and the sign of the second."""
+    """Factors of values above and below 0, and the sign of the second factor."""
     ratio, alpha = scale_of(x) / scale_of(y), op.attrs["alpha"]
     slope = scale_of(x) * alpha / scale_of(y)
     return quantize_multiplier(ratio), quantize_multiplier(abs(slope)), 1 if slope >= 0 else -1
 
 
 def _leaky(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
-    """Before the zero point is added."""
+    """Leaky ReLU in steps of the result, before the zero point is added."""
     (up, down, sign), value = _slopes(op, x, y), values.astype(np.int64) - zero_of(x)
     below = down.times(value, Arithmetic.TFLITE) * sign
     return np.where(value >= 0, up.times(value, Arithmetic.TFLITE), below)
 
 
 def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
-    """C for an int16 element, which has no table of all its values."""
+    """C for an int16 element: int16 has no table of all its values."""
     x, y = graph.operands(op)[0], graph.result(op)
     up, down, sign = _slopes(op, x, y)
     above = f"{{eb_requantize}}({at} - x_zero, x0_mul, x0_shift)"
@@ -210,7 +210,7 @@ def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
 
 
 def _sizes(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
-    """Before the zero point is added."""
+    """Absolute values in steps of the result, before the zero point is added."""
     value, m = abs(values.astype(np.int64) - zero_of(x)), _size_factor(x, y)
     return value if m is None else m.times(value, Arithmetic.TFLITE)
 
@@ -332,11 +332,11 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     return scaled((one - other) ** 2, "y")
 
 
-# What pointwise.py asks ----------------------------------------------------------------------
+# Quantised forms, by arithmetic and function -------------------------------------------------
 
 
 def _goes_through_reals(op: Op, graph: Graph) -> bool:
-    """Whether ONNX computes in reals: all but tables of int8 and what selects among values of one scale."""
+    """Whether ONNX computes in reals: always but for tables of int8 and selections among values of one scale."""
     values, y = graph.operands(op), graph.result(op)
     if not through_reals(op, graph) or (len(values) == 1 and y.dtype == "int8"):
         return False
@@ -345,7 +345,7 @@ def _goes_through_reals(op: Op, graph: Graph) -> bool:
 
 
 def quantised_reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:
-    """`share`: where the op goes through reals, these move by it before they are rounded."""
+    """Reference on quantised operands. `share`: see `through_reals_reference`."""
     y, function = graph.result(op), op.attrs["function"]
     if _goes_through_reals(op, graph):
         return through_reals_reference(op, graph, *operands, share=share)
@@ -363,7 +363,7 @@ def quantised_reference(op: Op, graph: Graph, *operands: Array, share: float = 0
 
 
 def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
-    """C for one element, from those of the operands; the numbers and tables that it names."""
+    """C for one element from the C of the operands, `at`; the numbers and tables that it names."""
     y, function = graph.result(op), op.attrs["function"]
     if _goes_through_reals(op, graph):
         return *through_reals_expression(op, graph, at), []
@@ -386,9 +386,9 @@ def quantised_expression(op: Op, graph: Graph, at: list[str]) -> Expression:
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
-    """Extremes of a function of one operand between two values; those that select have the results of both ends.
+    """Bounds of the result: extremes of a function of one operand; of minimum and maximum, the results of both ends.
 
-    A difference falls where its second operand rises.
+    A difference falls as its second operand rises. None: unbounded.
     """
     if is_float(graph.result(op)) or missing(op, graph):
         return None
@@ -405,7 +405,7 @@ def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
 
 
 def _extremes(op: Op, graph: Graph, low: Array, high: Array) -> Interval:
-    """Least and largest result from `low` to `high`: those of two runs of 2^step values, which meet or overlap."""
+    """Least and largest result from `low` to `high`: of two runs of 2^step values each, which meet or overlap."""
     first, last = limits(str(low.dtype))
     results = quantised_reference(op, graph, np.arange(first, last + 1).astype(low.dtype))
     reach = high.astype(np.int64) - low
@@ -418,7 +418,7 @@ def _extremes(op: Op, graph: Graph, low: Array, high: Array) -> Interval:
             start, stop = low[here].astype(np.int64) - first, high[here].astype(np.int64) - first + 1
             ends[end, here] = combine(extremes[start], extremes[stop - size])
             extremes = combine(extremes[:-size], extremes[size:])
-    return ends[0, ...], ends[1, ...]  # arrays, of one value, too
+    return ends[0, ...], ends[1, ...]  # `...` keeps arrays of a single value
 
 
 MOST_DIMENSIONS = 8
@@ -453,7 +453,7 @@ def _zero(op: Op, y: Tensor) -> int:
 
 
 def is_quantised(op: Op, graph: Graph) -> bool:
-    """A quantised constant beside real numbers is read as real numbers in the end."""
+    """Whether the op computes on quantised values. A quantised constant beside real numbers is dequantised instead."""
     values = (*(t for t in graph.operands(op) if not t.constant), graph.result(op))
     return not row_of(op).whole and any(t.quant is not None and t.dtype != "int32" for t in values)
 
@@ -479,7 +479,7 @@ def has_form(op: Op, graph: Graph) -> str | None:
 
 
 def rows(op: Op, graph: Graph) -> str:
-    """Rows by themselves, if all computed operands have all of them and constants are the same for each."""
+    """Return "each", row by row, if all computed operands have all rows and constants repeat for each; else ""."""
     y = graph.result(op)
     computed = [t for t in graph.operands(op) if not t.constant]
     repeated = [t for t in graph.operands(op) if t.constant and any(n > 1 for n in t.shape[: 2 - len(y.shape) or None])]
@@ -488,7 +488,7 @@ def rows(op: Op, graph: Graph) -> str:
 
 
 def literal_value(t: Tensor) -> int | float | None:
-    """The number of a constant of one element, if it can be an argument."""
+    """The number of a constant of one element, if C can take it as an argument; else None."""
     if t.data is None or t.elements != 1:
         return None
     value = t.data.ravel()[0].item()
@@ -498,7 +498,7 @@ def literal_value(t: Tensor) -> int | float | None:
 
 
 def linear_difference(op: Op, graph: Graph, form: Form) -> Kernel | None:
-    """The difference of two computed int8 operands as a sum, where that is linear, so that fast sums serve it."""
+    """The difference of two computed int8 operands as a linear sum, if there is one, so that fast sums compute it."""
     operands, y = graph.operands(op), graph.result(op)
     scaled = all(t.quant is not None for t in (*operands, y))  # integers without a scale wrap around
     if op.attrs["function"] != "difference" or y.dtype != "int8" or not scaled or any(t.constant for t in operands):
@@ -566,7 +566,7 @@ def _steps(t: Tensor, y: Tensor, form: Form) -> list[int]:
 
 
 def _element(name: str, numbers: dict[str, int | float], operand: int, turns: tuple[base.Loop, ...], flat: bool) -> str:
-    """C for the operand's element of this turn."""
+    """C for the operand's element in this iteration."""
     if name in numbers:
         return name
     if flat:

@@ -15,7 +15,7 @@ from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float, l
 #
 # The result has T + 2 rows of U: the output before the first step, those of all steps, and the cell after the last. Of
 # quantised networks these are int16, as the cell is: Q0.15 gates from Q3.12 sums (kernels/lstm_eval.h of TFLM). It
-# holds int8 outputs as they are; they are cast behind it. Gates stand in the order forget, input, candidate, output.
+# holds int8 outputs unchanged; a later op casts them. The gates' order is forget, input, candidate, output.
 
 Q12, Q15 = 2.0**-12, 2.0**-15
 
@@ -26,7 +26,7 @@ def lstm_macs(op: Op, graph: Graph) -> int:
 
 
 def _wide(op: Op, graph: Graph) -> bool:
-    """Sums in 64 bits, as TFLM has them of int16 values."""
+    """Whether sums have 64 bits, as TFLM's of int16 values."""
     return graph.operands(op)[0].dtype == "int16"
 
 
@@ -37,7 +37,7 @@ def _factors(op: Op, graph: Graph, name: str) -> tuple[Array, Array]:
 
 
 def _tanh_scaling(cell: Tensor) -> tuple[int, int]:
-    """From steps of the cell's power of two to arguments of the table."""
+    """Multiplier and shift from steps of the cell, a power of two, to arguments of the table."""
     left = 12 + round(log2(scale_of(cell)))
     return (3 << left, 0) if left >= 0 else (3, -left)
 
@@ -140,8 +140,8 @@ LSTM = Spec(  # every row may need all operands
 
 # SVDF: a filter over the features of a step, then one over its last results in time (Nakkiran et al. 2015).
 #
-# svdf_state(state, x, features): every filter's results move on by one step, and the newest, the sum of x * features,
-# goes behind them; the state is 1 x (filters * memory). svdf(state, times, bias): the sum over time of each filter, and
+# svdf_state(state, x, features): shifts every filter's results by one step and appends the newest, the sum of
+# x * features; the state is 1 x (filters * memory). svdf(state, times, bias): the sum over time of each filter, and
 # of `rank` filters for each output. TFLM holds an int8 network's state in int16 or int8.
 
 
@@ -168,7 +168,7 @@ def svdf_reference(op: Op, graph: Graph, state: Array, w: Array, bias: Array | N
     total = sums + (0 if bias is None else bias)
     if is_float(y):
         return clip_float(total, op.attrs["clamp"])
-    in_words = total.astype(np.int64).astype(np.int32)  # as TFLM lets sums leave 32 bits
+    in_words = total.astype(np.int64).astype(np.int32)  # TFLM lets sums wrap around in 32 bits
     return spatial.stored(factor(ts, tw, y).times(in_words, graph.arithmetic), op, y)
 
 
@@ -198,7 +198,7 @@ def svdf_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
     start = np.zeros(y.shape[-1], kind) if bias is None else bias.astype(kind)
     shape: dict[str, Any] = {"stage": "out", "U": y.shape[-1], "T": op.attrs["rank"] * w.shape[1], "float": is_float(y)}
-    shape["wraps"] = False  # whether sums leave 32 bits, as TFLM lets them
+    shape["wraps"] = False  # whether sums wrap around in 32 bits, as TFLM lets them
     scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
         most = np.abs(w.array.astype(np.int64)).reshape(y.shape[-1], -1).sum(1) << 8 * ITEM_BYTES[state.dtype] - 1

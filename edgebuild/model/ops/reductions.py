@@ -15,7 +15,7 @@ from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, SAME, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .functions import WORDS, WRAPPED
 
-# Code that reductions over dimensions share: their index relation, and how files name the dimensions.
+# The index relation that reductions over dimensions share.
 
 
 def reduced_nest(op: Op, graph: Graph) -> Nest:
@@ -92,7 +92,7 @@ def _multiplier_table(op: Op, graph: Graph) -> tuple[Array, Array]:
 
 
 def _sums(op: Op, graph: Graph) -> tuple[Array, int, Array, float] | None:
-    """All sums of elements under a window, what is taken from them, their averages, and about how they come to these.
+    """All sums that a window may have, the offset subtracted from them, their averages, and the factor between both.
 
     None if windows reach beyond the input, or there are too many sums.
     """
@@ -115,7 +115,7 @@ def _pool2d_linear(op: Op, graph: Graph) -> fixedpoint.Scaled | None:
 
 
 def linear_sum(op: Op, graph: Graph, to_even: bool = False) -> fixedpoint.Scaled | None:
-    """Rescaling of a plain sum of the elements whose product with the factor does not leave 32 bits.
+    """Rescaling of a plain sum of the elements by a product in 32 bits; None if none is exact.
 
     `to_even`: halves go to even.
     """
@@ -143,7 +143,7 @@ def same_quantisation(op: Op, graph: Graph) -> str | None:
 
 
 def average_rows(op: Op, graph: Graph) -> str:
-    """An average over the whole image is a sum that rows are added to as they come."""
+    """How the op runs row by row: an average over the whole image is a sum to which rows are added one by one."""
     (x,), dilation = graph.operands(op), op.attrs.get("dilation", (1, 1))
     whole = (1, *op.attrs["window"]) == x.shape[:3] and tuple(dilation) == (1, 1) and not any(op.attrs["pad"])
     return "reduce" if whole else spatial.rows(op, graph)
@@ -158,7 +158,7 @@ def windows_inside(op: Op, graph: Graph) -> str | None:
 
 
 def _places(side: Window, out: int) -> Sequence[int]:
-    """Places of the result that are like all others: a tap falls into the input wherever it is not too narrow."""
+    """Places of the result to check: the first and the last, or all if dilated taps may skip the whole input."""
     return (0, out - 1) if side.dilation <= side.size else range(out)
 
 
@@ -337,12 +337,12 @@ MEAN = replace(
 )  # fmt: skip
 
 
-# Sums, products and extremes over some dimensions, where and how large the extremes are.
+# Sums, products and extremes over some dimensions, and the places and values of extremes.
 #
 # `reduce_*` drop the dimensions `axes`. `arg` gives the index of the largest or smallest element along `axis`, `topk`
-# the `k` largest or smallest in order, or their indices; what is not a number is larger than all numbers.
+# the `k` largest or smallest in order, or their indices; a NaN is larger than all numbers.
 
-# How a further element joins, and the numpy meaning.
+# How a further element is combined, in C and in numpy.
 JOINS = {
     "reduce_sum": ("result + next", np.sum),
     "reduce_prod": ("result * next", np.prod),
@@ -369,7 +369,7 @@ def plain_numbers(op: Op, graph: Graph) -> str | None:
 
 
 def _wrapped(kind: str, dtype: str) -> str:
-    """C for a sum or product of integers that leave their type at one end and go on at the other; "": of others."""
+    """C for a sum or product of integers that wraps around; "" for other reductions and types."""
     function = {"reduce_sum": "sum", "reduce_prod": "product"}.get(kind, "")
     word = WORDS.get(dtype, "")
     return WRAPPED[function].replace("{word}", word).format("result", "next") if word and function else ""
@@ -396,7 +396,7 @@ def reduce_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def line_nest(op: Op, graph: Graph) -> Nest:
-    """Every result may need the whole line along the axis: one of each line, or the k best."""
+    """Index relation of one result, or the k best, of each line: all may need the whole line along the axis."""
     axis = op.attrs["axis"]
     relation = lines(graph.operands(op)[0].shape, axis, op.attrs.get("k", 1))
     return relation if "k" in op.attrs else replace(relation, out=(*relation.out[:axis], *relation.out[axis + 1 :]))
@@ -419,7 +419,7 @@ def topk_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def line_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Lines of `N` elements, `inner` apart; `before` compares a candidate with the best so far."""
+    """The kernel for lines of `N` elements, `inner` apart; `sign` compares a candidate with the best so far."""
     (x,), axis = graph.operands(op), op.attrs["axis"]
     sign = ">" if op.attrs["largest"] else "<"
     shape: dict[str, Any] = {
@@ -463,11 +463,11 @@ SPECS = (
 # have the factors of a quantised ADD of the operand with itself, and sums begin at the term of a stored 0.
 
 LEFT = elementwise.LEFT_SHIFT["int8"]
-MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms of half a unit, LEFT bits up, that an int32 holds beside a first
+MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms, halves shifted left by LEFT, that an int32 holds after a first
 
 
 def factors(op: Op, graph: Graph) -> tuple[fixedpoint.Multiplier, fixedpoint.Multiplier]:
-    """From an element, LEFT bits up, to a term, and from sums to the result."""
+    """Factors from an element, shifted left by LEFT, to a term, and from sums to the result."""
     x, y = scale_of(graph.operands(op)[0]), scale_of(graph.result(op))
     return fixedpoint.quantize_multiplier(0.5), fixedpoint.quantize_multiplier(2 * x / (2**LEFT * y))
 

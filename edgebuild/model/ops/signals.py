@@ -17,7 +17,7 @@ from .base import C_TYPES, Constant, Form, Kernel, Spec
 #
 # `rfft` gives `length` / 2 + 1 complex numbers, as pairs of real and imaginary parts, of lines that zeros fill up to
 # `length`. `irfft` takes them back. TFLM calls KISS FFT: a transform of half the length whose elements are pairs of
-# neighbours, in stages of four and at last of two, then one step that takes both halves apart. Integers are divided by
+# neighbours, in stages of four and at last of two, then one step that separates both halves. Integers are divided by
 # the radix before each stage, by a product with a rounded reciprocal; all products are rounded, halves up.
 
 FRACTION = {"int16": 15, "int32": 31, "float32": 0}
@@ -27,7 +27,7 @@ LONGEST = 1 << 14
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a complex transform: radices from the outer stage to the inner one, and where elements go."""
+    """Plan of a complex transform: radices from the outer stage to the inner one, and the order of the elements."""
 
     radices: tuple[int, ...]
     order: Array  # element of the input for each place
@@ -50,7 +50,7 @@ def plan_of(count: int) -> Plan:
 
 
 def turns(phases: Array, dtype: str) -> Array:
-    """Points of the unit circle as pairs, in the transform's type; those of integers round halves up."""
+    """Points (cos, sin) of the unit circle in the transform's type; integers round halves up."""
     points = np.stack([np.cos(phases), np.sin(phases)], axis=-1)
     if dtype == "float32":
         return points.astype(np.float32)
@@ -88,12 +88,12 @@ class Arithmetic:
         return np.asarray(x * np.float32(0.5) if self.dtype == "float32" else x >> 1)
 
     def kept(self, x: Array) -> Array:
-        """Integers that leave their type go on at its other end."""
+        """Wrap integers around in their type."""
         return x if self.dtype == "float32" else x.astype(self.dtype).astype(np.int64)
 
 
 def transformed(t: Array, dtype: str, factors: Array, back: bool) -> Array:
-    """The complex transform of pairs that are in their places; innermost stage first."""
+    """The complex transform of pairs in the plan's order; the innermost stage is first."""
     a, size, count = Arithmetic(dtype), 1, len(t)
     for radix in reversed(plan_of(count).radices):
         step = count // (size * radix)
@@ -155,7 +155,7 @@ def spectrum_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def spectrum_nest(op: Op, graph: Graph) -> Nest:
-    """Each line by itself; every frequency needs all of it."""
+    """Index relation: every frequency needs its whole line."""
     return lines(graph.operands(op)[0].shape, -1, op.attrs["length"] + (2 if op.kind == "rfft" else 0))
 
 
@@ -203,16 +203,16 @@ SPECTRA = tuple(
 # bits a frame can be raised) and `signal_raise`, then `rfft`, `signal_energy` (of each frequency from `first` on,
 # before `end`; 0 elsewhere, which TFLM leaves unwritten), `signal_bank` (bands of them), `signal_root` (shifted back by
 # the headroom), `signal_noise` (a smoothed estimate of each band, the state of which the next frame begins with),
-# `signal_denoise` (what is above it), `signal_gain` (per-channel amplitude normalisation) and `signal_log`.
+# `signal_denoise` (the signal above it), `signal_gain` (per-channel amplitude normalisation) and `signal_log`.
 
 LOG_SEGMENTS = 128
 LOG_OF_E = 45426  # ln(2) in units of 2^-16
-SNR_BITS, GAIN_BITS = 12, 6  # fractions of a ratio of signal to noise, and of what is made of it
+SNR_BITS, GAIN_BITS = 12, 6  # fraction bits of a ratio of signal to noise, and of its result
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One kind. `operands`: their types; those named in `held` are constants. `numbers`: attributes of the C function.
+    """A kind of op. `operands`: their types; the last are constants, by name in `held`. `numbers`: attributes for C.
 
     `along`: results are made element by element; else each may need all of the first operand.
     """
@@ -230,7 +230,7 @@ def _window(op: Op, x: Array, w: Array) -> Array:
 
 
 def _headroom(op: Op, x: Array) -> Array:
-    """An absolute value of 2^15 is taken for no room."""
+    """By how many bits the frame can be raised; an absolute value of 2^15 counts as no headroom."""
     most = int(np.abs(x.astype(np.int64)).max())
     return np.array(max(15 - most.bit_length(), 0))
 
@@ -242,7 +242,7 @@ def _energy(op: Op, x: Array) -> Array:
 
 
 def _bank(op: Op, x: Array, weight: Array, other: Array, *places: Array) -> Array:
-    """A band is the rising side of its own filter and the falling one of the filter before it."""
+    """Energies of bands: the rising side of a band's own filter plus the falling side of the filter before it."""
     rising, falling = np.zeros((2, len(places[0])), np.uint64)
     for band, (frequency, own, width) in enumerate(zip(*(p.astype(int) for p in places), strict=True)):
         energy = x.ravel()[frequency : frequency + width].astype(np.uint64)
@@ -258,7 +258,7 @@ def root(x: int) -> int:
 
 
 def _root(op: Op, x: Array, by: Array) -> Array:
-    """A shift that uint32 does not have gives 0: C leaves it open, and TFLM with it."""
+    """Roots, shifted right. A shift outside 0 to 31, which C and TFLM leave undefined, gives 0."""
     bits = int(by.ravel()[0])
     roots = np.array([root(int(n)) for n in x.ravel()], np.uint32).reshape(x.shape)
     return roots >> np.uint32(bits) if 0 <= bits < 32 else np.zeros_like(roots)
@@ -279,7 +279,7 @@ def _denoise(op: Op, x: Array, noise: Array) -> Array:
 
 
 def gain_of(table: Array, x: int) -> int:
-    """A parabola for each power of two: three numbers of the table, the fourth is not used."""
+    """The gain, by a parabola for each power of two: three numbers of the table; the fourth is not used."""
     if x <= 2:
         return int(table[x])
     size = int(x).bit_length()
@@ -347,7 +347,7 @@ STAGES = {
 
 
 def frontend_nest(op: Op, graph: Graph) -> Nest:
-    """Element by element; numbers for all elements, tables and what is summed up are read whole."""
+    """Index relation: element by element; shared numbers, tables and summed operands are read whole."""
     operands, stage = graph.operands(op), STAGES[op.kind]
     x, extents = operands[0], numbered(operands[0].shape)
     whole = tuple(tuple(Whole(n) for n in t.shape) for t in operands)
@@ -383,7 +383,7 @@ def of_its_types(op: Op, graph: Graph) -> str | None:
 
 
 def _does_not_fit(op: Op, operands: tuple[Tensor, ...]) -> str | None:
-    """A shape, or a number of the node, with which an element that does not exist would be read."""
+    """A shape or a number of the node with which the kernel would read beyond an operand; None if all fit."""
     x, shapes = operands[0], [t.shape for t in operands]
     limits = {"shift": 47, "smoothing_bits": 31, "bits": 47, "correction": 31, "least": 2**31 - 1, "scale": 2**31 - 1}
     for name, most in limits.items():

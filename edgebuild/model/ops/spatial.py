@@ -74,14 +74,14 @@ def taps(x: Array, op: Op, window: Sequence[int], out: Sequence[int], fill: floa
 
 
 def rows(op: Op, graph: Graph) -> str:
-    """Output rows one by one, each from the input rows under its window; of one image, not of several."""
+    """Return "each", a row from the input rows under its window, for a single image; else ""."""
     return "each" if graph.result(op).shape[0] == 1 else ""
 
 
 def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
-    """Attributes of the op that makes rows and columns `out` from rows and columns `x` of its input.
+    """Attributes of the op that computes rows and columns `out` from rows and columns `x` of its input.
 
-    Padding is what its windows reach beyond `x`: at the border of the whole input, and nowhere else.
+    Its padding is how far its windows reach beyond `x`, which they do only at the border of the whole input.
     """
     taps = op.attrs["window"] if "window" in op.attrs else graph.operands(op)[1].shape[1:3]
     _, *relations = window_dims(op, graph.operands(op)[0], taps)
@@ -108,7 +108,7 @@ def letters(*sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
-    """Types in the templates of sums: the weights', the sum's, and how it becomes a result."""
+    """Template parameters of sums: types of weights and of the sum, and how the sum becomes a result."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     scaled = is_float(x) and not is_float(w)
     acc = "float" if is_float(y) else "int64_t" if wide(op, graph) and not narrow(op, graph) else "int32_t"
@@ -145,25 +145,25 @@ def reach(op: Op, graph: Graph) -> Array:
 
 
 def sums_fit(op: Op, graph: Graph) -> bool:
-    """Whether no sum leaves the numbers that kernels add up and rescale: 32 bits, or those of `requantize_wide`."""
+    """Whether all sums stay in the range that kernels can rescale: 32 bits, or that of `requantize_wide`."""
     return bool((reach(op, graph) < (fixedpoint.WIDE_SUMS if wide(op, graph) else 2**31 - 1)).all())
 
 
 def narrow(op: Op, graph: Graph) -> bool:
-    """Whether a `wide` op may sum in 32 bits all the same: no partial sum leaves them."""
+    """Whether a `wide` op may sum in 32 bits after all: no partial sum leaves them."""
     return wide(op, graph) and bool((reach(op, graph) < 2**31).all())
 
 
 def is_plain(op: Op, graph: Graph) -> bool:
-    """Whether it is one image, and input, weights and result are all int8 or all float32: what most kernels are for.
+    """Whether the op has the form of most kernels: one image or matrix, all tensors int8 or all float32.
 
-    A matrix is one image, too; groups of channels are another matter, and so are results that are `shifted`.
+    Ops with groups of channels or with results that are `shifted` have not.
     """
     return is_one_type(op, graph) and not shifted(op)
 
 
 def shifted(op: Op) -> bool:
-    """Whether sums become results as quantlib's RequantShift does it: (sum * factor + added) / 2^bits, halves up.
+    """Whether sums are rescaled as by quantlib's RequantShift: (sum * factor + added) / 2^bits, halves up.
 
     `bits` is an attribute, `added` the fourth operand, and the factor is a part of the scales of the weights.
     """
@@ -171,14 +171,14 @@ def shifted(op: Op) -> bool:
 
 
 def added(op: Op, graph: Graph) -> tuple[Array, Array]:
-    """Factor of sums and what is added to the product, by channel, of a `shifted` op. In int64."""
+    """Per channel, the factor of sums and the term added to the product of a `shifted` op; both int64."""
     x, w, _, more = graph.operands(op)
     scales = np.broadcast_to(scale_of(x) * np.array(quant_of(w).scale), more.shape)
     return np.rint(scales * 2.0 ** op.attrs["bits"]).astype(np.int64), more.array.astype(np.int64)
 
 
 def rounding(op: Op, graph: Graph) -> Array | None:
-    """The term of `added` with the half, if the mantissa of `multipliers` is the factor of the product; else None."""
+    """The term of `added` plus half a step, at the scale of the mantissas of `multipliers`; None if not `shifted`."""
     if not shifted(op):
         return None
     bits, right = op.attrs["bits"], 31 - multipliers(op, graph)[1].astype(np.int64)
@@ -211,7 +211,7 @@ def _factors(x: float, weights: tuple[float, ...], y: float) -> tuple[Array, Arr
 
 
 def sum_fits(total: Array, op: Op, graph: Graph) -> Array:
-    """Whether `requantize_sum` of a sum does not wrap around: where all sums fit, results rise with them."""
+    """Whether `requantize_sum` of each sum does not wrap around. If all sums fit, results rise with them."""
     _, shift = multipliers(op, graph)
     return np.abs(total) < fixedpoint.WIDE_SUMS if wide(op, graph) else fixedpoint.fits(total, shift)
 
@@ -257,7 +257,7 @@ def bounds(op: Op, y: Tensor) -> tuple[int, int]:
 
 
 def stored(steps: Array, op: Op, y: Tensor) -> Array:
-    """Quantised results from their steps, to which the zero point is added: within the bounds, and in the type of y."""
+    """The stored results, in the type of y: steps plus the zero point, clamped to the bounds."""
     return np.clip(steps + zero_of(y), *bounds(op, y)).astype(y.dtype)
 
 
@@ -294,7 +294,7 @@ def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
 
 
 def float_bounds(op: Op, graph: Graph) -> dict[str, int | float]:
-    """Bounds as scalar parameters; where TFLite's operator may have an activation, none is the finite numbers."""
+    """Bounds as scalar parameters; an open bound is finite where TFLite's operator may have an activation."""
     low, high = op.attrs["clamp"]
     finite = graph.arithmetic.finite and op.attrs.get("finite", op.kind not in UNBOUNDED)
     largest = float(np.finfo(np.float32).max if finite else np.inf)
@@ -329,7 +329,7 @@ def symmetric_weights(op: Op, graph: Graph) -> str | None:
 
 
 def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None, slack: float) -> str | None:
-    """Tell what is wrong with the bias. `slack`: by how much its scale may differ from that of the products."""
+    """Why the bias does not fit, or None. `slack`: by how much its scale may differ from that of the products."""
     if bias is not None and bias.dtype not in ("int32", "int64"):
         return f"bias is {bias.dtype}, not int32 or int64"
     if bias is None or bias.quant is None or not any(bias.quant.scale):
@@ -344,7 +344,7 @@ def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None, slack: float) 
 
 
 def bias_quant(x: Tensor, w: Tensor) -> Quant:
-    """The quantisation that a bias must have beside these operands."""
+    """The quantisation that a bias must have with these operands."""
     scales = tuple(scale_of(x) * s for s in quant_of(w).scale)
     return Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
 
@@ -375,7 +375,7 @@ def sums_of(op: Op, graph: Graph, stem: str, weights: Array, size: Any, out: Any
 
 
 def computed_once(make: Callable[Concatenate[Sums, More], Result]) -> Callable[Concatenate[Sums, More], Result]:
-    """A function of sums, such as a stream of weights, that is computed once however many forms of kernels ask."""
+    """Decorate a function of sums, such as a stream of weights, to cache its results in the `Sums`."""
 
     @wraps(make)
     def asked(s: Sums, /, *more: More.args, **named: More.kwargs) -> Result:
@@ -389,14 +389,14 @@ def computed_once(make: Callable[Concatenate[Sums, More], Result]) -> Callable[C
 
 
 def sums_shape(s: Sums, form: Form) -> dict[str, int | str | bool | tuple[int, ...]]:
-    """The letters of the templates."""
+    """Template parameters of sums: the letters of their sizes, and the ring of input rows."""
     return letters(s.size, s.out, s.window, s.stride, s.pad, s.dilation) | rolled(form)
 
 
 def in_place(s: Sums, form: Form) -> str:
-    """How a kernel works in place that makes one channel, or a few, from start to end before it reads the next.
+    """`Kernel.in_place` of a kernel that computes one channel, or a few, completely before it reads the next.
 
-    It has read a row of them before it makes the same row.
+    It reads each row of a channel before it writes the same row.
     """
     same = s.stride == (1, 1) and s.size == s.out
     return SAME if same and not form.rolled else ""
@@ -407,9 +407,9 @@ def words(values: Array) -> Array:
     return np.asarray(values & 0xFFFFFFFF, np.uint32).view(np.int32)
 
 
-# Between which values an op's int8 or int16 result lies if its operands lie between given ones: for `Spec.interval`.
+# Intervals for `Spec.interval`: the bounds of an op's int8 or int16 result, from bounds of its operands.
 #
-# Intervals are inclusive and held element by element, so that padding, slices and reshapes need no rules of their own.
+# Intervals are inclusive and kept per element, so that padding, slices and reshapes need no rules of their own.
 
 Reference = Callable[..., Array]
 
@@ -425,7 +425,7 @@ def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op
 
 
 def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = lambda op, graph: True) -> Transfer:
-    """Intervals of an op that rises or falls in each operand while the others stay: extremes are at their ends."""
+    """Intervals of an op that is monotonic in each operand: extremes are at the ends of the operands' intervals."""
 
     def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
         if not steady(op, graph):
@@ -440,7 +440,7 @@ def sums_interval(total: Total) -> Transfer:
     """Intervals of a requantised sum of products: negative weights take the other end of the input's interval.
 
     With the interval's ends at m - d and m + d, the sums lie between m w - d |w| and m w + d |w|: two sums of products
-    in place of four. `total` takes 2 m and 2 d, whose zero points it takes away.
+    in place of four. `total` subtracts the zero point, so its arguments are 2 m and 2 d plus the zero point.
     """
 
     def interval(op: Op, graph: Graph, x: Interval, w: Interval, *bias: Interval) -> Interval | None:
