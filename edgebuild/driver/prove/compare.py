@@ -1,15 +1,14 @@
-"""Loops by induction: what both sides have in common at the head of a loop, they have again when they come back there.
+"""Paths through two programs by symbolic execution, their comparison, and the proof of loops by induction.
 
-A function is cut at the heads of its own loops. Between two cuts there are few paths, whatever the number of turns. At
-a head both sides have proved to have the same events behind them, the same registers, objects and local variables. From
-there on all of these have new values that nothing is known of but that both sides share them. Constants, and parameters
-that are not assigned, keep their values as long as every path to the head agrees (Floyd, 1967; here for two programs).
+One input may lead to a pair of paths, one per program. They agree if they have the same events in the same order, and
+leave equal registers, objects and variables.
 
-What holds for any such values holds for those of each turn. Where it does not, the proof by turns has the last word.
+Induction: the loop invariant is that both sides agree at the head of a loop. A function is cut at the heads of its
+loops, so there are few paths between two cuts, whatever the number of turns. After a head, registers, objects and local
+variables have new symbols that both sides share. Constants, and parameters that are not assigned, keep their values
+as long as every path to the head agrees (Floyd, 1967; here for two programs).
 
-Paths through a function by symbolic execution, which of two programs one input may lead to, and whether they agree.
-
-Two paths agree if they have the same events in the same order, and leave the same values of all behind.
+A proof for arbitrary symbols holds for each turn. If it fails, the proof by unrolling decides.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ PATHS = 1024  # through one function
 
 @dataclass(frozen=True)
 class Path:
-    """A path through a function: its decisions, and what it did and left behind."""
+    """A path through a function: its decisions, its events, and the final state and result."""
 
     decisions: Decisions
     hardware: Hardware
     memory: Memory
     value: Any
     env: dict[str, Any]
-    at: tuple[int, int] | None  # the head of a loop where it is cut; None: it ends
+    at: tuple[int, int] | None  # the head of a loop at which it is cut; None if it reaches the end
 
     @property
     def conditions(self) -> tuple[Any, ...]:
@@ -73,7 +72,7 @@ Unfinished = tuple[tuple[Any, ...], tuple[Event, ...]]  # conditions of a path, 
 
 
 class Tree:
-    """The paths through a function by their conditions, which alternate where they part."""
+    """The paths through a function as a binary tree of their conditions."""
 
     def __init__(self, paths: list[Path], depth: int = 0) -> None:
         self.path = next((w for w in paths if len(w.conditions) == depth), None)
@@ -86,7 +85,7 @@ class Tree:
 
 
 def together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iterator[tuple[Path, Path]]:
-    """The pairs of paths that one input may lead to. Steps go down the two trees in turn."""
+    """The pairs of paths that one input may lead to. The recursion descends the two trees in turn."""
     if not a.branches and not b.branches:
         assert a.path and b.path
         yield (b.path, a.path) if swapped else (a.path, b.path)
@@ -108,9 +107,9 @@ def all_paths(
     limit: int = PATHS,
     check: Callable[[Path], None] = lambda path: None,
 ) -> tuple[list[Path], bool]:
-    """All paths behind some decisions, and whether some were cut off. Raises Unknown if there are more than `limit`.
+    """(all paths that begin with the decisions `prefix`, whether some were cut off).
 
-    `check` is called with each of them as it is found.
+    `check` is called with each path. Raises Unknown if there are more than `limit`.
     """
     paths: list[Path] = []
     for path in each_path(program, name, prefix):
@@ -123,7 +122,7 @@ def all_paths(
 
 
 def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> Iterator[Path | None]:
-    """One path after the other; None for one that is not followed to its end, which `program.pruned` then says."""
+    """One path after the other; None for a path that is not followed to its end (`program.pruned`)."""
     todo: list[list[bool]] = [list(prefix)]
     program.pruned, program.unfinished = False, []
     while todo:
@@ -149,7 +148,7 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
 
 
 def covered(a: Path, paths: list[Path]) -> None:
-    """Raise Different if the generated code does not end where the source does."""
+    """Raise Different if some input leads the source down path `a`, and the generated code down none of `paths`."""
     answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in paths)))))
     if answer == z3.sat:
         difference = Different("the source ends, and the generated code does not")
@@ -184,7 +183,7 @@ def compare(a: Path, b: Path) -> None:
 
 
 def compare_unfinished(originals: list[Unfinished], generated: list[Unfinished]) -> None:
-    """Raise Different where paths that are not followed to their ends differ as far as both are followed."""
+    """Raise Different if two unfinished paths differ in the events that both have."""
     for (conditions, events), (others, its) in product(originals, generated):
         solver, shared = solver_of(*conditions, *others), min(len(events), len(its))
         if ask(solver) == z3.sat:
@@ -224,9 +223,9 @@ def _compare(solver: z3.Solver, a: Path, b: Path) -> None:
 
 
 def _same_bus(solver: z3.Solver, planned: list[BusAccess], generated: list[BusAccess]) -> None:
-    """Raise Different unless the bus accesses are those that merging left of the source: their kinds, addresses, sizes
-    and order, and what plain registers and bits of no field get. Where the hardware would not see the difference, raise
-    Unknown."""
+    """Raise Different unless the bus accesses are those planned from merging: their kinds, addresses, sizes and order,
+    and the values of plain registers and of bits outside of fields. Raise Unknown if the hardware cannot see the
+    difference."""
     for n, (x, y) in enumerate(zip(planned, generated, strict=False)):
         if (x.kind, x.size, x.kind == "call" and x.name) != (y.kind, y.size, y.kind == "call" and y.name):
             _unplanned(planned[n:], generated[n:])
@@ -259,7 +258,7 @@ def _on_bus(accesses: list[BusAccess]) -> str:
 
 
 def _as_planned(solver: z3.Solver, planned: BusAccess, field: tuple[Key, Slot, Any, Any, Any]) -> bool:
-    """Whether a plain field gets the value that the source gave it, or what it had if the source gave it none."""
+    """Whether a plain field gets the source's value or, if the source writes none, keeps its own."""
     key, slot, place, new, old = field
     leaf = planned.stored is None or key[1] in planned.stored
     if leaf and planned.state is not None and _holds(solver, new == z3.Select(planned.state[key], place)):
@@ -270,7 +269,7 @@ def _as_planned(solver: z3.Solver, planned: BusAccess, field: tuple[Key, Slot, A
 
 
 def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
-    """Objects and variables are alike; those that one side has not touched are as the last unknown call left them."""
+    """Raise Different unless objects and variables are equal. An untouched one is as the last unknown call left it."""
     for name in sorted(a.globals.keys() | b.globals.keys()):
         variable = bits_of(a.globals[name] if name in a.globals else b.globals[name])
         x, y = (
@@ -285,7 +284,7 @@ def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
 
 
 def by_name(env: dict[str, Any]) -> dict[str, Any]:
-    """Local variables by their names and, of those with one name, their order, which both sides share."""
+    """Local variables by name and number (`i.0`, `i.1`), which are the same on both sides."""
     variables: dict[str, Any] = {}
     for key in sorted(env, key=lambda k: (k.partition("@")[0], int(k.partition("@")[2]))):
         word = key.partition("@")[0]
@@ -294,7 +293,7 @@ def by_name(env: dict[str, Any]) -> dict[str, Any]:
 
 
 def shared(a: Path, b: Path) -> list[str]:
-    """Names of local variables that are alike on both sides: numbers or addresses of one width."""
+    """Names of local variables that both sides hold in one form: numbers or addresses of equal width."""
     left, right = by_name(a.env), by_name(b.env)
     return [
         n
@@ -308,8 +307,9 @@ def shared(a: Path, b: Path) -> list[str]:
 def _events(solver: z3.Solver, a: Path, b: Path) -> None:
     """Raise Different unless the generated events are those of the source.
 
-    One bus access stores some ordered fields: the next ones of the source, and others as they are. How many of the
-    source's are meant is open where a field is stored as it was; the first difference of the longest match is told.
+    One bus access may store several ordered fields: the next ones of the source, and others with their old values. If a
+    field is stored with its old value, the number of matching source events is ambiguous, so all are searched. The
+    error is that of the longest match, which is tried first.
     """
     source, generated = _without_idle_parts(a.events), tuple(e for e in b.events if e.kind != "idle")
     tried: set[tuple[int, int]] = set()
@@ -339,8 +339,8 @@ def _events(solver: z3.Solver, a: Path, b: Path) -> None:
 def _loads(
     solver: z3.Solver, source: tuple[Event, ...], generated: tuple[Event, ...], i: int, j: int
 ) -> list[tuple[int, int]]:
-    """Where both sides may go on after one bus access of the generated code that reads: it serves some of the source's
-    next reads, or none, where it reads what the source does not ask for."""
+    """Positions in both event lists after one read access of the generated code. It serves some of the source's next
+    reads, or none if the source does not use its values."""
     left = list(takewhile(lambda e: (e.kind, e.batch) == ("load", generated[j].batch), generated[j:]))
     behind = j + len(left)
     positions = [(i, behind)]
@@ -349,7 +349,7 @@ def _loads(
         same = [e for e in left if e.key == x.key]
         read = [e for e in same if _holds(solver, e.values[0] == x.values[0])][:1]
         if not read and same and _holds(solver, z3.Or([e.values[0] == x.values[0] for e in same])):
-            read = same  # an element of an array in one register, and nobody knows which
+            read = same  # an element of unknown index, of an array in one register
         if not read:
             break
         left = [e for e in left if not any(e is y for y in read)]
@@ -359,7 +359,7 @@ def _loads(
 
 
 def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """One idle event for each access of the source that does nothing else."""
+    """The events, with one idle event for each access that has only idle ones, and none for the others."""
     busy = {e.batch for e in events if e.kind != "idle"}
     kept: list[Event] = []
     for e in events:
@@ -372,7 +372,7 @@ def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
 
 
 def _idle(solver: z3.Solver, idle: Event, generated: tuple[Event, ...]) -> list[int]:
-    """How many generated events stand for a write that does nothing: none, or a store of its register as it is."""
+    """How many generated events match a write without effect: none, or a store of the register's old value."""
     if not generated or generated[0].kind != "store":
         return [0]
     batch, rest = _batch(generated)
@@ -389,12 +389,12 @@ def _idle(solver: z3.Solver, idle: Event, generated: tuple[Event, ...]) -> list[
 def _next_events(
     solver: z3.Solver, originals: tuple[Event, ...], generated: tuple[Event, ...], at: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Where both sides may go on after the next event of the generated code; the best last."""
+    """Positions in both event lists after the next event of the generated code, the best last."""
     if generated and generated[0].kind == "store":
         batch, rest = _batch(generated)
         real = [n for n, e in enumerate(originals) if e.kind != "idle"]
         counts = _stores(solver, tuple(originals[n] for n in real), batch, alone=len(batch) == rest)
-        # what one access writes with a side effect stands behind its stores
+        # an access's events with side effects follow its stores
         return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in counts]
     first, second = (events[0] if events else None for events in (originals, generated))
     try:
@@ -425,13 +425,13 @@ def _same_event(solver: z3.Solver, x: Event, y: Event) -> None:
 
 
 def _batch(generated: tuple[Event, ...]) -> tuple[list[Event], int]:
-    """The stores of the next bus access, and the number of all of its events; stores stand in front."""
+    """The stores of the next bus access, which come first, and the number of all of its events."""
     access = [e for e in generated if e.kind in ("store", "w") and e.batch == generated[0].batch]
     return [e for e in access if e.kind == "store"], len(access)
 
 
 def _stores(solver: z3.Solver, originals: tuple[Event, ...], batch: list[Event], alone: bool) -> list[int]:
-    """How many stores of the source one bus access may stand for, the most last. Raises Different if there are none."""
+    """The possible numbers of source stores that one bus access makes, ascending. Raises Different for none."""
     left = {_spot(e): e for e in batch}
     matched = 0
     for x in originals[: len(batch)]:
@@ -459,19 +459,19 @@ def _equal(solver: z3.Solver, x: Event, y: Event) -> bool:
 
 
 def _splits(originals: tuple[Event, ...], n: int) -> bool:
-    """Whether one access of the source, that of a whole register, would go on behind its first `n` stores."""
+    """Whether a split after `n` stores would cut an access of a whole register in the source."""
     inside = 0 < n < len(originals) and originals[n - 1].kind == originals[n].kind == "store"
     return inside and originals[n - 1].batch == originals[n].batch
 
 
 def _kept(solver: z3.Solver, x: Event, batch: list[Event]) -> bool:
-    """Whether a bus access stores a field as it was, so that the source's store may be another one."""
+    """Whether a bus access stores a field's old value, so that a later access may be the source's store."""
     y = next(e for e in batch if _spot(e) == _spot(x))
     return _holds(solver, y.values[1] == y.before)
 
 
 def _spot(e: Event) -> tuple[Key, int]:
-    """The field of a store, and its element where that is known."""
+    """The field of a store, and the index of its element; -1 if that is not constant."""
     index = z3.simplify(z3.Extract(INDEX - 1, 0, e.values[0]))
     return e.key, index.as_long() if z3.is_bv_value(index) else -1
 
@@ -486,7 +486,7 @@ def _in_words(events: tuple[Event, ...]) -> str:
 def _same_state(
     solver: z3.Solver, a: dict[Key, Any], b: dict[Key, Any], device: tuple[int, int] | None, when: str
 ) -> None:
-    """All fields of the device have the same values, whichever place one looks at."""
+    """Raise Different unless all fields of the device (None: of all devices) are equal at every place."""
     for key in sorted(a.keys() & b.keys()):
         if a[key].eq(b[key]):
             continue
@@ -525,26 +525,25 @@ def _holds(solver: z3.Solver, condition: Any) -> bool:
     return bool(answer == z3.unsat)
 
 
-SEGMENT, ROUNDS = 128, 64  # paths from one cut on; segments
+SEGMENT, ROUNDS = 128, 64  # most paths between two cuts; most segments of a function
 
 Head = tuple[int, int]  # number of the loop, and whether its condition was tested before
 
 
 class Gone:
-    """The value of a variable that the two sides hold in unlike forms."""
+    """The value of a variable that the two sides hold in different forms: any use raises Unknown."""
 
     def __getattr__(self, name: str) -> Any:
         raise Unknown("a variable across a loop")
 
 
-# Of each variable that has the same value on both sides: the value, if it is known, and the bits that may be other than
-# zero; -1 for all of them.
+# For each variable that is equal on both sides: (its value if that lasts, mask of bits that may be nonzero or -1)
 Facts = dict[str, tuple[Any, int]]
 
 
 @dataclass
 class LoopNode:
-    """A head, the facts and the choices of the path that led there first, and what all paths so far have in common."""
+    """A head of a loop: the facts and choices of the first path to it, and the facts that all paths so far share."""
 
     path: tuple[Facts, ...]
     choices: tuple[tuple[bool, ...], tuple[bool, ...]]
@@ -554,11 +553,11 @@ class LoopNode:
 
 @dataclass
 class Heads:
-    """Replays the starts that lead to a head, and cuts at the next one."""
+    """Replays the heads on the path to a cut (`starts`), and cuts at the next head."""
 
     starts: tuple[Facts, ...]
     seen: int = 0
-    numbers: dict[int, int] = field(default_factory=dict)  # of loops, by their places
+    numbers: dict[int, int] = field(default_factory=dict)  # of loops, by the offsets of their bodies
 
     def __call__(self, program: Interpreter, body: ir.Node, turn: int) -> None:
         at = (self.numbers[body.span[0]], turn)
@@ -596,7 +595,7 @@ def has_loops(program: Interpreter, name: str) -> bool:
 
 
 def by_induction(name: str, source: Interpreter, other: Interpreter) -> tuple[bool, bool]:
-    """(proved, a few turns only of loops in functions that it calls). Nothing follows from a failure."""
+    """(proved, whether loops in callees were only unrolled for a few turns). A failure refutes nothing."""
     numbers = [_numbers(p, name) for p in (source, other)]
     if None in numbers or len(numbers[0] or ()) != len(numbers[1] or ()):
         return False, False
@@ -611,7 +610,7 @@ def by_induction(name: str, source: Interpreter, other: Interpreter) -> tuple[bo
 
 
 def _aliases(source: Interpreter, other: Interpreter, name: str) -> dict[str, str]:
-    """Names of the source for local variables that it lacks: those of one type are paired in their order."""
+    """The source's names of local variables whose names it lacks: variables of one type are paired in order."""
     types, its = ({d.name: d.type.canonical.text for d in p.local_variables(name)} for p in (source, other))
     pairs: dict[str, str] = {}
     for word, type_ in its.items():
@@ -622,7 +621,7 @@ def _aliases(source: Interpreter, other: Interpreter, name: str) -> dict[str, st
 
 
 def _numbers(program: Interpreter, name: str) -> dict[int, int] | None:
-    """The loops of a function in their order, by where their bodies begin; None if two begin at one place."""
+    """Numbers of a function's loops by the offsets of their bodies; None if two begin at one offset."""
     loops = list(heads(program, body_of(program.functions[name])))
     starts = [(c.body if isinstance(c, ir.Loop) else c).span[0] for c in loops]
     return {at: i for i, at in enumerate(starts)} if len(set(starts)) == len(starts) else None
@@ -635,7 +634,7 @@ class _Induction:
         self.pruned = False
 
     def run(self) -> bool:
-        """Whether some turns were left out. Raises Different or Unknown where the induction fails."""
+        """Run the induction. Returns whether some paths were cut off. Raises Different or Unknown if it fails."""
         self.segment((), ((), ()))
         for _ in range(ROUNDS):
             node = next((n for n in self.nodes.values() if n.waits), None)
@@ -674,7 +673,7 @@ class _Induction:
         return paths
 
     def arrive(self, a: Path, b: Path, starts: tuple[Facts, ...]) -> None:
-        """Add what holds at the end of a pair of paths to what is known of the head there."""
+        """Reduce the facts of the head at which a pair of paths ends to those that hold for this pair, too."""
         assert a.at
         values, others = by_name(a.env), by_name(b.env)
         masks, facts = self._masks(a), Facts()
@@ -689,7 +688,7 @@ class _Induction:
             node.facts, node.waits = common, True
 
     def _masks(self, a: Path) -> dict[str, int]:
-        """The bits that belong to fields, of variables that hold a register of which all other bits are zero."""
+        """Masks of the fields' bits in variables that hold a register, if all other bits are zero."""
         solver, masks = solver_of(*a.conditions), dict[str, int]()
         for name, key in by_name({key: key for key in a.env}).items():
             value, home = a.env[key], self.sides[0].views.homes.get(key)
@@ -700,7 +699,7 @@ class _Induction:
 
 
 def _common(fact: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
-    """The facts of a variable on both of two paths; the first fact itself where they agree."""
+    """The fact that holds on both paths; the same object as `fact` if both agree."""
     agree = fact[0] is None or (other[0] is not None and bits_of(fact[0]).eq(bits_of(other[0])))
     if agree and fact[1] in (-1, other[1]):
         return fact
@@ -708,6 +707,6 @@ def _common(fact: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
 
 
 def _lasting(value: Any) -> bool:
-    """A constant, or a parameter as it was passed: what other symbols mean changes from head to head."""
+    """Whether a value is a constant or an unchanged parameter; other symbols are renewed at each head."""
     bits = z3.simplify(bits_of(value))
     return z3.is_bv_value(bits) or (z3.is_const(bits) and str(bits).startswith("argument "))

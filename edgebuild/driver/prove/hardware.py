@@ -1,14 +1,14 @@
 """The registers as a solver sees them: a value for each field at each place, and the accesses that matter.
 
-A field holds an array from places (address of the group, index of the element) to values. What matters is told by the
-declarations alone: an access with a side effect is an event, and so is each store of ordered silicon. All other
-accesses matter only through the values that are found later. Source and generated code share nothing here but the
-layout: a source accesses fields, generated code the bytes of registers.
+Each field is an array from places (address of the group, index of the element) to values. The declarations alone decide
+which accesses matter: an access with a side effect is an event, and so is each store of ordered silicon. All other
+accesses matter only through the values that are read later. Source and generated code share only the layout here: a
+source accesses fields, generated code accesses bytes of registers.
 
-On silicon, bits of no field may read as anything, another value at each load. A store that reads first puts them back,
-and one of a whole register gives them their values after reset. A layout of our own has zeros there. Nothing is known
-of what a load finds of fields that can only be written, whatever the layout. Both sides name what a load finds by the
-number of the bus access, for their accesses are compared one by one."""
+On silicon, bits outside of fields read as arbitrary values, different at each load. A store that reads first puts them
+back, and a store of a whole register gives them their reset values. In a layout of our own they are zero. Write-only
+fields read as arbitrary values in every layout. Both sides name these values by the number of the bus access, since
+their bus accesses are compared one by one."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from ..merge.merging import Driver, Merged
 from ..source.dialect import NEUTRAL, Dialect, Field, FieldId
 from ..source.ir import Expression
 
-# How much a proof may do, counted in steps of the interpreter and of the solver: no clock decides a verdict.
+# The effort of a proof, counted in steps of the interpreter and of the solver: verdicts do not depend on a clock.
 
 LIMIT, PHASE = 20_000_000, 8_000_000  # for one function: some 20 s of a processor of 2022; for one method of proof
 QUESTION = 3_000_000  # solver steps for one question
-ASKED, STEP = 400, 30  # what a question costs besides, and an expression of the program
+ASKED, STEP = 400, 30  # steps for each question besides the solver's, and for each evaluated expression
 
 
 class Unknown(Exception):
-    """Something that the proof cannot follow, and why."""
+    """The proof cannot follow some code; the text is the reason."""
 
 
 @dataclass
 class Effort:
-    """The steps that were spent on a function, and the solver's own count, which goes on over all functions."""
+    """Steps spent on the current function, and the solver's own count, which runs over all functions."""
 
-    limit: int = LIMIT  # of what is spent, for the phase
+    limit: int = LIMIT  # of `spent` at the end of the phase
     spent: int = 0
     counted: int = 0
 
     def begin(self) -> None:
-        """A function begins."""
+        """Start counting for a function."""
         self.limit, self.spent = LIMIT, 0
 
     def phase(self) -> None:
-        """Another method of proof begins."""
+        """Start counting for another method of proof."""
         self.limit = min(LIMIT, self.spent + PHASE)
 
     def spend(self, amount: int) -> None:
-        """Raise Unknown if too much was spent."""
+        """Add steps. Raises Unknown beyond the limit."""
         self.spent += amount
         if self.spent > self.limit:
             raise Unknown(f"the proof is not at its end after {self.spent // 1_000_000} million steps")
@@ -81,22 +81,22 @@ def ask(solver: z3.Solver, *conditions: Any) -> Any:
     return answer
 
 
-# Names for what reads find of fields that may change by themselves: the same on both sides, another one for each read.
+# Names of the values that reads of volatile fields return: equal on both sides, and different for each read.
 #
-# A read of the source has the name of the function that is to make it in the generated code, and its number among all
-# reads by that function. Names decide nothing but which values are taken for equal; that the reads stand at the same
-# places among the other accesses is compared apart.
+# A read of the source is named after the function that makes it in the generated code, and its number among all reads
+# by that function. Names only decide which values are equal; the order of the reads among the other accesses is
+# compared separately.
 
 Span = tuple[int, int]
-Home = tuple[str, Register]  # with its group
+Home = tuple[str, Register]  # (group, register)
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Bus accesses that stand for the accesses of one register. `parts`: (kind, byte in the register, bytes).
+    """Bus accesses planned for the accesses of one register. `parts`: (kind, byte offset in the register, bytes).
 
-    `stored`: the leaves that get a value of the source; None: all of them. `keeps`: a store puts back the bits of no
-    field, as the load before it found them.
+    `stored`: leaves that get a value from the source; None: all of them. `keeps`: a store puts back bits outside of
+    fields as the load before it read them.
     """
 
     group: str
@@ -108,8 +108,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Views:
-    """`reads`: (function, whether this read stands for a load of its own), by the place of the read in the source;
-    `leaves`: the fields that a function is to read; `written`: those that it is to write, and not to put back."""
+    """`reads`: (function, whether this read is the first one of its load), by the place of the read in the source.
+    `leaves`: fields that each function reads; `written`: fields that it writes with new values, by its name."""
 
     reads: Mapping[tuple[int, int], tuple[str, bool]] = field(default_factory=dict)
     leaves: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Views:
 
 
 def views_of(driver: Driver) -> Views:
-    """The functions that are to read registers of one bus access, and those that write fields."""
+    """The generated functions for reads (of registers up to bus width) and writes, and the planned bus accesses."""
     hal, merged = Hal(driver.layout), driver.merged
     reads: dict[tuple[int, int], tuple[str, bool]] = {}
     leaves: dict[str, frozenset[tuple[str, str]]] = {}
@@ -153,9 +153,9 @@ def views_of(driver: Driver) -> Views:
 def _planned(
     driver: Driver,
 ) -> tuple[dict[tuple[str, Span], Planned | None], dict[Span, tuple[Planned, ...]]]:
-    """The bus accesses that merging leaves, by the places of the source where they are made; None: none is made.
+    """The bus accesses after merging, by the place in the source where each is made; None: none is made there.
 
-    A proof asks for these besides all that it compares by itself, so a wrong plan can refuse, and never accept.
+    A proof requires these in addition to its own comparison. So a wrong plan can prevent a proof, but never allow one.
     """
     planned: dict[tuple[str, Span], Planned | None] = {}
     hoisted: dict[Span, tuple[Planned, ...]] = {}
@@ -190,7 +190,7 @@ def _bytes(bits: int) -> int:
 
 
 Key = tuple[str, str]  # (group, leaf)
-Placed = tuple[Key, Slot, Any, int]  # a field, its place, and its lowest bit in an access
+Placed = tuple[Key, Slot, Any, int]  # (field, slot, place, lowest bit in an access)
 ADDRESS, INDEX = 32, 32
 PLACE = z3.BitVecSort(ADDRESS + INDEX)
 
@@ -198,8 +198,8 @@ PLACE = z3.BitVecSort(ADDRESS + INDEX)
 class Different(Exception):
     """A difference between the source and the generated code.
 
-    `case`: conditions of the inputs that show it; `events`: those of both sides that differ, and `path` all of the
-    source's.
+    `case`: conditions of inputs that show it; `events`: the events of both sides that differ; `path`: all events of the
+    source.
     """
 
     case: tuple[Any, ...] = ()
@@ -230,7 +230,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Outside:
-    """Objects in memory and variables outside of functions, behind a number of unknown calls."""
+    """Objects in memory and global variables, after a number of unknown calls."""
 
     calls: int
     memory: dict[Any, Any]
@@ -239,34 +239,34 @@ class Outside:
 
 @dataclass(frozen=True)
 class Event:
-    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", or these.
+    """`kind`: "r", "w", "store" (of ordered silicon; one bus access makes all of a `batch`), "call", "load" or "idle".
 
-    "load" is a read of ordered silicon that may change by itself: what stands before it is to be there. "idle" is a
-    write of a value that does nothing: its store may be there, as it is by hand, or not.
+    "load" is a read of ordered silicon that is volatile: events before it must stay before it. "idle" is a write of a
+    value without effect: the generated code may make or omit its store.
     """
 
     kind: str
     key: Key
     values: tuple[Any, ...]
     state: dict[Key, Any]
-    device: tuple[int, int] | None  # addresses that it is about; None: any
+    device: tuple[int, int] | None  # (address, bytes) of its device; None: any
     batch: int = 0  # number of the access
     before: Any = None
     beside: frozenset[Key] = frozenset()  # of an idle write: the fields of its register
-    outside: Outside | None = None  # of a call: what it finds besides registers
-    text: str = ""  # of a volatile object: what the source calls it
-    size: int = 0  # and its bytes
-    seen: Outside | None = None  # of a store of a volatile object: what an interrupt then finds besides registers
+    outside: Outside | None = None  # of a call: objects and globals before it
+    text: str = ""  # of a volatile object: its name in the source
+    size: int = 0  # of a volatile object: bytes
+    seen: Outside | None = None  # of a store of a volatile object: objects and globals that an interrupt then sees
 
 
 @dataclass(frozen=True)
 class BusAccess:
-    """`kind`: "r", "w", or "call" with a name, which stands between accesses. `matters`: whether the hardware, by its
-    description, sees a difference.
+    """`kind`: "r", "w", or "call" with a name, between accesses. `matters`: whether the hardware, by its description,
+    sees if the access is made.
 
-    `fields`: of a store in generated code (field, its slot, its place, what it gets, what it had); `state` and
-    `stored`: of one that the source plans, all fields and the leaves that are written (None: all). `value`: what a
-    store in generated code stores; `rest`: (lowest bit, value) of all bits of no field in one that the source plans.
+    Of a store in generated code: `fields` (field, slot, place, new value, old value) and the stored `value`. Of a store
+    that is planned for the source: `state` (all fields), `stored` (written leaves; None: all) and `rest` ((lowest bit,
+    value) of bits outside of fields).
     """
 
     kind: str
@@ -290,16 +290,16 @@ class Hardware:
     loads: dict[Key, int] = field(default_factory=dict)  # how often each volatile field was read
     batch: int = 0
     hints: list[Any] = field(default_factory=list)  # bounds of indices that may hold
-    obligations: list[tuple[Any, str]] = field(default_factory=list)  # what has to hold, and what is wrong if it fails
+    obligations: list[tuple[Any, str]] = field(default_factory=list)  # (condition to prove, error if it fails)
     halves: dict[tuple[Key, str], Any] = field(default_factory=dict)  # fields wider than the bus, stored in part
     views: Views = field(default_factory=Views)
     turns: dict[str, int] = field(default_factory=dict)  # how often each function has read
-    last_reads: dict[tuple[Key, str], Any] = field(default_factory=dict)  # of fields that may change by themselves
-    bus: list[BusAccess] = field(default_factory=list)  # what is made, or in the source what is planned
-    loads_beside: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # bits of no field, as planned
+    last_reads: dict[tuple[Key, str], Any] = field(default_factory=dict)  # values of volatile fields
+    bus: list[BusAccess] = field(default_factory=list)  # made by generated code, or planned for the source
+    loads_beside: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # bits outside of fields
     open_orders: list[tuple[int, ...]] = field(default_factory=list)  # where C leaves the order of events open
     count: int = 0  # events so far, without those whose number may differ between the sides
-    calls: int = 0  # unknown calls so far that may change objects in memory, which barriers do not
+    calls: int = 0  # unknown calls so far that may change objects in memory (barriers do not)
 
     # ---- state
 
@@ -315,12 +315,12 @@ class Hardware:
         return tuple(((g.group, leaf_of(r, s)), s) for g in groups for r in g.registers for s in r.slots)
 
     def touch_all(self) -> None:
-        """Make all arrays, so that both sides have the same."""
+        """Create the arrays of all fields, so that both sides have the same ones."""
         for key, slot in self.leaves:
             self.array(key, slot.width)
 
     def forget(self, fields: frozenset[FieldId] | None) -> None:
-        """New values for the fields, or for all: they are the same on both sides if the events were."""
+        """Give the fields (None: all) new values: equal on both sides if the events so far are."""
         self.last_reads = {k: v for k, v in self.last_reads.items() if fields is not None}
         number = self.count
         for key, slot in self.leaves:
@@ -329,7 +329,7 @@ class Hardware:
                 self.state[key] = z3.Array(f"{'.'.join(key)}!{number}", PLACE, z3.BitVecSort(slot.width))
 
     def happens(self, e: Event) -> None:
-        """Note an event."""
+        """Record an event."""
         self.events.append(e)
         self.count += e.kind not in ("store", "load", "idle")
         self.calls += e.outside is not None
@@ -337,7 +337,7 @@ class Hardware:
     # ---- accesses of fields
 
     def facts(self, key: Key, slot: Slot) -> Field | None:
-        """The field at its place; None of what belongs to the silicon alone."""
+        """The field's declaration at this leaf; None for fields that only the silicon has."""
         return self.dialect.at(key[0], key[1], slot.field) if slot.field else None
 
     def effects(self, key: Key, slot: Slot, kind: str) -> frozenset[FieldId]:
@@ -346,7 +346,7 @@ class Hardware:
         return facts.effects(kind) if facts else frozenset()
 
     def ordered(self, key: Key, slot: Slot) -> bool:
-        """Whether each store counts; of what belongs to the silicon alone where those of a neighbour do."""
+        """Whether each store counts. A field that only the silicon has is as its neighbours are."""
         facts = self.facts(key, slot)
         if facts:
             return facts.order == "ordered"
@@ -354,17 +354,17 @@ class Hardware:
         return any(s.field and self.ordered((key[0], s.name), s) for r in here for s in r.slots)
 
     def turn(self, view: str, leads: bool = True) -> str:
-        """A name for what a function finds when it reads now; without `leads` when it has read before."""
+        """A name for the values of a function's next read; without `leads`, of its last read."""
         self.turns[view] = self.turns.get(view, 0) + leads
         return f"{view} {self.turns[view]}"
 
     def now(self, key: Key, width: int, place: Any) -> Any:
-        """The value of a field as it is, or as it was found last."""
+        """The value of a field; for a volatile field, the value that was read last."""
         value = self.last_reads.get((key, z3.simplify(place).sexpr()))
         return z3.Select(self.array(key, width), place) if value is None else value
 
     def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None, turn: str = "") -> Any:
-        """The value of a field; an event if the read changes anything. `turn`: a name for what it finds."""
+        """Read a field; a side effect is an event. `turn`: a name for the value of a volatile field."""
         value = z3.Select(self.array(key, slot.width), place)
         facts = self.facts(key, slot)
         effects = self.effects(key, slot, "r")
@@ -385,10 +385,8 @@ class Hardware:
         return value
 
     def write_element(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
-        """A write of an element that is not known of an array in one register: of all others a value that does nothing.
-
-        Generated code stores all of them at once.
-        """
+        """Write an element of an array. If its index is not constant, and the array lies in one register, write all
+        elements, as generated code does: the others get the value without effect, or else their old value."""
         index = z3.simplify(z3.Extract(INDEX - 1, 0, place))
         if slot.count == 1 or z3.is_bv_value(index):
             self.write(key, slot, place, value, device)
@@ -402,7 +400,7 @@ class Hardware:
     def write(
         self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None, back: bool = False
     ) -> None:
-        """`back`: a neighbour is written, and what this field has is put back."""
+        """Write a field. `back`: a neighbour is written, and this field's old value is put back."""
         neutral = neutral_of(slot)
         array, old = self.array(key, slot.width), self.now(key, slot.width, place)
         effects = self.effects(key, slot, "w")
@@ -419,7 +417,7 @@ class Hardware:
             self.happens(Event("w", key, (place, value), dict(self.state), device, self.batch))
         elif self.ordered(key, slot):
             self.happens(Event("store", key, (place, value), {}, device, self.batch, old))
-        again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as a loop that waits does
+        again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as in a loop that waits
         unchanged = not z3.is_select(old) and z3.is_true(z3.simplify(value == old))
         if not (slot.modified or slot.field in effects or again or unchanged):
             self.state[key] = z3.Store(array, place, value)
@@ -433,16 +431,16 @@ class Hardware:
         return frozenset((key[0], leaf) for names in leaves if key[1] in names for leaf in names)
 
     def _follows(self, condition: Any) -> bool:
-        """Whether a condition follows from the bounds of indices. Then it is still to be proved for each path."""
+        """Whether a condition follows from the bounds of indices. It becomes an obligation of each path."""
         if not self.hints or ask(solver_of(*self.hints, z3.Not(condition))) != z3.unsat:
             return False
         self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))
         return True
 
     def call(self, name: str, values: tuple[Any, ...], outside: Outside | None = None, **about: Any) -> int:
-        """Something unknown happens: it finds all fields as they are, and leaves none as it was.
+        """Record an unknown call, which may read and change all fields; returns its number.
 
-        `about`: of a volatile object, what an `Event` has of it.
+        `about`: attributes of the `Event` for a volatile object.
         """
         number = self.count
         self.touch_all()
@@ -454,8 +452,8 @@ class Hardware:
     # ---- bus accesses
 
     def plan(self, planned: Planned, place: Any = None, word: Any = None) -> None:
-        """The bus accesses of the source at a place: of an element where the registers are an array. Without a place
-        they stand before their expression, and the address is not compared. `word`: what a whole register gets."""
+        """Record the planned bus accesses of the source at a place (address of the group, index of the register).
+        Without a place they are hoisted, and the address is not compared. `word`: value of a whole-register store."""
         start = None
         if place is not None:
             base, index = z3.Extract(ADDRESS + INDEX - 1, INDEX, place), z3.Extract(INDEX - 1, 0, place)
@@ -475,7 +473,7 @@ class Hardware:
             self.bus.append(BusAccess(kind, address, size, name, matters, (), state, stored, rest=rest))
 
     def _rest(self, planned: Planned, first: int, size: int, beside: Any, word: Any) -> tuple[tuple[int, Any], ...]:
-        """Bits of no field as a store is to leave them: as read before, as a word has them, or as after reset."""
+        """Bits outside of fields as a store must leave them: as read before, as in `word`, or as after reset."""
         rows = []
         for s in unowned(self.layout, planned.register):
             low, high = max(s.lsb, 8 * first), min(s.lsb + s.width, 8 * (first + size))
@@ -491,7 +489,7 @@ class Hardware:
         return tuple(rows)
 
     def _matters(self, group: str, register: Register, kind: str) -> bool:
-        """Whether one access more or less is a difference: it has an effect, or the silicon may see it."""
+        """Whether an additional or missing access is a difference: it has an effect, or the silicon may see it."""
         keys = (((group, leaf_of(register, s)), s) for s in register.slots if kind in s.access)
         if kind == "w":
             return any(self.ordered(key, s) or self.effects(key, s, "w") for key, s in keys)
@@ -501,7 +499,7 @@ class Hardware:
     # ---- accesses of bytes, as generated code has them
 
     def load(self, at: Pointer, size: int, view: str = "") -> Any:
-        """`view`: the function that accesses it, whose name tells registers apart that share an address."""
+        """Load `size` bytes. `view`: the accessing function, whose name distinguishes registers of one address."""
         self.batch += 1
         asked = self.views.leaves.get(view, frozenset())
         turn = self.turn(view) if asked else ""
@@ -520,7 +518,7 @@ class Hardware:
         device: tuple[int, int] | None,
         turn: Callable[[Key], str],
     ) -> Any:
-        """Fields, and other bits, that the load just noted finds in some bytes of registers, from byte `first` on."""
+        """The word of `size` bytes of `registers`, from byte `first` on, that the last recorded load reads."""
         drawn, value = anything(len(self.bus) - 1, 8 * size), z3.BitVecVal(0, 8 * size)
         for low, width in unexplained(self.layout, registers, first, size):
             value = value | _placed(z3.Extract(low + width - 1, low, drawn), low, 8 * size)
@@ -534,7 +532,7 @@ class Hardware:
         window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[0], w[1], "w")), w[1].lsb))
         self._reserved(at, size, value, view)
         fields = []
-        for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
+        for key, slot, place, low in window:  # sorted: side effects come after the stores of neighbours
             if "w" not in slot.access:
                 continue
             part = key, z3.simplify(place).sexpr()
@@ -562,8 +560,8 @@ class Hardware:
         self.bus.append(BusAccess(kind, at.value, size, register.name, matters, fields, value=value))
 
     def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
-        """In a layout of our own, bits that are of no field are to be stored as 0. A load finds 0 there."""
-        if self.layout.method == "fixed":  # what is right there depends on what was read (`compare`)
+        """Require that a store leaves bits outside of fields 0, in a layout of our own. Loads read 0 there."""
+        if self.layout.method == "fixed":  # there `compare` checks these bits against those that were read
             return
         registers, bits, covered = self._registers(at, size, view), value.size(), 0
         for _, slot, _, low in self._window(at, size, view):
@@ -573,9 +571,9 @@ class Hardware:
             self.obligations.append((held, f"a store sets bits of '{registers[0][0].name}' that are of no field"))
 
     def _registers(self, at: Pointer, size: int, view: str) -> list[tuple[Register, Any, int]]:
-        """(register, its element, first byte of the access in it) of those that an access of some bytes means.
+        """(register, index of its element, first byte of the access in it) of the registers that an access means.
 
-        An access lies in one register, and is as wide as the bus and the description allow.
+        Raises Different unless it lies in one register, and is as wide as the bus and the description allow.
         """
         group = self.layout.groups.get(at.group)
         if group is None:
@@ -595,13 +593,13 @@ class Hardware:
         return [x for x, match in zip(candidates, meant, strict=True) if match == max(meant)]
 
     def _allowed(self, r: Register, first: int, size: int) -> bool:
-        """Whether the bus takes an access of so many bytes of a register; of silicon all of it, without `bytes`."""
+        """Whether an access of `size` bytes of a register is legal: a whole word, or less if the bus has bytes."""
         word = min(_size(r), self.layout.bus.width // 8)
         whole = size == word if not self.layout.bus.bytes else size <= word
         return whole and first % size == 0 and first + size <= _size(r)
 
     def _window(self, at: Pointer, size: int, view: str) -> Iterator[Placed]:
-        """All fields in some bytes."""
+        """All fields in the bytes of an access."""
         for r, index, first in self._registers(at, size, view):
             for slot in r.slots:
                 for i in range(slot.count):
@@ -612,7 +610,7 @@ class Hardware:
 
     @staticmethod
     def _index(r: Register, at: Pointer) -> tuple[Any, int]:
-        """(element of an array of registers, constant part of the address); no element if it is of another register."""
+        """(index in an array of registers, or None if the address is outside of it; constant part of the address)."""
         if not r.dims:
             return (None if at.scaled else z3.BitVecVal(0, INDEX)), at.constant
         if at.scaled:
@@ -629,25 +627,26 @@ def _size(r: Register) -> int:
 
 
 def _evidence_of(view: str, group: str, r: Register) -> int:
-    """How much of the name of a function that accesses registers is about one: views of one address differ in that."""
+    """The number of characters in an access function's name that match a register: it selects among several of one
+    address."""
     rest = view.partition(f"_{group}_")[2]
     names = [r.name, *(s.name for s in r.slots if s.field)]
     return max((len(n) for n in names if rest == n or rest.startswith(f"{n}_")), default=0)
 
 
 def leaf_of(register: Register, slot: Slot) -> str:
-    """A name that no other field of the group has: silicon's own fields often have one name in some registers."""
+    """A name that is unique in the group: silicon's own fields often have equal names in several registers."""
     return slot.name if slot.field else f"{register.name}.{slot.name}"
 
 
 def neutral_of(slot: Slot) -> int | None:
-    """The value of a field whose write does nothing; None if there is none."""
+    """The value whose write has no effect; None if there is none."""
     back = slot.back if slot.back in ("0", "1") else NEUTRAL.get(slot.modified, "")
     return {"0": 0, "1": (1 << slot.width) - 1}.get(back)
 
 
 def _placed(value: Any, low: int, bits: int) -> Any:
-    """The value's bits at `low` of a wider or narrower word."""
+    """A word of `bits` bits with the value from bit `low` on; bits outside of the word are cut off."""
     if low < 0:
         value, low = z3.Extract(value.size() - 1, -low, value), 0
     width = min(value.size(), bits - low)
@@ -657,7 +656,7 @@ def _placed(value: Any, low: int, bits: int) -> Any:
 
 
 def _after_store(value: Any, old: Any, low: int) -> Any:
-    """A field's new value after a store of a word in which it lies at bit `low`; what is outside stays."""
+    """A field's value after a store of a word in which it lies at bit `low`; bits outside of the word stay."""
     width = old.size()
     first, last = max(0, -low), min(width, value.size() - low)  # bits of the field that are in the word
     part = z3.Extract(last + low - 1, first + low, value)
@@ -670,11 +669,11 @@ def _after_store(value: Any, old: Any, low: int) -> Any:
     return z3.Concat(*pieces) if len(pieces) > 1 else part
 
 
-# ---- bits of no field
+# ---- bits outside of fields
 
 
 def unowned(layout: Layout, register: Register) -> tuple[Slot, ...]:
-    """Bits of no field of a register of silicon, as fields that belong to the silicon alone."""
+    """The bits outside of fields in a register of silicon, as slots without a field."""
     if layout.method != "fixed":
         return ()
     named = _cover(register.slots)
@@ -683,7 +682,7 @@ def unowned(layout: Layout, register: Register) -> tuple[Slot, ...]:
 
 
 def unexplained(layout: Layout, registers: Iterable[Register], first: int, size: int) -> tuple[tuple[int, int], ...]:
-    """(lowest bit, width) in a load of `size` bytes, from byte `first` on, of bits that no readable field holds."""
+    """(lowest bit, width) of the bits outside of readable fields, in a load of `size` bytes from byte `first` on."""
     rest = (1 << 8 * size) - 1
     for r in registers:
         open_ = _cover(s for s in r.slots if "r" not in s.access) | _cover(unowned(layout, r))
@@ -692,7 +691,7 @@ def unexplained(layout: Layout, registers: Iterable[Register], first: int, size:
 
 
 def anything(number: int, bits: int) -> Any:
-    """The bits that a load finds there: the same on both sides for accesses of the same number."""
+    """The value of such bits in a load: equal on both sides for accesses of the same number."""
     return z3.BitVec(f"beside fields by access {number}", bits)
 
 
@@ -704,7 +703,7 @@ def _cover(slots: Iterable[Slot]) -> int:
 
 
 def _runs(mask: int, bits: int) -> Iterable[tuple[int, int]]:
-    """(lowest bit, width) of neighbouring bits in a mask."""
+    """(lowest bit, width) of each run of ones in a mask."""
     low = 0
     while low < bits:
         width = 0

@@ -1,8 +1,8 @@
-"""Symbolic execution of C and C++: one run follows one path through a function, and says on what that depends.
+"""Symbolic execution of C and C++: one run follows one path through a function, and records its conditions.
 
-A source in the dialect and generated code run in the same interpreter. They differ in what an access is, a member chain
-of a group or a volatile object at an address, and in what follows from that: a `Side` says so. `objects` has what C++
-does unseen: constructors, destructors, and lambdas.
+A source in the dialect and generated code run in the same interpreter. A `Side` implements their difference: an access
+is a member chain of a group, or a volatile object at an address. `objects` has the implicit code of C++: constructors,
+destructors, and lambdas.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ POLL = "the condition of a loop that waits"
 
 
 class Side:
-    """The meaning of accesses. Here nothing is one; `sides` has the two sides of a proof."""
+    """The meaning of accesses. This class has none beyond plain C; subclasses are in `verdicts`."""
 
     run: Interpreter
-    in_order: bool = True  # whether the order counts in which accesses stand in an expression
+    in_order: bool = True  # whether the order of accesses within an expression counts
 
     def begin(self) -> None:
-        """A run begins."""
+        """Reset the state at the beginning of a run."""
 
     def value(self, c: Expression) -> Any:
         """The value of an expression."""
         return self.run.evaluate(c)
 
     def address(self, c: Expression) -> Pointer:
-        """The address of what no reference stands for."""
+        """The address of an expression that is no reference."""
         return self.run.places.object(c)
 
     def offset(self, c: ir.OffsetOf) -> int | None:
@@ -88,27 +88,27 @@ class Side:
         return c.constant
 
     def device(self, d: ir.Variable) -> Pointer:
-        """The address of a device, as the source has it."""
+        """The address of a device, as declared in the source."""
         return Pointer(z3.BitVecVal(self.run.dialect.devices[d.name].address, ADDRESS))
 
     def cast(self, value: Any, c: ir.Cast) -> Any:
-        """The value inside of a cast as its type."""
+        """The value of the operand of a cast, converted to its type."""
         return converted(value, c.type)
 
     def declare(self, d: ir.Declared) -> bool:
-        """Begin the life of a variable that is no variable for the other side."""
+        """Begin the life of a variable that holds a register. False for any other variable."""
         return False
 
     def assign(self, left: Expression, right: Expression) -> Any:
-        """`left = right`; the value that the place then has."""
+        """Execute `left = right`; returns the value of `left` after it."""
         return self.store(left, self.run.value(right))
 
     def store(self, left: Expression, value: Any) -> Any:
-        """Give a place a value; the one that it then has."""
+        """Store a value to an lvalue; returns the value after conversion."""
         return self.run.places.store(left, value)
 
     def modify(self, c: ir.Assignment | ir.Step) -> tuple[Any, Any]:
-        """(old value, new one) of what `x op= v` and `x++` change; its address is evaluated once."""
+        """Execute `x op= v` or `x++`: (old value, new value) of `x`, whose address is evaluated once."""
         run, left = self.run, c.operand if isinstance(c, ir.Step) else c.left
         by: list[Callable[[], Any]] = [lambda: Int(z3.BitVecVal(1, 32), True)]
         if isinstance(c, ir.Assignment):
@@ -130,8 +130,8 @@ class Side:
 class Interpreter:
     """Runs functions of one unit.
 
-    `heads` is called at the head of a loop; `separate`: whether functions with loops, and those that call themselves,
-    are proved separately; `supposed`: those that were called as if they were proved; `pruned`: whether a path was left.
+    `heads` is called at the head of a loop. `separate`: whether callees with loops or recursion are proved separately.
+    `supposed`: functions that were called as if they were proved. `pruned`: whether a path was cut off.
     """
 
     heads: Callable[[Interpreter, ir.Node, int], None] | None = None
@@ -144,13 +144,13 @@ class Interpreter:
         self.cpp = program.unit.cpp
         self.functions = dict(program.definitions)
         self.answers: Answers = {}
-        self.hints: list[Any] = []  # bounds of indices that it has met
-        self.assumed: list[Any] = []  # those that the other side has met
-        self.given: tuple[Any, ...] = ()  # conditions under which it runs
+        self.hints: list[Any] = []  # bounds of the indices in this program
+        self.assumed: list[Any] = []  # bounds of the indices in the other side's program
+        self.given: tuple[Any, ...] = ()  # conditions that hold for all runs
         self.supposed: set[str] = set()
-        self.unfinished: list[Any] = []  # paths that were left, as `compare` has them
-        self.aliases: dict[str, str] = {}  # local variables by the names that the other side has for them
-        self.passed: set[int] = set()  # numbers of lambdas that were given away
+        self.unfinished: list[Any] = []  # paths that were cut off (`compare.Unfinished`)
+        self.aliases: dict[str, str] = {}  # the other side's names of local variables
+        self.passed: set[int] = set()  # numbers of lambdas that were passed on
         self._loops: dict[str, bool] = {}
         self._begin([])
 
@@ -159,15 +159,15 @@ class Interpreter:
         self.memory = Memory(self.hardware)
         self.decisions = Decisions(choices, self.answers, given=self.given)
         self.env: dict[str, Any] = {}
-        self.active: list[ir.Function] = []  # the functions that are being run
-        self.jumps = self.inside = 0  # jumps back; expressions that hold statements
-        self.missing = 0  # values that functions should have returned
+        self.active: list[ir.Function] = []  # the call stack
+        self.jumps = self.inside = 0  # jumps back so far; nesting of statement expressions
+        self.missing = 0  # returns without a value from functions that have one
         self.this = Pointer(z3.BitVec("this", ADDRESS))
         self.lives = objects.Lives()
         self.side.begin()
 
     def run(self, name: str, choices: list[bool]) -> Any:
-        """One path through a function with symbolic parameters; its value."""
+        """Run one path through a function with symbolic parameters; returns its result."""
         self._begin(choices)
         self.hardware.touch_all()
         if name not in self.functions:
@@ -185,12 +185,12 @@ class Interpreter:
         yield from (x.variable for x in body_of(function).all() if isinstance(x, ir.Declared))
 
     def shared_names(self) -> dict[str, Any]:
-        """The local variables under the names that both sides share."""
+        """The local variables, under names that both sides have."""
         words = ((*key.partition("@"), value) for key, value in self.env.items())
         return {f"{self.aliases.get(word, word)}@{at}": value for word, _, at, value in words}
 
     def restart(self) -> None:
-        """Go on with registers and objects of which nothing is known."""
+        """Continue with arbitrary values of all registers and objects."""
         self.hardware = Hardware(self.dialect, self.layout, hints=self.hardware.hints, views=self.views)
         self.hardware.touch_all()
         self.memory = Memory(self.hardware, created=self.memory.created)
@@ -244,7 +244,7 @@ class Interpreter:
         return converted(self.value(c.inside), c.type)
 
     def intrinsic(self, c: ir.Intrinsic) -> Any:
-        """An operation of the compiler: a barrier, after which the object has some value."""
+        """An atomic operation: a barrier, after which its object has an arbitrary value."""
         if not c.operands or c.operands[0].type.kind != "pointer":
             raise Unknown(f"an expression of the compiler's own: {c.pretty}")
         places = [x.bare for x in c.operands]
@@ -322,9 +322,9 @@ class Interpreter:
         return self.arithmetic(c.operator, left, right, c.left.type)
 
     def unordered(self, *parts: Callable[[], Any]) -> list[Any]:
-        """The values of parts of an expression whose order C leaves open, from left to right.
+        """The values of parts of an expression whose order C leaves open, evaluated from left to right.
 
-        Where several of them have events, a compiler may choose another order: `open_orders` notes where each ends.
+        If several parts have events, a compiler may choose another order: `open_orders` records where each part ends.
         """
         values, ends = list[Any](), [self.hardware.count]
         for part in parts:
@@ -390,7 +390,7 @@ class Interpreter:
         return None if c.type.kind == "void" else symbol(f"{name}?{call}", c.type)
 
     def arguments(self, c: ir.Call) -> list[Any]:
-        """The values of a call's arguments; of a parameter that is a reference, the address of its object."""
+        """The values of a call's arguments; for a reference parameter, the address of the object."""
         if not self.cpp or c.to is None:
             return self.unordered(*(partial(self.value, a) for a in c.arguments))
         refers = [p.type.is_reference for p in c.to.expected]
@@ -399,7 +399,7 @@ class Interpreter:
         return [objects.bound(self, a) if r else self.value(a) for a, r in zip(c.arguments, refers, strict=True)]
 
     def call(self, function: ir.Function, arguments: list[Any]) -> Any:
-        """Run a function with these arguments; its value."""
+        """Run a function with these arguments; returns its result."""
         if self.separate and self.active and all(isinstance(a, Int | Pointer | Real) for a in arguments):
             again = any(f is function for f in self.active) or self._has_loops(function)
             if again and function.form in ("function", "method"):
@@ -425,7 +425,7 @@ class Interpreter:
         return result if result is None else converted(result, function.result)
 
     def enter(self, function: ir.Function) -> None:
-        """Begin to run a function. Raises Pruned where it is in too many calls of itself."""
+        """Push a function on the call stack. Raises Pruned if it is nested in more than `DEPTH` calls of itself."""
         self.active.append(function)
         if sum(f.name == function.name for f in self.active) > DEPTH:
             raise Pruned
@@ -434,7 +434,7 @@ class Interpreter:
         """Whether a function, or one that it calls, has a loop."""
         name = function.full_name
         if name not in self._loops:
-            self._loops[name] = False  # as long as it calls itself alone
+            self._loops[name] = False  # ends the recursion of a function that calls itself
             inside = [x for root in pieces(function) for x in root.all()]
             called = (self.functions.get(x.to.full_name) for x in inside if isinstance(x, ir.Call) and x.to)
             loops = any(isinstance(x, ir.Loop | ir.RangeLoop | ir.Goto) for x in inside)
@@ -442,9 +442,9 @@ class Interpreter:
         return self._loops[name]
 
     def _supposed(self, function: ir.Function, arguments: list[Any]) -> Any:
-        """Call a function that both sides are supposed to have alike: it finds the same, so it does the same.
+        """Call a function that is supposed to be equal on both sides: the same state and arguments, the same effects.
 
-        Whoever asks for a verdict has to prove that function, too.
+        A proof that uses it is valid only if that function is proved, too.
         """
         name = function.full_name
         self.supposed.add(name)
@@ -468,7 +468,7 @@ class Interpreter:
             STATEMENTS[type(c)](self, c)
 
     def _scope(self, c: ir.Node) -> AbstractContextManager[None]:
-        """The scope that a statement of C++ opens."""
+        """The scope that a statement opens in C++."""
         opens = self.cpp and isinstance(c, ir.Block | ir.If | ir.Switch | ir.Loop)
         return objects.scope(self) if opens else nullcontext()
 
@@ -477,7 +477,7 @@ class Interpreter:
             self.value(c.value)
 
     def block(self, c: ir.Block, label: ir.Node | None = None) -> None:
-        """The statements of a block; from a label in one of them on, if there is one."""
+        """Run the statements of a block, from `label` on if it is given."""
         at = 0
         while at < len(c.statements):
             try:
@@ -493,13 +493,13 @@ class Interpreter:
                     raise
 
     def label(self, c: ir.Label) -> None:
-        """A label to which a jump goes back is the head of a loop."""
+        """Run a labelled statement. A label that is the target of a backward jump is the head of a loop."""
         if self.heads is not None and self.is_cut() and is_head(body_of(self.active[0]), c):
             self.heads(self, c, 0)
         self.statement(c.body)
 
     def is_cut(self) -> bool:
-        """Whether the loops at this place are cut at their heads: those of the function itself."""
+        """Whether loops are cut at their heads here: only those of the function itself, not of its callees."""
         return self.heads is not None and len(self.active) == 1 and not self.inside
 
     def goto(self, c: ir.Goto) -> None:
@@ -509,12 +509,12 @@ class Interpreter:
         raise Goto(c.label)
 
     def declare(self, d: ir.Declared) -> None:
-        """Give a variable its first value."""
+        """Give a variable its initial value."""
         variable, type_ = d.variable, d.variable.type
         if variable.cleanup:
             raise Unknown("a variable with a cleanup function")
         if variable.storage == "STATIC" or self.side.declare(d):
-            return  # a static one has some value, as a variable outside of functions has
+            return  # a static variable has an arbitrary value, like a global one
         closure = objects.closure_in(self, d.value) if self.cpp and d.value else None
         if closure is not None:
             self.env[variable.key] = closure
@@ -558,7 +558,7 @@ class Interpreter:
             self.statement(c.otherwise)
 
     def ended_by(self, body: Statement, label: ir.Node | None = None) -> bool:
-        """Whether a loop's body, executed once, maybe from a label on, breaks out of it."""
+        """Run a loop's body once (from `label` on, if given); returns whether it breaks out of the loop."""
         try:
             if label is None:
                 self.statement(body)
@@ -571,7 +571,7 @@ class Interpreter:
         return False
 
     def loop(self, c: ir.Loop, label: ir.Node | None = None) -> None:
-        """`label`: where the body is entered at first."""
+        """Run a loop. `label`: where the first turn enters the body."""
         if c.again:
             raise Unknown("a declaration in a condition")
         self.each(c.before)
@@ -585,11 +585,11 @@ class Interpreter:
             if cut and self.heads:
                 self.heads(self, c.body, min(turn, 1) if c.first else 0)
             before, now = len(self.decisions.asked), self.progress()
-            if now == last and not (cut or self.side.in_order):  # it waits for a field: let all of them change
+            if now == last and not (cut or self.side.in_order):  # it waits for a field: let all fields change
                 self.hardware.call("wait", ())
                 open_, now = open_ + 1, self.progress()
             last, earlier, polled = now, polled, (before, sum(self.hardware.turns.values()))
-            if c.condition is None and turn and not cut:  # the body asks for what it has read
+            if c.condition is None and turn and not cut:  # the body tests what it has read
                 open_ += all(x > y for x, y in zip(polled, earlier, strict=True))
             tested = c.condition if turn or not c.first else None
             if tested is not None and not self.decide(tested):
@@ -604,7 +604,7 @@ class Interpreter:
         raise Pruned
 
     def is_poll(self, c: ir.Node) -> bool:
-        """Whether a loop of plain C does nothing but evaluate a condition that has one path and changes nothing."""
+        """Whether a loop of plain C only evaluates its condition, which has one path and no side effects."""
         if not self.side.in_order or not isinstance(c, ir.Loop) or c.condition is None or c.step or c.before:
             return False
         idle = all(isinstance(x, ir.Block | ir.Empty | ir.Continue) for x in c.body.all())
@@ -622,9 +622,9 @@ class Interpreter:
         return True
 
     def _poll(self, c: ir.Loop) -> None:
-        """A loop that waits is its last turn, and the condition on which it is repeated, for any values of its reads.
+        """Run a loop that waits: one event stands for all turns, and only the last turn is followed.
 
-        It may also last forever: then the path ends here, on both sides.
+        The event has the condition for arbitrary values of its reads. If the loop lasts forever, the path ends here.
         """
         assert c.condition is not None
         before = self.hardware.count
@@ -636,7 +636,7 @@ class Interpreter:
         self.decisions.path.append(z3.simplify(z3.Not(again)))
 
     def range_loop(self, c: ir.RangeLoop) -> None:
-        """A loop over an array of a known length, turn by turn."""
+        """Run a loop over an array of at most `TURNS` elements, unrolled."""
         d, over = c.declared[0], c.over[0]
         if over.type.kind != "array" or over.type.count > TURNS or self.places.in_memory(d):
             raise Unknown("a loop over a range that is no short array")
@@ -654,7 +654,7 @@ class Interpreter:
                 return
 
     def progress(self) -> tuple[Any, ...]:
-        """Equal as long as nothing happens. What the other side's path has settled counts as if it were open."""
+        """A summary of the state, equal before and after a turn without effect. Conditions count even if decided."""
         values = [(n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int | Real)]
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
         memory = ((str(key), array.get_id()) for key, array in sorted(self.memory.arrays.items(), key=str))
@@ -678,7 +678,7 @@ class Interpreter:
                 self.enter_at(c.body, start)
 
     def _is(self, chosen: Int, label: ir.Case) -> bool:
-        """Whether a value is that of a `case`, or one of `case first ... last`."""
+        """Whether a value matches `case first` or `case first ... last`."""
         first, *last = (x.constant for x in label.values)
         if not last:
             return self.decisions.decide(chosen.bits == first)
@@ -686,7 +686,7 @@ class Interpreter:
         return self.decisions.decide(z3.And(low, high))
 
     def enter_at(self, c: ir.Node, label: ir.Node) -> None:
-        """A statement from a label inside of it on."""
+        """Run a statement from a label inside of it on. Raises Unknown if that is not supported."""
         with self._scope(c):
             if c is label and isinstance(c, ir.Label):
                 self.label(c)
@@ -702,7 +702,7 @@ class Interpreter:
                 raise Unknown("a jump into a statement")
 
     def assembly(self, c: ir.Assembly) -> None:
-        """Call something unknown with the values of all operands, each of which it may change."""
+        """Treat assembly as an unknown call with the values of all operands, which may change each of them."""
         if c.text is None:
             raise Unknown("assembly whose text is not at hand")
         call = self.memory.call(f"asm {c.text}", tuple(bits_of(self.value(x)) for x in c.operands))
@@ -714,13 +714,13 @@ class Interpreter:
 
 
 def is_head(body: ir.Node, label: ir.Label) -> bool:
-    """Whether a jump of a function goes back to a label."""
+    """Whether a backward jump in a function's body leads to the label."""
     jumps = (x for x in body.all() if isinstance(x, ir.Goto))
     return any(x.label == label.name and x.span[0] > label.span[0] for x in jumps)
 
 
 def heads(run: Interpreter, body: ir.Node) -> Iterator[ir.Node]:
-    """Loops but polls, and labels to which a jump goes back."""
+    """The heads of loops in a body: loops other than polls, and labels that are targets of backward jumps."""
     for c in body.all():
         if (isinstance(c, ir.Loop) and not run.is_poll(c)) or (isinstance(c, ir.Label) and is_head(body, c)):
             yield c

@@ -1,7 +1,7 @@
-"""C++ that runs unseen, as functions of a run: constructors and what members begin with, destructors, and lambdas.
+"""Implicit code of C++ in a symbolic run: constructors and member initialisers, destructors, and lambdas.
 
-Where a function calls a lambda itself, the body runs among the variables of that function. A lambda that stands as an
-argument is given away with its copies; its body is proved alone.
+If a function calls its own lambda, the body runs with the variables of that function. A lambda that is passed as an
+argument is an unknown call with the captured copies; its body is proved separately.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from .hardware import ADDRESS, Pointer, Unknown
 from .values import Break, Continue, Goto, Int, Real, Return, bits_of, converted, symbol
 
 Interpreter = Any  # that of `interpreter`, which imports this file
-Living = list[tuple[Pointer, ir.Function]]  # objects and their destructors, in the order of their making
+Living = list[tuple[Pointer, ir.Function]]  # objects and their destructors, in the order of construction
 NUMBERS = ir.Number | ir.Binary | ir.Logical | ir.Comma | ir.Assignment
 
 
 @dataclass
 class Lives:
-    """The objects of a run that are to be destroyed, and those that are being made."""
+    """The objects of a run that are to be destroyed, and those under construction."""
 
-    scopes: list[Living] = field(default_factory=list)  # that are open
+    scopes: list[Living] = field(default_factory=list)  # of the open scopes, the innermost last
     temporaries: Living = field(default_factory=list)  # of the full expression
     firsts: list[tuple[Pointer, ir.Function | None, ir.Record]] = field(default_factory=list)  # with their constructors
 
 
 @contextmanager
 def scope(run: Interpreter) -> Iterator[None]:
-    """Destroy what is made inside at the end, however control leaves."""
+    """Destroy the objects of a scope at its end, however control leaves it."""
     living: Living = []
     run.lives.scopes.append(living)
     try:
         yield
-    except (Return, Break, Continue, Goto):  # none for a wait that lasts: nothing is destroyed then
+    except (Return, Break, Continue, Goto):  # not Lasts: an endless wait destroys nothing
         _destroy(run, living)
         run.lives.scopes.pop()
         raise
@@ -49,7 +49,7 @@ def scope(run: Interpreter) -> Iterator[None]:
 
 @contextmanager
 def full_expression(run: Interpreter) -> Iterator[None]:
-    """Destroy objects without a name at the end of an expression that is no part of another one."""
+    """Destroy temporary objects at the end of a full expression."""
     outer, run.lives.temporaries = run.lives.temporaries, []
     yield
     _destroy(run, run.lives.temporaries)
@@ -92,7 +92,7 @@ def _destructor(type_: CType) -> ir.Function | None:
 
 
 def constructed(run: Interpreter, at: Pointer, value: Expression) -> bool:
-    """Run the constructor that a first value calls; False where it calls none."""
+    """Run the constructor that an initial value calls. False if it calls none."""
     call = _construction(value)
     if call is not None:
         _construct(run, at, call)
@@ -100,7 +100,7 @@ def constructed(run: Interpreter, at: Pointer, value: Expression) -> bool:
 
 
 def temporary(run: Interpreter, c: Expression) -> Pointer | None:
-    """The address of the object without a name that an expression makes; None for any other expression."""
+    """The address of the temporary object that an expression creates; None if it creates none."""
     call = _construction(c)
     listed = c.inside if isinstance(c, ir.Cast) and c.form == "value" and isinstance(c.inside, ir.ListValue) else None
     if call is None and listed is None:
@@ -146,7 +146,7 @@ def _construct(run: Interpreter, at: Pointer, call: ir.Call) -> None:
 
 
 def _begin_base(run: Interpreter, at: Pointer, constructor: ir.Function | None, class_: ir.Record) -> None:
-    """Construct the base of an object, which lies at its start where nothing is virtual."""
+    """Construct the base of an object, which lies at its start. Raises Unknown for several or virtual bases."""
     if not class_.bases:
         return
     base = class_.bases[0].record
@@ -167,7 +167,7 @@ def _begin_base(run: Interpreter, at: Pointer, constructor: ir.Function | None, 
 
 
 def begin_members(run: Interpreter) -> None:
-    """Give the members of the object under construction their first values."""
+    """Give the members of the object under construction their initial values."""
     if not run.lives.firsts:
         return
     at, constructor, class_ = run.lives.firsts.pop()
@@ -187,14 +187,14 @@ def begin_members(run: Interpreter) -> None:
 
 
 def _construction(c: Expression) -> ir.Call | None:
-    """The call of a constructor that an expression is, inside of conversions."""
+    """The constructor call in an expression, without conversions around it; None if there is none."""
     while isinstance(c, ir.Converted | ir.Parenthesised) or (isinstance(c, ir.Cast) and c.form == "value"):
         c = c.inside
     return c if isinstance(c, ir.Call) and c.is_construction else None
 
 
 def bound(run: Interpreter, c: Expression) -> Pointer:
-    """The address that a reference is bound to; a value becomes an object."""
+    """The address that a reference is bound to; a value is stored in a new object."""
     if not run.cpp:
         return run.places.address(c)
     value = c.bare
@@ -213,14 +213,14 @@ def bound(run: Interpreter, c: Expression) -> Pointer:
 
 @dataclass(frozen=True)
 class Closure:
-    """A lambda, and the values of the variables that it has copied, by their names."""
+    """A lambda, and the values of the variables that it captures by copy, by their keys."""
 
     of: ir.Lambda
     copies: dict[str, Any]
 
 
 def give_away(run: Interpreter, c: ir.Lambda) -> Any:
-    """Call something unknown: whatever gets the lambda runs its body, or keeps it."""
+    """Treat a lambda that is passed on as an unknown call: the receiver may run its body, or keep it."""
     closure, number = _closure(run, c), list(run.program.lambdas).index(c.span[0])
     if _outside(c, c.span).keys() - closure.copies.keys():
         raise Unknown("a lambda that is passed on and refers to variables")
@@ -235,13 +235,13 @@ def give_away(run: Interpreter, c: ir.Lambda) -> Any:
 
 
 def alone(run: Interpreter, number: int) -> str:
-    """The name under which the body of a lambda can be run for itself, whatever it has copied."""
+    """Register a lambda's body as a function of its own; returns the function's name."""
     run.functions[f"lambda {number}"] = list(run.program.lambdas.values())[number][0]
     return f"lambda {number}"
 
 
 def run_alone(run: Interpreter, function: ir.Function, arguments: list[Any]) -> Any:
-    """Run the body of a lambda; what it has copied may have any values."""
+    """Run the body of a lambda; its captured copies have arbitrary values."""
     assert function.body is not None
     for name, d in _outside(function.body, function.span).items():
         address = Pointer(z3.BitVec(f"&copied {d.name}", ADDRESS))
@@ -257,13 +257,13 @@ def run_alone(run: Interpreter, function: ir.Function, arguments: list[Any]) -> 
 
 
 def closure_in(run: Interpreter, value: Expression) -> Closure | None:
-    """The lambda that a variable begins with."""
+    """The lambda that is the initial value of a variable; None if that is no lambda."""
     function = _lambda(value)
     return _closure(run, function) if function is not None else None
 
 
 def called_closure(run: Interpreter, c: ir.Call) -> Closure | None:
-    """The lambda that a call calls, where it is known."""
+    """The lambda that a call runs; None if that is not known."""
     if c.to is None or c.to.name != "operator()" or c.target is None:
         return None
     function, name = _lambda(c.target), c.target.bare
@@ -274,7 +274,7 @@ def called_closure(run: Interpreter, c: ir.Call) -> Closure | None:
 
 
 def run_closure(run: Interpreter, closure: Closure, c: ir.Call) -> Any:
-    """Run the body of a lambda; whatever it has copied has the value from when it was made."""
+    """Run the body of a lambda; its captured copies have the values from its creation."""
     assert c.to is not None
     parameters = closure.of.function.parameters
     pairs = list(zip(c.arguments, parameters, strict=True))
@@ -295,14 +295,14 @@ def run_closure(run: Interpreter, closure: Closure, c: ir.Call) -> Any:
 
 
 def check_arguments(c: ir.Call) -> None:
-    """Raise Unknown where a lambda is passed on: whoever gets it may run its body, which is compared nowhere else."""
+    """Raise Unknown if a lambda is passed on in a variable: its receiver may run the body, which nothing compares."""
     for x in (*((c.target,) if c.target else ()), *c.arguments):
         if "(lambda at" in x.type.text and _lambda(x) is None:
             raise Unknown("a lambda that is passed on")
 
 
 def _closure(run: Interpreter, c: ir.Lambda) -> Closure:
-    """A lambda as it is made here."""
+    """The closure of a lambda with the current values of its copies. Raises Unknown for init-captures and `mutable`."""
     captures = c.source[1 : c.source.index(b"]")].decode("utf-8", "replace").split(",")
     words = [w.strip() for w in captures if w.strip()]
     if any("=" in w and w != "=" for w in words) or b"mutable" in c.source.partition(b"{")[0]:
@@ -322,14 +322,14 @@ def _closure(run: Interpreter, c: ir.Lambda) -> Closure:
 
 
 def _lambda(c: Expression) -> ir.Lambda | None:
-    """The lambda that an expression is, inside of conversions and copies."""
+    """The lambda in an expression, without conversions and copies around it; None if there is none."""
     while isinstance(c, ir.Converted | ir.Parenthesised) or (isinstance(c, ir.Call) and len(c.parts) == 1):
         c = c.inside if not isinstance(c, ir.Call) else next(x for x in c.parts if isinstance(x, Expression))
     return c if isinstance(c, ir.Lambda) else None
 
 
 def _outside(body: ir.Node, span: ir.Span) -> dict[str, ir.Variable]:
-    """Local variables of the function around a lambda that its body uses."""
+    """Local variables of the enclosing function that a lambda's body uses."""
     names = (x.variable for x in body.all() if isinstance(x, ir.Name))
     outside = (d for d in names if d and not span[0] <= d.offset < span[1])
     return {d.key: d for d in outside if d.is_parameter or d.function}

@@ -1,4 +1,4 @@
-"""Where values live while C runs: variables, and the objects in memory that expressions name."""
+"""Storage of a symbolic run: variables, and objects in memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .values import Int, bits_of, converted, number, symbol, typed, width_of
 
 # Ordinary objects with an address: structs, arrays, bit fields, and variables that something points to.
 #
-# Each has an address of its own that nothing is known of, and what is stored there stands in an array per width. Both
-# sides make the same objects in the same order, so that these names are theirs in common.
+# Each has a symbolic address. Stored values are in one array (from addresses to bits) per width. Both sides create the
+# same objects in the same order, so these symbols are equal on both sides.
 
-COPIED = 16  # elements of an array that is copied
+COPIED = 16  # most elements of an array that can be copied
 Key = int | tuple[int, int]  # the width of an object in bits; of a bit field (width, lowest bit in its byte)
 
 
 @dataclass
 class Memory:
-    """The objects of one run, by their addresses, and the variables outside of functions that have none."""
+    """The objects of one run by address, and global variables whose address is never taken."""
 
     hardware: Hardware
     arrays: dict[Key, Any] = field(default_factory=dict)
@@ -39,18 +39,18 @@ class Memory:
         return Pointer(z3.BitVec(f"&{name}{numbered}{self.created}", ADDRESS))
 
     def call(self, name: str, values: tuple[Any, ...]) -> int:
-        """Call something unknown, which finds all objects and variables as they are; its number."""
+        """Record an unknown call, which may read and change all objects and globals; returns its number."""
         number = self.hardware.call(name, values, Outside(self.hardware.calls, self.arrays, self.globals))
         self.globals, self.arrays = {}, {}
         return number
 
     def access(self, kind: str, key: object, size: int, values: tuple[Any, ...], text: str) -> int:
-        """An access of a volatile object, whose width counts; the first of its values is the address, if it has one."""
+        """Record an access of `size` bytes to a volatile object; `values`: its address if it has one, and the value."""
         seen = Outside(self.hardware.calls, dict(self.arrays), dict(self.globals)) if kind == "w" else None
         return self.hardware.call(f"{kind} {key} in {size} bytes", values, text=text, size=size, seen=seen)
 
     def words(self, key: Key) -> Any:
-        """All objects of a width; nothing is reordered among them, so objects of other widths are apart."""
+        """The array of all objects of one width."""
         width = key if isinstance(key, int) else key[0]
         if key not in self.arrays:
             name = f"memory {key}!{self.hardware.calls}"
@@ -58,8 +58,8 @@ class Memory:
         return self.arrays[key]
 
     def load(self, key: Key, at: Any) -> Any:
-        """The bits at an address. Stores of other widths since the last unknown call may have changed them: how is left
-        open, and is the same if all of those were the same."""
+        """The bits at an address. If stores of other widths may have changed them, the result is an uninterpreted
+        function of these arrays: equal stores give equal results."""
         bits = z3.simplify(z3.Select(self.words(key), at))
         others = [a for k, a in sorted(self.arrays.items(), key=str) if k != key and _may_touch(a, k, at, key)]
         if not others:
@@ -71,25 +71,25 @@ class Memory:
         self.arrays[key] = z3.Store(self.words(key), at, bits)
 
     def forget_others(self, key: Key) -> None:
-        """A member of a union was stored: nothing is known of objects of other widths."""
+        """Give objects of other widths arbitrary values, after a store to a member of a union."""
         self.created += 1
         for other in [k for k in self.arrays if k != key]:
             sort = self.arrays[other].sort()
             self.arrays[other] = z3.Const(f"memory {other} beside a union {self.created}", sort)
 
     def put(self, at: Pointer, type_: CType, value: Any) -> None:
-        """The first value of an object at an address."""
+        """Store the initial value of an object."""
         self.store(width_of(type_), at.value, bits_of(converted(value, type_)))
 
     def put_characters(self, at: Pointer, type_: CType, text: str | None) -> None:
-        """The first value of an array of characters, with zeros behind the text."""
+        """Store the initial value of an array of characters: the text, then zeros."""
         if text is None or type_.element.size != 1 or type_.count > COPIED:
             raise Unknown("an array of characters")
         for i, byte in enumerate(text.encode()[: type_.count].ljust(type_.count, b"\0")):
             self.put(at.moved(i), type_.element, Int(z3.BitVecVal(byte, 8), False))
 
     def copy(self, to: Pointer, at: Pointer, type_: CType) -> None:
-        """The value of a struct from another one."""
+        """Copy the value of a struct. Raises Unknown for bit fields, unions, volatile members and long arrays."""
         if type_.kind == "record":
             for f in type_.fields:
                 if f.bits is not None or f.in_union or f.type.is_volatile:
@@ -108,7 +108,7 @@ class Memory:
 
 
 def key_of(c: Expression) -> Key:
-    """The array that holds an object: that of its width, for bit fields that of the same bits."""
+    """The key of the array that holds an object: its width; for a bit field, its bits."""
     member = c.value_member if isinstance(c, MemberOf) else None
     if member is not None and member.bits is not None:
         return member.bits, member.at_bit % 8
@@ -134,17 +134,17 @@ def described(c: Expression) -> str:
 
 
 def sized_name(name: str, d: Variable) -> str:
-    """The name of an object, which holds its bytes: one of another size is another one."""
+    """The name of an object with its size, so that objects of different sizes have different names."""
     return f"{name} of {d.type.size} bytes" if d.type.size > 0 else name
 
 
 def _bytes(key: Key) -> int:
-    """Bytes that an object may touch from its address on; of a bit field those around it."""
+    """Bytes of an object from its address on; for a bit field, the bytes that contain it."""
     return key // 8 if isinstance(key, int) else (key[0] + key[1] + 7) // 8
 
 
 def _may_touch(array: Any, key: Any, at: Any, other: Any) -> bool:
-    """Whether a store among those of an array may have touched an object of another width."""
+    """Whether one of the stores in an array may have changed an object of another width."""
     root, offset = _split(at)
     while z3.is_store(array):
         stored, first = _split(array.arg(1))
@@ -159,7 +159,7 @@ def _may_touch(array: Any, key: Any, at: Any, other: Any) -> bool:
 
 
 def _split(at: Any) -> tuple[str, int | None]:
-    """(the object that an address begins in, or "", the offset in it if that is a number)."""
+    """(name of the object that contains an address, or ""; offset in it in bytes, or None if it is not constant)."""
     at = z3.simplify(at)
     parts = at.children() if z3.is_app_of(at, z3.Z3_OP_BADD) else [at]
     names = [str(p) for p in parts if z3.is_const(p) and not z3.is_bv_value(p)]
@@ -199,7 +199,7 @@ class Places:
         return frozenset(n.variable.key for n in names if isinstance(n, ir.Name) and n.variable)
 
     def in_memory(self, d: ir.Declaration | None) -> bool:
-        """Whether a variable has an address that matters."""
+        """Whether a variable is stored in `Memory`: arrays and structs, and variables whose address is taken."""
         if not isinstance(d, ir.Variable):
             return False
         group, pointer = self.run.dialect.group_of(d.type)
@@ -216,12 +216,12 @@ class Places:
         return Pointer(z3.BitVec(f"&{sized_name(d.qualified if self.run.cpp else d.name, d)}", ADDRESS))
 
     def new_object(self, d: ir.Variable) -> Pointer:
-        """The address of a local variable whose life begins."""
+        """Create the object of a local variable; returns its address."""
         at = self.run.env[d.key] = self.run.memory.create(sized_name(d.name, d))
         return at
 
     def scope(self, d: ir.Variable) -> tuple[dict[str, Any], str]:
-        """The variables that one is among, and its name there: a global has the same on both sides."""
+        """(the variables that contain `d`, its key among them). The keys of globals are equal on both sides."""
         if d.storage == "STATIC" and d.function:
             return self.run.memory.globals, f"{d.function}: {d.name}"
         if d.key in self.run.env or d.function:
@@ -235,13 +235,13 @@ class Places:
             self.run.env[p.key] = converted(value, p.type)
 
     def is_stored(self, c: Expression) -> bool:
-        """Whether an expression names an object in memory, and no variable that has no address."""
+        """Whether an expression names an object in memory, in contrast to a variable outside of `Memory`."""
         target = c.bare
         d = target.variable if isinstance(target, ir.Name) else None
         return not d or self.in_memory(d) or bool(self.run.cpp and d.type.is_reference)
 
     def load(self, c: Expression, place: Pointer | None = None) -> Any:
-        """The value of an object in memory. `place`: its address, where that is evaluated."""
+        """The value of an object in memory. `place`: its address, if already evaluated."""
         c = c.bare
         if (constant := self.constant_of(c)) is not None:
             return constant
@@ -256,7 +256,7 @@ class Places:
         return typed(bits, c.type) if isinstance(key, int) else converted(Int(bits, c.type.signed), c.type)
 
     def constant_of(self, c: Expression) -> Int | Pointer | None:
-        """The value of a constant that lasts, or of an element of an array of such."""
+        """The value of a global or static constant, or of an element of a constant array; None for others."""
         base = c.base.bare if isinstance(c, ir.Subscript) else c
         d = base.variable if isinstance(base, ir.Name) else None
         lasts = d is not None and (d.is_global or d.storage == "STATIC") and c.type.is_const
@@ -284,11 +284,11 @@ class Places:
 
     @staticmethod
     def own_name(d: ir.Variable) -> str:
-        """The name of a volatile variable that has no address."""
+        """The name of a volatile variable whose address is never taken."""
         return d.name if d.is_global else f"local {d.name}"
 
     def store_object(self, c: Expression, value: Any, place: Pointer | None = None) -> Any:
-        """Store to an object in memory; the value that it then has. `place` as that of `load`."""
+        """Store to an object in memory; returns the stored value. `place`: its address, if already evaluated."""
         c = c.bare
         key, at = key_of(c), (place or self.object(c)).value
         bits = bits_of(value)
@@ -304,7 +304,7 @@ class Places:
         return value
 
     def store(self, left: Expression, value: Any) -> Any:
-        """Give a variable or an object a value; the one that it then has."""
+        """Store to a variable or an object; returns the stored value."""
         target = left.bare
         stored = converted(value, target.type)
         d = target.to if isinstance(target, ir.Name) else None
@@ -320,7 +320,7 @@ class Places:
         return stored
 
     def object(self, c: Expression) -> Pointer:
-        """The address of an object."""
+        """The address of an object. Raises Unknown for other expressions."""
         temporary = objects.temporary(self.run, c) if self.run.cpp else None
         if temporary is not None:
             return temporary
@@ -347,7 +347,7 @@ class Places:
         raise Unknown("an object in memory")
 
     def plain_object(self, c: Expression) -> Pointer:
-        """The address of a struct that is copied. Raises Unknown where its accesses count: C leaves open which."""
+        """The address of a struct that is copied. Raises Unknown if it is volatile: C leaves its accesses open."""
         if c.bare.type.is_volatile:
             raise Unknown("a volatile struct as a value")
         return self.object(c)
@@ -357,7 +357,7 @@ class Places:
         return self.run.value(base) if base.type.kind == "pointer" else self.object(base)
 
     def referred(self, target: Expression) -> Pointer | None:
-        """The place that a reference of C++ stands for: a variable, a member, or the result of a call."""
+        """The address that a C++ reference (a variable, a member, the result of a call) is bound to; else None."""
         if not self.run.cpp:
             return None
         match target:
@@ -386,7 +386,7 @@ class Places:
         return Pointer(z3.simplify(base.value + number(index) * size))
 
     def initialise(self, at: Pointer, type_: CType, value: Expression) -> None:
-        """The first value of an object; of members that are not named, nothing is known."""
+        """Store the initial value of an object. Members without a value stay arbitrary."""
         if self.run.cpp and objects.constructed(self.run, at, value):
             return
         if not isinstance(value, ir.ListValue):
@@ -418,13 +418,13 @@ class Places:
             f = f or type_.fields[i]
             if f.bits is not None or f.type.is_volatile:
                 raise Unknown("the first value of a bit field in memory")
-            if value.is_left_out:  # the value of C++ stands with the member
+            if value.is_left_out:  # C++'s default member initialiser
                 value = f.default or value
             self.initialise(at.moved(f.at), f.type, value)
 
 
 def body_of(function: ir.Function) -> ir.Block:
-    """Raises Unknown for what no driver may have: generated code and headers may have more."""
+    """The body of a function. Raises Unknown for code that a driver must not have; headers may have it."""
     try:
         assert function.body is not None
         return function.body
@@ -433,5 +433,5 @@ def body_of(function: ir.Function) -> ir.Block:
 
 
 def pieces(function: ir.Function) -> list[ir.Node]:
-    """All that a function does: its body, and what stands in front of a constructor's."""
+    """The code of a function: its body, and the member initialisers of a constructor."""
     return [*(i.value for i in function.initialisers if function.form == "constructor"), body_of(function)]

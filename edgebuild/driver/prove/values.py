@@ -1,7 +1,7 @@
-"""Values of a symbolic execution, what C's operators and conversions make of them, and the decisions along one path.
+"""Values of a symbolic execution, C's operators and conversions on them, and the decisions along one path.
 
-Of a floating-point value nothing but its bits is known: what an operation gives is open, but the same for the same
-operands. So it is with what C leaves open.
+Operations on floating-point values are uninterpreted functions: equal operands give equal results, and nothing else is
+assumed. The same holds for integer operations that C leaves undefined.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import z3
 from ..source.ir import CType
 from .hardware import ADDRESS, INDEX, Pointer, Unknown, ask, solver_of
 
-TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls
+TURNS, POLLS, DEPTH = 64, 3, 4  # turns of a loop; turns of a loop that waits; calls of a function in each other
 WIDE = 64  # bits of an integer that becomes a floating-point value, and back
 
 
 class Pruned(Exception):
-    """The path is not followed any longer: a poll that lasts."""
+    """The path is cut off: a loop has too many turns, or calls are nested too deeply."""
 
 
 class Lasts(Exception):
@@ -42,7 +42,7 @@ class Return(Exception):
 
 
 class Cut(Exception):
-    """The path is followed to a loop's head, from where another one goes on (`loops`)."""
+    """The path is cut at a loop's head, where another one begins (`compare.by_induction`)."""
 
     def __init__(self, at: tuple[int, int]) -> None:
         self.at = at
@@ -61,25 +61,25 @@ class Int:
 
 @dataclass(frozen=True)
 class Real:
-    """A floating-point value, of which nothing but its bits is known."""
+    """A floating-point value, as its bits."""
 
     bits: Any
 
 
 def width_of(type_: CType) -> int:
-    """The bits of a value. Raises Unknown for a type that has none, or more than 64."""
+    """The width of a type in bits. Raises Unknown for a type without a size, or with more than 64 bits."""
     if not 0 < type_.size <= 8:
         raise Unknown(f"a value of type {type_.name}")
     return 8 * type_.size
 
 
 def symbol(name: str, type_: CType) -> Any:
-    """A value of which nothing but its name is known."""
+    """An arbitrary value of a type: a symbol with a name."""
     return typed(z3.BitVec(name, ADDRESS if type_.is_address else width_of(type_)), type_)
 
 
 def typed(bits: Any, type_: CType) -> Any:
-    """The value of a type that has these bits."""
+    """The value of a type with these bits."""
     if type_.is_address:
         return Pointer(bits)
     return Real(bits) if type_.kind == "real" else Int(bits, type_.signed)
@@ -98,7 +98,7 @@ def number(value: Any) -> Any:
 
 
 def converted(value: Any, type_: CType) -> Any:
-    """A value as that of a type."""
+    """A value converted to a type. Raises Unknown for types without a width."""
     if type_.kind == "void" or value is None:
         return value
     if type_.kind == "real":
@@ -115,7 +115,7 @@ def converted(value: Any, type_: CType) -> Any:
 
 
 def real(value: Any, width: int) -> Real:
-    """Any number as a floating-point value of so many bits."""
+    """A number as a floating-point value of `width` bits. Raises Unknown for an address."""
     if isinstance(value, Pointer):
         raise Unknown("an address as a floating-point value")
     if isinstance(value, Real):
@@ -127,7 +127,7 @@ def real(value: Any, width: int) -> Real:
 
 
 def integer(value: Any) -> Any:
-    """A floating-point value as an integer of 64 bits; others as they are. C knows no conversion out of range."""
+    """A floating-point value as an integer of 64 bits (out of range is undefined in C); other values unchanged."""
     return Int(_applied("integer of real", WIDE, value.bits), True) if isinstance(value, Real) else value
 
 
@@ -162,21 +162,21 @@ def operated(operator: str, a: Any, b: Any) -> Any:
     return flag(result) if result is not None else Int(computed(operator, x, y, not unsigned), not unsigned)
 
 
-# (can it hold, can it fail) of a condition behind others, which are named by their numbers and kept with the answer
+# (can it hold, can it fail, the conditions) of a condition after others, by their z3 ids: kept, so that ids stay theirs
 Answers = dict[tuple[int, ...], tuple[bool, bool, Any]]
 
 
 @dataclass
 class Decisions:
-    """The conditions on the path, and which paths were not taken yet."""
+    """The conditions on the current path, and the choices of paths that are still to be taken (`open`)."""
 
     choices: list[bool]
     answers: Answers = field(default_factory=dict)  # of the solver, on all paths so far
     open: list[list[bool]] = field(default_factory=list)
     path: list[Any] = field(default_factory=list)
     number: int = 0
-    given: tuple[Any, ...] = ()  # what holds besides
-    asked: dict[int, Any] = field(default_factory=dict)  # conditions on this path, whether they left a choice or not
+    given: tuple[Any, ...] = ()  # conditions that hold on all paths
+    asked: dict[int, Any] = field(default_factory=dict)  # all conditions on this path, also those without a choice
 
     def decide(self, condition: Any) -> bool:
         condition = z3.simplify(condition)
@@ -242,7 +242,7 @@ COMPUTED = {"+": add, "-": sub, "*": mul, "&": and_, "|": or_, "^": xor}
 
 
 def compared(operator: str, x: Any, y: Any, signed: bool) -> Any:
-    """The condition that a comparison is; None for an operator that is none."""
+    """The condition of a comparison; None if the operator is no comparison."""
     return COMPARED[operator][signed](x, y) if operator in COMPARED else None
 
 
@@ -261,7 +261,7 @@ def computed(operator: str, x: Any, y: Any, signed: bool) -> Any:
 
 
 def _defined(condition: Any, value: Any, operator: str, x: Any, y: Any, signed: bool) -> Any:
-    """A result that C leaves open where a condition fails: some value then, the same for the same operands."""
+    """`value` where the condition holds; elsewhere C defines none, so any value that depends on the operands alone."""
     condition = z3.simplify(condition)
     if z3.is_true(condition):
         return value

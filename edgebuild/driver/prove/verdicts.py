@@ -1,9 +1,9 @@
 """The verdict on each function: proved, refuted with the difference, or unknown with the reason.
 
 Each path through the source is compared with each path through the generated code that the same inputs can take. Both
-must have the same events in the same order, find the same values in all fields at each of them and at the end, and
-return the same. Loops are proved by induction (`loops`), and where that does not do, turn by turn. Of a loop that
-waits, a few turns are then followed, and the verdict says `bounded`."""
+must have the same events in the same order, with equal values of all fields at each event and at the end, and return
+the same value. Loops are proved by induction (`compare.by_induction`). Where that fails, they are unrolled. Of a loop
+that waits, only a few turns are unrolled, and the verdict is `bounded`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from .values import DEPTH, POLLS, TURNS, Int, converted, integer, number, sized,
 
 # The two sides of a proof: a source in the dialect, and generated C.
 
-HAL = "HAL_"  # how the names of functions begin that access registers
+HAL = "HAL_"  # prefix of the functions that access registers
 WORD = 32  # bits of a variable that holds a register
 
 
@@ -68,18 +68,18 @@ class GeneratedSide(Side):
     def cast(self, value: Any, c: ir.Cast) -> Any:
         name, pointer = c.inside.bare.type.group
         if pointer and isinstance(value, Pointer) and c.type.kind != "pointer":
-            return Pointer(value.value, name)  # from here on, offsets are those of registers
+            return Pointer(value.value, name)  # offsets added from here on select registers
         return super().cast(value, c)
 
     def device(self, d: ir.Variable) -> Pointer:
-        """The address of a device, as the generated code itself has it."""
+        """The address of a device, as the generated code defines it."""
         assert d.default is not None
         value = self.run.value(d.default)
         assert isinstance(value, Pointer)
         return value
 
     def _register(self, c: Expression) -> Pointer | None:
-        """The address that a volatile object has, if it is one in a group, in a function that accesses registers."""
+        """The address of a register: of a volatile object in a group, in a function that accesses registers."""
         accesses = self.run.active[-1].name.startswith(HAL)
         if not (isinstance(c, ir.Unary) and c.operator == "*" and c.type.is_volatile and accesses):
             return None
@@ -110,8 +110,8 @@ class SourceSide(Side):
     in_order = False
 
     def __init__(self) -> None:
-        self.once: dict[ir.Span, Any] | None = None  # parts of the address of a whole register
-        self.begun: set[ir.Span] = set()  # expressions before which loads stand, while they are evaluated
+        self.once: dict[ir.Span, Any] | None = None  # values of the parts of a whole register's address
+        self.begun: set[ir.Span] = set()  # expressions under evaluation whose hoisted loads are done
         self._chains: Chains | None = None
 
     @property
@@ -127,7 +127,7 @@ class SourceSide(Side):
         self.begun, self.once = set(), None
 
     def _on_bus(self, kind: str, c: Expression, place: Any, word: Any = None) -> None:
-        """Note what an access of the source is to be on the bus. `word`: what a store of a whole register stores."""
+        """Record the bus accesses planned for an access of the source. `word`: value of a whole-register store."""
         key, planned = (kind, c.bare.span), self.run.views.planned
         if key not in planned:
             self.run.hardware.bus.append(BusAccess(kind, None, name="an access that nothing is planned for"))
@@ -176,12 +176,12 @@ class SourceSide(Side):
     def declare(self, d: ir.Declared) -> bool:
         if not holds_register(d.variable, self.run.dialect):
             return False
-        empty = d.value is None or (isinstance(d.value, ir.Call) and not d.value.parts)  # C++ says that it makes one
+        empty = d.value is None or (isinstance(d.value, ir.Call) and not d.value.parts)  # C++: default constructor
         self.run.env[d.variable.key] = self.word_of(d.value, self.home(d.variable)) if d.value and not empty else None
         return True
 
     def place(self, chain: Chain) -> tuple[Pointer, Key, Register | None, Slot | None, Any]:
-        """(address of the group, leaf, its register and slot, place of the element) of a chain."""
+        """(address of the group, leaf, its register and slot, place: that address and the index of the element)."""
         run, layout = self.run, self.run.layout
         group = chain.prefixes[0].group
         current = group
@@ -199,7 +199,7 @@ class SourceSide(Side):
             flat: Any = z3.BitVecVal(0, INDEX)
             for size, v in zip(member.dims, values, strict=False):
                 if not z3.is_bv_value(v):
-                    run.decisions.path.append(z3.ULT(v, size))  # C knows no other index
+                    run.decisions.path.append(z3.ULT(v, size))  # any other index is undefined
                     run.hints.append(z3.ULT(v, size))
                 flat = flat * size + v
             i += 1 + len(indices)
@@ -220,7 +220,7 @@ class SourceSide(Side):
         return at, (group, ""), None, None, index
 
     def _once(self, c: Expression) -> Any:
-        """A part of an address: that of a whole register is evaluated once for all of its fields."""
+        """The value of a part of an address. For a whole register it is evaluated once for all fields."""
         values, self.once = self.once, None
         if values is None:
             return self.run.value(c)
@@ -272,7 +272,7 @@ class SourceSide(Side):
         return Int(_wide(narrow, chain.end), False)
 
     def modify(self, c: ir.Assignment | ir.Step) -> tuple[Any, Any]:
-        """(old value, new one) of a field that is read, changed and written; its place is evaluated once."""
+        """(old value, new value) of a field that is read, changed and written; its place is evaluated once."""
         left = c.operand if isinstance(c, ir.Step) else c.left
         chain = self._field(left)
         if chain is None:
@@ -285,7 +285,7 @@ class SourceSide(Side):
         _, key, _, slot, place = self.place(chain)
         assert slot
         self.run.hardware.batch += 1
-        first = self.run.value(right) if right is not None and self.run.cpp else None  # C++ has the right side first
+        first = self.run.value(right) if right is not None and self.run.cpp else None  # C++: right side first
         self._on_bus("r", left, place)
         old = Int(self._read_at(chain, key, slot, place, self._turn_of(left)), False)
         by = first or (self.run.value(right) if right is not None else Int(z3.BitVecVal(1, 32), True))
@@ -330,7 +330,7 @@ class SourceSide(Side):
         return planned.group, planned.register
 
     def _fields(self, c: Expression) -> tuple[tuple[int, int] | None, list[Placed]]:
-        """(device, fields of a register, silicon's own behind those of the source); the address is evaluated once."""
+        """(device, fields of a register: first the source's, then silicon's own). The address is evaluated once."""
         chain = self.chains.read(c)
         if chain is None:
             raise Unknown("a group as a value")
@@ -357,7 +357,7 @@ class SourceSide(Side):
         return bits
 
     def word_of(self, c: Expression, home: Home) -> Int:
-        """The value of a group as the word of a register: of one, of a variable, or of the fields of a literal."""
+        """The value of a group (a register, a variable or a literal) as a word of the register `home`."""
         c = group_value(c)
         if isinstance(c, ir.Name):
             assert c.variable
@@ -376,7 +376,7 @@ class SourceSide(Side):
         return Int(moved, False)
 
     def _literal(self, c: Expression, register: Register) -> Int:
-        """A literal; what it does not name is at rest."""
+        """The word of a literal. Fields without a value are as in `_at_rest`."""
         word, bits = _at_rest(register), self._bits(register)
         if is_zero(c):
             for low, width in bits.values():
@@ -389,7 +389,7 @@ class SourceSide(Side):
         return Int(word, False)
 
     def loaded(self, c: Expression) -> Int:
-        """One load of a whole register."""
+        """The word that one load of a whole register reads."""
         _, register = self._register("r", c)
         device, fields = self._fields(c)
         turn, size = self._turn_of(c), register.bits // 8
@@ -401,7 +401,7 @@ class SourceSide(Side):
     def _store_word(self, left: Expression, group: Expression, word: Any, is_number: bool = False) -> None:
         """One store of a register by an assignment to `left`.
 
-        Flags of silicon that the source does not name get the value that does nothing.
+        Flags of silicon that the source lacks get the value without effect.
         """
         hardware = self.run.hardware
         device, fields = self._fields(group)
@@ -448,19 +448,19 @@ class SourceSide(Side):
 
 
 def _wide(value: Any, f: Field) -> Any:
-    """The value of a field in the type that it has in C."""
+    """The value of a field, extended to the width of its type in C."""
     wide = next(w for w in (8, 16, 32, 64) if f.width <= w)
     return z3.ZeroExt(wide - f.width, value) if wide > f.width else value
 
 
 def _with(word: Any, low: int, value: Any) -> Any:
-    """A word with another value at a place."""
+    """The word, with `value` in its bits from `low` on."""
     width = value.size()
     return word & ~(((1 << width) - 1) << low) | z3.ZeroExt(WORD - width, value) << low
 
 
 def _without_blind(word: Int, register: Register) -> Int:
-    """A loaded word with a value that does nothing for fields that cannot be read, where there is one."""
+    """A loaded word, with the value without effect in write-only fields that have one."""
     value = word.bits
     for s in register.slots:
         if s.field and "r" not in s.access and s.back in ("0", "1"):
@@ -470,7 +470,7 @@ def _without_blind(word: Int, register: Register) -> Int:
 
 
 def _at_rest(register: Register) -> Any:
-    """The word of fields that a write of a whole register does not name: no effect, else the value after reset."""
+    """A word for fields without a value in a whole-register write: no effect, or else the value after reset."""
     word = register.reset
     for s in register.slots:
         neutral = neutral_of(s)
@@ -482,12 +482,12 @@ def _at_rest(register: Register) -> Any:
 
 
 BOUND = f"only {POLLS} turns of a loop that waits, {TURNS} of others and {DEPTH} calls in each other were looked at"
-SOME = 8  # paths that are looked at first where induction fails
+SOME = 8  # paths that are tried first where induction fails
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`what`: "proved", "refuted" or "unknown"; `why`: the difference, or what the proof cannot follow."""
+    """`what`: "proved", "refuted" or "unknown"; `why`: the difference, or the code that the proof cannot follow."""
 
     function: str
     what: str
@@ -499,7 +499,7 @@ class Verdict:
 def prove(
     driver: Driver, triple: str, artifacts: tuple[Artifact, ...], only: frozenset[str] | None = None
 ) -> list[Verdict]:
-    """A verdict for each function of the driver, or for those of `only`, on the generated C among its products."""
+    """Compare the driver's functions (or `only` those) with the generated C in `artifacts`: a verdict for each."""
     names = [n for n, f in driver.cdfg.functions.items() if not f.around and (only is None or n in only)]
     views = views_of(driver)
     source = Interpreter(driver.source.program, driver.dialect, driver.layout, views, SourceSide())
@@ -519,12 +519,12 @@ def generated_unit(driver: Driver, triple: str, artifacts: tuple[Artifact, ...])
     header, text = (next(a for a in artifacts if a.name == driver.request.name + end) for end in ends)
     folders = dict.fromkeys(str(p.parent) for p in driver.request.sources)
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
-    # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
+    # With the header's text in front, its functions belong to the unit. Its guard makes the include empty.
     return clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
 
 
 def _given_away(source: Interpreter, prover: Prover) -> list[Verdict]:
-    """Verdicts on the bodies of lambdas that functions give away."""
+    """Verdicts on the bodies of lambdas that functions pass on."""
     other = prover.other
     verdicts: dict[int, Verdict] = {}
     names = [f.full_name for f, _ in source.program.lambdas.values()]
@@ -540,7 +540,7 @@ def _given_away(source: Interpreter, prover: Prover) -> list[Verdict]:
 
 @dataclass
 class Prover:
-    """Verdicts on the functions of one driver, and which other functions each of them supposes to be proved."""
+    """Verdicts on the functions of one driver, and the other functions that each proof supposes to be proved."""
 
     source: Interpreter
     other: Interpreter
@@ -548,7 +548,7 @@ class Prover:
     needs: dict[str, set[str]] = field(default_factory=dict)
 
     def all(self, names: list[str]) -> list[Verdict]:
-        """Verdicts on the functions. One that supposes another one is as good as that."""
+        """Verdicts on the functions. A proof that supposes a function without proof is "unknown"."""
         todo = list(names)
         while todo:
             name = todo.pop()
@@ -566,7 +566,7 @@ class Prover:
         return sorted(n for n in self.needs[name] if self.done[n].what != "proved")
 
     def _alone(self, name: str) -> tuple[Verdict, set[str]]:
-        """The verdict on one function, at first without looking into others that have loops or call themselves."""
+        """(verdict on one function, functions supposed to be proved: those with loops or recursion, at first)."""
         verdict = Verdict(name, "unknown")
         EFFORT.begin()
         for separate in (True, False):
@@ -590,7 +590,7 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
             done, bounded = by_induction(name, source, other)
             if done and not bounded:
                 return Verdict(name, "proved")
-        if not source.separate or has_loops(source, name):  # turns of loops make many paths: a few are looked at first
+        if not source.separate or has_loops(source, name):  # unrolled loops have many paths: try a few first
             source.hints, other.assumed = [], []
             EFFORT.phase()
             with suppress(Unknown):
@@ -610,7 +610,7 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
 
 
 def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
-    """Compare each path from the start to the end; whether some were cut off. Raises Different or Unknown."""
+    """Compare all whole paths. Returns whether some were cut off. Raises Different or Unknown."""
     originals, open_ = all_paths(source, name)
     other.assumed = list({h.get_id(): h for h in source.hints}.values())
     generated, also = all_paths(other, name)
@@ -623,7 +623,7 @@ def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
 
 
 def _search(name: str, source: Interpreter, other: Interpreter) -> None:
-    """Raise Different for a difference on the first paths: there may be too many. Nothing follows if there is none."""
+    """Raise Different for a difference on the first `SOME` paths. If there is none, nothing is proved."""
     paths = (w for w in each_path(source, name) if w is not None)
     for a in list(islice(paths, SOME)):
         other.assumed, other.given = list({h.get_id(): h for h in source.hints}.values()), a.conditions
@@ -634,19 +634,18 @@ def _search(name: str, source: Interpreter, other: Interpreter) -> None:
 
 
 def summary(verdicts: list[Verdict]) -> Iterator[str]:
-    """Lines for people, and how many there are of each kind."""
+    """A line for each verdict, and one with the number of verdicts of each kind."""
     for v in verdicts:
         yield f"{v.function}: {v.what}{f': {v.why}' if v.why else ''}"
     kinds = [v.what for v in verdicts]
     yield ", ".join(f"{kinds.count(k)} {k}" for k in ("proved", "refuted", "unknown"))
 
 
-# ---- declarations outside of functions: a function is proved for any values of variables, so what these begin with is
-# compared alone
+# ---- declarations outside of functions: proofs hold for any values of variables, so initial ones are compared here
 
 
 def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[str, str]]:
-    """(name, what is wrong) of each variable and function that one side has in another path, or alone."""
+    """(name, what is wrong) of each variable, type, macro and function that differs, or that one side lacks."""
     originals, generated = (variables(program, lambda c: _offset(c, driver)) for program in (source, other))
     for name in driver.dialect.devices:
         originals.pop(name, None)
@@ -668,7 +667,7 @@ def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[st
 
 
 def unlike_variables(originals: Variables, generated: Variables) -> Iterator[tuple[str, str]]:
-    """(name, what is wrong) of each variable of both sides that has another type or another first value."""
+    """(name, what is wrong) of each variable of both sides whose types or initial values differ."""
     for name in sorted(originals.keys() & generated.keys()):
         if originals[name][0] != generated[name][0]:
             yield name, f"its type is {originals[name][0]}, in the generated code {generated[name][0]}"
@@ -676,16 +675,16 @@ def unlike_variables(originals: Variables, generated: Variables) -> Iterator[tup
             yield name, "it begins with another value in the generated code"
 
 
-Variables = dict[str, tuple[str, Any]]  # type without namespaces, first value: numbers where it has some, else its text
+Variables = dict[str, tuple[str, Any]]  # (type without namespaces, initial value: its numbers, else its text) by name
 
 
 def variable_name(v: ir.Variable) -> str:
-    """A name for people; of a static variable in a function with the function."""
+    """The name of a variable in messages; for a static one in a function, with the function."""
     return f"{v.function}: {v.name}" if v.function else v.qualified
 
 
 def variables(program: Program, offset: Callable[[ir.OffsetOf], int | None] = lambda c: c.constant) -> Variables:
-    """The variables outside of functions, and static ones, by name. `offset`: what an `offsetof` is."""
+    """The variables outside of functions, and static ones, by name. `offset`: the value of an `offsetof`."""
     result: Variables = {}
     for d in program.statics:
         name = variable_name(d.variable)
@@ -697,24 +696,24 @@ def variables(program: Program, offset: Callable[[ir.OffsetOf], int | None] = la
 
 
 def _numbers(x: Expression) -> Any:
-    """The numbers of a first value, in lists as they stand there; None for what is no number."""
+    """The numbers of an initial value, in nested lists as in the source; None for other expressions."""
     bare = x.bare
     return [_numbers(item) for item in bare.items] if isinstance(bare, ir.ListValue) else x.constant
 
 
 def _records(program: Program, driver: Driver) -> dict[str, str]:
-    """Members of structs, unions and classes that other files may know, too, by name; groups have layouts."""
+    """Members of named structs, unions and classes, by name. Groups are left out: they have layouts."""
     named = (r for r in program.records if r.name.isidentifier() and r.name not in driver.dialect.groups)
     return {r.name: _members(r) for r in named if r.members}
 
 
 def _members(record: ir.Record) -> str:
-    """Members in order, with their types; those of a struct without a name in its place."""
+    """Members in order, with their types; an anonymous struct is replaced by its members."""
     return "; ".join(f"{_type(m.type)} {m.name}{'' if m.bits is None else f': {m.bits}'}" for m in record.members)
 
 
 def _type(t: ir.CType) -> str:
-    """A member's type; in place of a struct without a name its members."""
+    """A member's type; for an anonymous struct, its members."""
     inner = t.element if t.kind == "array" else t
     if "(" not in t.text or inner.record is None:
         return t.plain_text
@@ -722,7 +721,7 @@ def _type(t: ir.CType) -> str:
 
 
 def _offset(c: ir.OffsetOf, driver: Driver) -> int | None:
-    """An offset of a field as the layout has it."""
+    """The value of an `offsetof`; for a field, the offset in the layout, in bytes."""
     group, name = c.members[0].owner, c.members[0].name
     if group in driver.dialect.groups:
         return driver.layout.groups[group].offset_of((group, name))

@@ -1,8 +1,8 @@
-"""Two versions of a driver in C: whether each function makes the same accesses, whatever its inputs are.
+"""Compare two versions of a driver in C: whether each function makes the same accesses for all inputs.
 
-Both are plain C, or sources in the dialect, of which the generated code is taken. Every access of a volatile object
-counts: its kind, its address, its width, its value and its order. Reads may find anything. A register description names
-the registers in what is said of a difference."""
+A version is plain C, or a source in the dialect, whose generated code is compared. Every access of a volatile object
+counts: its kind, address, width, value and order. Reads return arbitrary values. A register description provides the
+names of registers in messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .verdicts import Prover, Verdict, generated_unit, unlike_variables, variabl
 
 @dataclass(frozen=True)
 class Comparison:
-    """A verdict, "proved", "different" or "unknown", with why; of a difference the inputs that show it."""
+    """`verdict`: "proved", "different" or "unknown"; `inputs`: values that show a difference, by name."""
 
     function: str
     verdict: str
@@ -37,9 +37,9 @@ class Comparison:
 
 
 def prove_versions(old: DriverRequest, new: DriverRequest, only: tuple[str, ...] = ()) -> list[Comparison]:
-    """Compare the functions of both sources, or those of `only`. The layout of a request may name a description.
+    """Compare the functions of both sources, or those in `only`. `old.layout` may name a register description.
 
-    Raises EdgebuildError where a source or the description cannot be read.
+    Raises EdgebuildError if a source or the description cannot be read, or has no function of a name in `only`.
     """
     file = old.layout.removeprefix("fixed:") if old.layout.startswith("fixed:") else ""
     words = Words(old.sources[0].name, new.sources[0].name, _registers(Path(file)) if file else {})
@@ -47,7 +47,7 @@ def prove_versions(old: DriverRequest, new: DriverRequest, only: tuple[str, ...]
 
 
 def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, ...] = ()) -> list[Comparison]:
-    """Verdicts as those of `prove_versions`."""
+    """Compare two programs as `prove_versions` does."""
     layout = Layout({}, Bus(32, True), "fixed", True, 0, 0, 0)
     first, second = (Interpreter(p, Dialect({}, {}, {}), layout, Views(), Side()) for p in (old, new))
     names, every = list(only) or _names([old, new]), first.functions.keys() | second.functions.keys()
@@ -68,7 +68,7 @@ def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, 
 
 
 def _used(program: Program, names: list[str]) -> set[str]:
-    """Names of the variables that these functions use, as `variables` has them, also by functions that they call."""
+    """Names (as in `variables`) of the variables that these functions and their callees use."""
     bodies: dict[str, ir.Node | None] = {f.full_name: f.body for f in program.functions}
     bodies |= {variable_name(d.variable): d.value for d in program.statics}
     used = dict.fromkeys(names)
@@ -83,13 +83,13 @@ def _used(program: Program, names: list[str]) -> set[str]:
 
 
 def _registers(file: Path) -> dict[int, str]:
-    """Names of the registers of a description by their addresses."""
+    """Names of a description's registers, by address."""
     rows = ((b.base + r.offset, f"{b.name}.{r.full_name}") for b in read_map(file).blocks for r in b.registers)
     return dict(reversed(list(rows)))
 
 
 def version(request: DriverRequest) -> Program:
-    """A version as values: as it is, or of a source in the dialect the generated code."""
+    """A version as lowered values: plain C itself, or the generated code of a source in the dialect."""
     triple = triple_of(request.target)
     if not has_groups(request.sources[0]):
         return Program(parse_plain(request.sources[0], triple, request.flags))
@@ -98,7 +98,7 @@ def version(request: DriverRequest) -> Program:
 
 
 def _names(programs: list[Program]) -> list[str]:
-    """Functions that other files may call, and static ones of both that no function of their file calls."""
+    """Functions that other files may call, and static functions of both versions that are not called in their file."""
     names, own = dict[str, None](), [{f.full_name for f in p.functions} for p in programs]
     for p in programs:
         calls = (x for f in p.functions if f.body for x in f.body.all() if isinstance(x, ir.Call))
@@ -109,21 +109,21 @@ def _names(programs: list[Program]) -> list[str]:
 
 @dataclass(frozen=True)
 class Words:
-    """Words for what differs. `registers`: names by addresses."""
+    """Words for differences. `old`, `new`: names of the versions; `registers`: names by address."""
 
     old: str
     new: str
     registers: Mapping[int, str]
 
     def named(self, text: str) -> str:
-        """A text of the prover with the names of the versions."""
+        """A message of the prover, with the names of the versions."""
         return text.replace("the source", self.old).replace("the generated code", self.new)
 
     def comparison(self, v: Verdict, function: ir.Function) -> Comparison:
         why = self.named(v.why)
         if v.difference is None:
             return Comparison(v.function, v.what, why)
-        EFFORT.begin()  # the verdicts may have spent all
+        EFFORT.begin()  # the verdicts may have used up the limit
         d, solver = v.difference, solver_of(*v.difference.case)
         if ask(solver) != z3.sat:
             return Comparison(v.function, "unknown", f"{why}, and the solver finds no input that shows it")
@@ -136,7 +136,7 @@ class Words:
             first, second = (self.event(e, model) for e in events)
             why = f"{self.old} {first}, {self.new} {second}" if first != second else why
             local = next((e.text for e in events if e and " local " in e.key[1]), "")
-            if local:  # no bus shows it, and a compiler leaves it as it is
+            if local:  # not visible on the bus
                 return Comparison(
                     v.function, "unknown", f"the volatile variable '{local}' is accessed otherwise: {why}"
                 )
@@ -158,7 +158,7 @@ class Words:
         return f"{what} ({e.size} bytes{at})"
 
     def inputs(self, d: Different, model: z3.ModelRef, function: ir.Function) -> Iterator[tuple[str, str]]:
-        """Names and values of the inputs that the difference depends on: parameters, variables, and what reads find."""
+        """Names and values of the inputs that show a difference: parameters, variables, and values that are read."""
         for x in sorted(model.decls(), key=lambda x: (x.name().rstrip("0123456789"), len(x.name()), x.name())):
             name, value = x.name(), model[x]
             kind, _, rest = name.partition("?" if "?" in name else " ")
