@@ -59,22 +59,21 @@ def verify(
     labels: Path | None = None,
     every: bool = False,
 ) -> dict[str, Any]:
-    """Does the firmware compute what the oracle computes, and what does it cost?
+    """Run the compiled model on `target`, compare its outputs with the oracle's, and measure sizes and instructions.
 
-    `artifacts`: of `compile_model` under the name "model" for this target. `inputs`: of `read_inputs`, else random
-    ones. `keep`: a folder for the test program. `by_layer`: each step counted, too. `dma`: when the model of a DMA
-    unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the first invoke. `flash_of`: a
-    target whose flash the core waits for; default: this one's. `library`: the folder of CMSIS-NN, if the model calls
-    it. `reading`: the shapes and outputs that it was read with. `labels`: a file of classes. `every`: the results of
-    all ops are recorded, of real numbers, too.
+    `artifacts`: files that `compile_model` made under the name "model" for this target. `inputs`: vectors from
+    `read_inputs`; default: random ones. `keep`: a folder for the test program. `by_layer`: count each step, too.
+    `dma`: when the simulated DMA unit moves bytes: eager, lazy or random:SEED. `by_cycles`: model the cycles of the
+    first invoke. `flash_of`: the target whose flash wait states count; default: this one. `library`: the folder of
+    CMSIS-NN, if the model calls it. `reading`: shapes and outputs with which the model was read. `labels`: a file of
+    classes. `every`: record the results of all ops, also of a float model.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
-    of each), `differs` (names that differ by more than the format allows), `unseen` (results of a model that rounds to
-    steps which were judged through those behind them alone), `inputs_tried`, `instructions` (of the first invoke),
-    `stack_bytes`, `arena_touched_bytes`, `layers` and figures of `accuracy` if wanted, and the sizes of `measure`.
-    Build machine: sanitizers on, and None for what cannot be measured there.
-    Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run,
-    and where `every` result cannot be recorded.
+    of each), `differs` (names that differ by more than the format allows), `unseen` (results that were checked only
+    through later results), `inputs_tried`, `instructions` (of the first invoke), `stack_bytes`, `arena_touched_bytes`,
+    `layers` and figures of `accuracy` if wanted, and the sizes of `measure`.
+    On the build machine sanitizers are on, and figures that cannot be measured there are None. Raises MissingTool
+    without compiler, simulator or oracle, EdgebuildError if the program fails or `every` result cannot be recorded.
     """
     report = report_of(artifacts)
     _check_runnable(target)
@@ -107,7 +106,7 @@ def verify(
 
 
 def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
-    """Layers and MACs of each engine, and what the core computes beside them and why."""
+    """Layers and MACs of each engine, and the nodes that run on the core, each with the reason."""
     rows = report.get("engines")
     if rows is None:
         return {}
@@ -120,15 +119,15 @@ def _by_engine(report: dict[str, Any]) -> dict[str, Any]:
 def _timed(
     elf: Path, target: Target, outcome: Outcome, flash: Flash | None, board: str, by_cycles: bool
 ) -> dict[str, Any]:
-    """Cycles of one inference, counted where the runner can, modelled where that is wanted; and by what."""
+    """Cycles of one inference and their source: counted if the runner counts cycles, else modelled if `by_cycles`."""
     if outcome.cycles is not None and target.runner is not None:
         return {"cycles": outcome.cycles, "cycles_model": target.runner.cycles}
     return _modelled(elf, target, flash, board) if by_cycles else {}
 
 
 def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dict[str, Any]:
-    """Cycles of one inference, with those for which the core waits for the board's flash, and the models' names."""
-    with tempfile.TemporaryDirectory(prefix="edgebuild-cycles-") as place:  # results of the first run stay
+    """Modelled cycles of one inference, how many of them are waits for the board's flash, and the models' names."""
+    with tempfile.TemporaryDirectory(prefix="edgebuild-cycles-") as place:  # keeps results of the first run intact
         for file in (elf, elf.parent / "input.bin"):
             shutil.copy(file, place)
         count, waited, name = cycles(Path(place) / elf.name, target, flash, harness=True)
@@ -185,7 +184,7 @@ def _sizes(builder: Builder, report: dict[str, Any]) -> ElfSizes:
 
 
 def _figures(sizes: ElfSizes, bare: bool) -> dict[str, Any]:
-    """A program of the build machine carries its C library, so its sizes say nothing of the model."""
+    """Sizes in bytes as the report has them. On the build machine most are None: they would count its C library."""
     return {
         "flash_bytes": sizes.flash if bare else None,
         "code_bytes": sizes.flash - sizes.weights if bare else None,
@@ -198,7 +197,7 @@ def _figures(sizes: ElfSizes, bare: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Recording:
-    """Values that the steps of a model read and made. `seen`: none where its steps cannot be recorded."""
+    """Operands and results of a model's steps. `seen` is empty if the steps cannot be recorded."""
 
     plot: Plot
     rounds: Sequence[Round] = ()
@@ -214,9 +213,10 @@ def _recorded(
     builder: Builder,
     every: bool,
 ) -> Recording:
-    """Run the model once more, with every step seen, if it rounds to steps, then on directed operands, too; or `every`.
+    """Run the model again and record every step, if its results are quantised or `every` is set.
 
-    Raises EdgebuildError where `every` step is asked for and they cannot be recorded.
+    Steps of quantised models also run on directed operands.
+    Raises EdgebuildError if `every` is set and steps cannot be recorded.
     """
     graph = prepare(model, *reading, scales=report["model"]["format"])
     hidden = frozenset(m.name for m in builder.target.memories if m.access == "dma")
@@ -244,7 +244,7 @@ def _judged(
     reading: Reading,
     recording: Recording,
 ) -> dict[str, Any]:
-    """The verdict: of a model that rounds to steps op by op, of real numbers with what rounding does to them."""
+    """Compare results: of quantised models op by op, of float models within what rounding can change."""
     graph = recording.plot.graph
     expected = judge_of_open_c(model, graph, vectors, expected)
     compared = _compare(outcome, expected, report, recording)
@@ -267,7 +267,7 @@ def _judged(
 
 
 def _unseen(graph: Graph, compared: Sequence[str]) -> list[str]:
-    """Computed results that were judged only through those behind them, as of tiles and of inputs that come by rows."""
+    """Results that were checked only through later results, such as those of tiled or streamed models."""
     computed = [op.outputs[0] for op in graph.ops if not ops.SPECS[op.kind].view]
     return [n for n in computed if n not in {*compared, *graph.outputs}]
 
@@ -280,9 +280,9 @@ def _of_steps(
     report: dict[str, Any],
     recording: Recording,
 ) -> dict[str, Any]:
-    """The comparison of a model whose oracle may be a step off: the ops' meanings must be near it, each by itself.
+    """Compare a model whose oracle may be one step off: each op's numpy meaning must be within a step of the oracle.
 
-    The recording tells what the firmware made of their operands. Without one, all ops together must make its results.
+    Without a recording, for which `_by_steps` checks each op, the results must be those of all ops' meanings in turn.
     """
     graph = recording.plot.graph
     if recording.seen and compared["equal"]:
@@ -302,7 +302,7 @@ def _of_steps(
 
 
 def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) -> dict[str, Any]:
-    """The comparison with what the recorded steps show. Their outputs must be those of the program without fences."""
+    """Add the verdict on the recorded steps. The recording's outputs must equal those of the program without fences."""
     judgement = judged(recording.plot, recording.rounds, recording.seen)
     wrong = judgement.wrong
     differences = dict.fromkeys(judgement.names, 0.0) | compared["differences"]
@@ -347,18 +347,18 @@ def _by_steps(compared: dict[str, Any], outcome: Outcome, recording: Recording) 
 
 
 def _number(value: float) -> float:
-    """Whole numbers as such."""
+    """`value`, as an int if it is whole."""
     return value if value % 1 else int(value)
 
 
 def _real(names: Sequence[str], report: dict[str, Any]) -> bool:
-    """Whether any of these tensors holds real numbers, which rounding may move."""
+    """Whether any of these tensors is of floats, which rounding may change."""
     tensors = [*report["outputs"], *report["layout"]["buffers"]]
     return any(t["dtype"].startswith("float") for t in tensors if t["name"] in names)
 
 
 def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any], reading: Reading) -> dict[str, float]:
-    """How far rounding alone may move each tensor of real numbers."""
+    """How far rounding alone may move each float tensor; empty if the oracle cannot run the moved copies."""
 
     def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
         oracle = reference(model, near, report, reading, rng)
@@ -368,7 +368,7 @@ def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any], read
     names = [port["name"] for port in report["outputs"]]
     try:
         return moves(vectors, run)
-    except EdgebuildError:  # a copy that the oracle does not run tells nothing of rounding
+    except EdgebuildError:  # the oracle cannot run a moved copy of the model
         return {}
 
 
@@ -379,7 +379,7 @@ def _compare(
     recording: Recording,
     moved: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """All outputs of all vectors, and the intermediate results that were seen."""
+    """Compare all outputs of all vectors, and the intermediate results that were recorded or are still in the arena."""
     differences: dict[str, float] = {}
     differs = []
     for name, pairs in _pairs(outcome, expected, report, recording).items():
@@ -405,7 +405,7 @@ def _compare(
 def _pairs(
     outcome: Outcome, expected: Reference, report: dict[str, Any], recording: Recording
 ) -> dict[str, list[tuple[Array, Array]]]:
-    """Tensor name -> (ours, the oracle's) per vector, in one layout and dtype."""
+    """Tensor name -> (firmware's value, oracle's value) per vector, in one layout and dtype."""
     pairs: dict[str, list[tuple[Array, Array]]] = {}
     for o, port in enumerate(report["outputs"]):
         pairs[port["name"]] = [
@@ -426,10 +426,10 @@ def _pairs(
         oracle = [fit(t[buffer["name"]], buffer["shape"]) for t in expected.tensors if buffer["name"] in t]
         theirs = [value for value in oracle if value is not None and value.dtype == dtype]
         if buffer["name"] in pairs or len(theirs) != len(outcome.arenas):
-            continue  # a tile, or a tensor of our own making
+            continue  # a tile, or a tensor that only the compiler's graph has
         count = int(np.prod(buffer["shape"]))
         if buffer["bytes"] != count * dtype.itemsize:
-            continue  # rows on demand: not the whole tensor
+            continue  # a ring: it holds only a few rows of the tensor
         dumps = [arenas[buffer["memory"]] for arenas in outcome.arenas]
         measured = [np.frombuffer(dump, dtype, count, at).reshape(buffer["shape"]) for dump in dumps]
         pairs[buffer["name"]] = list(zip(measured, theirs, strict=True))
@@ -437,7 +437,7 @@ def _pairs(
 
 
 def _standing(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Buffers of the arena that nothing has written over when the run function returns."""
+    """Buffers of the arena whose values are still intact when the run function returns."""
     buffers: list[dict[str, Any]] = report["layout"]["buffers"]
     if not buffers:
         return []
@@ -445,7 +445,7 @@ def _standing(report: dict[str, Any]) -> list[dict[str, Any]]:
     end = max(b["last"] for b in buffers)
 
     def storage(b: dict[str, Any]) -> str:
-        """The buffer whose bytes these are: views lead to what they view."""
+        """Name of the buffer that owns the bytes of `b`, which may be a view."""
         viewed = b.get("view_of")
         return storage(by_name[viewed]) if viewed in by_name else str(b["name"])
 
@@ -468,7 +468,7 @@ def _fitted(value: Array, port: Port) -> Array:
 def _labelled(
     vectors: list[list[Array]], outcome: Outcome, report: dict[str, Any], labels: Path | None
 ) -> dict[str, Any]:
-    """How often the first output has the class of its label, if there are labels."""
+    """Accuracy of the first output over all vectors, if there are labels."""
     if labels is None:
         return {}
     first = real_values(np.stack([row[0] for row in outcome.outputs]), report["outputs"][0])
@@ -478,14 +478,14 @@ def _labelled(
 
 
 def real_values(values: Array, port: Port) -> Array:
-    """The real numbers that the integers of an input or an output stand for."""
+    """Dequantised values of an input or an output; `values` themselves if the port has no scale."""
     return (values.astype(np.float64) - port["zero_point"]) * port["scale"] if port.get("scale") else values
 
 
 def outputs_on_target(
     target: Target, artifacts: Sequence[Artifact], vectors: list[list[Array]], library: Path | None = None
 ) -> list[list[Array]]:
-    """Per vector, the outputs that the firmware computes. `vectors` and `artifacts` as for `verify`."""
+    """Per vector, the outputs that the firmware computes. Parameters and errors are as for `verify`."""
     report = report_of(artifacts)
     _check_runnable(target)
     with folder_of(None) as folder:

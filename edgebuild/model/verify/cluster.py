@@ -30,9 +30,9 @@ from .rounding import distance, limit, moves
 from .vectors import Given, random_inputs, split_vectors
 
 VECTORS = 3
-WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: devices that never end are ended then
-POLL_S, ENDING_S = 0.003, 20.0  # between looks at the programs; for them to end
-STILL_S = 240.0  # so long may all of them compute without a word to the relay
+WALL_S, EACH_S = 900.0, 0.2  # seconds of a run, and in addition per vector, after which devices are killed
+POLL_S, ENDING_S = 0.003, 20.0  # seconds between checks of the programs; seconds in which they must end
+STILL_S = 240.0  # seconds without any request to the relay after which the devices are taken to hang
 CODES = ("EB_OK", "EB_LINK_TIMEOUT", "EB_LINK_CRC", "EB_LINK_PLAN", "EB_LINK_ORDER")
 HOST, PROGRAM = "host", "device"
 ELF = f"{PROGRAM}.elf"
@@ -44,7 +44,7 @@ class Result:
 
     codes: list[int]
     outputs: list[list[Array]]
-    workers: dict[int, Counter[int]]  # how often each device but the source returned each code
+    workers: dict[int, Counter[int]]  # device except the source -> code -> how often it returned the code
     relay: Relay
     finished: bool
 
@@ -57,16 +57,16 @@ def verify_cluster(
     keep: Path | None = None,
     judge_one: bool = False,
 ) -> dict[str, Any]:
-    """Does the cluster compute what one device computes, and does it send what its plan says?
+    """Run all devices of a cluster; compare outputs with one device's, and sent bytes with the plan's.
 
     `simulate`: "host" builds all devices for the build machine, with sanitizers; "qemu" each for its own target.
-    `inputs`: as of `verify`. `disturbed`: a seed, and how many inferences to disturb. `judge_one`: whether `verify`
-    judges the program of one device, too, each of its tensors on its own operands.
+    `inputs`: as of `verify`. `disturbed`: a seed, and how many inferences to disturb. `judge_one`: also verify the
+    program of one device.
 
-    Returns `equal`, `equal_to_one`, `max_abs_diff` and `one_device`, its verdict: `equal`, `judge`, `differs`,
-    `compared`, `notes`; without a `judge` nothing was judged. `wire_bytes` of an inference are as the relay counts
-    them, `planned_bytes` as planned. `devices` has codes that they returned, of firmware also sizes and instructions.
-    In QEMU there is `time_us`, and `faults` where they were asked for.
+    Returns `equal`, `equal_to_one`, `max_abs_diff` and `one_device`, the verdict of `verify` on one device: `equal`,
+    `judge` ("" if it was not verified), `differs`, `compared`, `notes`. `wire_bytes` of an inference are counted by the
+    relay, `planned_bytes` are the plan's. `devices` has the codes that they returned, for firmware also sizes and
+    instructions. In QEMU there is `time_us`; `faults` if inferences were disturbed.
     Raises MissingTool and EdgebuildError as `verify` does.
     """
     built = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
@@ -105,7 +105,7 @@ UNJUDGED: Mapping[str, Any] = {"equal": True, "judge": "", "differs": [], "compa
 
 
 def _judged_alone(request: ClusterRequest, alone: Sequence[Artifact], inputs: Given | None) -> Mapping[str, Any]:
-    """The verdict of `verify` on one device; a note that there is none where no interpreter runs the model."""
+    """The verdict of `verify` on one device, or a note if no interpreter can run the model."""
     try:
         with bound_file(request.source, request.bind) as model:
             verdict = verify(model, load_target(HOST), alone, inputs, reading=(request.shape, request.outputs))
@@ -115,7 +115,7 @@ def _judged_alone(request: ClusterRequest, alone: Sequence[Artifact], inputs: Gi
 
 
 def _measure(built: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
-    """Put what the programs of devices take into their rows, the code of the simulation included."""
+    """Add the sizes in bytes of each device's program to its row, including the simulation's own code."""
     for part in built.parts:
         if part.target.firmware is not None:
             sizes = read_sizes(run.place(part.number) / ELF, part.name, allow_libm=True)
@@ -126,7 +126,7 @@ def _measure(built: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
 def _one_device(
     artifacts: Sequence[Artifact], folder: Path, count: int
 ) -> Callable[[list[list[Array]]], list[list[Array]]]:
-    """The model on one device, the build machine with sanitizers: from `count` vectors to their outputs."""
+    """A function from `count` vectors to their outputs, computed on the build machine with sanitizers."""
     target = load_target(HOST)
     report = report_of(artifacts)
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _one_device(
 
 
 def program(part: Part, folder: Path, built: BuiltCluster) -> list[str]:
-    """Build a device's program; the command that runs it in its folder."""
+    """Build a device's program; return the command that runs it. Raises EdgebuildError if the target has no runner."""
     target, is_source = part.target, part.number == built.source
     if target.firmware is not None and target.runner is None:
         raise fail(f"target {target.name} names no `runner:`, so nothing can run its programs",
@@ -160,7 +160,7 @@ def _harness(part: Part, is_source: bool) -> str:
         " ".join(f"X({p['function']}, {p['bytes']}u)" for p in report[side]) for side in ("inputs", "outputs")
     )
     lines = [f'#include "{part.name}.h"']
-    if part.plan is None:  # one device alone, whose function returns nothing
+    if part.plan is None:  # a cluster of one device, whose function returns void
         lines.append(f"static int alone(void) {{ {entry}(); return 0; }}")
         entry = "alone"
     lines += [f"#define NODE_ENTRY {entry}", f"#define NODE_IS_SOURCE {int(is_source)}"]
@@ -170,7 +170,7 @@ def _harness(part: Part, is_source: bool) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Programs of all devices, in the folders in which they run. `report`: the source's."""
+    """Commands of all devices by number, which run in folders in `folder`. `report`: the source's."""
 
     built: BuiltCluster
     programs: dict[int, list[str]]
@@ -181,7 +181,7 @@ class Run:
         return self.folder / f"dev{device}"
 
     def all(self, vectors: list[list[Array]], fault: Fault) -> Result:
-        """Start all devices, and wait until the source has gone through all vectors."""
+        """Start all devices, and wait until the source has computed all vectors. Raises EdgebuildError if one fails."""
         home = self.place(self.built.source)
         (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
         relay = Relay({k: self.place(k) for k in self.programs}, fault)
@@ -228,14 +228,14 @@ class Run:
                 break
             self._bring_back(started, relay, start)
             ended = [k for k, process in started.items() if process.poll() is not None]
-            relay.serve(POLL_S)  # what these had sent counts
+            relay.serve(POLL_S)  # serves the last requests of ended programs before `end`
             for k in ended:
                 if k != self.built.source and not (k in relay.killed or k in relay.buried or k in relay.ended):
                     relay.end(k)
         return source.poll() is not None
 
     def _bring_back(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, start: Start) -> None:
-        """End the programs that the relay has killed; start those anew that are due."""
+        """Kill the programs that a fault killed, and restart those that are due."""
         for k in relay.dead():
             started[k].kill()
             started[k].wait()
@@ -265,7 +265,7 @@ def _numbered(outputs: Sequence[Array]) -> dict[str, Array]:
 def _same(
     measured: Sequence[Array], oracle: Sequence[Array], moved: Mapping[str, float] = MappingProxyType({})
 ) -> bool:
-    """Integers are equal; floats were added in another order. `moved`: see `rounding.moves`, by number of output."""
+    """Whether integers are equal and floats differ by rounding only. `moved`: `rounding.moves` by output number."""
     pairs = enumerate(zip(measured, oracle, strict=True))
     return all(distance(a, b) <= limit(b, moved.get(str(o), 0.0)) for o, (a, b) in pairs)
 
@@ -273,7 +273,7 @@ def _same(
 def _judged(
     built: BuiltCluster, clean: Result, expected: list[list[Array]], moved: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """The result of an undisturbed run."""
+    """The verdict on an undisturbed run."""
     pairs = [
         (a, b)
         for measured, oracle in zip(clean.outputs, expected, strict=False)
@@ -308,7 +308,7 @@ def _disturb(
     seed: int,
     count: int,
 ) -> dict[str, Any]:
-    """Every second inference is disturbed: it ends with a code or the right result, and the next one works."""
+    """Disturb every second inference: it must give an error code or the right result, and the next one must work."""
     faults = Faults(seed, keys, _timeout(run.built), run.built.source)
     some = [vectors[i // 2 % len(vectors)] for i in range(2 * count)]
     result = run.all(some, faults)

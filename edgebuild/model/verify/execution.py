@@ -1,8 +1,8 @@
 """Instructions and cycles of each step of a model, counted while its test program runs.
 
-Blocks of code that a program executes in the simulator, which followed which, and lines that caches did not hold.
-A plugin of QEMU (hal/harness/execution.c) counts. objdump names the instructions: QEMU does not know the vector ones.
-Cycles are modelled, from the instructions in their order and a table of the core. `hal/cycles` has the tables.
+A plugin of QEMU (hal/harness/execution.c) counts executed blocks of code, pairs of successive blocks and cache misses.
+objdump disassembles the program, because QEMU cannot disassemble vector instructions.
+Cycles are modelled from the order of instructions and a table of the core in `hal/cycles`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CYCLES_REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
 ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")
 BLOCKS = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop", "ldrd", "strd")
 MULTIPLIES = ("mul", "mla", "mls", "sml", "smu", "smm", "uml", "umu", "vml", "vmul", "vfm")
-KEEPING = ("vqmovn", "vmovn", "vqshrn", "vqrshrn", "vshrn", "vrshrn")  # half of the lanes of their result stay
+KEEPING = ("vqmovn", "vmovn", "vqshrn", "vqrshrn", "vshrn", "vrshrn")  # leave half of their result's lanes as they were
 CYCLES_BRANCHES = ("b", "bl", "bx", "blx", "cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp")
 
 
@@ -60,26 +60,26 @@ class Instruction:
 
     @cached_property
     def gathers(self) -> int:
-        """Elements that a vector load or store moves by addresses of their own."""
+        """Elements of a gather load or scatter store, each with its own address; 0 for other instructions."""
         if not self.place:
             return 0
         return 128 // int(re.sub(r"\D", "", self.name.partition(".")[2]) or 32)
 
     @cached_property
     def place(self) -> list[str]:
-        """Vectors among the registers from which an access computes its addresses."""
+        """Vector registers among those that form the addresses of an access."""
         if not self.accesses:
             return []
         return [r for r in CYCLES_REGISTER.findall(self.operands.partition("[")[2]) if r.startswith("q")]
 
     @property
     def loads(self) -> bool:
-        """A load of one word, which the next load may overlap; nothing overlaps a store or a block."""
+        """Whether this is a load of one word. The next load may overlap it; nothing overlaps a store or a block."""
         return self.accesses and not self.moves_block and not self.stem.startswith(("str", "vst"))
 
     @property
     def address(self) -> set[str]:
-        """Registers from which an access computes its address."""
+        """Registers that form the address of an access."""
         return set(CYCLES_REGISTER.findall(self.operands.partition("[")[2]))
 
     @property
@@ -112,7 +112,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Shape:
-    """Lines of a cache: `sets` of `ways` lines each."""
+    """Organisation of a cache: `sets` sets of `ways` lines each."""
 
     sets: int = 1
     ways: int = 1
@@ -120,7 +120,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Caches:
-    """Caches of instructions and of data, in front of the addresses from `low` to `high`."""
+    """Instruction cache and data cache of the addresses from `low` to `high`."""
 
     line_bytes: int = 4
     instructions: Shape = field(default_factory=Shape)
@@ -132,12 +132,12 @@ class Caches:
 NO_CACHES = Caches(low=0, high=0)
 
 
-Pairs = Counter[tuple[int, int]]  # how often a block was followed by another, by their numbers
+Pairs = Counter[tuple[int, int]]  # (number of a block, number of the next) -> how often this succession was executed
 
 
 @dataclass(frozen=True)
 class Block:
-    """A translated block: its instructions, and the address behind it."""
+    """A block of code as QEMU translated it: its instructions, its address and the address behind it."""
 
     code: tuple[Instruction, ...]
     begin: int
@@ -147,7 +147,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """Executed between two marks. `reloads`: loads from the word that one of the last two instructions stored."""
+    """Counts between two marks. `reloads`: loads of a word that one of the last two instructions stored."""
 
     pairs: Pairs
     instruction_misses: int
@@ -157,7 +157,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Class:
-    """Instructions by their names without suffixes, and the cycles of each."""
+    """Instructions, by names without suffixes, that take the same number of cycles."""
 
     names: tuple[str, ...]
     cycles: int
@@ -165,7 +165,7 @@ class Class:
 
 @dataclass(frozen=True)
 class VectorClass:
-    """Instructions on vectors by the starts of their names: one of these units, and cycles until the result."""
+    """Vector instructions, by prefixes of their names, with the units that can execute them and their latency."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]
@@ -174,11 +174,11 @@ class VectorClass:
 
 @dataclass(frozen=True)
 class CycleTable:
-    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit;
-    `branch_refill`: of the pipeline behind a branch that is taken.
+    """Timing of an Arm core, in cycles, except `width`: instructions issued per cycle.
 
-    `gathered`: of each element that a vector load or store moves by an address of its own, for which the vector of
-    addresses must be there `gather_address` cycles earlier than other operands.
+    `latency`: of loads and products. `vector`: for which a vector instruction occupies its unit. `branch_refill`: to
+    refill the pipeline after a taken branch. `gathered`: per element of a gather load or scatter store, whose vector
+    of addresses must be ready `gather_address` cycles earlier than other operands.
     """
 
     core: str
@@ -197,7 +197,7 @@ class CycleTable:
     latency: int = 0
     vector: int = 1
     pair_words: int = 1
-    free_branches: tuple[str, ...] = ()  # that cost no refill when they are taken
+    free_branches: tuple[str, ...] = ()  # names of branches that cost no refill when taken
 
     @cached_property
     def by_name(self) -> dict[str, int]:
@@ -205,11 +205,11 @@ class CycleTable:
 
     @property
     def caches(self) -> Caches:
-        """Caches of the core; None: the table states memory without wait states."""
+        """No caches: the table is of memory without wait states."""
         return NO_CACHES
 
     def misses(self, step: Step) -> int:
-        """Cycles of a step for lines of caches."""
+        """Cycles of a step for cache misses: none."""
         return 0
 
     def block_to_block(self, here: Block, there: Block) -> int:
@@ -236,7 +236,7 @@ def _single_instruction(core: CycleTable, code: Sequence[Instruction]) -> int:
 
 
 def _cycles(core: CycleTable, i: Instruction, pipelined: bool) -> int:
-    """`pipelined`: the instruction before it is a load of a word, whose result is no part of this one's address."""
+    """Cycles of one instruction. `pipelined`: it follows a load of a word that does not form its address."""
     if i.stem in core.by_name:
         return core.by_name[i.stem]
     if i.moves_block:
@@ -250,7 +250,7 @@ def _cycles(core: CycleTable, i: Instruction, pipelined: bool) -> int:
 
 
 def _words(operands: str) -> int:
-    """Registers of a list such as {r4, r5, lr} or {d8-d9}; a double counts twice."""
+    """Words that a register list such as {r4, r5, lr} or {d8-d9} holds; a d register counts as two."""
     inside = operands[operands.find("{") + 1 : operands.find("}")]
     count = 0
     for part in inside.split(","):
@@ -261,7 +261,7 @@ def _words(operands: str) -> int:
 
 
 def _wide(core: CycleTable, code: Sequence[Instruction]) -> int:
-    """Cycles of a core that issues in order, up to `width` a cycle: each unit once a cycle, operands ready."""
+    """Cycles on a core that issues up to `width` instructions a cycle, in order, each with ready operands and unit."""
     ready: dict[str, int] = {}
     free: dict[str, int] = {}
     now, issued = 0, 0
@@ -284,14 +284,14 @@ def _wide(core: CycleTable, code: Sequence[Instruction]) -> int:
 
 
 def _busy(core: CycleTable, i: Instruction) -> int:
-    """Cycles for which an instruction takes its unit."""
+    """Cycles for which an instruction occupies its unit."""
     if not i.vector:
         return _cycles(core, i, False)
     return max(core.vector, i.gathers * core.gathered)
 
 
 def _units(core: CycleTable, i: Instruction) -> tuple[tuple[str, ...], int]:
-    """Units of which an instruction needs one, and cycles until its result is there."""
+    """Units that can execute an instruction, and cycles until its result is ready."""
     if i.vector:
         for vector in core.vectors:
             if i.name.startswith(vector.names):
@@ -301,7 +301,7 @@ def _units(core: CycleTable, i: Instruction) -> tuple[tuple[str, ...], int]:
     return ((f"vector {unit}",) if i.vector else (unit,) if unit else ()), late
 
 
-# Modelled cycles of RISC-V cores that execute in order: results that come late, branches, caches.
+# Modelled cycles of in-order RISC-V cores: latencies of results, branches, caches.
 #
 # `hal/cycles` has the tables, each with its source.
 
@@ -330,7 +330,7 @@ JUMPS, REGISTER_JUMPS = ("j", "jal"), ("jr", "jalr", "ret")
 
 @dataclass(frozen=True)
 class CacheTable:
-    """A cache of `bytes`, in lines of `ways`; `refill`: cycles that a line takes which is not there."""
+    """A set-associative cache of `bytes` bytes; `refill`: cycles of a miss."""
 
     bytes: int
     line_bytes: int
@@ -344,13 +344,13 @@ class CacheTable:
 
 @dataclass(frozen=True)
 class PipelineTable:
-    """Cycles of a core that issues one instruction a cycle, in order.
+    """Timing, in cycles, of a core that issues one instruction a cycle, in order.
 
-    `late`: how many cycles later than a sum's the results of instructions may be used. `busy`: cycles for which
-    instructions take the core beyond their own. Lost cycles: `branch_back` and `branch_ahead` by taken branches,
-    `missed_back` by one back that is not taken, `jump` and `register_jump` by jumps; `straddled` by a first
-    instruction of four bytes that begins in the middle of a word, behind a jump; `reload` by a load from the word that
-    one of the last two instructions stored.
+    `late`: how much later than an addition's the results of instructions may be used. `busy`: for which instructions
+    block the core beyond one cycle. Lost cycles: `branch_back` and `branch_ahead` for taken branches, `missed_back`
+    for a backward branch that is not taken, `jump` and `register_jump` for jumps. `straddled`: for a jump to an
+    instruction of four bytes in the middle of a word. `reload`: for a load of a word that one of the last two
+    instructions stored.
     """
 
     core: str
@@ -383,7 +383,7 @@ class PipelineTable:
         return Caches(code.line_bytes, code.shape, data.shape)
 
     def misses(self, step: Step) -> int:
-        """Cycles of a step for lines of the caches and for words that were just stored."""
+        """Cycles of a step for cache misses and for loads of words that were just stored."""
         code, data = self.instruction_cache, self.data_cache
         refills = step.instruction_misses * code.refill if code else 0
         refills += step.data_misses * data.refill if data else 0
@@ -393,14 +393,14 @@ class PipelineTable:
         """Cycles from the first instruction of a block to the first of the one behind it."""
         ready, now = self._run(here.code, {}, 0)
         lost = self._jump(here, there)
-        # What comes late from one block makes the first instructions of the next wait, but for the cycles lost anyway.
+        # Late results of one block stall the first instructions of the next, less the cycles that the jump loses.
         head = there.code[:2]
         pending = {r: at - now - lost for r, at in ready.items() if at > now + lost}
         waits = self._run(head, pending, 0)[1] - self._run(head, {}, 0)[1] if pending else 0
         return now + lost + waits
 
     def _run(self, code: Sequence[Instruction], pending: Mapping[str, int], now: int) -> tuple[dict[str, int], int]:
-        """When results may be used, and when the instruction behind `code` may begin."""
+        """Cycle at which each register may be read, and cycle at which the instruction behind `code` begins."""
         ready = dict(pending)
         for i in code:
             reads, writes = operands(i)
@@ -411,7 +411,7 @@ class PipelineTable:
         return ready, now
 
     def _jump(self, here: Block, there: Block) -> int:
-        """Cycles lost on the way from the last instruction of one block to the next."""
+        """Cycles lost by the branch or jump from one block to the next."""
         last, ahead = here.code[-1], here.end == there.begin
         if last.name in IN_ORDER_BRANCHES:
             back = int(last.operands.split(",")[-1], 16) < here.end
@@ -428,7 +428,7 @@ class PipelineTable:
 
 
 def operands(i: Instruction) -> tuple[list[str], str]:
-    """Registers that an instruction reads, and the one that it writes; empty: none."""
+    """Registers that an instruction reads, and the register that it writes, "" for none."""
     named = IN_ORDER_REGISTER.findall(i.operands)
     if i.name in STORES or i.name in IN_ORDER_BRANCHES or i.name in ("jr", "j"):
         return named, ""
@@ -440,14 +440,14 @@ def operands(i: Instruction) -> tuple[list[str], str]:
 
 
 LIMIT_S = 1200.0
-FROM, TO = "main", "eb_exit"  # what is counted of a program
+FROM, TO = "main", "eb_exit"  # counting begins and ends at these functions
 MARK = "eb_layer"  # called as a step begins
-COUNTING = (MARK, "eb_counter_read", "eb_cycles_read", "SysTick_Handler")  # what a program has only to count
+COUNTING = (MARK, "eb_counter_read", "eb_cycles_read", "SysTick_Handler")  # functions that only count: left out
 # Of harness.c: begin, end and mark. The first inference runs between the last two calls of the mark.
 INVOKE = ("eb_counter_start", "eb_counter_stop", "eb_counter_read")
-VECTORS = "armv8.1-m.main"  # objdump takes vectors for coprocessors unless it is told this architecture
+VECTORS = "armv8.1-m.main"  # without this architecture objdump lists vector instructions as those of coprocessors
 LISTED = re.compile(r"\s*([0-9a-f]+):\t([0-9a-f ]+?) *\t(\S+)(?:\t([^@;<]*))?")
-Listing = Mapping[int, tuple[int, Instruction]]  # by address: bytes, and what stands there
+Listing = Mapping[int, tuple[int, Instruction]]  # address -> size in bytes, instruction
 
 
 @dataclass(frozen=True)
@@ -461,10 +461,10 @@ class Execution:
 def execute(
     elf: Path, target: Target, caches: Caches = NO_CACHES, begin: str = FROM, end: str = TO, mark: str = ""
 ) -> Execution:
-    """Run a program in the simulator and count from one function to another; `mark`: it is called between steps.
+    """Run a program in the simulator and count from function `begin` to `end`; calls of `mark` separate steps.
 
-    Raises MissingTool without the simulator, objdump or a compiler of the build machine, EdgebuildError where the
-    program does not end.
+    Raises MissingTool without the simulator, objdump or a compiler of the build machine, EdgebuildError if the
+    program fails or lacks one of these functions.
     """
     assert target.runner is not None
     plugin, counts = elf.parent / "execution.so", elf.parent / "execution.txt"
@@ -488,7 +488,7 @@ def execute(
 
 
 def read_counts(text: str, code: Listing) -> Execution:
-    """Read what the plugin wrote, with the instructions of the program."""
+    """Parse the plugin's output; `code` has the instructions of the program."""
     blocks: dict[int, Block] = {}
     steps: list[Step] = []
     for line in text.splitlines():
@@ -528,7 +528,7 @@ def listing(elf: Path, target: Target) -> Listing:
 
 
 def _functions(elf: Path) -> dict[str, tuple[int, int]]:
-    """Begin and end of each function; Thumb's lowest bit says nothing of the place."""
+    """Begin and end address of each function, without Thumb's lowest bit."""
     with elf.open("rb") as stream:
         tables = [t for t in ELFFile(stream).iter_sections() if isinstance(t, SymbolTableSection)]
         symbols: list[Symbol] = [s for table in tables for s in table.iter_symbols()]
@@ -543,12 +543,12 @@ def _begin(places: Mapping[str, tuple[int, int]], name: str, elf: Path) -> int:
 
 # Modelled cycles of one inference, from what the simulator executed.
 #
-# A table of the core says what blocks of code take, and what leads from one to the next: `CycleTable` for Arm,
+# A table of the core gives the cycles of blocks and of the branches between them: `CycleTable` for Arm,
 # `PipelineTable` for RISC-V. Contention on buses is not part of the models.
 
 
 class CoreModel(Protocol):
-    """Answers of a table of a core. `core`: its name; `source`: of its numbers."""
+    """A cycle model of a core. `core`: its name; `source`: where its numbers are from."""
 
     @property
     def core(self) -> str: ...
@@ -563,16 +563,16 @@ class CoreModel(Protocol):
         """Cycles from the first instruction of a block to the first of the one behind it."""
 
     def misses(self, step: Step) -> int:
-        """Cycles for which the core waits for lines of its caches, and for words that it has just stored."""
+        """Cycles of a step for cache misses and for loads of words that were just stored."""
 
 
 def has_model(target: Target) -> bool:
-    """There is a table for the target's core."""
+    """Whether there is a cycle table for the target's core."""
     return _table(target).is_file()
 
 
 def _table(target: Target) -> Path:
-    """The file of the target's core, whether it is there or not."""
+    """Path of the cycle table of the target's core; the file may not exist."""
     return hal_dir() / "cycles" / f"{target.cycle_table}.yaml"
 
 
@@ -588,9 +588,9 @@ def model_of(target: Target) -> CoreModel:
 
 
 def cycles(elf: Path, target: Target, flash: Flash | None = None, harness: bool = False) -> tuple[int, int, str]:
-    """Cycles of a program, those of them for flash, and the name of their model.
+    """Modelled cycles of a program, how many of them are waits for flash, and the name of the model.
 
-    `harness`: of the first inference of harness.c, on the input vectors in its folder. Branches depend on them.
+    `harness`: count the first inference of harness.c, on the input vectors in its folder. Branches depend on them.
     Raises EdgebuildError for a core without a table, MissingTool without the simulator.
     """
     core = model_of(target)
@@ -601,14 +601,14 @@ def cycles(elf: Path, target: Target, flash: Flash | None = None, harness: bool 
 
 
 def cycles_by_step(elf: Path, target: Target, flash: Flash | None = None) -> list[int]:
-    """Cycles from each call of `eb_layer` in the program of harness/layers.c on, those for flash included."""
+    """Modelled cycles behind each call of `eb_layer` in the program of harness/layers.c, with waits for flash."""
     core = model_of(target)
     run = execute(elf, target, _caches(core, target, flash), mark=MARK)
     return [_cost(core, run, step) + _waited(step, flash) for step in run.steps[1:]]
 
 
 def _caches(core: CoreModel, target: Target, flash: Flash | None) -> Caches:
-    """Caches of the core, or the lines that are kept of flash."""
+    """Caches of the core; with `flash`, its buffers as caches of the memories with code and weights."""
     if flash is None:
         return core.caches
     places = [m for m in target.memories if {"code", "weights"} & set(m.roles)]
@@ -627,7 +627,7 @@ def _cost(core: CoreModel, run: Execution, step: Step) -> int:
     )
 
 
-EMPTY = 64  # in layers.c
+EMPTY = 64  # marks at the end of layers.c with nothing between them: they measure a mark's own cost
 
 
 def layers(
@@ -638,12 +638,11 @@ def layers(
     by_cycles: bool = False,
     flash: Flash | None = None,
 ) -> list[dict[str, Any]]:
-    """`ops` (names), `kinds`, `calls`, `macs` and `instructions` of every step, in the order of the schedule.
+    """Run the model on `vector` and measure every step, in the order of the schedule.
 
-    The test program is made by `builder`, in its folder, and computes on `vector`. A tick of the counter is up to 64
-    instructions on Cortex-M, so steps of fewer than a few hundred are known roughly. `by_cycles`: modelled `cycles` as
-    well, with those for which the core waits for `flash`. Raises EdgebuildError for a target whose instructions cannot
-    be counted.
+    Returns `ops` (names), `kinds`, `calls`, `macs` and `instructions` of each. A tick of the counter is up to 64
+    instructions on Cortex-M, so counts below a few hundred are rough. `by_cycles`: modelled `cycles` as well, with
+    waits for `flash`. Raises EdgebuildError for a streamed input and for a target whose instructions cannot be counted.
     """
     target, folder = builder.target, builder.folder
     if target.firmware is None or target.runner is None:
@@ -665,7 +664,7 @@ def layers(
     empty = float(ticks[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
     exact = np.diff(marks[:, 2]).astype(float)
-    exact = exact if exact.any() else ticks  # a timer with the core's clock
+    exact = exact if exact.any() else ticks  # no cycle counter: the timer runs at the core's clock
     cycles = (
         [round(n) for n in exact - exact[-EMPTY:].mean()] if target.runner.cycles
         else cycles_by_step(elf, target, flash) if by_cycles

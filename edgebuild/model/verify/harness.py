@@ -1,7 +1,7 @@
-"""Compile and link test programs around the files of a model, and run them on a board.
+"""Compile and link test programs around the files of a model, and run them in a simulator or on a board.
 
-A program on a board asks for files over a serial line, which has eight data bits and is raw. `hal/src/serial_files.c`
-has the messages.
+A program on a board reads and writes files of the build machine over a raw serial line with eight data bits.
+`hal/src/serial_files.c` has the messages.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ...base.target import (
 from ..emit.weights_file import HEADER
 from ..surface import C_TYPES
 
-# Sizes and symbols, read from the linked program.
+# Symbols that an integer network must not link, as patterns.
 
 HEAP = r"_?_?(malloc|calloc|realloc|free|sbrk)(_r)?"
 LIBM = r"(exp|exp2|expm1|log|log2|log1p|pow|sqrt|tanh|sinh|cosh|sin|cos|tan|erf|round|frexp|ldexp|floor|ceil)[fl]?"
@@ -69,7 +69,7 @@ class ElfSizes:
 
 
 def read_sizes(elf: Path, model: str, allow_libm: bool) -> ElfSizes:
-    """Measure a linked program that holds the model of this name. Sections named .debug and the like do not count."""
+    """Measure a linked program that holds the model of this name; sections that are not loaded do not count."""
     with elf.open("rb") as stream:
         file = ELFFile(stream)
         flash = ram = 0
@@ -95,11 +95,11 @@ def read_sizes(elf: Path, model: str, allow_libm: bool) -> ElfSizes:
     return ElfSizes(flash, ram, arena, sizes.get(f"{model}_weights", 0), tuple(forbidden))
 
 
-# The flash of a board, for which a core waits: the wait states of another board than the simulated one.
+# Wait states of a board's flash, which may be another board than the simulated one.
 
 
 def flash_of(name: str) -> Flash:
-    """The flash of a target. Raises EdgebuildError where the target does not say what it has."""
+    """The flash of a target. Raises EdgebuildError if the target does not state it."""
     target = load_target(name)
     if target.flash is None:
         stated = [other for other in target_names() if load_target(other).flash is not None]
@@ -116,8 +116,8 @@ def in_words(name: str, flash: Flash) -> str:
 
 NAME = "model"  # the name that compile_model was given
 MODEL_SOURCES = (f"{NAME}.c", f"{NAME}_weights.S", f"{NAME}_weights.c")
-# Without the last one variables in sections of their own, such as the arena, get no red zones. Instrumented code takes
-# gcc 12 4 times as long with the target's -O2 -g, for it follows each variable; reports name lines without that.
+# Without the last flag, variables in sections of their own, such as the arena, get no red zones. With the target's
+# -O2 -g, gcc 12 takes 4 times as long, because it tracks each variable; -g1 is enough for line numbers in reports.
 SANITIZERS = (
     "-O1",
     "-g1",
@@ -129,9 +129,9 @@ SANITIZERS = (
 
 
 def sources(target: Target, report: dict[str, Any]) -> tuple[Path, ...]:
-    """The model's sources, and models of engines and, on the build machine, of a DMA unit, if it moves tiles.
+    """Sources of the network, of its engines and, if it moves tiles on the build machine, of a simulated DMA unit.
 
-    An engine is a model where the target names no port, and on the build machine where that port is of the hal folder.
+    An engine is simulated in C if the target names no port, and on the build machine if that port is in the hal folder.
     """
     dma = [hal_dir() / "src/dma_model.c"] if "hierarchy" in report and target.firmware is None else []
     used = {row["engine"] for row in report.get("engines", ())}
@@ -142,7 +142,7 @@ def sources(target: Target, report: dict[str, Any]) -> tuple[Path, ...]:
 
 
 def _model_of(engine: Engine) -> Path:
-    """The file with a model of an engine, which `write_sources` writes."""
+    """Name of the file that simulates an engine; `write_sources` writes it."""
     return Path(f"engine_{engine.name}.c")
 
 
@@ -153,16 +153,17 @@ class Builder:
     target: Target
     folder: Path
     needs_libm: bool
-    extra: tuple[str, ...] = ()  # flags for compiling and linking alike: sanitizers
-    cmsis_nn: Path | None = None  # its folder, if the model may call it
+    extra: tuple[str, ...] = ()  # sanitizer flags, for the compiler and the linker
+    cmsis_nn: Path | None = None  # folder of CMSIS-NN, if the model may call it
     name: str = NAME  # of the model
 
     def program(
         self, name: str, sources: Sequence[Path], special: Mapping[Path, tuple[str, ...]] = MappingProxyType({})
     ) -> Path:
-        """Compile `sources` and link them with the target's start-up code to `name`.elf.
+        """Compile `sources` and link them with the target's start-up code to `name`.elf; return its path.
 
-        `special`: more sources, each with flags of its own.
+        `special`: more sources, each with its own flags. Raises MissingTool without compiler, EdgebuildError if it
+        cannot build, TooLarge if the program exceeds a memory.
         """
         library = cmsis_nn_sources(self.cmsis_nn) if self.cmsis_nn else ()
         objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in self.target.startup), *library)]
@@ -178,7 +179,7 @@ class Builder:
         return self.folder / f"{name}.elf"
 
     def _object(self, source: Path, special: tuple[str, ...] = (), mark: str = "") -> str:
-        """Compile one file, once; return its object's name. `mark` tells apart those with flags of their own."""
+        """Compile one file, once; return its object's name. `mark` distinguishes objects with special flags."""
         name = f"{source.stem}{'.s' if source.suffix == '.S' else ''}{'.san' if self.extra else ''}{mark}.o"
         if not (self.folder / name).exists():
             flags = self.target.toolchain.cflags + self._libc() + self.extra + special
@@ -200,12 +201,12 @@ class Builder:
         run_tool((self.target.toolchain.compiler, *arguments), self.folder, self.target.toolchain.package)
 
 
-# Objects of files that are the same for all models, by compiler, flags and source: a process compiles each once.
+# Cache of objects that are the same for all models, by compiler, flags and source.
 OBJECTS: dict[tuple[str, tuple[str, ...], bytes] | None, bytes] = {}
 
 
 def _is_fixed(source: Path) -> bool:
-    """Whether no file that is made for a model can change its object: it and its headers are of the hal folder."""
+    """Whether the object is the same for all models: the file and its headers are in the hal folder."""
     if source.suffix != ".c" or not source.is_relative_to(hal_dir()):
         return False
     included = re.findall(r'^ *# *include "(.+)"', source.read_text(encoding="utf-8"), re.MULTILINE)
@@ -221,7 +222,7 @@ def run_tool(
 ) -> str:
     """Run a program in `folder`; return its standard output.
 
-    Raises MissingTool where it is not installed, EdgebuildError with the end of its output where it fails.
+    `timeout`: seconds. Raises MissingTool if it is not installed, EdgebuildError with its last output if it fails.
     """
     try:
         done = programs.run(command, folder, timeout, env)
@@ -248,9 +249,9 @@ class TooLarge(EdgebuildError):
 
 
 def too_large(error: EdgebuildError, target: str) -> TooLarge | None:
-    """An error in one sentence where the linker says that a program is larger than a memory; None: it says otherwise.
+    """A one-sentence error if the linker reported that the program exceeds a memory, else None.
 
-    The model itself has been held against the target's memories before.
+    The model alone fits: the compiler has checked it against the target's memories.
     """
     advice = "\n".join(error.diagnostics[0].hints)
     over = re.search(r"region [`'](\w+)' overflowed by (\d+) bytes", advice)
@@ -264,7 +265,7 @@ def too_large(error: EdgebuildError, target: str) -> TooLarge | None:
 
 @dataclass(frozen=True)
 class Arena:
-    """The arena in one memory: its symbol in the program, its bytes."""
+    """The arena in one memory: its symbol in the program and its size in bytes."""
 
     memory: str
     symbol: str
@@ -272,9 +273,9 @@ class Arena:
 
 
 def arenas(target: Target, report: dict[str, Any]) -> list[Arena]:
-    """Arenas that the core reaches, in the target's order.
+    """Arenas in memories that the core can access, in the target's order, then arrays of the application.
 
-    The first in use has the plain name, others have their memory's behind it. Behind them arrays of the application.
+    The first arena has the plain name, each further one its memory's name appended.
     """
     sizes: dict[str, int] = report["ram"]["by_memory"]
     used = [m for m in target.memories if sizes.get(m.name)]
@@ -287,13 +288,13 @@ def arenas(target: Target, report: dict[str, Any]) -> list[Arena]:
 
 
 def _arrays(report: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
-    """Inputs and outputs that are arrays of the application, with the bytes of these."""
+    """Inputs and outputs that are arrays of the application, with their sizes in bytes, rounded up to words."""
     ports = (port for side in ("inputs", "outputs") for port in report[side] if "array" in port)
     return [(port, -(-port["bytes"] // 4) * 4) for port in ports]
 
 
 def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], report: dict[str, Any], n: int) -> None:
-    """Put the model's files, the linker's regions and the harness's description into `folder`; `n`: input vectors."""
+    """Write the model's files, the linker's regions and harness_model.h to `folder`. `n`: number of input vectors."""
     publish((*artifacts, *firmware_support(target)), folder)
     spaces = (f'X(arena_{i}, "{a.symbol}", {a.bytes}u)' for i, a in enumerate(arenas(target, report)))
     if report.get("arena") == "caller":
@@ -319,12 +320,12 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
 
 
 def _number(artifacts: Sequence[Artifact]) -> int:
-    """The number by which a board's program says which model it has."""
+    """A checksum of the model's files, by which a board's program identifies its model."""
     return zlib.crc32(b"".join(a.data for a in artifacts))
 
 
 def _units(target: Target, report: dict[str, Any], artifacts: Sequence[Artifact]) -> list[str]:
-    """Tell the model of a DMA unit which memories arenas and weights are in, and which units there are."""
+    """Macros for the simulated DMA unit: the memories of arenas and weights, and the target's DMA units."""
     blob = next(a.data for a in artifacts if a.name.endswith("_weights.bin"))
     parts = [(a.memory, a.symbol, a.bytes) for a in arenas(target, report)]
     if len(blob) > HEADER:
@@ -336,7 +337,7 @@ def _units(target: Target, report: dict[str, Any], artifacts: Sequence[Artifact]
 
 
 def dma_units(target: Target) -> list[tuple[int, int, int]]:
-    """Each DMA unit's mask of the memories that it joins, by their numbers, its alignment and its largest copy."""
+    """Per DMA unit: mask of the memories that it connects, by number, its alignment and its largest copy in bytes."""
     number = {m.name: i for i, m in enumerate(target.memories)}
     return [(sum(1 << number[name] for name in dict.fromkeys(d.between)), d.align, d.largest) for d in target.dma]
 
@@ -354,11 +355,11 @@ def _plain(report: dict[str, Any]) -> list[str]:
     return [f"#define MODEL_INPUTS {_list(report['inputs'])}", f"#define MODEL_INVOKE {invoke}"]
 
 
-CALLER = "caller_"  # in front of a function of a model that takes the arena: the harness gives it one
+CALLER = "caller_"  # prefix of the harness's wrappers, which pass its arena to functions of the model
 
 
 def _called(report: dict[str, Any]) -> dict[str, Any]:
-    """The report with functions of the harness, which need no arena, in place of the model's."""
+    """The report with the model's functions, which take an arena, replaced by the harness's wrappers."""
     surface = {
         side: [{**port, "function": CALLER + port["function"]} for port in report[side]]
         for side in ("inputs", "outputs")
@@ -367,15 +368,15 @@ def _called(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_arrays(report: dict[str, Any]) -> list[str]:
-    """Arrays of the application that inputs and outputs lie in. Two files of a program may include this."""
+    """Definitions of the application's arrays for inputs and outputs, weak because two files may include them."""
     sizes = [(port, size // np.dtype(port["dtype"]).itemsize) for port, size in _arrays(report)]
     return [f"__attribute__((weak)) {C_TYPES[p['dtype']]} {p['array']}[{count}];" for p, count in sizes]
 
 
 def _own_arena(report: dict[str, Any]) -> list[str]:
-    """An arena of the harness, under the symbol that a model's own has, and functions that hand it on.
+    """The harness's arena, under the symbol that a model's own arena has, and functions that pass it to the model.
 
-    In assembly, because the harness knows this memory as the arena of its first memory already.
+    It is defined in assembly, because harness_model.h declares this symbol in MODEL_ARENAS already.
     """
     size, symbol = report["ram"]["arena_bytes"], f"{NAME}_arena"
     assembly = [
@@ -397,7 +398,7 @@ def _own_arena(report: dict[str, Any]) -> list[str]:
 
 
 def _stream(report: dict[str, Any]) -> list[str]:
-    """A model whose input is brought row by row: an application that has it whole, and pushes it."""
+    """Code for a streamed input: the harness has it whole and pushes it row by row."""
     (port,) = report["inputs"]
     rows, size = report["stream_rows"], port["bytes"] // report["stream_rows"]
     return [
@@ -415,7 +416,7 @@ def _stream(report: dict[str, Any]) -> list[str]:
 
 
 def _output_rows(report: dict[str, Any]) -> list[str]:
-    """A model that hands over its output row by row: an application that has room for all of it."""
+    """Code for an output that the model passes on row by row: the harness collects it whole."""
     (port,) = report["outputs"]
     size = port["bytes"] // report["output_rows"]
     return [
@@ -449,19 +450,19 @@ def folder_of(keep: Path | None) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results of the program, per input vector, and its measurements. None: not measurable there."""
+    """Results of the program, per input vector, and its measurements; None where the target cannot measure one."""
 
     outputs: list[list[NDArray[Any]]]
     arenas: list[dict[str, bytes]]  # by memory
     instructions: int | None
-    cycles: int | None  # counted, where the runner's are those of silicon
+    cycles: int | None  # counted, only if the runner counts cycles as silicon does
     stack_bytes: int | None
-    arena_touched: int
-    dma: dict[str, int] | None = None  # copies, bytes and pieces of one inference, as the model of a DMA unit counted
+    arena_touched: int  # bytes
+    dma: dict[str, int] | None = None  # copies, bytes and pieces of one inference, counted by the simulated DMA unit
 
     @property
     def costs(self) -> dict[str, Any]:
-        """Figures of one inference by the names that `verify` gives them; `dma` where there is any."""
+        """Figures of one inference, named as `verify` reports them; `dma` only if there was DMA."""
         costs = {"instructions": self.instructions, "stack_bytes": self.stack_bytes}
         return {**costs, "arena_touched_bytes": self.arena_touched, **({"dma": self.dma} if self.dma else {})}
 
@@ -473,7 +474,7 @@ def run_harness(
     report: dict[str, Any],
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
-    """Run the harness program on `inputs` (per vector, one array per input of the model)."""
+    """Run the harness on `inputs` (per vector, one array per input). Raises EdgebuildError if the program fails."""
     folder = elf.parent
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for vector in inputs for x in vector))
     run_program(elf, target, {"EB_DMA_COUNT": "dma.txt", **env} if "hierarchy" in report else env)
@@ -486,7 +487,7 @@ def run_harness(
     outputs, dumps = _split(written, len(inputs), report["outputs"], arenas(target, report))
     bare = target.firmware is not None
     exact = target.runner is not None and target.runner.cycles != ""
-    on_board = target.runner is not None and target.runner.port != ""  # whose timer has the core's clock
+    on_board = target.runner is not None and target.runner.port != ""  # its timer counts cycles, not instructions
     instructions = round(ticks * scale) if bare and not on_board else None
     return Outcome(outputs, dumps, instructions, measured["cycles"] or ticks if exact else None,
                    stack if bare else None,
@@ -494,7 +495,7 @@ def run_harness(
 
 
 def _dma(file: Path, measured: Mapping[str, int], invokes: int) -> dict[str, int] | None:
-    """Counts of a DMA unit, modelled or running; the harness invokes the model once a vector, and once more."""
+    """Counts of a simulated or real DMA unit per inference. The harness invokes the model once more than per vector."""
     if "copies" in measured:
         numbers = [measured[key] for key in ("copies", "copied_bytes", "pieces")]
     elif file.is_file():
@@ -505,7 +506,7 @@ def _dma(file: Path, measured: Mapping[str, int], invokes: int) -> dict[str, int
 
 
 def run_program(elf: Path, target: Target, env: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Run a program in its folder, by the target's runner or here. Raises EdgebuildError where it fails."""
+    """Run a program in its folder, by the target's runner or on this machine. Raises EdgebuildError if it fails."""
     if target.runner is not None:
         command = [word.replace("{elf}", elf.name) for word in target.runner.command]
         package, timeout = target.runner.package, target.runner.timeout_s
@@ -560,7 +561,7 @@ PROGRAM = "EB_PROGRAM"  # the macro with the program's number
 
 
 def split_port(port: str) -> tuple[str, int]:
-    """The device and the baud rate of `DEVICE[:BAUD]`. Raises EdgebuildError for a rate that there is not."""
+    """The device and the baud rate of `DEVICE[:BAUD]`. Raises EdgebuildError for a rate that the system lacks."""
     import termios
 
     device, _, rate = port.rpartition(":")
@@ -573,7 +574,7 @@ def split_port(port: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def opened(port: str) -> Iterator[int]:
-    """The line, raw, for this program alone. Raises EdgebuildError for what cannot be opened, or is no serial line."""
+    """Open a serial line, raw and exclusively. Raises EdgebuildError if it is busy or no serial line."""
     try:
         import fcntl
         import termios
@@ -609,17 +610,17 @@ def opened(port: str) -> Iterator[int]:
 
 
 class Board:
-    """Serves a program's questions until it ends. `number`: its EB_PROGRAM; paths are names in `folder`."""
+    """Serves a board program's file requests until it ends. `number`: its EB_PROGRAM. Files are in `folder`."""
 
     def __init__(self, line: int, port: str, folder: Path, number: int, silence_s: float) -> None:
         self.line, self.port, self.folder, self.number, self.silence_s = line, port, folder, number, silence_s
         self.files: list[BinaryIO] = []
         self.printed = ""
-        self.skipped = 0  # bytes that began no message
-        self.identified = False  # the program has said its number
+        self.skipped = 0  # bytes outside messages
+        self.identified = False  # whether the program has sent its number
 
     def serve(self) -> int:
-        """The exit status. Raises EdgebuildError for a line without messages, and for another program."""
+        """Answer requests; return the exit status. Raises EdgebuildError for a bad line or another model's program."""
         with contextlib.ExitStack() as stack:
             while True:
                 letter, data = self._message()
@@ -703,7 +704,7 @@ class Board:
 
 
 def run_on_board(port: str, number: int, folder: Path, silence_s: float, start: Any) -> None:
-    """Open the port, then `start` the program, and serve it until it ends. Raises EdgebuildError where it fails."""
+    """Open the port, then `start` the program, and serve it until it ends. Raises EdgebuildError if it fails."""
     with opened(port) as line:
         start()
         board = Board(line, split_port(port)[0], folder, number, silence_s)

@@ -1,13 +1,13 @@
-"""Interpreters of models in a process of their own: JUDGE MODEL INPUTS.npz OUTPUTS.npz.
+"""Script that runs an interpreter of models in its own process: JUDGE MODEL INPUTS.npz OUTPUTS.npz.
 
-JUDGE is one of `JUDGES`: TFLite Micro, LiteRT, the interpreter of larger machines, or onnxruntime. Run as a script. It
-shares nothing with edgebuild, so that no mistake of ours can be in both results. One process per model: several in one
-have been seen to corrupt the heap, and some models make it end.
+JUDGE is one of `JUDGES`: TFLite Micro, LiteRT (the interpreter for larger machines) or onnxruntime. The script shares
+no code with edgebuild, so that no error of ours can be in both results. Each model has a process, because several
+models in one have corrupted the heap, and some models crash it.
 
 INPUTS.npz has `vectors`, their number, and `v<vector>_i<input>`. OUTPUTS.npz gets `v<vector>_o<output>` for outputs
-that are tensors of numbers and, of TFLite files, `v<vector>_t_<tensor name>` for every result of an operator. Vectors
-run one after another on one interpreter, so variable tensors carry over. Ends with BAD_MODEL or BAD_INPUTS and the
-judge's own words.
+that are tensors of numbers and, for TFLite files, `v<vector>_t_<tensor name>` for every result of an operator. Vectors
+run one after another on one interpreter, so variable tensors carry over. If the interpreter fails, the exit status is
+BAD_MODEL or BAD_INPUTS, and its message goes to stderr.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-ARENA_BYTES = 256 << 20  # the host's memory is not what is tested
+ARENA_BYTES = 256 << 20  # large enough for any model, because memory is not tested here
 BAD_MODEL, BAD_INPUTS = 3, 4
 
 
 def widened(data: bytes) -> bytes:
-    """The same network with constants in float32 that TFLite Micro's kernels of real numbers do not take otherwise.
+    """The TFLite file `data` with constants in float32 where TFLite Micro's float kernels need it.
 
-    These are constants of float16, without their DEQUANTIZE, which TFLM has for integers alone, and the weights of 4
-    and 8 bits of operators on real numbers ("hybrid" ones). LiteRT would round activations of the latter, too.
+    These are float16 constants, whose DEQUANTIZE is dropped because TFLM's reads integers only, and weights of 4 and
+    8 bits of float ("hybrid") operators. LiteRT would also round activations of hybrid operators.
     """
     import flatbuffers
     from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
@@ -44,7 +44,7 @@ def widened(data: bytes) -> bytes:
                 changed = True
                 continue
             kept.append(op)
-            types = {graph.tensors[n].type for n in op.outputs}  # none of what assigns a variable
+            types = {graph.tensors[n].type for n in op.outputs}  # empty for ASSIGN_VARIABLE
             if not is_dequantize and types == {schema.TensorType.FLOAT32}:
                 changed |= _widen_weights(model, graph, op)
         graph.operators = kept
@@ -56,7 +56,7 @@ def widened(data: bytes) -> bytes:
 
 
 def _widen_weights(model: Any, graph: Any, op: Any) -> bool:
-    """Give an operator quantised constants in float32, as tensors of their own; whether it had any."""
+    """Replace an operator's quantised constants by new float32 tensors; return whether it had any."""
     real = {n: _real(model, graph.tensors[n]) for n in op.inputs if n >= 0 and graph.tensors[n].quantization}
     places = {n: len(graph.tensors) + k for k, n in enumerate(n for n in real if real[n] is not None)}
     for n in places:
@@ -67,7 +67,7 @@ def _widen_weights(model: Any, graph: Any, op: Any) -> bool:
 
 
 def _real(model: Any, tensor: Any) -> Any:
-    """The real values of a dense constant of float16, int4, int8 or uint8, in float32; None of anything else."""
+    """Values of a dense constant of float16, int4, int8 or uint8, in float32; None for other tensors."""
     from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
     kinds = schema.TensorType
@@ -90,7 +90,7 @@ def _real(model: Any, tensor: Any) -> Any:
 
 
 def _store(model: Any, tensor: Any, values: Any) -> None:
-    """Make `values` in float32 the data of a tensor, in a buffer of its own."""
+    """Set a tensor to `values` in float32, in a new buffer."""
     from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
     buffer = schema.BufferT()
@@ -100,7 +100,7 @@ def _store(model: Any, tensor: Any, values: Any) -> None:
 
 
 class OfTflite:
-    """Interpreter of a TFLite file. Inputs, outputs and tensors have the numbers that its first graph gives them."""
+    """Interpreter of a TFLite file. Inputs, outputs and tensors have the indices of its first graph."""
 
     def __init__(self, data: bytes) -> None:
         import tflite
@@ -108,7 +108,7 @@ class OfTflite:
         self.data = widened(data)
         graphs = tflite.Model.GetRootAsModel(self.data, 0)
         graph, self.several = graphs.Subgraphs(0), graphs.SubgraphsLength() > 1
-        names = list[str]()  # of tensors with one name the later ones have their index behind it, as for edgebuild
+        names = list[str]()  # a repeated name gets the tensor's index appended, as in edgebuild's importer
         for i in range(graph.TensorsLength()):
             name = (graph.Tensors(i).Name() or f"tensor_{i}".encode()).decode("utf-8", "replace")
             names.append(f"{name}#{i}" if name in names else name)
@@ -118,7 +118,7 @@ class OfTflite:
         self.outputs = graph.OutputsLength()
 
     def run(self: Any, values: list[Any]) -> dict[str, Any]:
-        """`tensor` is None if the interpreter holds it no more."""
+        """Results of one inference, by the names of the module's docstring without `v<vector>_`."""
         self.invoke(values)
         results = {f"o{o}": self.output(o) for o in range(self.outputs)}
         results |= {f"t_{name}": self.tensor(number) for name, number in self.produced.items()}
@@ -126,9 +126,9 @@ class OfTflite:
 
 
 class Micro(OfTflite):
-    """TFLite Micro twice: as firmware runs it, and keeping all tensors.
+    """Two interpreters of TFLite Micro: one as in firmware, for outputs, and one that keeps all tensors.
 
-    Files of several graphs run in the latter alone: in the other one the loop of a Keras LSTM never ends.
+    Files of several graphs run only in the latter, because in the former the loop of a Keras LSTM never ends.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -176,7 +176,7 @@ class Lite(OfTflite):
     def tensor(self, number: int) -> Any:
         try:
             return self.whole.get_tensor(number)
-        except ValueError:  # of a size that the run decides
+        except ValueError:  # its size depends on the inputs
             return None
 
 

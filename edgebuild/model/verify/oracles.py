@@ -1,6 +1,6 @@
-"""Outputs of a model according to somebody else: TFLite Micro's interpreter, onnxruntime.
+"""Outputs of a model as independent interpreters compute them: TFLite Micro, LiteRT and onnxruntime.
 
-Both get the very bytes that the firmware gets, and both tell their intermediate results by tensor name.
+Each gets the inputs that the firmware gets and returns intermediate results by tensor name.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from . import judges
 from .rounding import Rng, in_one_sign, near_file, near_graph
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
-MOST_SECONDS = 600  # of a judge
+MOST_SECONDS = 600  # that an interpreter may run
 
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
-# How a file is read: shapes of its inputs, and the tensors at which the firmware ends, instead of the file's outputs.
+# How a file is read: shapes of its inputs, and the tensors that are the firmware's outputs instead of the file's.
 Reading = tuple[Shapes, tuple[str, ...]]
 NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 FLOAT, UINT8, UINT16, DOUBLE = 1, 2, 4, 11  # types of ONNX
-OFF_STEP = 1e-2  # steps by which a real number may miss the step that it stands for; float32 of 2^15 steps does by 2e-3
+OFF_STEP = 1e-2  # steps by which a float may miss a multiple of its scale; float32 of 2^15 steps misses by 2e-3
 
 
 class NoJudge(EdgebuildError):
-    """The interpreter of the file's format cannot run it, which says nothing of the firmware."""
+    """The interpreter of the file's format cannot run the model, so the firmware cannot be checked."""
 
     def __init__(self, text: str, model: Path, hints: Sequence[str] = ()) -> None:
         super().__init__(Diagnostic(text, file=str(model), hints=tuple(hints)))
@@ -59,7 +59,7 @@ class NoJudge(EdgebuildError):
 class Reference:
     """Per input vector: the outputs, and all results of operators by name. `slack`: allowed integer difference.
 
-    `reals`: per vector, the results that are real in the file, of which `tensors` may have the integers.
+    `reals`: per vector, the results that are floats in the file; `tensors` may have their quantised values.
     """
 
     outputs: list[list[Array]]
@@ -67,7 +67,7 @@ class Reference:
     slack: int
     reals: list[dict[str, Array]] = field(default_factory=list)
     notes: tuple[str, ...] = ()  # for the user
-    judge: str = ""  # whose values these are
+    judge: str = ""  # name of the interpreter that computed the values
 
 
 def reference(
@@ -77,10 +77,10 @@ def reference(
     reading: Reading = ((), ()),
     rng: Rng | None = None,
 ) -> Reference:
-    """Run the model on `inputs` (per vector, one array per input) with the interpreter for its format.
+    """Run the model on `inputs` (per vector, one array per input) with the interpreter of its format.
 
-    Where no interpreter for the format is at hand, values are those of the ops' own meanings. `rng`: real constants
-    are moved by one step each, up or down.
+    Formats without an interpreter are computed by the ops' meanings in numpy. `rng`: move each float constant one step
+    up or down. Raises MissingTool without the interpreter's package, NoJudge if it cannot run the model.
     """
     form = report["model"]["format"]
     judge = {"onnx": _onnx, "tflite": _tflite}.get(form)
@@ -94,7 +94,7 @@ def reference(
 
 
 def _by_meanings(graph: Graph, inputs: list[list[Array]], judge: str) -> Reference:
-    """Results and tensors of each vector, by the operators' meanings in numpy; states go on from one to the next."""
+    """Outputs and tensors of each vector, computed by the operators' meanings in numpy; states carry over."""
     states, runs = graph.first_states, list[dict[str, Array]]()
     for vector in inputs:
         given = states | dict(zip(graph.ports_in, vector, strict=True))
@@ -104,7 +104,7 @@ def _by_meanings(graph: Graph, inputs: list[list[Array]], judge: str) -> Referen
 
 
 def judge_of_open_c(model: Path, graph: Graph, inputs: list[list[Array]], expected: Reference) -> Reference:
-    """`expected`, or the operators' meanings where TFLite Micro's C leaves an int8 DIV of these inputs open."""
+    """`expected`, or the operators' meanings in numpy if TFLite Micro's C is undefined for an int8 DIV of `inputs`."""
     divisions = [op for op in graph.ops if op.kind == "pointwise" and op.attrs["function"] == "quotient"]
     divisions = [op for op in divisions if graph.result(op).dtype == "int8"]
     if not divisions or graph.arithmetic is not Arithmetic.TFLITE:
@@ -124,7 +124,7 @@ def judge_of_open_c(model: Path, graph: Graph, inputs: list[list[Array]], expect
 
 
 def fit(value: Array, shape: Sequence[int]) -> Array | None:
-    """`value` in the layout that generated code has for `shape`: as it is, or from NCHW; None where sizes differ."""
+    """`value` with the layout of generated code for `shape`: as it is, or from NCHW; None if sizes differ."""
     target = tuple(shape)
     if value.shape != target and value.ndim == 4 and value.transpose(NHWC).shape == target:
         return value.transpose(NHWC)
@@ -142,10 +142,10 @@ def _needs(module: str) -> None:
 
 
 def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...]) -> Reference:
-    """TFLite Micro's interpreter; for what it is known to misread LiteRT, or the operators' meanings in numpy.
+    """Run TFLite Micro's interpreter, or LiteRT if TFLite Micro misreads the model or cannot run it.
 
-    LiteRT runs what TFLite Micro cannot run, too. The firmware's surface is int8 where the file has QUANTIZE and
-    DEQUANTIZE there.
+    If LiteRT is missing or cannot run it either, the operators' meanings in numpy judge a misread model.
+    Where the file begins with QUANTIZE or ends with DEQUANTIZE, the firmware's inputs and outputs are int8.
     """
     misread = _misread(model)
     if misread == LISTS or (misread and not _has_litert()):
@@ -179,7 +179,7 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
 
 
 def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]]) -> dict[str, Array]:
-    """Results of a judge in a process of its own, by the names in judges.py."""
+    """Run an interpreter in its own process; results are named as in judges.py. Raises NoJudge if it fails."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model").write_bytes(data)
@@ -207,7 +207,7 @@ def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]])
 
 @cache
 def _warn(model: str, text: str, *hints: str) -> None:
-    """Warn once of a model: copies of it are judged, too."""
+    """Warn once per model and text, because moved copies of the model run, too."""
     progress.warn(Diagnostic(text, file=model, hints=hints, severity="warning"))
 
 
@@ -219,10 +219,10 @@ LISTS = "lists of tensors, and neither TFLite Micro nor LiteRT runs them"
 
 
 def _misread(path: Path) -> str:
-    """Tell what of a file TFLite Micro runs to another result than TensorFlow, or LISTS; "" if nothing.
+    """Name the part of a file for which TFLite Micro's result differs from TensorFlow's, or LISTS; "" if none.
 
-    These are loops of real numbers, as Keras writes LSTMs, biases of int32 beside int16, which it takes for int64, and
-    detections of one box by class.
+    Such parts are float loops (Keras's LSTMs), int32 biases of int16 results, which it reads as int64, and detections
+    of one box by class.
     """
     import tflite
 
@@ -263,7 +263,7 @@ def _has_narrow_biases(graph: Any, codes: list[int]) -> bool:
 
 
 def _has_single_detections(file: Any, graph: Any) -> bool:
-    """Whether TFLite_Detection_PostProcess takes one box of those by class.
+    """Whether TFLite_Detection_PostProcess selects one box by class.
 
     TFLite Micro's lists hold max_detections * boxes; it puts max_detections + boxes into them, and destroys the boxes
     (tensorflow/lite/micro/kernels/detection_postprocess.cc, Prepare, commit 0b7d9af).
@@ -294,7 +294,7 @@ def _tflite_input_types(model: Path) -> list[str]:
 
 
 def _as_file(x: Array, port: Port, kind: str) -> Array:
-    """The firmware's int8 or int16 input as a file wants it whose own inputs are `kind`: real numbers or unsigned."""
+    """Convert the firmware's int8 or int16 input to the file's type `kind`: dequantise it or make it unsigned."""
     if x.dtype in (np.int8, np.int16) and kind == "float32":
         return ((x.astype(np.float32) - np.float32(port["zero_point"])) * np.float32(port["scale"])).astype(np.float32)
     if x.dtype == np.int8 and kind == "uint8":
@@ -305,7 +305,7 @@ def _as_file(x: Array, port: Port, kind: str) -> Array:
 
 
 def _as_firmware(value: Array, port: Port) -> Array:
-    """The file's output as the firmware has it. Real numbers must be steps of the scale that the report tells."""
+    """Convert the file's output to the firmware's type. Raises EdgebuildError for floats off the scale's steps."""
     dtype = np.dtype(port["dtype"])
     if dtype not in (np.int8, np.int16) or value.dtype == dtype:
         return value
@@ -322,7 +322,7 @@ def _as_firmware(value: Array, port: Port) -> Array:
 
 
 def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...]) -> Reference:
-    """onnxruntime without graph optimisation, every result of a node added to the graph's outputs."""
+    """Run onnxruntime without graph optimisation, with the results of all nodes added to the graph's outputs."""
     _needs("onnxruntime")
     import onnx
 
@@ -358,7 +358,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
 
 
 def _end_at(graph: Any, outputs: tuple[str, ...]) -> None:
-    """Drop what these outputs do not need: the firmware has no such inputs. Nodes may be in any order."""
+    """Drop nodes, inputs and outputs that these outputs do not need, as the importer does. Nodes are in any order."""
     wanted, more = set[str](), set(outputs)
     while more := more - wanted:
         wanted |= more
@@ -371,7 +371,7 @@ def _end_at(graph: Any, outputs: tuple[str, ...]) -> None:
 
 
 def _of_saturation(mixed: list[str]) -> tuple[str, ...]:
-    """Tell of nodes whose products onnxruntime does not compute exactly on every processor."""
+    """A note on nodes whose products onnxruntime does not compute exactly on every processor; empty if none."""
     if not mixed:
         return ()
     more = f" and {len(mixed) - 1} more" if len(mixed) > 1 else ""
@@ -380,7 +380,7 @@ def _of_saturation(mixed: list[str]) -> tuple[str, ...]:
 
 
 def _in_float32(part: Any) -> None:
-    """Make float16 and bfloat16 of a graph or function float32, in which the firmware computes them."""
+    """Change float16 and bfloat16 of a graph or function to float32, in which the firmware computes them."""
     import onnx
 
     halves, real = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16), onnx.TensorProto.FLOAT
@@ -403,7 +403,7 @@ def _in_float32(part: Any) -> None:
 
 
 def _in_rows(proto: Any) -> None:
-    """Make a ZipMap, which gives dictionaries, the row of scores that it is in the firmware."""
+    """Replace each ZipMap, which returns dictionaries, by an Identity: the firmware returns its row of scores."""
     import onnx
 
     zipped = [node for node in proto.graph.node if node.op_type == "ZipMap"]
@@ -418,7 +418,7 @@ def _in_rows(proto: Any) -> None:
 
 
 def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Array]]:
-    """Per vector, the results of all nodes by name; no sequences. The model's list of outputs becomes that of them."""
+    """Per vector, the results of all nodes by name, without sequences. Changes the model's list of outputs."""
     names = _tell_all(proto.graph)
     results = _interpreted("onnxruntime", model, proto.SerializeToString(), feeds)
     return [
@@ -427,7 +427,7 @@ def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Ar
 
 
 def _tell_all(graph: Any) -> list[str]:
-    """Make the result of every node but constants an output, and tell their names."""
+    """Add results of all nodes except constants to the outputs; return the outputs' names."""
     import onnx
 
     results = [name for node in graph.node if node.op_type != "Constant" for name in node.output if name]
@@ -440,9 +440,9 @@ def _tell_all(graph: Any) -> list[str]:
 
 
 def _feed(x: Array, port: Port, surface: Any) -> Array:
-    """The firmware's input as onnxruntime wants it: its own layout, real or unsigned where the file is.
+    """Convert the firmware's input to the file's layout and type.
 
-    A streamed input may have the shape in which it is read first, with the elements in the file's order.
+    A streamed input may have the shape of its first reader, with the elements in the file's order.
     """
     dims = surface.shape.dim
     alike = len(dims) == x.ndim
@@ -455,7 +455,7 @@ def _feed(x: Array, port: Port, surface: Any) -> Array:
 
 
 def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
-    """Integer values by name: a real tensor between QuantizeLinear and DequantizeLinear stands for its integer twin.
+    """Integer values by name: a float tensor beside QuantizeLinear or DequantizeLinear has its quantised values.
 
     uint8 becomes int8 and uint16 int16, as in the importer.
     """
@@ -464,7 +464,7 @@ def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
         source, result = node.input[0] if node.input else "", node.output[0]
         if node.op_type == "QuantizeLinear" and result in integers:
             integers.setdefault(source, integers[result])
-    for node in graph.node:  # in front of what feeds it: the value that the DequantizeLinear reads is nearer
+    for node in graph.node:  # overrides the first loop: the operand of a DequantizeLinear is the exact value
         if node.op_type == "DequantizeLinear" and node.input[0] in integers:
             integers[node.output[0]] = integers[node.input[0]]
     return integers
@@ -478,17 +478,17 @@ def _signed(value: Array) -> Array:
 
 # ---- whole numbers
 #
-# Files of whole numbers that are stored as real ones as a judge computes them: nodes of the standard, in doubles.
-# float32 rounds products above 2^24, which the integers of the firmware do not.
+# Files that store whole numbers as floats are rewritten to standard nodes in doubles before onnxruntime runs them.
+# float32 would round products above 2^24, which are exact in the firmware's integers.
 
 
 LINEAR = ("Mul", "Add", "Div")
-BYTES, POSITIVE = (-128, 255), (0, 255)  # of an operand of either sign, for the judge sees no types, and of a divisor
+BYTES, POSITIVE = (-128, 255), (0, 255)  # ranges of an operand, int8 or uint8, and of a divisor
 
 
-# QONNX's Quant and BipolarQuant in real numbers (fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0). Old
-# opsets have no Round: 1.5 * 2^23 leaves a float32 no bits behind the point, and halves go to even. `steps` is the name
-# that the reader gives to the integers.
+# QONNX's Quant and BipolarQuant in floats (fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0). Old opsets
+# have no Round: adding 1.5 * 2^23 to a float32 rounds it to an integer, halves to even. `steps` is the importer's name
+# of the integers.
 STEPS = """x scale zero width -> y
     step = Cast<to = 1>(scale)
     point = Cast<to = 1>(zero)
@@ -512,7 +512,7 @@ SIGN = """x scale -> y
 
 
 def _ends_of(f: Fused) -> dict[str, str]:
-    """Names of constants for the least and the largest step of a Quant node."""
+    """Names of new constants for the least and the largest integer of a Quant node."""
     if f.node.op_type != "Quant":
         return {}
     stored = {t.name: t for t in f.graph.initializer}
@@ -524,7 +524,7 @@ def _ends_of(f: Fused) -> dict[str, str]:
 
 
 def in_standard(model: onnx.ModelProto) -> None:
-    """Put operators of the standard in the place of others, and compute in doubles what is rounded to integers."""
+    """Replace foreign operators by standard ones, and compute in doubles what is later rounded to integers."""
     name_domain(model)
     numbers, whole = Numbers(model, ""), _whole(model)
     for graph in graphs(model.graph):
@@ -534,12 +534,12 @@ def in_standard(model: onnx.ModelProto) -> None:
             nodes = [new for node in graph.node for part in _standard(node, numbers) for new in _in_doubles(part, wide)]
             del graph.node[:]
             graph.node.extend(nodes)
-        for node in graph.node:  # whose names must differ, though some writers give several nodes one
+        for node in graph.node:  # onnxruntime wants distinct names; some writers give several nodes the same
             node.name = ""
 
 
 def _standard(node: onnx.NodeProto, numbers: Numbers) -> Iterator[onnx.NodeProto]:
-    """A node of whole numbers, in integers and doubles; other nodes as they are."""
+    """Standard nodes, in integers and doubles, of a foreign node; other nodes unchanged."""
     f = Fused(node, numbers.graph, "")
     if node.domain in QONNX:
         yield from f.body(SIGN if node.op_type == "BipolarQuant" else STEPS, **_ends_of(f))
@@ -557,7 +557,7 @@ def _standard(node: onnx.NodeProto, numbers: Numbers) -> Iterator[onnx.NodeProto
 
 
 def _factored(f: Fused) -> Iterator[onnx.NodeProto]:
-    """An Add with factors: each operand, and then the sum, is first requantised where the node says so."""
+    """An Add with factors: each operand, and then the sum, is requantised if the node has a factor for it."""
     names = list[str]()
     for which, x in (("in1", f.at(0)), ("in2", f.at(1)), ("out", f.between("sum"))):
         if which == "out":
@@ -573,7 +573,7 @@ def _factored(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def _of_integers(f: Fused, numbers: Numbers) -> Iterator[onnx.NodeProto]:
-    """A node of `integer_nodes`, of which this computes the same text."""
+    """A node of `integer_nodes`, expanded from the same text as the importer's."""
     names = list(f.node.input)
     constants = {at: number for at, name in enumerate(names) if (number := numbers.number(name)) is not None}
     whole = [f.between(f"whole{at}") for at in range(len(names))]
@@ -590,7 +590,7 @@ def _of_integers(f: Fused, numbers: Numbers) -> Iterator[onnx.NodeProto]:
 def _scaled(
     f: Fused, operands: list[str], div: int, ends: tuple[int, int], half: float, output: str
 ) -> Iterator[onnx.NodeProto]:
-    """floor((x * mul + add) / div + half) between the ends."""
+    """floor((x * mul + add) / div + half), clamped to `ends`. `operands`: names of x, mul and add."""
     numbers = {"div": div, "half": half, "low": ends[0], "high": ends[1]}
     named = [f.constant(f"{output}@{name}", np.float64(number)) for name, number in numbers.items()]
     steps = (
@@ -606,16 +606,16 @@ def _scaled(
 
 
 def _whole(model: onnx.ModelProto) -> set[str]:
-    """Names of computed whole numbers."""
+    """Names of inputs and computed tensors of integer types."""
     parts = list(graphs(onnx.shape_inference.infer_shapes(model).graph))
     values = (v for part in parts for v in (*part.input, *part.value_info, *part.output))
     return {v.name for v in values if v.type.tensor_type.elem_type in WHOLE_TYPES}
 
 
 def _before_rounding(nodes: list[onnx.NodeProto], typed: set[str]) -> set[str]:
-    """Results of products, sums and quotients of reals that come to a Floor or a Cast to integers, and of the Floor.
+    """Results of float products, sums and quotients that feed a Floor or a Cast to integers, and of the Floor.
 
-    `typed`: names of whole numbers.
+    `typed`: names of integer tensors.
     """
     makers = {name: node for node in nodes for name in node.output}
     ends = [n for n in nodes if n.op_type == "Floor" or (n.op_type == "Cast" and typed.intersection(n.output))]
@@ -630,7 +630,7 @@ def _before_rounding(nodes: list[onnx.NodeProto], typed: set[str]) -> set[str]:
 
 
 def _in_doubles(node: onnx.NodeProto, wide: set[str]) -> Iterator[onnx.NodeProto]:
-    """The node, whose result is a double if it is one of these; readers of others than these get it in float32."""
+    """The node, with a result in double if `wide` has it, and a Cast to float32 for readers outside `wide`."""
     if node.op_type == "Cast" and node.input[0] in wide:
         node.input[0] += "@double"
     if wide.isdisjoint(node.output):

@@ -1,13 +1,14 @@
-"""Values that every step of a model reads and makes, taken from the arena while its test program runs on the target.
+"""Record operands and results of every step of a model in the arena while its test program runs on the target.
 
-The program is the model's own source, in which the fences between steps call harness/trace.c. A script says what that
-takes and puts at each fence: `Plot` is made of the report, and of the tables of rows in the source.
+The program is the model's own source, in which the fences between steps call harness/trace.c. A script tells trace.c
+which bytes of the arena to copy out, and which to overwrite, at each fence. `Plot` derives their places from the report
+and from the tables of rows in the source.
 
-In directed rounds every step gets operands that were chosen for it, so that each is judged by itself. They bring it to
-its bounds, to every entry of its table, and to ties between two results; they need not be what the network's inputs can
-make of them. Sums of products get windows of two kinds. Some drive a filter's sum beyond an end of its clamp. The
-others bring it as near as its weights allow to the middle between two results, from below or from above, with every
-operand at an end of its range: then a weight, a bias or a factor that is off by little turns the result.
+In directed rounds every step gets operands chosen for it, so that each step is tested separately. They reach its
+bounds, every entry of its table and ties between two results, even if no input of the network produces such values.
+Sums of products get windows of two kinds. Some drive a filter's sum beyond an end of its clamp. The others bring the
+sum close to the middle between two results, with operands at ends of their range: then a small error of a weight, a
+bias or a factor changes the result.
 """
 
 from __future__ import annotations
@@ -34,27 +35,27 @@ GO_ON, TAKE, PUT = range(3)  # commands of trace.c
 TABLE = r"_order_{step}\[\d+\] = \{{(.*?)\}};"
 ONE = r"model_rows_{step}\(\w*[ *]*\w*\)\n\{{\n(?:    static .*\n)?    for \([^;]*;.*\brow < (\d+);"
 
-Row = tuple[str, int]  # a tensor, and the number of its row
+Row = tuple[str, int]  # tensor, number of its row
 Place = tuple[str, int, int]  # memory, offset and bytes
-Where = tuple[slice, ...]  # of a tensor
+Where = tuple[slice, ...]  # part of a tensor; ALL: the whole tensor
 ALL: Where = ()
 
 
 @dataclass
 class Seen:
-    """Values of an inference. `before[k]`: operands as step k gets them; `after[k]`: results as it leaves them."""
+    """Recorded values of an inference. `before[k]`: operands when step k begins; `after[k]`: its results at its end."""
 
     before: list[dict[str, Array]]
     after: list[dict[str, Array]]
 
     def read(self, name: str) -> Array | None:
-        """The value of a tensor as the first step that reads it gets it, or as its own step leaves it."""
+        """The value of a tensor when the first step that reads it begins, else at the end of its own step."""
         return next((values[name] for values in (*self.before, *self.after) if name in values), None)
 
 
 @dataclass
 class Round:
-    """Values that are put before steps, by tensor's name; step 0 gets the inputs."""
+    """Values written before each step, by tensor name; those of step 0 include the inputs."""
 
     puts: list[dict[str, Array]]
     directed: bool
@@ -62,7 +63,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Plot:
-    """The steps of a plan in terms of its graph. `source`: the generated C. `hidden`: memories no core reaches."""
+    """The steps of a plan and places of their tensors. `source`: generated C. `hidden`: memories no core reaches."""
 
     graph: Graph
     report: dict[str, Any]
@@ -78,7 +79,7 @@ class Plot:
 
     @cached_property
     def steps(self) -> list[list[Op]]:
-        """The ops of the graph that each step computes: those of the plan that are no parts of one."""
+        """The ops that each step computes whole; ops that the plan split into parts are left out."""
         ops: list[list[Op]] = [[] for _ in self.report["schedule"]["steps"]]
         for op in self.graph.ops:
             b = self.buffers.get(op.outputs[0])
@@ -94,22 +95,22 @@ class Plot:
         return seen and b is not None and b["bytes"] == self.graph.tensors[name].bytes > 0
 
     def reads(self, step: int) -> list[str]:
-        """Operands of a step that stand in the arena as it begins."""
+        """Operands of a step that are whole in the arena as it begins."""
         results = {op.outputs[0] for op in self.steps[step]}
         names = [n for op in self.steps[step] for n in op.inputs if n not in results and self.is_whole(n)]
         return list(dict.fromkeys(names))
 
     def makes(self, step: int) -> list[str]:
-        """Results of a step that stand in the arena when it has ended."""
+        """Results of a step that are whole in the arena when it has ended, except those recorded by rows."""
         last = self.steps[step][-1:] if self.rows[step] else self.steps[step]
         by_rows = {name for name, _ in filter(None, self.rows[step])}
         return [op.outputs[0] for op in last if self.is_whole(op.outputs[0]) and op.outputs[0] not in by_rows]
 
     @cached_property
     def parts(self) -> dict[int, list[tuple[str, Place, Where]]]:
-        """Parts of tensors that each step makes: name, place, and which part it is.
+        """Parts of tensors that each step computes: name, place, and slices of the tensor.
 
-        Parts with rows in common say nowhere which rows they have. They are left out, and so are rings of rows.
+        Rings and overlapping parts are left out: the report does not say which rows the latter have.
         """
         split = ((b["name"].rpartition(":"), b) for b in self.report["layout"]["buffers"])
         pieces = dict[str, dict[int, dict[str, Any]]]()
@@ -133,9 +134,9 @@ class Plot:
 
     @cached_property
     def rows(self) -> list[list[Row | None]]:
-        """Rows that the calls of each step make, if it rolls several ops; None: no whole row.
+        """Per step that rolls several ops, the row that each call computes; None: no whole row.
 
-        None of runs in the first memory level, which have no fences between their calls: they are seen as a whole.
+        Empty for runs in the first memory level, which have no fences between calls.
         """
         return [self._rows_of(step) for step in range(len(self.steps))]
 
@@ -171,7 +172,7 @@ class Plot:
         return b is not None and "view_of" not in b
 
     def place(self, name: str, row: int | None = None) -> Place:
-        """Memory, offset and bytes of a tensor or of a row of it, just when it has been made."""
+        """Memory, offset and bytes of a tensor, or of one of its rows right after it has been computed."""
         b, t = self.buffers[name], self.graph.tensors[name]
         if row is None:
             return b["memory"], b["offset"], t.bytes
@@ -179,14 +180,14 @@ class Plot:
         newest = next((n for n in self.report["layout"]["buffers"] if n.get("newest_of") == name), None)
         if newest is not None:
             return newest["memory"], newest["offset"], size
-        inside = b.get("rows") == 1 and "calls" not in b  # made where its reader's result will stand
+        inside = b.get("rows") == 1 and "calls" not in b  # computed in the ring of its reader's result
         ring = self.buffers[b["overlaps"]].get("rows") if inside else b.get("rows")
         return b["memory"], b["offset"] + (row % ring if ring else row) * size, size
 
 
 @dataclass
 class Script:
-    """Commands for trace.c. `takes`: round, step, whether before or after it, tensor, part and bytes of each TAKE."""
+    """Commands for trace.c. `takes`: round, step, whether after the step, tensor, part and bytes of each TAKE."""
 
     plot: Plot
     numbers: Mapping[str, int]  # of arenas, by memory
@@ -202,7 +203,7 @@ class Script:
         self.takes.append((number, step, after, name, where, place[2]))
 
     def add(self, number: int, round_: Round) -> None:
-        """An inference: what is done at the fence before each step, before each call of a row, and behind all."""
+        """Add an inference: commands at the fences before each step, before each call of a row and at the end."""
         plot, pending = self.plot, list[tuple[int, str, Place, Where]]()  # since the last fence
         for step in range(len(plot.steps) + 1):
             pending += [(step - 1, name, plot.place(name), ALL) for name in (plot.makes(step - 1) if step else ())]
@@ -229,7 +230,7 @@ class Script:
         pending.clear()
 
     def read(self, trace: bytes, rounds: int) -> list[Seen]:
-        """The values in the bytes that the program wrote. A tensor in parts is there when its last part is made."""
+        """Parse the program's output. A tensor in parts counts as a result of the step of its last part."""
         plot, steps = self.plot, len(self.plot.steps)
         seen = [Seen([{} for _ in range(steps)], [{} for _ in range(steps)]) for _ in range(rounds)]
         last = {name: step for _, step, after, name, where, _ in self.takes if after and where}
@@ -248,9 +249,9 @@ class Script:
 
 
 def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
-    """Build the program in the builder's folder, run it on its target, read what it took.
+    """Build the program in the builder's folder, run it on its target and return the recorded values per round.
 
-    `plot.report`: of the files that `write_sources` has written there. Raises EdgebuildError where it fails.
+    `write_sources` must have written the files of `plot.report` there. Raises EdgebuildError if it fails.
     """
     target, folder = builder.target, builder.folder
     numbers = {a.memory: i for i, a in enumerate(arenas(target, plot.report))}
@@ -276,7 +277,7 @@ def source_of(artifacts: Sequence[Artifact]) -> str:
     return next(a.data for a in artifacts if a.name == f"{NAME}.c").decode()
 
 
-# Ops with computed operands that are indices, which have bounds of their own, or states, which last.
+# Ops with operands that cannot be chosen freely: computed indices, which must be in range, and states.
 UNBOUNDED = frozenset(
     ("gather", "gather_nd", "scatter", "scatter_reduce", "insert", "lstm", "svdf", "svdf_state", "span")
 )
@@ -285,7 +286,7 @@ PHASES = 4  # below and above a tie near the upper bound; the same near the lowe
 
 
 def directed_rounds(plot: Plot, first: Round) -> list[Round]:
-    """Inferences in which every step that stands by itself gets directed operands; inputs are those of the first."""
+    """Inferences on the inputs of `first` with directed operands in every step; empty for graphs with UNBOUNDED ops."""
     if any(op.kind in UNBOUNDED for op in plot.graph.ops):
         return []
     count = int(np.clip(MOST_MACS // max(1, plot.report["macs"]["generated"]), LEAST, _useful(plot)))
@@ -299,7 +300,7 @@ def directed_rounds(plot: Plot, first: Round) -> list[Round]:
 
 
 def _useful(plot: Plot) -> int:
-    """Rounds in which every filter has had all its windows."""
+    """Number of rounds after which every filter has had all its windows."""
     most = LEAST
     for op in (op for step_ops in plot.steps for op in step_ops):
         if ops.SPECS[op.kind].total is not None:
@@ -309,7 +310,7 @@ def _useful(plot: Plot) -> int:
 
 
 def _directed(op: Op, graph: Graph, rounds: int) -> list[dict[str, Array]]:
-    """Values of the quantised operands that an op's step gets, round by round."""
+    """Per round, directed values of an op's quantised operands by tensor name."""
     rng = np.random.default_rng(7)
     tensors = [t for t in graph.operands(op) if not t.constant and t.quant is not None and t.dtype in ("int8", "int16")]
     windows = Windows.of(op, graph) if ops.SPECS[op.kind].total is not None else None
@@ -320,7 +321,7 @@ def _directed(op: Op, graph: Graph, rounds: int) -> list[dict[str, Array]]:
 
 
 def _plain(t: Tensor, number: int, rng: np.random.Generator) -> Array:
-    """All integers in turn; any; extremes; pixels of one extreme."""
+    """Values without windows, by `number` modulo 4: all integers in turn; random; extremes; pixels of one extreme."""
     low, high = limits(t.dtype)
     match number % 4:
         case 0:
@@ -335,9 +336,9 @@ def _plain(t: Tensor, number: int, rng: np.random.Generator) -> Array:
 
 
 class Windows:
-    """Windows of an op that makes sums of products, side by side on its operand: `places` of their first pixels.
+    """Windows of an op that sums products, side by side on its operand. `places`: row and column of their first pixels.
 
-    `weights`: filter by filter, [groups, filters of a group, window's rows, columns, channels].
+    `weights`: [groups, filters of a group, window's rows, columns, channels].
     """
 
     def __init__(self, op: Op, graph: Graph, weights: Array, places: list[tuple[int, int]]) -> None:
@@ -356,7 +357,7 @@ class Windows:
 
     @staticmethod
     def of(op: Op, graph: Graph) -> Windows | None:
-        """Windows of an op; None if weights are computed, a result is real, or no whole window fits on the operand."""
+        """Windows of an op; None if weights are computed, a tensor is of floats, or no window fits on the operand."""
         (x, w), y = graph.operands(op)[:2], graph.result(op)
         if w.data is None or y.quant is None or x.quant is None:
             return None
@@ -404,17 +405,17 @@ class Windows:
         return np.moveaxis(pixels.reshape(shape), 2, -2).reshape(rounds, count, *shape[3:5], -1)
 
     def _balanced(self, w: Array, target: Array) -> Array:
-        """Operands with which each row of weights sums up to about its target: extremes, but for a few that adjust."""
+        """Operands [windows, weights] whose products sum to about `target` [windows]: extremes, except a few."""
         x, rest = np.empty(w.shape, np.int64), target.astype(np.float64)
         order = np.argsort(-np.abs(w), axis=1, kind="stable")
         lines = np.arange(len(w))
-        for at in order.T:
+        for at in order.T:  # the largest weights first take the extreme towards the target
             weight = w[lines, at]
             x[lines, at] = np.where((rest > 0) == (weight >= 0), self.high, self.low)
             rest = rest - weight * (x[lines, at] - self.zero)
         finite = np.isfinite(rest)
         rest = np.where(finite, rest, 0.0)
-        for at in order.T[::-1]:
+        for at in order.T[::-1]:  # the smallest weights correct the rest
             weight, now = w[lines, at], x[lines, at]
             if not rest.any():
                 break

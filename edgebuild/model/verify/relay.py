@@ -1,8 +1,8 @@
-"""The medium of a simulated cluster: it has two pipes to every device, hands on frames and keeps the time.
+"""The medium of a simulated cluster: it relays frames over two pipes per device and keeps the simulated time.
 
-Time stands still while a device computes. When all devices wait, it goes on to the next timeout or the arrival of a
-late frame. So a run is a function of the programs and the faults, however fast the machine is. The pipes' requests are
-those of hal/src/link_relay.c, the frames those of hal/src/cluster.c."""
+Time stands still while a device computes. When all devices wait, it advances to the next timeout or the arrival of a
+late frame. So a run depends only on the programs and the faults, not on the machine's speed. hal/src/link_relay.c has
+the format of requests, hal/src/cluster.c that of frames."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ..ops.moves import EVERYONE
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 
 HEAD, TAIL, RELAY_EVERYONE = 24, 4, 255
-REQUEST, CHUNK = 16, 1 << 16  # bytes of a request's head, and as many as are read at once
+REQUEST, CHUNK = 16, 1 << 16  # bytes of a request's head; bytes read at once
 SEND, RECEIVE, TIME = 0, 1, 2
 KINDS = ("data", "start", "ready", "go")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame on its way, from its head."""
+    """A frame on the medium. Fields but `data` are parsed from its head; `data` is the whole frame."""
 
     sender: int
     receiver: int
@@ -42,13 +42,13 @@ class Frame:
 
     @property
     def key(self) -> tuple[int, int, str, int]:
-        """The parts of a frame that are equal in every inference."""
+        """Fields that identify the frame and are the same in every inference."""
         return self.sender, self.receiver, self.kind, self.message
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Bytes that arrive after a delay, microseconds. `kill`: the sender dies, and starts anew in this inference."""
+    """Bytes that arrive after a delay in microseconds. `kill`: the sender dies now and restarts in this inference."""
 
     data: bytes
     delay: int = 0
@@ -60,9 +60,9 @@ Fault = Callable[[Frame], Sequence[Delivery]]
 
 @dataclass(frozen=True)
 class LinkEvent:
-    """Bytes that a device sent to another or received from it, after `ticks` of computing.
+    """A request of a device: it sent bytes to, or wants bytes from, `device` after `ticks` of computing.
 
-    `begins`: bytes of the frame whose head this is; `kind`: that of the frame.
+    `what`: SEND, RECEIVE or TIME. `begins`: bytes of the frame that begins here; `kind`: the frame's kind.
     """
 
     what: int
@@ -79,7 +79,7 @@ def unharmed(frame: Frame) -> Sequence[Delivery]:
 
 @dataclass
 class Relay:
-    """`folders`: of the devices that take part, by number. `fault`: what arrives of each frame."""
+    """Serves the devices' requests. `folders`: of the devices, by number. `fault`: a frame's deliveries."""
 
     folders: dict[int, Path]
     fault: Fault = unharmed
@@ -88,7 +88,7 @@ class Relay:
     wire: dict[int, int] = field(default_factory=dict)  # bytes by inference, each transmission once
     frames: dict[tuple[int, int, str, int], int] = field(default_factory=dict)  # how often each was sent
     events: dict[int, list[LinkEvent]] = field(default_factory=dict)
-    requests: int = 0  # of all devices; it stands still where they hang
+    requests: int = 0  # of all devices; a constant count over a long time means that they hang
 
     def __post_init__(self) -> None:
         self.pipes: dict[int, tuple[int, int]] = {}
@@ -96,28 +96,25 @@ class Relay:
             for name in ("to_relay", "from_relay"):
                 (folder / name).unlink(missing_ok=True)
                 os.mkfifo(folder / name)
-            # For reading and writing: neither side waits for the other to open it. A device that has died neither
-            # writes nor reads, so no read or write here may block.
+            # Opened for both directions, so that neither side waits for the other to open it. Non-blocking, because a
+            # dead device neither writes nor reads.
             both = os.O_RDWR | os.O_NONBLOCK
             self.pipes[k] = (os.open(folder / "to_relay", both), os.open(folder / "from_relay", both))
-        self.asked = {k: bytearray() for k in self.folders}  # bytes of a request that is not whole
-        self.answers = {k: bytearray() for k in self.folders}  # bytes that have no room in the pipe
+        self.asked = {k: bytearray() for k in self.folders}  # bytes of requests that are incomplete or not served yet
+        self.answers = {k: bytearray() for k in self.folders}  # bytes that do not fit in the pipe yet
         self.streams = {(a, b): bytearray() for a in self.folders for b in self.folders if a != b}
         self.unfinished = {(a, b): bytearray() for a in self.folders for b in (*self.folders, RELAY_EVERYONE)}
         self.waiting: dict[int, tuple[int, int, int]] = {}  # device: sender, bytes, deadline
         self.expired: set[int] = set()
         self.ended: set[int] = set()
-        self.killed: dict[int, int] = {}  # devices that are to be ended, by the inference in which they return
-        self.buried: dict[int, int] = {}  # those that have been
-        self.inference = 0  # the latest
+        self.killed: dict[int, int] = {}  # device to be ended -> inference in which it restarts
+        self.buried: dict[int, int] = {}  # ended device -> inference in which it restarts
+        self.inference = 0  # latest inference number of any frame
         self.late: list[tuple[int, int, tuple[int, int], bytes]] = []
         self.events = {k: [] for k in self.folders}
 
     def serve(self, seconds: float) -> None:
-        """Do what devices ask, once one of them asks something, or so much later.
-
-        A killed device has sent all that counts: what is in its pipe stays there.
-        """
+        """Wait up to `seconds` for requests of devices, and serve them, except those of killed devices."""
         ready, ends = select.poll(), dict[int, tuple[int, bool]]()
         for k, pipes in self.pipes.items():
             ends |= {pipes[0]: (k, False), pipes[1]: (k, True)}
@@ -134,17 +131,17 @@ class Relay:
         self._settle()
 
     def end(self, device: int) -> None:
-        """A device has ended, or will never answer."""
+        """Note that a device has ended or will never answer, so time no longer waits for it."""
         self.ended.add(device)
         self._settle()
 
     def dead(self) -> list[int]:
-        """Killed devices, once all others wait: what these had sent until then does not depend on the machine."""
+        """Killed devices, once all others wait; so the bytes sent before do not depend on the machine's speed."""
         quiet = all(k in self.killed or k in self.ended or self._stuck(k) for k in self.folders)
         return [*self.killed] if quiet or self.over else []
 
     def bury(self, device: int) -> None:
-        """A killed device has been ended: what it had received and not yet sent is gone."""
+        """Discard bytes to and from a killed device whose program has ended."""
         for pipe in self.pipes[device]:
             with suppress(BlockingIOError):
                 while os.read(pipe, CHUNK):
@@ -160,15 +157,15 @@ class Relay:
             self.end(device)
 
     def due(self) -> list[int]:
-        """Devices that are to start anew now."""
+        """Devices that must restart in the current inference."""
         return [k for k, back in self.buried.items() if back <= self.inference]
 
     def revive(self, device: int) -> None:
-        """A device is about to start anew."""
+        """Note that a device restarts."""
         del self.buried[device]
 
     def stop(self) -> None:
-        """All receivers learn that the test is over."""
+        """End the test: answer all waiting receivers with the code for its end."""
         self.over = True
         self._settle()
 
@@ -179,7 +176,7 @@ class Relay:
     # ---- one device
 
     def _ask(self, device: int, data: bytes) -> None:
-        """Take bytes of a device, and do what the whole requests among them say."""
+        """Add bytes from a device, and serve its complete requests until one of them has to wait."""
         asked = self.asked[device]
         asked += data
         while len(asked) >= REQUEST and not (device in self.killed or device in self.waiting):
@@ -200,14 +197,14 @@ class Relay:
             del asked[:REQUEST]
 
     def _answer(self, device: int, data: bytes) -> None:
-        """Write bytes to a device, those behind which its pipe has no room later."""
+        """Write bytes to a device; bytes that do not fit in its pipe are written later."""
         rest = self.answers[device]
         rest += data
         with suppress(BlockingIOError):
             del rest[: os.write(self.pipes[device][1], rest)]
 
     def _send(self, sender: int, to: int, data: bytes, ticks: int) -> None:
-        """Take bytes; hand on the frame that they complete."""
+        """Collect bytes of a frame, and deliver the frame when it is complete, as `fault` says."""
         buffer = self.unfinished.setdefault((sender, to), bytearray())
         begins, kind_of = _begun(data) if not buffer else (0, "")
         buffer += data
@@ -218,7 +215,7 @@ class Relay:
         total = HEAD + (length + TAIL if length else 0)
         if len(buffer) < total:
             return
-        number = message if KINDS[kind] == "data" else 0  # others say what changes from one inference to the next
+        number = message if KINDS[kind] == "data" else 0  # in other kinds this field changes with each inference
         frame = Frame(sender, to, KINDS[kind], number, inference, bytes(buffer))
         buffer.clear()
         self.wire[inference] = self.wire.get(inference, 0) + total
@@ -226,7 +223,7 @@ class Relay:
         self.inference = max(self.inference, inference)
         for k, back in self.buried.items():
             if back <= self.inference:
-                self.ended.discard(k)  # so that the time stands still until it has started
+                self.ended.discard(k)  # stops the time until the device has restarted
         receivers = [k for k in self.folders if k != sender] if to == RELAY_EVERYONE else [to]
         for delivery in self.fault(frame):
             if delivery.kill is not None:
@@ -244,7 +241,7 @@ class Relay:
             self.streams[link] += delivery.data
 
     def _settle(self) -> None:
-        """Answer the receivers whose bytes are there. If all wait for others: on to the next arrival or timeout."""
+        """Answer receivers whose bytes have arrived. If all devices wait, advance to the next arrival or timeout."""
         while True:
             while ready := [k for k in self.waiting if self.over or not self._stuck(k)]:
                 self._receive(ready[0])
@@ -261,7 +258,7 @@ class Relay:
                 self.expired.add(first)
 
     def _receive(self, device: int) -> None:
-        """Give a receiver its bytes; or a code, where they have not come in time."""
+        """Answer a receiver with status 0 and its bytes, or with 1 for a timeout or 2 for the end of the test."""
         sender, size, _ = self.waiting.pop(device)
         self.expired.discard(device)
         stream = self.streams.get((sender, device), bytearray())
@@ -279,18 +276,18 @@ class Relay:
 
 
 def _begun(head: bytes) -> tuple[int, str]:
-    """Bytes and kind of the frame that begins with this head."""
+    """Size in bytes and kind of the frame that begins with this head; no kind if the head is incomplete."""
     if len(head) < HEAD:
         return len(head), ""
     kind, length = struct.unpack_from("<BI", head, 15)
     return HEAD + (length + TAIL if length else 0), KINDS[kind]
 
 
-# The time of a simulated cluster: counted instructions at the clock of each core, bytes at the rate of the medium.
+# Time of a simulated cluster, from counted instructions, clocks of the cores and the medium's byte rate.
 
 
 def instructions_of(ticks: int, target: Target) -> float:
-    """Executed instructions: an Arm board's timer ticks at its rate, while an instruction takes a nanosecond."""
+    """Executed instructions: on simulated Arm boards an instruction takes a nanosecond and the timer has `tick_hz`."""
     rate = target.runner.tick_hz if target.runner else 0
     return ticks * 1e9 / rate if rate else float(ticks)
 
@@ -298,9 +295,9 @@ def instructions_of(ticks: int, target: Target) -> float:
 def simulated_times(
     built: BuiltCluster, events: Mapping[int, Sequence[LinkEvent]]
 ) -> tuple[dict[str, float | bool], dict[int, int]]:
-    """Microseconds of an inference, as predicted and as simulated; and instructions of each device, waits left out.
+    """Microseconds of an inference, predicted and simulated, and instructions of each device without waits.
 
-    An inference lasts from one START of the source to its next, so the first and the last one do not count.
+    An inference lasts from one START frame of the source to the next, so the last one is not measured.
     """
     cluster, parts = built.chosen.plan.cluster, {p.number: p for p in built.parts}
     programs: list[list[Step]] = [[] for _ in cluster.devices]
@@ -326,7 +323,7 @@ def simulated_times(
 
 
 def unsent_times(built: BuiltCluster) -> dict[str, float | bool | None]:
-    """Keys of the simulation where nothing is sent: no message to count between, so nothing is simulated."""
+    """The keys of `simulated_times` for a plan that sends nothing: without messages there is nothing to simulate."""
     predicted = built.report["time_us"]
     planned = {"one_device": predicted["one_device"], "predicted": predicted["cluster"]}
     return {**planned, "simulated": None, "error": None, "faster": False}
@@ -345,7 +342,7 @@ def _program(k: int, events: Sequence[LinkEvent], target: Target, hz: float, eve
 
 
 def _first_starts(events: Sequence[LinkEvent]) -> list[int]:
-    """Places of the events with which the source begins an inference: the first of a row of START frames."""
+    """Indices of the events that begin an inference: the first of each succession of START frames."""
     at = [i for i, e in enumerate(events) if e.kind == "start"]
     sends = [i for i, e in enumerate(events) if e.what == SEND]
     before = {i: sends[n - 1] if n else -1 for n, i in enumerate(sends)}
@@ -353,11 +350,11 @@ def _first_starts(events: Sequence[LinkEvent]) -> list[int]:
 
 
 def _starts(events: Sequence[LinkEvent], timeline: Timeline, source: int) -> list[float]:
-    """When the source begins to send the first START of each inference."""
+    """Times in microseconds at which the source begins to send the first START of each inference."""
     place, times = set(_first_starts(events)), list[float]()
     at = 0
     for i, e in enumerate(events):
-        at += 1  # its computing
+        at += 1  # the ComputeSpan before each event
         if i in place:
             times.append(next(s.start for s in timeline.spans[source] if s.step == at and s.kind == "send"))
         at += e.what in (SEND, RECEIVE)
@@ -365,24 +362,24 @@ def _starts(events: Sequence[LinkEvent], timeline: Timeline, source: int) -> lis
 
 
 def _between(events: Sequence[LinkEvent], is_source: bool) -> Sequence[LinkEvent]:
-    """The events of whole inferences: from the first START or READY to the last."""
+    """The events of complete inferences: from the first START or READY to the last."""
     marks = _first_starts(events) if is_source else [i for i, e in enumerate(events) if e.kind == "ready"]
     return events[marks[0] + 1 : marks[-1] + 1] if marks else ()
 
 
-# Seeded faults of a medium: every second inference is disturbed once, and the one behind it must work.
+# Seeded faults of a medium: every second inference is disturbed once, and the next one must work.
 
 FAULT_KINDS = (
     *("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "spliced", "noise", "dead"),
-    *("restarted", "returned"),  # the program of a device ends, and starts anew at once or in the next inference
+    *("restarted", "returned"),  # the program of a device ends and restarts at once, or in the next inference
 )
 Key = tuple[int, int, str, int]
 
 
 class Faults:
-    """A fault for a relay. `keys`: frames of an undisturbed inference; `timeout_us`: how long devices wait.
+    """The `fault` of a relay. `keys`: frames of an undisturbed inference; `timeout_us`: timeout of the devices.
 
-    The source, which counts the inferences, does not start anew.
+    The source is never restarted, because it counts the inferences.
     """
 
     def __init__(self, seed: int, keys: Sequence[Key], timeout_us: int, source: int) -> None:
@@ -391,7 +388,7 @@ class Faults:
         self.kinds: dict[int, str] = {}  # by inference
         self.done: set[int] = set()
         self.before: dict[Key, bytes] = {}
-        self.dead: tuple[int, int] | None = None  # a device and the inference in which it says nothing more
+        self.dead: tuple[int, int] | None = None  # a device and the inference in which its further frames are lost
 
     def __call__(self, frame: Frame) -> Sequence[Delivery]:
         number, good = frame.inference, Delivery(frame.data)
@@ -428,13 +425,13 @@ class Faults:
                 return (Delivery(data[: rng.randrange(len(data))]),)
             case "late":
                 return (Delivery(data, rng.randint(1, 3 * self.timeout)),)
-            case "swapped":  # all that can be sent before it overtakes it
+            case "swapped":  # it arrives after every frame that is sent before all devices wait
                 return (Delivery(data, 1),)
-            case "foreign":  # of another plan: its head is whole
+            case "foreign":  # of another plan, with a valid checksum
                 return Delivery(foreign(data)), good
             case "stale":
                 return Delivery(before), good
-            case "spliced":  # the head of this one and the data of the one before
+            case "spliced":  # this frame's head with the previous inference's data
                 return (Delivery(data[:HEAD] + before[HEAD:]),)
             case "noise":
                 return Delivery(rng.randbytes(rng.randint(1, 2 * HEAD))), good
@@ -443,7 +440,7 @@ class Faults:
 
 
 def foreign(data: bytes) -> bytes:
-    """The frame as firmware of another plan sends it."""
+    """The frame with another plan's identifier and valid checksums."""
     head, payload = bytearray(data[: HEAD - TAIL]), data[HEAD:-TAIL]
     head[4] ^= 0xFF
     checked_head = bytes(head) + _crc(bytes(head))

@@ -1,4 +1,4 @@
-"""Limits of the difference between real results and an oracle's, and copies of models that oracles run to find them.
+"""Tolerances between float results and an oracle's, and moved copies of models from which they are measured.
 
 Firmware and oracle sum in different orders, so they round differently.
 """
@@ -18,13 +18,13 @@ from ..ir import Graph
 Array = NDArray[np.generic]
 Rng = np.random.Generator
 RELATIVE = 1e-5  # of the largest value of a tensor
-MOST = 1e-3  # of the same: less than a step of eight bits, which a nudge may turn, too
-NUDGES = (1.0, 0.0, 0.5, 0.5, 0.5, 0.5)  # share of the elements that move up: of a mean that cancels all must
-MARGIN = 8  # sums of n terms are rounded n times, the operands were moved once
+MOST = 1e-3  # of the same: less than a step of eight bits, which a nudge may change by one as well
+NUDGES = (1.0, 0.0, 0.5, 0.5, 0.5, 0.5)  # share of the elements that move up; a mean that cancels needs all or none
+MARGIN = 8  # sums of n terms are rounded n times, but operands are moved only once
 
 
 def distance(a: Array, b: Array) -> float:
-    """The largest difference of two elements. Equal infinities are none, two NaN are none, one NaN is infinite."""
+    """The largest difference of two elements: 0 for equal infinities and for two NaN, infinite for one NaN."""
     x, y = a.astype(np.float64), b.astype(np.float64)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
@@ -39,7 +39,7 @@ def largest(a: Array) -> float:
 
 
 def limit(right: Array, moved: float = 0.0) -> float:
-    """The difference that is rounding: none of integers. `moved`: what `moves` found for this tensor."""
+    """The largest difference that counts as rounding; 0 for integers. `moved`: result of `moves` for this tensor."""
     if right.dtype.kind != "f":
         return 0.0
     most = largest(right)
@@ -50,11 +50,11 @@ def moves(
     vectors: list[list[Array]],
     run: Callable[[list[list[Array]], Rng | None], Sequence[Mapping[str, Array]]],
 ) -> dict[str, float]:
-    """How far each tensor of reals may move if operands move by one step, MARGIN included.
+    """How far each float tensor moves if inputs and constants move by one unit in the last place, times MARGIN.
 
-    A sum whose terms cancel is small, and its rounding is not: RELATIVE does not tell that. A computed sum of products
-    is the exact one of operands that moved a little (Higham, Accuracy and Stability, 3.1); so constants move, too.
-    `run`: gives the tensors of each vector, with the model's constants as they are, or `nudged` by the given numbers.
+    A sum whose terms cancel is small, but its rounding error is not, so RELATIVE is too strict for it. A computed sum
+    of products is the exact one of operands that moved a little (Higham, Accuracy and Stability, 3.1).
+    `run`: computes the tensors of each vector; with a generator, the model's constants are `nudged`.
     """
     rng, base = np.random.default_rng(1), run(vectors, None)
     most = {name: 0.0 for name, value in base[0].items() if value.dtype.kind == "f"}
@@ -66,7 +66,7 @@ def moves(
 
 
 def nudged(x: Array, rng: Rng, up: float = 0.5) -> Array:
-    """Real numbers moved by one step, this share of them up; finite ones remain finite, others and 0 what they are."""
+    """Floats moved by one unit in the last place, a share `up` of them upwards. 0, infinities and NaN do not move."""
     if x.dtype.kind != "f":
         return x
     most = float(np.finfo(str(x.dtype)).max)
@@ -76,34 +76,33 @@ def nudged(x: Array, rng: Rng, up: float = 0.5) -> Array:
 
 # Copies of models that oracles run beside the model itself.
 #
-# Copies of models whose real constants moved by one step: what rounding of sums is like.
+# Copies with float constants moved by one unit in the last place show the effect of rounding in sums.
 #
-# ONNX files rewritten so that both operands of integer products have one sign: onnxruntime is exact on these.
-#
-# Its products of uint8 and int8 add two of them in int16, which saturates, on processors without VNNI (`vpmaddubsw`).
-# 255 x 127 + 255 x 127 becomes 32,767. Moving the weights and their zero point by 128 changes nothing in real numbers.
+# In other copies both operands of ONNX's integer products are signed or both unsigned: onnxruntime is exact on these.
+# On processors without VNNI it adds two products of uint8 and int8 in int16, which saturates (`vpmaddubsw`):
+# 255 x 127 + 255 x 127 becomes 32,767. Moving weights and their zero point by 128 does not change the real numbers.
 
-STEPS = ("QuantizeLinear", "DequantizeLinear")  # whose real constants are scales: a move of them is none of sums
+STEPS = ("QuantizeLinear", "DequantizeLinear")  # their float constants are scales, which do not move
 ML = "ai.onnx.ml"
-SUMMED = (  # attributes of its operators that sums of products have; not thresholds, where comparisons would turn
+SUMMED = (  # attributes of ai.onnx.ml operators that enter sums; moved thresholds would change comparisons
     "base_values", "class_weights", "coefficients", "intercepts", "offset", "prob_a", "prob_b", "rho", "scale",
     "support_vectors", "target_weights",
 )  # fmt: skip
 
 
-# Positions of operands that decide how large a result is, or which elements it has, rather than what these are.
+# Positions of operands that determine a result's shape or select its elements.
 SHAPES: Mapping[str, range] = {
     "ConstantOfShape": range(1), "Expand": range(1, 2), "If": range(1), "Loop": range(2), "OneHot": range(1, 2),
     "Pad": range(1, 4), "Range": range(3), "Reshape": range(1, 2), "Resize": range(1, 4), "Slice": range(1, 5),
     "Split": range(1, 2), "Squeeze": range(1, 2), "Tile": range(1, 3), "TopK": range(1, 2), "Unsqueeze": range(1, 2),
     "Upsample": range(1, 2),
 }  # fmt: skip
-WHOLE = {"Pow": 1}  # operand that stays: a negative number has no power of 2.0000002
-OF_SHAPES = ("Shape", "Size", "EyeLike")  # no value of their operand is in their result
+WHOLE = {"Pow": 1}  # operand that does not move: a negative number has no power of 2.0000002
+OF_SHAPES = ("Shape", "Size", "EyeLike")  # their results depend on the operand's shape, not on its values
 
 
 def near_file(model: Path, form: str, rng: Rng, folder: Path) -> Path:
-    """Write the model into `folder` with its real constants `nudged`; scales stay, and what shapes are made of.
+    """Write the model to `folder` with its float constants `nudged`, except scales and sources of shapes.
 
     `form`: onnx or tflite.
     """
@@ -113,7 +112,7 @@ def near_file(model: Path, form: str, rng: Rng, folder: Path) -> Path:
 
 
 def near_graph(graph: Graph, rng: Rng) -> Graph:
-    """The graph with its real constants `nudged`."""
+    """The graph with its float constants `nudged`."""
     constants = ((name, t.data) for name, t in graph.tensors.items() if t.data is not None)
     near = {name: replace(graph.tensors[name], data=nudged(data, rng)) for name, data in constants}
     return replace(graph, tensors={**graph.tensors, **near})
@@ -143,7 +142,7 @@ def _near_onnx(model: Path, rng: Rng) -> bytes:
 
 
 def _makes_shapes(graph: Any) -> set[str]:
-    """Names of tensors of which shapes are made: a step of a factor of 2.0 makes 31 rows of 32."""
+    """Names of tensors from which shapes are computed: a factor just below 2.0 would give 31 rows instead of 32."""
     makers = {name: node for node in graph.node for name in node.output}
     names = [node.input[i] for node in graph.node for i in SHAPES.get(node.op_type, ()) if i < len(node.input)]
     sources = set[str]()
@@ -166,12 +165,12 @@ def _near_tflite(model: Path, rng: Rng) -> bytes:
         for tensor in map(graph.Tensors, range(graph.TensorsLength())):
             if tensor.Type() == tflite.TensorType.FLOAT32 and file.Buffers(tensor.Buffer()).DataLength():
                 buffers[tensor.Buffer()] = file.Buffers(tensor.Buffer()).DataAsNumpy()
-    for view in buffers.values():  # of `data`
+    for view in buffers.values():  # views of `data`, which change it
         view[:] = np.frombuffer(nudged(view.copy().view(np.float32), rng).tobytes(), np.uint8)
     return bytes(data)
 
 
-PAIRS: Mapping[str, tuple[tuple[int, int, int], ...]] = {  # positions of x (-1: uint8 is made of it), w, w's zero point
+PAIRS: Mapping[str, tuple[tuple[int, int, int], ...]] = {  # positions of x (-1: node makes it uint8), w, w's zero point
     "MatMulInteger": ((0, 1, 3),),
     "ConvInteger": ((0, 1, 3),),
     "QLinearMatMul": ((0, 3, 5),),
@@ -185,7 +184,7 @@ PAIRS: Mapping[str, tuple[tuple[int, int, int], ...]] = {  # positions of x (-1:
 
 
 def in_one_sign(proto: Any) -> list[str]:
-    """Rewrite such products in place. Returns the names of nodes that multiplied uint8 and int8, in order."""
+    """Rewrite products of uint8 and int8 in place; return the names of their nodes, in order."""
     import onnx
 
     if not any(node.op_type in PAIRS for node in _nodes(proto.graph)):
@@ -196,7 +195,7 @@ def in_one_sign(proto: Any) -> list[str]:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """Nodes of a graph and of the bodies in it."""
+    """Nodes of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -229,7 +228,7 @@ def _rewritten(graph: Any, types: dict[str, int], constants: dict[str, Any]) -> 
 
 
 def _with_moved_weights(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any], by: int) -> list[Any]:
-    """Move weights and zero point of a node by 128. Returns the nodes that do so where they are computed."""
+    """Move weights and zero point of a node by 128 or -128; return new nodes that move them if they are computed."""
     import onnx
 
     types = {np.uint8: onnx.TensorProto.UINT8, np.int8: onnx.TensorProto.INT8}

@@ -1,22 +1,18 @@
-"""A model that rounds to steps, op by op: each is judged on its own operands.
+"""Check a quantised model op by op, each op on the operands that the firmware computed.
 
-onnxruntime computes QDQ models in float and rounds at the end of each op, so one op may differ from it by a step.
-Behind many of them, or behind a softmax, one step has become several, and no fixed allowance tells right from wrong.
-Hence in two parts. Every op's meaning, fed with the oracle's own values, is within the allowance of the oracle.
-And the firmware makes of the operands that it has itself what the op means. In TFLite that is so bit for bit, for its
-kernels define the integers; in ONNX the result is also the correct rounding of real numbers.
+A step is a difference of 1 in a quantised integer. onnxruntime computes QDQ models in float and rounds at the end of
+each op, so one op may differ from it by a step. Over many ops, or a softmax, one step grows to several, and no fixed
+tolerance separates right from wrong. So the check has two parts. Every op's numpy meaning, applied to the oracle's
+values, must be within the tolerance of the oracle. And every op of the firmware must compute its meaning of the
+firmware's own operands: bit for bit in TFLite, whose kernels define the integers, and correctly rounded in ONNX.
 
-A C library and numpy differ in the last bit of a real function. Where that bit decides how a real number is rounded to
-an integer, both integers are right, of each element by itself. A sum of such elements has an interval of right results.
+A C library and numpy differ in the last bit of a float function. Where that bit decides the rounding to an integer,
+both integers are right, for each element separately. Sums of such elements have an interval of right results. Rounding
+may also decide which of two elements is larger, so an argmax or top-k may have several right results.
 
-Places of the largest elements, where rounding may decide which of two elements is larger.
-
-Results of one quantised op in the arithmetic of the file: real numbers, and one rounding to steps of its scale.
-
-The operands' integers stand for real numbers by the file's scales and zero points. The op computes on these in
-float64, and its result is divided by the result's scale. The compiler's fixed-point numbers are no part of that. The
-generated C multiplies by factors of 31 bits. So where a real result lies within `tie` of the middle between two steps,
-either is right.
+For ONNX, `exact` computes an op on dequantised operands in float64 and rounds once to the result's scale, without the
+compiler's fixed-point numbers. The generated C multiplies by factors of 31 bits. So where the exact result lies within
+`tie` of the middle between two steps, either step is right.
 """
 
 from __future__ import annotations
@@ -37,12 +33,12 @@ from .rounding import Rng, distance, largest, limit, moves
 
 
 def tells_places(op: Op) -> bool:
-    """The op's result says where elements are, not how large."""
+    """Whether the op's result holds indices of elements, not their values."""
     return op.kind == "arg" or (op.kind == "topk" and bool(op.attrs["indices"]))
 
 
 def possible_places(op: Op, graph: Graph, interval: Interval, own: Array, observed: Array) -> Array:
-    """`observed` in each line where elements between the ends of their intervals may have that order, else `own`."""
+    """Per line along the op's axis: `observed` indices if values within `interval` can give them, else `own`."""
     axis, last = op.attrs["axis"], op.attrs.get("last", False)
     ends = [end.astype(np.float64) for end in interval]
     low, high = ends if op.attrs["largest"] else (-ends[1], -ends[0])
@@ -60,9 +56,9 @@ def possible_places(op: Op, graph: Graph, interval: Interval, own: Array, observ
 
 
 def _possible(places: Sequence[int], low: Sequence[float], high: Sequence[float]) -> bool:
-    """Numbers between `low` and `high` may have their largest in these places, of equal ones the first.
+    """Whether numbers between `low` and `high` can have their largest at `places`, in this order.
 
-    Each takes the largest number that is left for it. Steps that are no ends of intervals are not tried.
+    Of equal numbers the first counts. Greedy: each place takes the largest end of an interval that is left for it.
     """
     if len({*places}) != len(places) or not all(0 <= i < len(low) for i in places):
         return False
@@ -76,16 +72,16 @@ def _possible(places: Sequence[int], low: Sequence[float], high: Sequence[float]
     return all((-low[i], i) > (-least, before) for i in range(len(low)) if i not in places)
 
 
-# A tie is this many steps, and this share of a result in steps, around the middle between two. Factors of 31 bits are
-# off by 2^-31 of a result, those of 64-bit sums and float32 by 2^-24.
+# Half-width of a tie around the middle between two steps: STEPS plus SHARE of the result in steps. Factors of 31 bits
+# are off by 2^-31 of a result, those of 64-bit sums and float32 by 2^-24.
 STEPS, SHARE = 2.0**-20, 2.0**-22
-AS_THEY_ARE = ("quantize", "requantize")  # ops that change how numbers are stored, and not the numbers
+AS_THEY_ARE = ("quantize", "requantize")  # ops that change the storage of numbers, not their values
 
 
 def is_exact(op: Op, graph: Graph) -> bool:
-    """Whether the file's format defines the op's integers by real numbers: TFLite does by fixed-point arithmetic.
+    """Whether the format defines the op's integers as one rounding of real numbers; TFLite's are fixed-point results.
 
-    Ops that only move or select values have the integers of their operands.
+    False for ops that only move or select values.
     """
     y = graph.result(op)
     computes = not ops.SPECS[op.kind].exact and y.dtype in ("int8", "int16") and y.quant is not None
@@ -93,7 +89,7 @@ def is_exact(op: Op, graph: Graph) -> bool:
 
 
 def exact(op: Op, graph: Graph, operands: Sequence[Array]) -> Interval:
-    """The least and the largest right integer of every element. `operands`: as the op gets them."""
+    """The least and the largest right integer of every element. `operands`: quantised, as the op reads them."""
     y = graph.result(op)
     assert y.quant is not None
     tensors = graph.operands(op)
@@ -106,7 +102,7 @@ def exact(op: Op, graph: Graph, operands: Sequence[Array]) -> Interval:
         steps = value / y.quant.scale[0]
     terms = [largest(x) for x, t in zip(real, tensors, strict=True) if not t.constant]
     size = np.abs(steps)
-    if ops.SPECS[op.kind].total is None:  # its terms may cancel
+    if ops.SPECS[op.kind].total is None:  # terms may cancel: then operands bound the error, not the small result
         size = np.maximum(size, max(terms, default=0.0) / y.quant.scale[0])
     tie = STEPS + SHARE * np.where(np.isfinite(size), size, 0.0)
     low, high = (float(end - y.quant.zero_point[0]) for end in limits(y.dtype))
@@ -117,7 +113,7 @@ def exact(op: Op, graph: Graph, operands: Sequence[Array]) -> Interval:
 
 
 def _real(x: Array, t: Tensor) -> Array:
-    """The real numbers, in float64, that integers stand for; other values as they are."""
+    """Dequantised values in float64; other values as they are."""
     if t.quant is None or x.dtype.kind not in "iu":
         return x.astype(np.float64) if x.dtype.kind == "f" else x
     return reals_of(x, t)
@@ -129,9 +125,9 @@ def _twin(t: Tensor, real: Array) -> Tensor:
     return replace(t, dtype="float32", quant=None, data=real if t.constant else None)
 
 
-RELATIVE = 1e-4  # of floats, to the largest value
-# Of the largest real number of a tensor, in which sums may differ: 8 units in the last place of float32. A sum whose
-# terms cancel is small, and its rounding is not.
+RELATIVE = 1e-4  # tolerance of floats, relative to the tensor's largest value
+# Rounding of float sums, relative to the tensor's largest value: 8 units in the last place of float32. Relative to
+# the sum it may be large, because terms may cancel.
 LAST_BITS = 1e-6
 MOVES: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
     "transpose": np.transpose,
@@ -147,10 +143,10 @@ def stepwise(
     expected: Reference,
     seen: Sequence[Mapping[str, Array]] = (),
 ) -> Reference | None:
-    """Outputs that the firmware must give exactly; None if an op by itself is further from `expected` than it allows.
+    """Outputs that the firmware must give exactly; None if some op's numpy meaning is not near `expected`.
 
-    `graph`: canonical; `inputs`: per vector, one array per input. `seen`: per vector, what the firmware gave, by tensor
-    name; where the last bits of real numbers decide, the nearest right value to it is told.
+    `graph`: canonical; `inputs`: per vector, one array per input. `seen`: per vector, the firmware's values by tensor
+    name. Where last bits of floats leave several right values, the nearest to the firmware's is returned.
     """
     rows, tensors = [], []
     reals = expected.reals or [{}] * len(expected.tensors)
@@ -166,21 +162,21 @@ def stepwise(
 
 
 def _nearest(graph: Graph, inputs: Sequence[Array], observed: Mapping[str, Array]) -> dict[str, Array]:
-    """Every tensor's value, moved towards those observed as far as the last bits of real numbers can move it.
+    """Every tensor's right value that is nearest to the one observed, within what last bits of floats can change.
 
-    Ops behind an observed tensor take its moved value: of many elements, some may be rounded up and others down.
-    Where it was not observed, each of its elements may be either, so ops behind it have intervals of results.
+    Later ops read that value of an observed tensor, since each element may be rounded up or down independently. An
+    unobserved tensor keeps an interval per element, so results of later ops are intervals, too.
     """
     walk = Walk(graph, dict(zip(graph.inputs, inputs, strict=True)))
     observed = dict(observed)
-    for op in reversed(graph.ops):  # operands have the shape of the graph
+    for op in reversed(graph.ops):  # a reshape's operand was observed with its result, which has the same bytes
         if op.kind == "reshape" and op.outputs[0] in observed:
             observed.setdefault(op.inputs[0], observed[op.outputs[0]])
     return {**walk.values, **{op.outputs[0]: walk.step(op, observed.get(op.outputs[0])) for op in graph.ops}}
 
 
 class Walk:
-    """The right values of a graph's tensors, op by op. `open_`: tensors whose elements may have one of several."""
+    """Computes right values of a graph's tensors, op by op. `open_`: intervals of tensors with several right values."""
 
     def __init__(self, graph: Graph, inputs: Mapping[str, Array]) -> None:
         self.graph = graph
@@ -190,14 +186,14 @@ class Walk:
         self.seen = set[str]()
 
     def know(self, name: str, value: Array) -> None:
-        """Ops from here on take this value of a tensor, right or wrong."""
+        """Set the value that later ops read of a tensor, whether it is right or wrong."""
         self.open_.pop(name, None)
         self.seen.add(name)
         for values in self.by_rounding.values():
             values[name] = value
 
     def step(self, op: Op, observed: Array | None) -> Array:
-        """The right result that is nearest to the one observed; without, the op's own. Ops behind it take that."""
+        """The right result nearest to `observed`, or the op's own result without one. Later ops read it."""
         graph, name, y = self.graph, op.outputs[0], self.graph.result(op)
         results = self._results(op)
         own = results[0]
@@ -225,12 +221,12 @@ class Walk:
         return right
 
     def _is_sure(self, t: Tensor) -> bool:
-        """Whether the firmware has this value of a tensor: it was seen, or is an integer that nothing leaves open."""
+        """Whether the firmware's value of a tensor is certain: recorded, or an integer with one right value."""
         computed = t.name in self.graph.producers
         return t.name in self.seen or (t.name not in self.open_ and not (computed and t.dtype == "float32"))
 
     def _results(self, op: Op) -> list[Array]:
-        """The op's result in each way."""
+        """The op's result for each entry of `by_rounding`: as computed, and with floats moved down and up."""
         first, *others = self.by_rounding.values()
         own = _rounded(op, self.graph, first, 0.0)
         if not _rounds_reals(op, self.graph) and all(values[n] is first[n] for values in others for n in op.inputs):
@@ -238,7 +234,7 @@ class Walk:
         return [own, *(_rounded(op, self.graph, values, share) for share, values in [*self.by_rounding.items()][1:])]
 
     def _rounding(self, op: Op, own: Array, observed: Array, right: Array) -> float:
-        """The difference of real results that is rounding: a share of the largest, else what the op's operands tell."""
+        """Difference of float results that rounding explains: `limit`, else the effect of moving operands a bit."""
         if distance(observed, right) <= limit(own):
             return limit(own)
         operands = [self.by_rounding[0.0][n] for n in op.inputs]
@@ -251,24 +247,24 @@ class Walk:
 
 
 def _intersection(own: Interval, right: Interval) -> Interval:
-    """Both intervals' common part; where they have none, the op's own meaning is wrong."""
+    """Common part of both intervals; `right` where they are disjoint, because the op's own meaning is wrong there."""
     low, high = np.maximum(own[0], right[0]), np.minimum(own[1], right[1])
     disjoint = low > high
     return np.where(disjoint, right[0], low), np.where(disjoint, right[1], high)
 
 
 def rounds_to_steps(graph: Graph) -> bool:
-    """Whether the model computes integers of real numbers: quantised values, or products of bytes."""
+    """Whether the model is quantised: some op computes quantised values or sums of integer products."""
     results = [graph.result(op) for op in graph.ops if not ops.SPECS[op.kind].exact]
     return any(t.quant is not None for t in results) or any(op.kind == "integer_sums" for op in graph.ops)
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A result that no rounding makes right: its greatest difference, and one element of those that differ.
+    """A result that rounding does not explain: its largest difference, and one of the elements that differ.
 
-    `round`: number of the inference, directed ones counted behind the others. `op`: what made it; "": nothing should
-    have changed it since.
+    `round`: number of the inference; directed ones come last. `op`: the op that computed it, "" if a correct result
+    was overwritten before a later step read it.
     """
 
     tensor: str
@@ -282,9 +278,9 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Names of the tensors that were judged; wrong results, those of each inference in the order of the ops.
+    """Names of the tensors that were judged, and wrong results by inference and, within it, in the order of ops.
 
-    `bounds`: two for each quantised result that an op computes: the ends of its clamp. `reached`: by some element.
+    `bounds`: number of clamp ends, two per quantised result of an op. `reached`: how many of them some element has.
     """
 
     names: list[str]
@@ -294,7 +290,7 @@ class Judgement:
 
 
 def judged(plot: Plot, rounds: Sequence[Round], seen: Sequence[Seen]) -> Judgement:
-    """Judge all results of all inferences."""
+    """Judge all recorded results of all inferences."""
     results = [
         (number, *each) for number, r in enumerate(rounds) if not r.directed for each in _judged(plot, r, seen[number])
     ]
@@ -310,7 +306,7 @@ def judged(plot: Plot, rounds: Sequence[Round], seen: Sequence[Seen]) -> Judgeme
 
 
 def _reached_ends(graph: Graph, name: str, values: Sequence[Array]) -> Sequence[bool]:
-    """Whether values of a tensor reach the lower and the upper end of its op's clamp; nothing where there is none."""
+    """Whether values of a tensor reach the lower and the upper end of its op's clamp; empty without a clamp."""
     y, op = graph.tensors[name], graph.producers[name]
     if y.quant is None or ops.SPECS[op.kind].exact or not y.elements:
         return ()
@@ -321,7 +317,7 @@ def _reached_ends(graph: Graph, name: str, values: Sequence[Array]) -> Sequence[
 def _directed(
     plot: Plot, step: int, numbers: Sequence[int], seen: Sequence[Seen]
 ) -> Iterator[tuple[int, str, str, Array, Array]]:
-    """Results of a step's ops in directed rounds, of its operands that were seen."""
+    """Results of a step's ops in directed rounds, computed from recorded operands, as `_judged` yields them."""
     graph, step_ops = plot.graph, plot.steps[step]
     if len(step_ops) == 1 and _is_sum_of_one(step_ops[0], graph):
         yield from _directed_sums(plot, step, step_ops[0], numbers, seen)
@@ -339,14 +335,14 @@ def _directed(
 
 
 def _is_sum_of_one(op: Op, graph: Graph) -> bool:
-    """Whether the op makes sums of products of one computed operand."""
+    """Whether the op sums products of one computed operand and constants."""
     return ops.SPECS[op.kind].total is not None and sum(not t.constant for t in graph.operands(op)) == 1
 
 
 def _directed_sums(
     plot: Plot, step: int, op: Op, numbers: Sequence[int], seen: Sequence[Seen]
 ) -> Iterator[tuple[int, str, str, Array, Array]]:
-    """Judge sums of products, of all rounds at once."""
+    """Judge sums of products of all rounds as one batch, which is faster than round by round."""
     graph, name = plot.graph, op.outputs[0]
     (x,) = (t.name for t in graph.operands(op) if not t.constant)
     values = [{**seen[number].after[step], **seen[number].before[step]} for number in numbers]
@@ -369,14 +365,14 @@ def _wrong(tensor: str, op: str, number: int, value: Array, right: Array) -> Wro
     differing = value != right
     if value.dtype.kind == "f":
         differing &= ~(np.isnan(value) & np.isnan(right))
-        beyond = differing & ~(np.abs(value - right) <= limit(right))  # what rounding does to others is not the fault
+        beyond = differing & ~(np.abs(value - right) <= limit(right))  # prefer an element beyond what rounding explains
         differing = beyond if beyond.any() else differing
     index = tuple(int(i) for i in np.argwhere(differing)[0])
     return Wrong(tensor, op, number, distance(value, right), index, float(value[index]), float(right[index]))
 
 
 def _judged(plot: Plot, round_: Round, seen: Seen) -> Iterator[tuple[str, str, Array, Array]]:
-    """Tensor, op, value and the right one nearest to it, of all results that were seen."""
+    """Tensor, op, recorded value and nearest right value of all results that were recorded."""
     graph = plot.graph
     walk = Walk(graph, {name: value for puts in round_.puts for name, value in puts.items()})
     at = {op.outputs[0]: k for k, step_ops in enumerate(plot.steps) for op in step_ops}
@@ -400,7 +396,7 @@ def _judged(plot: Plot, round_: Round, seen: Seen) -> Iterator[tuple[str, str, A
 
 
 def _changed(seen: Seen, name: str, original: Array) -> Iterator[tuple[str, str, Array, Array]]:
-    """Where a step gets another value of a tensor than the op gave it."""
+    """Steps that read another value of a tensor than its op computed: its bytes were overwritten."""
     for values in seen.before:
         if name in values and not np.array_equal(values[name], original, equal_nan=True):
             yield name, "", values[name], original
@@ -411,10 +407,10 @@ def _extremes(values: Sequence[Array]) -> Interval:
 
 
 def _result_range(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str, Interval]) -> Sequence[Array]:
-    """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
+    """The least and the largest result for operands within their intervals; empty if the op's spec has no intervals."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     transfer = ops.spatial.rising(spec.reference) if spec.exact else spec.interval
-    moved = spec.exact or op.kind in ("dequantize", "topk")  # steps, though they are real numbers
+    moved = spec.exact or op.kind in ("dequantize", "topk")  # float results that are multiples of a scale
     has_ends = y.dtype in ("int8", "int16") or (moved and y.dtype == "float32")
     if transfer is None or not has_ends or not any(name in open_ for name in op.inputs):
         return ()
@@ -423,7 +419,7 @@ def _result_range(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapp
 
 
 def _rounds_reals(op: Op, graph: Graph) -> bool:
-    """Whether the op computes real numbers and rounds them to integers."""
+    """Whether the op computes floats and rounds them to integers."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     real = [t for t in graph.operands(op) if t.dtype == "float32" and t.name in graph.producers]
     integer = y.dtype not in ("float32", "bool") and not spec.exact and not tells_places(op)
@@ -431,7 +427,7 @@ def _rounds_reals(op: Op, graph: Graph) -> bool:
 
 
 def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) -> Array:
-    """The op's result if real numbers are moved by a share of the largest before they become integers."""
+    """The op's result if floats move by `share` of the largest before they are rounded to integers."""
     spec, operands = ops.SPECS[op.kind], [values[name] for name in op.inputs]
     if share and spec.moved is not None and graph.operands(op)[0].dtype != "float32":
         return spec.moved(op, graph, share, *operands).reshape(graph.result(op).shape)
@@ -448,7 +444,7 @@ def _shifted_reals(x: Array, share: float) -> Array:
 
 
 def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack: int) -> bool:
-    """Run every op on the oracle's values where it has them. `values`: those of the inputs; the others are added."""
+    """Whether every op is near the oracle on the oracle's values. `values`: those of inputs; results are added."""
     for op in graph.ops:
         operands = [values[t.name] if t.data is None else t.data for t in graph.operands(op)]
         value = ops.SPECS[op.kind].reference(op, graph, *operands)
@@ -460,9 +456,9 @@ def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack:
 
 
 def _cancelled(op: Op, graph: Graph) -> float:
-    """Steps of the result that an oracle loses which computes e^x - 1 in float32: the last bit of 1.
+    """Steps of error of an oracle that computes e^x - 1 in float32, where the last bit of 1 is lost.
 
-    Of scales far below that bit it gives 0, where the function is nearly x.
+    For scales far below that bit its result is 0, though the function is nearly x.
     """
     y, names = graph.result(op), op.attrs
     if op.kind != "pointwise" or names["function"] not in ("elu", "selu", "celu") or y.quant is None:
@@ -471,10 +467,10 @@ def _cancelled(op: Op, graph: Graph) -> float:
 
 
 def value_of(t: Tensor, tensors: dict[str, Array], reals: dict[str, Array]) -> Array | None:
-    """The oracle's value of a tensor, in the tensor's order; None where the oracle has none.
+    """The oracle's value of a tensor, in the tensor's axis order; None if the oracle has none.
 
-    `tensors`: the oracle's by name. `reals`: those that are real in the file. Integers count only if both
-    have the same scale and zero point: real numbers must be steps of them, or the file's tensor must have them.
+    `tensors`: the oracle's by name. `reals`: those that are floats in the file; they must be multiples of the tensor's
+    scale. Integers of the file must have the tensor's scale and zero point.
     """
     origin = origin_of(t)
     value = None
@@ -493,7 +489,7 @@ def value_of(t: Tensor, tensors: dict[str, Array], reals: dict[str, Array]) -> A
 
 
 def _in_steps(real: Array, t: Tensor) -> Array | None:
-    """Real numbers as integers of the tensor's scale and zero point; None if they are none of its steps."""
+    """Floats quantised with the tensor's scale and zero point; None if they are no multiples of the scale."""
     assert t.quant is not None
     if not t.quant.per_tensor:
         return None

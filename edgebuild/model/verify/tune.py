@@ -1,9 +1,8 @@
-"""Measurements of a model that later plans rest on: `edgebuild tune`, and `edgebuild calibrate` on a chip.
+"""Measurements of a model that later plans use: `edgebuild tune`, and `edgebuild calibrate` on a chip.
 
-`tune`: try the variants of the heaviest layers in the simulator and remember the fastest.
-
-One firmware counts all layers at once, so there are as many runs as the layer with the most variants has.
-`calibrate`: a firmware measures the steps of a model on the chip, and the cost model is fitted to them.
+`tune` runs the variants of the heaviest layers in the simulator and stores the fastest. One run measures a variant of
+each layer, so the layer with the most variants determines the number of runs.
+`calibrate` measures the steps of a model on the chip and fits the cost model to them.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ from . import report_of, verify
 from .harness import NAME, Builder, TooLarge, run_program, sources, write_sources
 
 INSTRUCTIONS, CYCLES = "instructions", "cycles"  # what is measured, as `verify` names it
-WORTH = 0.01  # of all that is measured: what a layer has to take for its variants to be tried
+WORTH = 0.01  # least share of the model's total at which variants of a layer are tried
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A layer's variants, the one that the estimates chose first, and what each took: instructions or cycles."""
+    """A layer's variants, beginning with the estimates' choice, and measured instructions or cycles of each."""
 
     layer: str
     variants: tuple[str, ...]
@@ -64,10 +63,11 @@ class Trial:
 def tune(
     request: ModelRequest, say: Callable[[str], None] = print, by: str = INSTRUCTIONS, scheduler: str | None = None
 ) -> dict[str, str]:
-    """Measure, store the choices that differ from the estimates', and return them.
+    """Measure variants, store the fastest where it is not the estimates' choice, and return those by layer.
 
-    `by`: what is measured, INSTRUCTIONS or CYCLES. `scheduler`: see `workers.results`. Raises EdgebuildError if the
-    target has no simulator, or no table of cycles where they are wanted, or if the cache is off.
+    Nothing is stored if the model as a whole does not become faster. `by`: INSTRUCTIONS or CYCLES. `scheduler`: see
+    `workers.results`. Raises EdgebuildError if the target has no simulator, if it has no cycle table and `by` is
+    CYCLES, or if the cache is off.
     """
     if folder() is None:
         raise fail("the cache is off, and there the choices are kept", hints=["set EDGEBUILD_CACHE to a folder"])
@@ -79,7 +79,7 @@ def tune(
     chosen_ones = [_choosing(request, wanted) for wanted in tried]
     for wanted, counted in zip(tried, results(partial(_counted, by), chosen_ones, scheduler), strict=True):
         for t in trials:
-            if t.layer in counted:  # with another scratch it may have become part of a rolled run
+            if t.layer in counted:  # else a variant's scratch changed the plan, and the layer is in a rolled run
                 t.measured[wanted[t.layer]] = counted[t.layer]
     fastest = {t.layer: t.best for t in trials if t.best != t.variants[0]}
     chosen = _choosing(request, fastest)
@@ -99,7 +99,7 @@ def _choosing(request: ModelRequest, wanted: dict[str, str]) -> ModelRequest:
 
 
 def _counted(by: str, request: ModelRequest) -> dict[str, int]:
-    """Measure each layer; nothing where a variant wants more scratch than there is room for."""
+    """Measured value of each layer; empty if a variant's scratch does not fit."""
     try:
         artifacts = compile_model(request)
     except EdgebuildError:
@@ -124,9 +124,9 @@ def _trials(request: ModelRequest) -> list[Trial]:
 
 
 def _count(request: ModelRequest, artifacts: Sequence[Artifact], by: str) -> tuple[dict[str, int], int]:
-    """Instructions or cycles of each layer that runs whole, equal ones together, and of all steps.
+    """Instructions or cycles of each layer that runs whole, summed over equal layers, and of all steps.
 
-    Raises EdgebuildError for a program that fails or differs from the reference, TooLarge where it does not fit.
+    Raises EdgebuildError if the program fails or differs from the reference, TooLarge if it does not fit.
     """
     target = load_target(request.target)
     decided = plan_model(request, target)
@@ -146,18 +146,18 @@ def _count(request: ModelRequest, artifacts: Sequence[Artifact], by: str) -> tup
     return counts, sum(step[by] for step in result["layers"])
 
 
-# The phases of steps that gather their operands first are marked in the kernels.
+# Flags that mark the two phases of decoupled kernels: gathering operands and computing.
 PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_compute()", "-include", "profile_model.h")
 CALIBRATION = "calibration.yaml"
 
 
 def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int) -> dict[str, Any]:
-    """Build the profiling firmware into the folder `output`; where the target has a simulator, run it.
+    """Build the profiling firmware into the folder `output`; if the target has a simulator, run it.
 
-    `program`, its count of `steps`, `clocks` by name, what it `ran_on` (None: a chip has to), and what it `remarks`.
-
-    `pin`: such as PB0, to be high while a step runs; with `supply_ms`, while the model runs for so long in each
-    configuration. Raises EdgebuildError for a target without bare firmware.
+    Returns `program` (path), number of `steps`, names of `clocks`, `ran_on` (a target; None: the user must run it on a
+    chip) and `said` (its remarks). `pin`: a pin such as PB0 that is high while a step runs. `supply_ms`: milliseconds
+    for which the model runs in each clock configuration, with the pin high. Raises EdgebuildError for a target other
+    than a bare-metal Cortex-M, for streamed inputs or outputs, and for `supply_ms` without a clock tree.
     """
     request, target = replace(request, name=NAME), load_target(request.target)
     if target.firmware is None or not target.core.isa.startswith("arm"):
@@ -189,7 +189,7 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
 
 
 def profile_words(figures: dict[str, Any]) -> str:
-    """Put into lines what `profile` did."""
+    """Text for the user about a result of `profile`."""
     clocks = f", {len(figures['clocks'])} clocks" if figures["clocks"] else ""
     lines = [f"{figures['program']}: {figures['steps']} steps{clocks}"]
     if figures["ran_on"] is None:
@@ -200,7 +200,7 @@ def profile_words(figures: dict[str, Any]) -> str:
 
 
 def _marked(request: ModelRequest, target: Target) -> Plan:
-    """The plan with the phases of all decoupled steps marked in the code, whichever clock they are to gather at."""
+    """The plan with the phases of all decoupled steps marked in the code, for every clock at which they gather."""
     decided = plan_model(request, target)
     forms = [(s.ops[0].outputs[0], s.forms[0].granularity) for s in decided.steps if not s.rolled]
     marks = {name: (g, True) for name, g in forms if g}
@@ -208,7 +208,7 @@ def _marked(request: ModelRequest, target: Target) -> Plan:
 
 
 def _build(target: Target, folder: Path, report: dict[str, Any], clocks: bool) -> Path:
-    with tempfile.TemporaryDirectory() as objects:  # compiled anew: what is in `folder` may be of other options
+    with tempfile.TemporaryDirectory() as objects:  # objects in `folder` may be from other options
         for file in folder.iterdir():
             if file.is_file() and file.suffix != ".o":
                 (Path(objects) / file.name).write_bytes(file.read_bytes())
@@ -259,9 +259,8 @@ def _pin(clocks: ClockPlan | None, pin: str) -> list[str]:
 def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: Path) -> tuple[str, dict[str, Any]]:
     """Fit the cost model to measurements of this model on its target; write calibration.yaml into the folder `output`.
 
-    `request` is that of the profiled firmware, `log` a record of the supply's current. Gives what was fitted, in
-    words and as figures. Raises EdgebuildError for wrong measurements, and for a target that knows neither currents nor
-    the timing of its code.
+    `request`: that of the profiled firmware; `log`: a record of the supply current. Returns the fit as text and as
+    figures. Raises EdgebuildError for malformed measurements, and for a target without currents or timing.
     """
     target = load_target(request.target)
     model = power_model(target, replace(request, calibration=None))

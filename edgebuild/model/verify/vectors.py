@@ -1,10 +1,9 @@
-"""The vectors that `verify` runs a model on: those of the user's file, or random ones.
+"""Input vectors of `verify`, from the user's file or random, and the accuracy of outputs against labels.
 
-Sizes that indices among the inputs must stay below, so that random ones are in range.
-
-Arrays of a .npz file. Their names, types and shapes are read first, so that nothing is unpacked that nobody wants.
+Random indices are drawn below the sizes of the tensors that they index.
 
 A .npz is a zip archive of .npy files: a kilobyte of it may unpack to gigabytes, and its directory alone may be large.
+So names, types and shapes of its arrays are checked before any is unpacked.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from ..ir import Array, Graph, Tensor, reals_of
 from ..passes.powers import FORMAT
 from .oracles import Port, Reading
 
-LOOKUPS = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")  # in the first operand by the second
+LOOKUPS = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")  # operand 1 indexes operand 0
 MOVES = ("Cast", "Concat", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def bounds(model: Path) -> tuple[int | None, dict[str, int]]:
-    """Rows of the smallest constant table that a computed index looks into, and by input the smallest size it indexes.
+    """Rows of the smallest constant table with a computed index (None: no table), and sizes that inputs index.
 
-    None and no entry where there is no such thing.
+    The sizes are by name of an input whose values are indices: the smallest dimension that they index.
     """
     form = format_of(model, model.read_bytes())
     if form is None or form.name not in ("tflite", "onnx"):
@@ -60,7 +59,7 @@ def bounds(model: Path) -> tuple[int | None, dict[str, int]]:
 
 
 def _lookups(file: Any) -> Iterator[tuple[Any, list[int]]]:
-    """Nodes with a computed index, and the sizes of the dimensions which it counts."""
+    """Nodes with a computed index, and the sizes of the dimensions that it indexes."""
     import onnx
 
     shapes = {tensor.name: list(tensor.dims) for tensor in file.graph.initializer}
@@ -81,7 +80,7 @@ def _lookups(file: Any) -> Iterator[tuple[Any, list[int]]]:
 
 
 def _sources(graph: Any, name: str) -> set[str]:
-    """Inputs of the graph whose values reach this tensor as they are."""
+    """Inputs of the graph whose values reach this tensor unchanged."""
     producers = {result: node for node in graph.node for result in node.output}
     surface, sources, seen, open_names = {value.name for value in graph.input}, set(), set[str](), [name]
     while open_names:
@@ -120,7 +119,7 @@ DIRECTORY_END, SIZES_END, COMMENT = b"PK\x05\x06", b"PK\x06\x07", 1 << 16  # a z
 
 @dataclass(frozen=True)
 class Packed:
-    """An array that is still packed."""
+    """An array of a .npz file that is not unpacked yet."""
 
     file: Path
     member: str
@@ -133,7 +132,7 @@ class Packed:
         return prod(self.shape)
 
     def unpacked(self) -> np.ndarray[Any, Any]:
-        """The array. Raises EdgebuildError where its bytes are damaged."""
+        """The array. Raises EdgebuildError if its bytes are damaged."""
         count = self.size * self.dtype.itemsize
         try:
             with ZipFile(self.file) as archive, archive.open(self.member) as stream:
@@ -147,7 +146,7 @@ class Packed:
 
 
 def packed(file: Path) -> dict[str, Packed]:
-    """The arrays of a .npz file by name. Raises EdgebuildError for anything but numbers, OSError."""
+    """The arrays of a .npz file by name. Raises OSError, and EdgebuildError if not numeric or above MOST bytes."""
     try:
         _check_directory(file)
         with ZipFile(file) as archive:
@@ -160,7 +159,7 @@ def packed(file: Path) -> dict[str, Packed]:
                     arrays[name] = Packed(file, info.filename, *_header(stream))
     except OSError:
         raise
-    except Exception:  # as above; numpy's reader of headers is that of Python's literals
+    except Exception:  # as above; numpy parses headers as Python literals
         hints = ["write it with numpy.savez"]
         raise fail("not a .npy or .npz file of numbers", file=str(file), hints=hints) from None
     for name, array in arrays.items():
@@ -178,7 +177,7 @@ def check_numbers(dtype: np.dtype[Any], what: str, file: Path) -> None:
 
 
 def _check_directory(file: Path) -> None:
-    """Raise ValueError for an archive whose list of members is longer than a plain one can be, 65,535."""
+    """Raise ValueError for an archive in zip64 format, which alone can have more than 65,535 members."""
     with file.open("rb") as stream:
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - COMMENT - 64))
         tail = stream.read()
@@ -188,7 +187,7 @@ def _check_directory(file: Path) -> None:
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-    """The shape, the type and the order of the array that follows. Raises ValueError."""
+    """Read a .npy header: shape, type and whether the order is Fortran's. Raises ValueError if it is malformed."""
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
@@ -206,9 +205,8 @@ HINTS = ["write it with numpy.save or numpy.savez"]
 def read_inputs(file: Path) -> Given:
     """The array of a .npy file, or those of a .npz by name; each [vectors, ...] in the dtype of the C interface.
 
-    In a .npy file every row has the elements of all inputs one after another. The arrays of a .npz are unpacked when
-    their names, types and shapes are known to be right.
-    Raises EdgebuildError for what is neither, or holds anything but numbers.
+    In a .npy file every row has the elements of all inputs one after another. Arrays of a .npz are returned packed, so
+    that names, types and shapes are checked first. Raises EdgebuildError for other files and for non-numeric arrays.
     """
     try:
         check_file(file, "cannot read the inputs")
@@ -221,14 +219,14 @@ def read_inputs(file: Path) -> Given:
         raise
     except OSError as error:
         raise from_os(error, "cannot read the inputs", str(file)) from None
-    except Exception:  # numpy's reader of headers is that of Python's literals: it raises what that does
+    except Exception:  # numpy parses headers as Python literals, so many classes of exceptions can come
         raise fail("not a .npy or .npz file of numbers", file=str(file), hints=HINTS) from None
     check_numbers(array.dtype, "it", file)
     return array
 
 
 def split_vectors(inputs: Given, report: dict[str, Any]) -> list[list[Array]]:
-    """Per vector, one array for each of the model's inputs."""
+    """Per vector, one array for each of the model's inputs. Raises EdgebuildError for wrong sizes, types or names."""
     if isinstance(inputs, Mapping):
         return _by_name(inputs, report["inputs"])
     ports = report["inputs"]
@@ -264,7 +262,7 @@ def _by_name(inputs: Mapping[str, Array | Packed], ports: list[Port]) -> list[li
 
 
 def _rows(array: Array | Packed, port: Port) -> Array:
-    """The vectors of one input. A vector has its shape, or is flat; dimensions of 1 do not count."""
+    """The vectors of one input, [vectors, *shape]. The file's may be flat or differ in dimensions of 1."""
     name, shape = port["name"], tuple(port["shape"])
     _check_type(array, port, f"'{name}' is", several=False)
     one, flat = [n for n in shape if n > 1], int(np.prod(shape))
@@ -291,7 +289,7 @@ def _check_type(array: Array | Packed, port: Port, what: str, several: bool) -> 
 
 
 def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:
-    """`count` seeded vectors: integers over their full range, floats N(0, 1), indices inside of what they look into."""
+    """`count` seeded vectors: integers over their full range, floats N(0, 1), indices within their tables."""
     rng = np.random.default_rng(seed)
     rows, sizes = bounds(model)
     return [[_draw(rng, port, sizes.get(port["name"], rows)) for port in report["inputs"]] for _ in range(count)]
@@ -312,10 +310,10 @@ MOST_DB = 200.0  # dB
 
 
 def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: Reading) -> dict[str, Any]:
-    """Compare the real outputs of a graph of other scales with those of its file, both by the ops' meanings.
+    """Compare outputs of a graph whose scales were changed to powers of two with those at the file's scales.
 
-    Returns `loss`: the signal-to-noise ratio in dB, and how often the largest is the same.
-    Nothing for a graph with the scales of the file.
+    Both are computed by the ops' meanings in numpy. Returns `loss`: the signal-to-noise ratio in dB, and the share of
+    outputs whose largest element is at the same place. Empty for a graph with the scales of the file.
     """
     if graph.format != FORMAT:
         return {}
@@ -353,13 +351,13 @@ def stored(real: Array, t: Tensor) -> Array:
 
 
 HALF = 0.5
-ANOMALY = (0, 1)  # labels of a usual sample and of another one
+ANOMALY = (0, 1)  # labels of a normal and of an anomalous sample
 
 
 def classes(output: Array) -> Array:
-    """The class of each vector, of [vectors, ...] real numbers: the largest; of equal ones the first counts.
+    """The class of each vector of [vectors, ...] floats: the index of the largest score, of equal ones the first.
 
-    One number is of two classes: above 0, or above 1/2 if all are in 0..1.
+    A single score per vector is of class 1 above 0, or above 1/2 if all scores are in 0..1, else of class 0.
     """
     scores = output.reshape(len(output), -1)
     if scores.shape[1] > 1:
@@ -369,7 +367,7 @@ def classes(output: Array) -> Array:
 
 
 def read_labels(file: Path) -> Array:
-    """The classes in a .npy file, or in a .npz file of one array, as integers from 0. Raises EdgebuildError."""
+    """The classes in a .npy file, or in a .npz file of one array. Raises EdgebuildError if not integers from 0."""
     given: Any = read_inputs(file)
     if isinstance(given, Mapping):
         if len(given) != 1:
@@ -393,9 +391,9 @@ def rebuilds(inputs: Array | None, outputs: Array, labels: Array) -> bool:
 
 
 def auc(inputs: Array, outputs: Array, labels: Array) -> float:
-    """Area under the ROC curve of an autoencoder whose mean square error tells samples of label 1 from those of 0.
+    """Area under the ROC curve of an autoencoder whose mean square error separates label 1 from label 0.
 
-    It is the share of pairs, one of each label, in which the error of label 1 is larger; equal errors count half.
+    It is the share of pairs, one sample of each label, in which the error of label 1 is larger; equal ones count half.
     Without samples of both labels it is 0.
     """
     count = len(inputs)
@@ -406,7 +404,7 @@ def auc(inputs: Array, outputs: Array, labels: Array) -> float:
 
 
 def check_classes(labels: Array, outputs: Array, file: Path) -> None:
-    """Refuse labels of classes that an output, [samples, ...], lacks. Raises EdgebuildError that names their file."""
+    """Raise EdgebuildError, which names `file`, for labels of classes that `outputs` [samples, ...] lack."""
     if labels.max() >= (count := max(outputs[0].size, 2)):
         hints = [f"the network's first output has {outputs[0].size} values for a sample"]
         text = f"label {labels.max()} is none of the {count} classes, 0 to {count - 1}"
@@ -414,10 +412,10 @@ def check_classes(labels: Array, outputs: Array, file: Path) -> None:
 
 
 def accuracy(inputs: Array | None, outputs: Array, labels: Array, file: Path) -> dict[str, Any]:
-    """How often an output, [samples, ...] real numbers, is of its label's class. `file`: of the labels, for messages.
+    """How often an output, [samples, ...] floats, is of its label's class. `file`: of the labels, for messages.
 
     Returns `samples`, `accuracy` (a share) and `confusion` (rows: the labels' classes, columns: the outputs').
-    Of an autoencoder (see `rebuilds`) they are `samples` and `auc`.
+    Returns `samples` and `auc` for an autoencoder (see `rebuilds`).
     Raises EdgebuildError for labels of another number of samples, or of classes that the output lacks.
     """
     if len(labels) != len(outputs):
