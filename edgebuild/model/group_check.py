@@ -1,7 +1,7 @@
-"""Whether the bytes of a group are right, from the reports of its models and from its own, byte by byte.
+"""Check the memory layout of a group of models, byte by byte, from the reports of the models and of the group.
 
-It knows nothing of how places were chosen. It goes through all that may be at work at one time, and writes the name of
-its owner into every byte that holds something then.
+The check shares no code with the choice of the layout. For every set of models that may be active at the same time, it
+tags each byte in use with its owner and fails if a byte has two.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Row = Mapping[str, Any]  # of a report
 
 
 class BrokenGroup(AssertionError):
-    """Bytes that hold two things at once, or that are not where they should be."""
+    """Two owners share bytes, or an arena or buffer is outside its memory, misaligned or of wrong size."""
 
 
 def check_group(group: GroupRequest, reports: Mapping[str, Row], arena_report: Row) -> None:
-    """Raise BrokenGroup unless the `arena_report` of the group has a right place for everything."""
+    """Raise BrokenGroup unless the `arena_report` of the group places all arenas and buffers correctly."""
     rows = {(a["model"], a["home"]): a for a in arena_report["arenas"]}
     buffers = {b["name"]: b for b in arena_report["buffers"]}
     homes = {(m, home): n for m in reports for home, n in reports[m]["ram"]["by_memory"].items() if n}
@@ -45,7 +45,10 @@ def check_group(group: GroupRequest, reports: Mapping[str, Row], arena_report: R
 
 
 def worlds(group: GroupRequest) -> Iterator[dict[str, str]]:
-    """All models that may be at work at one time, with the part of their work; of concurrent ones each pair."""
+    """Sets of models that may be active at the same time, each with its phase, one of PARTS.
+
+    For concurrent models these are all pairs, which suffices because a conflict is between two owners.
+    """
     names = [m.name for m in group.models]
     if group.share == "concurrent":
         pairs = permutations(names, 2) if len(names) > 1 else [(names[0],)]
@@ -84,7 +87,7 @@ def _check_world(
 
 
 def _spans(report: Row, name: str, part: str, rows: Mapping[tuple[str, str], Row]) -> Iterator[tuple[str, int, int]]:
-    """Memory, first byte and end of all that a model holds in a part of its work."""
+    """Memory, first byte and end of the bytes that a model uses in phase `part`."""
     if part == "run" or report["stream_rows"]:
         placed = [row for (model, _), row in rows.items() if model == name]
         yield from ((row["memory"], row["offset"], row["offset"] + row["bytes"]) for row in placed)

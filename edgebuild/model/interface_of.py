@@ -28,9 +28,9 @@ def _surfaces(graph: Graph, names: Iterable[str]) -> tuple[Surface, ...]:
 
 
 def with_arrays(graph: Graph, request: ModelRequest) -> Graph:
-    """The graph with the inputs and outputs that a request puts into arrays of the application.
+    """The graph with `arrays`: its inputs and outputs that the request places in arrays of the application.
 
-    Raises EdgebuildError for a tensor that there is not, an array of two, and options that leave no input whole.
+    Raises EdgebuildError for unknown tensors, for a tensor or array named twice, and for conflicting options.
     """
     sides = {"input_at": (graph.ports_in, "stream_input"), "output_at": (graph.ports_out, "stream_output")}
     arrays = list[tuple[str, str]]()
@@ -56,7 +56,7 @@ def with_arrays(graph: Graph, request: ModelRequest) -> Graph:
 
 
 def _arrays(graph: Graph) -> tuple[Array, ...]:
-    """Arrays of the application: so many elements that whole words are theirs."""
+    """Arrays of the application, with their elements rounded up to whole words."""
     sides, arrays = (("input", graph.ports_in), ("output", graph.ports_out)), list[Array]()
     for side, names in sides:
         for t in (graph.tensors[name] for name, _ in graph.arrays if name in names):
@@ -66,7 +66,7 @@ def _arrays(graph: Graph) -> tuple[Array, ...]:
 
 
 def interface_of(graph: Graph, request: ModelRequest, target: str) -> Interface:
-    """The interface of the graph, also where a plan has cut it into parts. `target`: its name."""
+    """The interface of the graph, whole or cut into parts by a plan. `target`: the target's name."""
     streamed = request.stream_input is not None
     arrays = _arrays(with_arrays(graph, request))
     graph = with_rows(graph) if streamed else graph

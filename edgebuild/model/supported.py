@@ -1,4 +1,4 @@
-"""The operators that users may have in a model file, by format."""
+"""The supported operators of model files, by format."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .ops.base import Spec
 
 
 def supported(names: Sequence[str] = ()) -> str:
-    """The operators of these formats, or of all, under the names of their files, those with the same limits together.
+    """Text that lists the operators of these formats, or of all, by their names in files, with their limits.
 
-    Kinds of operators that only passes make are not among them.
+    Kinds of ops that only passes create are left out.
     """
     ordered = sorted(exported(), reverse=True)
     return "\n".join(line for name in names or ordered for line in _lines(name))
 
 
 def limits_of(spec: Spec) -> list[str]:
-    """The limits of a kind, in words for users."""
+    """The limits of a kind as sentences for users: the docstrings of its checks."""
     return [" ".join((limit.__doc__ or "").split()) for limit in spec.limits]
 
 
 def as_json(names: Sequence[str] = ()) -> dict[str, Any]:
-    """By format: each kind of operator with its names in the file and its limits; by domain what is read as others."""
+    """By format: kinds of ops with names in files and limits; by domain, operators that are rewritten to others."""
     return {
         name: {
             "operators": [{"kind": spec.kind, "names": own, "limits": limits_of(spec)} for own, spec in _listed(name)],
@@ -43,7 +43,7 @@ def _operators(name: str) -> Operators:
 
 
 def _listed(name: str) -> list[tuple[list[str], Spec]]:
-    """Names of each kind in the file, in their order."""
+    """Each kind's names in files, with its spec, sorted by the first name."""
     operators = _operators(name)
     listed = [(names, spec) for kind, spec in SPECS.items() if (names := operators.names(kind))]
     return sorted(listed, key=lambda row: row[0][0])

@@ -1,7 +1,7 @@
-"""Bring a graph into the one form that all later stages expect, by rules that rewrite patterns.
+"""Bring a graph into the canonical form that all later stages expect, by rewrite rules.
 
-A rule looks at one op and its neighbours and answers with an edit. This module is the only place that knows pairs of
-operators: each rule is a named pattern with the condition under which it leaves every output unchanged.
+A rule matches one op with its neighbours and returns an edit, or None. Only this module has patterns of several
+operators. Each rule states the condition under which the edit leaves every output unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..ops.spatial import bias_quant, centred, sums_fit, symmetric_weights
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace the ops `remove` by the ops `insert`; then read `rename[x]` wherever `x` was read."""
+    """Replace the ops `remove` by the ops `insert`, add `tensors`, then replace each operand `x` by `rename[x]`."""
 
     remove: tuple[Op, ...]
     insert: tuple[Op, ...] = ()
@@ -45,7 +45,7 @@ class Edit:
 
 
 def unused(name: str, graph: Graph, new: Container[str] = ()) -> str:
-    """`name`, or one like it that no tensor has, nor any of the `new` that are not in the graph yet."""
+    """`name`, with ' appended until it is neither a tensor of the graph nor in `new`."""
     while name in graph.tensors or name in new:
         name += "'"
     return name
@@ -55,7 +55,7 @@ Rule = Callable[[Op, Graph], Edit | None]
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
-    """Apply the rules until none fits. Edits that touch the same op wait for the next sweep."""
+    """Apply the rules until none matches. Of edits that touch the same tensors, one is applied per sweep."""
     while True:
         edits, touched = [], set[str]()
         for op in graph.ops:
@@ -72,9 +72,9 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
 
 
 def _reach(edit: Edit, graph: Graph) -> set[str]:
-    """The tensors whose producers or readers an edit changes, and those that it makes.
+    """The tensors whose producers or readers an edit changes, and its new tensors.
 
-    Nothing produces an input of the graph, and many ops may read it: edits of these do not touch each other.
+    Graph inputs do not count as read: they have no producer, so edits of their readers are independent.
     """
     ops = (*edit.remove, *edit.insert)
     read = {n for op in ops for n in op.inputs}.difference(graph.inputs)
@@ -108,12 +108,12 @@ OPEN = (None, None)
 
 
 def fold_constant(op: Op, graph: Graph) -> Edit | None:
-    """An op on constants is a constant.
+    """Compute an op whose operands are all constants.
 
-    A move of values with one scale keeps it. TFLite's quantised ops have an exact meaning; ONNX means real numbers.
+    Ops that only move values of one scale keep it. TFLite's quantised ops are computed in integers, ONNX's in floats.
     """
     operands = [graph.tensors[n] for n in op.inputs]
-    if op.kind == "copy":  # an output of the graph, which is computed
+    if op.kind == "copy":  # writes a constant output of the graph
         return None
     if not operands or not all(t.constant for t in operands):
         return None
@@ -140,14 +140,14 @@ def fold_constant(op: Op, graph: Graph) -> Edit | None:
 
 
 def constant_second(op: Op, graph: Graph) -> Edit | None:
-    """Sums and products have their constant as second operand."""
+    """Make the constant the second operand of a sum or product."""
     if op.kind in ("add", "mul") and graph.tensors[op.inputs[0]].constant and not graph.tensors[op.inputs[1]].constant:
         return Edit((op,), (replace(op, inputs=(op.inputs[1], op.inputs[0])),))
     return None
 
 
 def _per_channel(op: Op, graph: Graph) -> Array | None:
-    """A constant second operand as one real value per channel of the last dimension, if it is that."""
+    """A constant second operand as one float per channel of the last dimension; None if it has another shape."""
     y, c = graph.tensors[op.outputs[0]], graph.tensors[op.inputs[1]]
     if c.data is None or (c.quant is None and c.dtype != "float32") or not y.shape:
         return None
@@ -157,7 +157,7 @@ def _per_channel(op: Op, graph: Graph) -> Array | None:
 
 
 def _sum_before(op: Op, graph: Graph) -> Op | None:
-    """The unclamped float sum of products whose only reader is `op`. Quantised weights have zero points of 0."""
+    """The unclamped float sum of products that only `op` reads, if its weights are float or have zero points of 0."""
     first = graph.producers.get(op.inputs[0])
     if first is None or first.kind not in SUMS or first.attrs["clamp"] != OPEN:
         return None
@@ -167,9 +167,9 @@ def _sum_before(op: Op, graph: Graph) -> Op | None:
 
 
 def fold_scale(op: Op, graph: Graph) -> Edit | None:
-    """mul(sum of products, constant per channel): into weights and bias (batch normalisation's scale).
+    """mul(sum of products, constant per channel): fold into weights and bias (batch normalisation's scale).
 
-    Products beyond float32 are not formed: the sum of small inputs times either factor may be finite.
+    Not if a folded weight overflows float32: the original result may still be finite for small inputs.
     """
     if op.kind != "mul" or (factor := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
@@ -184,9 +184,9 @@ def fold_scale(op: Op, graph: Graph) -> Edit | None:
 
 
 def _weights_times(factor: Array, w: Tensor, first: Op, op: Op) -> Tensor | None:
-    """Weights times a factor for each channel. Scales of quantised ones take up its size, and their steps its sign.
+    """Weights times a factor per channel. In quantised weights the scales take its magnitude, the integers its sign.
 
-    None where the steps' type does not hold them, or no float32 the scales.
+    None if the integers or the float32 scales overflow.
     """
     along = len(w.shape) - 1 if first.kind == "depthwise_conv2d" else 0
     shape = [-1 if d == along else 1 for d in range(len(w.shape))]
@@ -203,7 +203,7 @@ def _weights_times(factor: Array, w: Tensor, first: Op, op: Op) -> Tensor | None
 
 
 def fold_offset(op: Op, graph: Graph) -> Edit | None:
-    """add(sum of products, constant per channel): into the bias (and batch normalisation's offset)."""
+    """add(sum of products, constant per channel): fold into the bias (batch normalisation's offset)."""
     if op.kind != "add" or (offset := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
     total = offset
@@ -222,7 +222,7 @@ def _derived(t: Tensor, data: Array, op: Op) -> Tensor:
 
 
 def _merged(first: Op, second: Op) -> dict[str, Any]:
-    """The first op's attributes with both activations: clamp(clamp(x)) as one, where the order allows."""
+    """The first op's attributes with the intersection of both ops' clamps."""
     (a, b), (c, d) = first.attrs["clamp"], second.attrs["clamp"]
     low = max((v for v in (a, c) if v is not None), default=None)
     high = min((v for v in (b, d) if v is not None), default=None)
@@ -230,12 +230,12 @@ def _merged(first: Op, second: Op) -> dict[str, Any]:
 
 
 def fuse_clamp(op: Op, graph: Graph) -> Edit | None:
-    """clamp(op(x)) = op with that clamp, for float results and for equal quantisation on both sides."""
+    """clamp(op(x)): move the clamp into the op, if both results have the same quantisation or none."""
     first = graph.producers.get(op.inputs[0]) if op.kind == "clamp" else None
     if first is None or not ops.SPECS[first.kind].clamps or graph.only_consumer(first.outputs[0]) is not op:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
-    if x.quant != y.quant or first.attrs.get("as_stored"):  # the first one's bounds are of another quantisation
+    if x.quant != y.quant or first.attrs.get("as_stored"):  # the first op's bounds are of another quantisation
         return None
     attrs = _merged(first, op)
     low, high = attrs["clamp"]
@@ -245,7 +245,7 @@ def fuse_clamp(op: Op, graph: Graph) -> Edit | None:
 
 
 def drop_clamp(op: Op, graph: Graph) -> Edit | None:
-    """A clamp without bounds."""
+    """Drop a clamp without bounds."""
     if op.kind != "clamp" or op.attrs["clamp"] != OPEN or op.outputs[0] in graph.outputs:
         return None
     if graph.tensors[op.inputs[0]].quant != graph.tensors[op.outputs[0]].quant:
@@ -254,9 +254,9 @@ def drop_clamp(op: Op, graph: Graph) -> Edit | None:
 
 
 def fuse_pad(op: Op, graph: Graph) -> Edit | None:
-    """conv(pad(x)) = conv with that padding, if the border is real zero and lies along rows and columns.
+    """conv(pad(x)): move the padding into the convolution, if it is of zeros along rows and columns.
 
-    A transpose from NCHW may stand between, or the reshape that it is where there is one channel.
+    A transpose from NCHW may be between them, or a reshape that equals it for one channel.
     """
     if op.kind not in ("conv2d", "depthwise_conv2d"):
         return None
@@ -288,7 +288,7 @@ def fuse_pad(op: Op, graph: Graph) -> Edit | None:
 
 
 def drop_taps(op: Op, graph: Graph) -> Edit | None:
-    """The first and the last rows and columns of a window that lie in padding for every output add nothing."""
+    """Drop outer rows and columns of a window that are in the padding for every output: their products are 0."""
     w = graph.tensors[op.inputs[1]] if op.kind in ("conv2d", "depthwise_conv2d") else None
     if w is None or w.data is None or len(w.shape) != 4:
         return None
@@ -322,13 +322,13 @@ def drop_taps(op: Op, graph: Graph) -> Edit | None:
 FOLDING = (fold_constant, constant_second, fold_scale, fold_offset, fuse_pad, fuse_clamp, drop_clamp)
 
 
-# Transposes and reshapes: moved down until they meet their inverse, dropped or folded into constants.
+# Transposes and reshapes are moved towards the outputs until they meet their inverse, or are folded into constants.
 
 MOVES = ("transpose", "reshape")
 
 
 def drop_identity(op: Op, graph: Graph) -> Edit | None:
-    """A transpose, reshape, take, slice or cast that changes nothing; outputs of the graph keep their name."""
+    """Drop a transpose, reshape, take, slice or cast without effect; outputs of the graph keep their name."""
     if op.kind not in (*MOVES, "take", "slice", "cast") or graph.tensors[op.inputs[0]].constant:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
@@ -344,7 +344,7 @@ def drop_identity(op: Op, graph: Graph) -> Edit | None:
 
 
 def transpose_as_reshape(op: Op, graph: Graph) -> Edit | None:
-    """A transpose that only moves dimensions of size 1 keeps the order of the elements."""
+    """Replace a transpose that only moves dimensions of size 1 by a reshape: the elements keep their order."""
     if op.kind != "transpose" or graph.tensors[op.inputs[0]].constant:
         return None
     shape = graph.tensors[op.inputs[0]].shape
@@ -354,7 +354,7 @@ def transpose_as_reshape(op: Op, graph: Graph) -> Edit | None:
 
 
 def merge_transposes(op: Op, graph: Graph) -> Edit | None:
-    """Two transposes in a row are one."""
+    """Merge two successive transposes."""
     first = graph.producer(op.inputs[0], "transpose") if op.kind == "transpose" else None
     if first is None:
         return None
@@ -363,7 +363,7 @@ def merge_transposes(op: Op, graph: Graph) -> Edit | None:
 
 
 def merge_reshapes(op: Op, graph: Graph) -> Edit | None:
-    """Two reshapes in a row are one."""
+    """Merge two successive reshapes."""
     first = graph.producer(op.inputs[0], "reshape") if op.kind == "reshape" else None
     return Edit((op,), (replace(op, inputs=first.inputs),)) if first is not None else None
 
@@ -371,7 +371,7 @@ def merge_reshapes(op: Op, graph: Graph) -> Edit | None:
 def sink_transpose(op: Op, graph: Graph) -> Edit | None:
     """f(transpose(x), transpose(y), constant) = transpose(f(x, y, constant')) for elementwise f, concat, pad, mean.
 
-    Operands of one element without dimensions stay as they are.
+    Scalar operands do not change.
     """
     if op.kind in MOVES or op.kind == "dequantize":
         return None
@@ -405,7 +405,7 @@ def sink_transpose(op: Op, graph: Graph) -> Edit | None:
 
 def _elementwise(op: Op, graph: Graph) -> bool:
     spec = ops.SPECS[op.kind]
-    if "index" in op.attrs or spec.view or spec.part is not unchanged:  # attributes for the dimensions that it has now
+    if "index" in op.attrs or spec.view or spec.part is not unchanged:  # attributes depend on the order of dimensions
         return False
     relation = ops.nest(op, graph)
     operands = [(i, graph.tensors[n]) for i, n in enumerate(op.inputs)]
@@ -413,7 +413,7 @@ def _elementwise(op: Op, graph: Graph) -> bool:
 
 
 def _attrs_before(op: Op, perm: tuple[int, ...]) -> dict[str, Any] | None:
-    """The attributes that the op has in front of the transpose; None for ops that this is not about."""
+    """Attributes of the op if it runs before the transpose; None for ops without attributes by axis."""
     if op.kind == "concat":
         return {**op.attrs, "axis": perm[op.attrs["axis"]]}
     if op.kind == "pad":
@@ -424,7 +424,7 @@ def _attrs_before(op: Op, perm: tuple[int, ...]) -> dict[str, Any] | None:
 
 
 def _constant_before(t: Tensor, perm: tuple[int, ...], user: str) -> Tensor:
-    """The constant whose transpose is `t`, broadcast to the rank of the permutation."""
+    """The constant whose transpose by `perm` is `t`, with the rank of `perm`."""
     wide = t.array.reshape((1,) * (len(perm) - len(t.shape)) + t.shape)
     data = np.ascontiguousarray(wide.transpose(np.argsort(perm)))
     quant = t.quant
@@ -434,9 +434,9 @@ def _constant_before(t: Tensor, perm: tuple[int, ...], user: str) -> Tensor:
 
 
 def reshape_before_elementwise(op: Op, graph: Graph) -> Edit | None:
-    """clamp(reshape(x)) = reshape(clamp(x)), and so for all elementwise ops of one operand.
+    """clamp(reshape(x)) = reshape(clamp(x)), and likewise all elementwise ops of one operand.
 
-    Brings activations and quantisations next to the op that computes x, so that they can be fused.
+    This brings activations and quantisations next to the op that computes x, so that they can be fused.
     """
     fits = len(op.inputs) == 1 and op.kind not in MOVES and op.kind != "dequantize"
     first = graph.producer(op.inputs[0], "reshape") if fits else None
@@ -450,10 +450,10 @@ def reshape_before_elementwise(op: Op, graph: Graph) -> Edit | None:
 
 
 def dequantize_last(op: Op, graph: Graph) -> Edit | None:
-    """transpose(dequantize(x)) = dequantize(transpose(x)), and so for reshapes, parts and borders of zeros.
+    """transpose(dequantize(x)) = dequantize(transpose(x)), and likewise reshape, take and pad with zeros.
 
-    Together with the two rules above this brings quantize to the op that computes a value and
-    dequantize to the op that reads it, whatever moves stand between them.
+    With the two rules above this brings quantize to the op that computes a value and dequantize to the op that
+    reads it, past all moves between them.
     """
     moves = op.kind in MOVES or (op.kind in ("take", "pad") and op.attrs.get("value") is None)
     first = graph.producer(op.inputs[0], "dequantize") if moves else None
@@ -466,7 +466,7 @@ def dequantize_last(op: Op, graph: Graph) -> Edit | None:
 
 
 def flatten_into_dense(op: Op, graph: Graph) -> Edit | None:
-    """dense(reshape(transpose(x))) = dense'(reshape(x)): the weights' columns take the transpose's order."""
+    """dense(reshape(transpose(x))) = dense'(reshape(x)), with the weights' columns permuted accordingly."""
     if op.kind != "dense":
         return None
     flat = graph.producer(op.inputs[0], "reshape")
@@ -498,12 +498,12 @@ TRANSPOSES = (
 )
 
 
-SHIFTED = ("conv2d", "depthwise_conv2d", "dense")  # sums that a product and a shift may follow
-NEAR = 0.25  # steps of a result that a rounded constant may move it, beside the half step of its own rounding
+SHIFTED = ("conv2d", "depthwise_conv2d", "dense")  # sums that a multiplication and a shift may requantise
+NEAR = 0.25  # steps by which rounding of a constant may change a result, in addition to the result's own rounding
 
 
 def integer_op(op: Op, graph: Graph) -> Edit | None:
-    """An op between dequantize of all its operands and one quantize of its result works on int8."""
+    """Make an op integer if all its operands are dequantised and its result is quantised once."""
     spec, y = ops.SPECS[op.kind], op.outputs[0]
     quantize = graph.only_consumer(y)
     if spec.float_only or quantize is None or quantize.kind != "quantize":
@@ -538,9 +538,9 @@ def integer_op(op: Op, graph: Graph) -> Edit | None:
 
 
 def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
-    """Whether the op is quantised in the types of its operands and result: one, or what sums of products are.
+    """Whether the op has an integer form for the types of its operands and result, within its limits.
 
-    `others`: operands that are no values.
+    `others`: operands that are indices or conditions, not values.
     """
     spec = ops.SPECS[op.kind]
     types = [graph.tensors[n].dtype for n in (*op.inputs, *op.outputs) if n not in others]
@@ -548,14 +548,14 @@ def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
         supported = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
     else:
         supported = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
-    limited = not spec.exact and check_limits(spec, op, graph) is not None  # a requantize follows what is exact
+    limited = not spec.exact and check_limits(spec, op, graph) is not None  # exact ops get a requantize later
     return supported and not limited and (op.kind not in SUMS or sums_fit(op, graph))
 
 
 def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
-    """Whether the integer op does what dequantize, the float op and quantize do: in TFLite arithmetic few do.
+    """Whether the integer op equals dequantize, float op and quantize in TFLite's fixed-point arithmetic.
 
-    Values that are moved or bounded in one quantisation, and int8 functions whose table goes through floats.
+    This holds for moves and clamps within one quantisation, and for int8 functions whose table is computed in floats.
     """
     quants = {graph.tensors[n].quant for n in (*op.inputs, *op.outputs) if n not in others}
     if ops.SPECS[op.kind].exact or op.kind == "clamp":
@@ -565,10 +565,10 @@ def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
 
 
 def _weights_and_bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> tuple[Tensor, Tensor]:
-    """Weights, and the bias in steps of scale(x) * scale(w): int64 beside int16, else int32.
+    """Weights, and the bias in steps of scale(x) * scale(w): int64 for int16 inputs, else int32.
 
-    int8 weights of few bits are multiplied by the largest power of two that int8 and the bias allow: to these finer
-    steps the bias is rounded.
+    Small int8 weights are multiplied by the largest power of two for which weights and bias still fit, because the
+    finer scale rounds the bias less.
     """
     steps = real_values(t).astype(np.float64).ravel() / np.array(bias_quant(x, w).scale)
     if x.dtype == w.dtype == "int8" and w.data is not None and w.quant is not None:
@@ -583,9 +583,9 @@ def _weights_and_bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> tuple[Tensor, 
 
 
 def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:
-    """A float constant beside x in int8: 255 steps over its own range, zero included.
+    """The float operand of an add or mul quantised to int8: 255 steps over its range, which includes 0.
 
-    None where this would move y by more than `NEAR` steps: the op then stays in float.
+    None if this could change y by more than `NEAR` steps; the op then stays in float.
     """
     if t.data is None or t.quant is not None or t.dtype != "float32" or op.kind not in ("add", "mul"):
         return None
@@ -603,7 +603,7 @@ def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:
 
 
 def centred_weights(op: Op, graph: Graph) -> Edit | None:
-    """Quantised weights with a zero point become weights without, in int8 where these fit, else in int16."""
+    """Subtract the zero point from quantised weights: int8 if the result fits, else int16."""
     w = graph.tensors[op.inputs[1]] if op.kind in SUMS else None
     if w is None or w.data is None or w.quant is None or not any(w.quant.zero_point):
         return None
@@ -612,11 +612,11 @@ def centred_weights(op: Op, graph: Graph) -> Edit | None:
 
 
 def requantize_moves(op: Op, graph: Graph) -> Edit | None:
-    """An int8 op that only moves or selects values cannot change their scale: a requantize follows it.
+    """Add requantize ops around an int8 op that only moves or selects values, so that it need not change their scale.
 
-    Of several operands each is brought to the result's scale; constants are so at once. Indices have no scale. So is
-    what gets a border of a real number, which may be no step of the operand.
-    TFLite's kernels move the integers as they are, whatever scales the file tells.
+    One operand: the requantize follows the op. Several: each operand is requantised to the result's scale first, and
+    constants are converted here. So is the operand of a pad with a float border, which may be between its steps.
+    Not in TFLite, whose kernels move the integers unchanged even if scales differ.
     """
     spec, y = ops.SPECS[op.kind], graph.tensors[op.outputs[0]]
     if not spec.exact or y.quant is None or graph.arithmetic.fixed_point:
@@ -638,7 +638,7 @@ def requantize_moves(op: Op, graph: Graph) -> Edit | None:
 
 
 def _in_steps_of(t: Tensor, y: Tensor) -> Tensor:
-    """The tensor in the quantisation of `y`, and so its values if it is a constant."""
+    """The tensor with the quantisation of `y`; a constant's values are requantised."""
     assert y.quant is not None
     if t.data is None:
         return replace(t, quant=y.quant)
@@ -647,20 +647,20 @@ def _in_steps_of(t: Tensor, y: Tensor) -> Tensor:
 
 
 def quantize_of_dequantize(op: Op, graph: Graph) -> Edit | None:
-    """int8 -> real -> int8: nothing if the scales are equal, else one requantize."""
+    """quantize(dequantize(x)): drop both if the scales are equal, else replace them by one requantize."""
     first = graph.producer(op.inputs[0], "dequantize") if op.kind == "quantize" else None
     if first is None:
         return None
     x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
     if (x.quant, x.dtype) == (y.quant, y.dtype):
         return None if op.outputs[0] in graph.outputs else Edit((op,), rename={y.name: x.name})
-    if graph.arithmetic.fixed_point:  # whose requantize rounds in fixed point
+    if graph.arithmetic.fixed_point:  # a requantize would round in fixed point
         return None
     return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
 
 
 def saturating_clamp(op: Op, graph: Graph) -> Edit | None:
-    """quantize(clamp(x)) = quantize(x) where the int8 range has the same bounds: what a zero point of -128 says."""
+    """quantize(clamp(x)) = quantize(x) if the integer range is within the clamp, as for ReLU and zero point -128."""
     quantize = graph.only_consumer(op.outputs[0]) if op.kind == "clamp" else None
     if quantize is None or quantize.kind != "quantize":
         return None
@@ -676,9 +676,9 @@ def saturating_clamp(op: Op, graph: Graph) -> Edit | None:
 
 
 def quantised_input(op: Op, graph: Graph) -> Edit | None:
-    """A graph input that is only ever quantised in one way is an int8 input: the application quantises.
+    """Make a float input whose only reader quantises it an int8 input, which the application quantises.
 
-    Not so a state, whose two ends may have two scales.
+    Not for states, whose input and output may have different scales.
     """
     if op.kind != "quantize" or op.inputs[0] not in graph.ports_in or graph.only_consumer(op.inputs[0]) is not op:
         return None
@@ -689,7 +689,7 @@ def quantised_input(op: Op, graph: Graph) -> Edit | None:
 
 
 def dequantised_output(op: Op, graph: Graph) -> Edit | None:
-    """A graph output that dequantises an int8 result is that result: the header tells its scale."""
+    """Make the int8 operand of a final dequantize the graph's output; the header gives its scale."""
     if op.kind != "dequantize" or op.outputs[0] not in graph.ports_out or graph.consumers[op.outputs[0]]:
         return None
     source = graph.producers.get(op.inputs[0])
@@ -702,7 +702,7 @@ def dequantised_output(op: Op, graph: Graph) -> Edit | None:
 
 
 def dequantise_constants(op: Op, graph: Graph) -> Edit | None:
-    """An op that stayed in float reads its quantised constants as real values; weights of sums bring their scales."""
+    """Dequantise constants of an op that stayed in float, except weights that its kernel reads as integers."""
     values = [graph.tensors[n] for n in (*op.inputs, *op.outputs)]
     if op.kind == "dequantize" or not any(t.dtype == "float32" and not t.constant for t in values):
         return None
@@ -717,9 +717,9 @@ def dequantise_constants(op: Op, graph: Graph) -> Edit | None:
 
 
 def shifted_sums(op: Op, graph: Graph) -> Edit | None:
-    """A product and a shift of int32 sums, or of these plus a constant, is how the sums become results.
+    """shifted_product(int32 sums, perhaps plus a constant): fold into the sums as their requantisation.
 
-    Where a channel's factor is less than 1, its weights are negative or 0 instead.
+    Channels with a negative factor get weights of opposite sign, those with a factor of 0 weights of 0.
     """
     if op.attrs.get("function") != "shifted_product":
         return None
@@ -732,7 +732,7 @@ def shifted_sums(op: Op, graph: Graph) -> Edit | None:
     types = (x.dtype, w.dtype, total.dtype, y.quant is None)
     if types != ("int8", "int8", "int32", False) or whole != [(1.0,)] * 3 or first.attrs["clamp"] != OPEN:
         return None
-    if total.shape != y.shape:  # factors that repeat the sums
+    if total.shape != y.shape:  # the factors broadcast the sums
         return None
     count, numbers = y.shape[-1], [*(graph.tensors[n] for n in op.inputs[1:]), *before]
     if any(t.data is None or (t.elements != 1 and (t.elements, *t.shape[-1:]) != (count, count)) for t in numbers):
@@ -757,7 +757,7 @@ def shifted_sums(op: Op, graph: Graph) -> Edit | None:
 
 
 def _sums_before(op: Op, graph: Graph) -> tuple[Op, ...] | None:
-    """Sums of products that nothing but the op reads, and an op that adds a constant to them if there is one."""
+    """Sums of products that only `op` reads, followed by an op that adds a constant to them, if any; else None."""
     first, chain = graph.producers.get(op.inputs[0]), tuple[Op, ...]()
     if first is not None and first.attrs.get("function") == "sum" and graph.only_consumer(first.outputs[0]) is op:
         op, chain = first, (first,)
@@ -780,7 +780,7 @@ STAGES = (
 
 
 def stages(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """The graph after each stage, by name. A stage that breaks the graph is a bug and says so."""
+    """The name and the resulting graph of each stage. `verify` fails on an invalid graph, which is a bug of a rule."""
     for name, rules in STAGES:
         graph = rewrite(drop_dead(graph), rules)
         verify(graph, ops.result_shape)
@@ -788,9 +788,9 @@ def stages(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def canonicalize(graph: Graph) -> Graph:
-    """Fold constants, fuse what runs as one kernel, make quantised ops of QDQ groups, free the reshapes.
+    """Fold constants, fuse ops that one kernel computes, make integer ops of QDQ groups, remove transposes.
 
-    Raises EdgebuildError naming every node that has no kernel in this form.
+    Raises EdgebuildError that names every node beyond the limits of its operator.
     """
     *_, (_, final) = stages(graph)
     problems = [p for op in final.ops if (p := check_limits(ops.SPECS[op.kind], op, final)) is not None]

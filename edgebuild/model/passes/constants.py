@@ -1,12 +1,12 @@
-"""Channels that no input can make vary are folded into the biases of their readers and not computed.
+"""Remove channels that have the same value for every input, and fold them into the biases of their readers.
 
 An interval analysis bounds every element of every int8 tensor from the weights and the quantisation. A channel, an
-index of the last dimension, is *constant* if all its elements have one and the same value. What may be removed is
-decided on *ties*. Channels that an op carries from operand to result one by one (depthwise, pool, add, concat, reshape)
-stay or go together. Where a sum reads one of them, it must be constant or have no weight there. Padding reads as the
-zero point: a constant of another value that stands beside padding stays.
+index of the last dimension, is *constant* if all its elements have one and the same value. Channels that an op maps one
+to one from operand to result (depthwise, pool, add, concat, reshape) are *tied*: all of them are kept, or none. A sum
+permits the removal of a channel that is constant or has zero weights. Padding reads as the zero point, so a constant
+channel of another value must stay if windows reach padding.
 
-Float tensors are left alone: zero times infinity is not zero.
+Float channels are never removed: zero times infinity is not zero.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
 from .canonicalize import drop_taps, rewrite, unused
 
-# Channels that stay or go together: equivalence classes of (tensor, index of its last dimension).
-
 
 class Ties:
-    """Disjoint sets of channels (union-find). `sizes`: the number of channels of every tensor."""
+    """Disjoint sets (union-find) of channels, (tensor, index of its last dimension), that are kept or removed together.
+
+    `sizes`: the number of channels of every tensor.
+    """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = sizes
@@ -52,12 +53,12 @@ class Ties:
         self._pinned: set[int] = set()
 
     def tie(self, a: str, in_a: Array, b: str, in_b: Array) -> None:
-        """Channel in_a[i] of `a` and in_b[i] of `b` stay or go together."""
+        """Tie channel in_a[i] of `a` to channel in_b[i] of `b`, for every i."""
         for i, j in zip((in_a + self._start[a]).tolist(), (in_b + self._start[b]).tolist(), strict=True):
             self._parent[self._root(i)] = self._root(j)
 
     def tie_repeated(self, a: str, b: str) -> None:
-        """Tie equal elements in the same order, last dimensions of two sizes: the smaller repeats in the larger."""
+        """Tie channels of a reshape's operand and result: those of the smaller last dimension repeat in the larger."""
         few, many = sorted((self.sizes[a], self.sizes[b]))
         if many % few:
             self.pin(a)
@@ -68,14 +69,14 @@ class Ties:
         self.tie(small, channels % few, large, channels)
 
     def pin(self, name: str, channels: Iterable[int] | None = None) -> None:
-        """These channels stay, by default all; and so do those that are or will be tied to them."""
+        """Keep these channels, by default all, and all that are or will be tied to them."""
         every = range(self.sizes[name]) if channels is None else channels
         self._pinned |= {self._start[name] + int(c) for c in every}
 
     def kept(self, block: int) -> dict[str, Array]:
-        """The channels of every tensor that stay, ascending: at least one, and such a number that `block` divides it.
+        """The kept channels of every tensor, ascending: at least one and a multiple of `block`, or all.
 
-        A tensor whose number is neither was given back more by a neighbour that it is tied to.
+        A tied neighbour's rounding may add channels, after which the number is not always a multiple.
         """
         roots = np.array([self._root(i) for i in range(len(self._parent))])
         stays = np.isin(roots, roots[list(self._pinned)])
@@ -93,18 +94,18 @@ class Ties:
         return i
 
 
-BLOCK = 4  # channels that kernels take at once: a count that they do not divide costs more than it saves
+BLOCK = 4  # channels that kernels compute at once; a count that is no multiple costs more than it saves
 WORD = 2**31
 
-Kept = Mapping[str, Array]  # tensor -> the channels that stay, ascending
+Kept = Mapping[str, Array]  # tensor -> kept channels, ascending
 
 
 def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
-    """The graph without constant channels and taps of padding; every output stays bit for bit what it was.
+    """The graph without constant channels and window taps in padding; outputs are the same bit for bit.
 
-    A tensor keeps a multiple of `block` channels, or all that it has.
+    A tensor keeps a multiple of `block` channels, or all of them.
     """
-    never = constants(graph)  # the most time goes here: a graph's are found once
+    never = constants(graph)  # the slowest part, so once per graph
     small = _with_constant_sums(rewrite(graph, (drop_taps,)), never)
     fixed = never if small is graph else constants(small)
     while (next_one := _remove(small, block, fixed)) is not small:
@@ -123,7 +124,7 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
 def intervals(graph: Graph) -> Iterator[tuple[str, Interval]]:
     """The least and the largest value of every element of every int8 activation, by name.
 
-    Those of one are forgotten behind its last reader: all of them may be more than the machine has memory.
+    Intervals of a tensor are freed after its last reader, because those of a whole graph may exceed the memory.
     """
     least, most = np.int8(-128), np.int8(127)
     some = [t for t in graph.tensors.values() if t.dtype == "int8" and not t.constant]
@@ -153,11 +154,11 @@ def constants(graph: Graph) -> dict[str, dict[int, int]]:
     return fixed
 
 
-# What may go ---------------------------------------------------------------------------------
+# Which channels may be removed ---------------------------------------------------------------
 
 
 def _remove(graph: Graph, block: int, fixed: Mapping[str, dict[int, int]]) -> Graph:
-    """One round, with the graph's constant channels `fixed`: the same graph if nothing can go."""
+    """One round, with the graph's constant channels `fixed`; returns `graph` itself if none can be removed."""
     ties = Ties({t.name: t.shape[-1] if t.shape else 1 for t in graph.tensors.values() if not t.constant})
     for name in (*graph.inputs, *graph.outputs):
         ties.pin(name)
@@ -171,13 +172,13 @@ def _remove(graph: Graph, block: int, fixed: Mapping[str, dict[int, int]]) -> Gr
 
 
 def _tie(op: Op, graph: Graph, relation: Nest, fixed: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
-    """Channels of an op's operands and result, by its index relation."""
+    """Tie or pin the channels of an op's operands and result, as its index relation demands."""
     y = graph.result(op)
     if ops.SPECS[op.kind].view:
         ties.tie_repeated(op.inputs[0], y.name)
         return
     last = relation.out[-1] if relation.out else ""
-    if not separable(relation, last):  # an index may choose what is read: in a group of channels it does
+    if not separable(relation, last):  # the channel index also selects elements, as in groups of channels
         ties.pin(y.name)
     covered = np.zeros(ties.sizes[y.name], bool)
     for position, (t, dims) in enumerate(zip(graph.operands(op), relation.operands, strict=True)):
@@ -195,7 +196,7 @@ def _axis(dim: Dim) -> str:
 
 
 def _following_indices(dim: Dim, axis: str, size: int) -> slice:
-    """The indices of `axis` for which this operand is read at a place that follows them."""
+    """The range of `axis` over which this operand's index moves with it."""
     match dim:
         case Offset(name, start, length) if name == axis:
             return slice(start, start + length)
@@ -214,7 +215,7 @@ def _tie_operand(
             ties.tie(x.name, channels, y.name, channels)
         case Offset(axis, start, size) if axis == last and 0 <= start <= ties.sizes[y.name] - size:
             ties.tie(x.name, channels, y.name, channels + start)
-        case Offset(axis) if axis == last:  # a slice takes channels by their places
+        case Offset(axis) if axis == last:  # a slice selects channels by number
             ties.pin(x.name)
             ties.pin(y.name)
         case Grouped(axis, group) if axis == last and len(channels) > 1:
@@ -227,13 +228,13 @@ def _tie_operand(
 
 
 def _sums_over_channels(op: Op, relation: Nest) -> bool:
-    """A sum of products with a bias that takes all channels of its first operand together."""
+    """Whether the op sums products over all channels of its first operand."""
     channels = relation.operands[0][-1] if relation.operands[0] else None  # a scalar has none
     return ops.SPECS[op.kind].total is not None and isinstance(channels, Same) and channels.axis not in relation.out
 
 
 def _foldable(op: Op, graph: Graph, relation: Nest, values: Mapping[int, int]) -> Iterator[int]:
-    """The channels that a sum need not read: without weights, or constant where it meets no other padding."""
+    """Operand channels that a sum need not read: with zero weights, or constant and not mixed with other padding."""
     x, w = graph.operands(op)[:2]
     if x.dtype != "int8" or w.data is None:
         return
@@ -258,7 +259,7 @@ def _padded(relation: Nest) -> bool:
 
 
 def _fits(op: Op, graph: Graph, folded: Mapping[int, int]) -> bool:
-    """Any of these channels may go into the bias without leaving int32."""
+    """Whether any subset of these channels can be added to the bias within int32."""
     x, w, *bias = graph.operands(op)
     distances = {c: zero_of(x) + abs(v - zero_of(x)) for c, v in folded.items()}
     most = _contribution(op, graph, distances, abs(w.array.astype(np.int64)))
@@ -268,7 +269,7 @@ def _fits(op: Op, graph: Graph, folded: Mapping[int, int]) -> bool:
 
 
 def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Array) -> Array:
-    """Amount that channels with these values add to the sum of each output channel."""
+    """Amount that operand channels with these `values` add to the sum of each output channel."""
     x, total = graph.operands(op)[0], ops.SPECS[op.kind].total
     assert total is not None
     inputs = np.full(x.shape, zero_of(x), np.int64)
@@ -277,20 +278,20 @@ def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Arra
     return np.asarray(sums.reshape(-1, sums.shape[-1])[0])
 
 
-# What stays ----------------------------------------------------------------------------------
+# Constant channels that are kept -------------------------------------------------------------
 
 
 def _with_constant_sums(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Graph:
-    """The graph whose sums come to their constant results without weights, from the smallest bias that gives them.
+    """The graph with zero weights and the smallest possible bias in output channels that are constant.
 
-    Channels that cannot be removed then need no products of their operands. Training leaves a bias near the end of
-    int32 in channels that are never active; it no longer keeps kernels from their faster forms.
+    Such channels no longer need their operands. Training may leave huge biases in channels that are never active;
+    small ones permit faster kernels.
     """
     new, tensors, done = list[Op](), list[Tensor](), set[str]()
     for op in graph.ops:
         values = fixed.get(op.outputs[0], {})
         if ops.SPECS[op.kind].total is not None and values:
-            names = [unused(f"{op.name}/{i}", graph, done) for i in (1, 2)]  # two ops may have one name
+            names = [unused(f"{op.name}/{i}", graph, done) for i in (1, 2)]  # names of ops may repeat
             done.update(names)
             still = _at_rest(op, graph, values)
             tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
@@ -300,9 +301,9 @@ def _with_constant_sums(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Gr
 
 
 def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, Tensor]:
-    """Weights and bias of the op with nothing but a bias in these output channels.
+    """Weights and bias of the op with zero weights in these output channels and biases that give `values`.
 
-    Their scale is the largest of the other channels' where that leads to the values, else their own.
+    Their scale is the largest of the other channels' if that can give the values, else their own.
     """
     x, w, *bias = graph.operands(op)
     assert w.quant is not None
@@ -326,13 +327,13 @@ def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, T
 
 
 def _least_bias(op: Op, graph: Graph, wanted: Array) -> tuple[Array, Array]:
-    """The sum nearest to 0 that requantises to the wanted value, channel by channel; and where there is one."""
+    """Per channel, the sum nearest to 0 that requantises to the wanted value, and whether there is one."""
 
     def result(total: Array) -> Array:
         return requantize_sum(total, op, graph).astype(np.int64)
 
     shift = multipliers(op, graph)[1].astype(np.int64)
-    direction = np.sign(wanted - result(np.zeros_like(wanted)))
+    direction = np.sign(wanted - result(np.zeros_like(wanted)))  # binary search works because requantising is monotone
     low, high = np.full_like(wanted, -1), (WORD - 1) >> np.maximum(shift, 0)
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -341,11 +342,11 @@ def _least_bias(op: Op, graph: Graph, wanted: Array) -> tuple[Array, Array]:
     return direction * high, result(direction * high) == wanted
 
 
-# Doing without -------------------------------------------------------------------------------
+# Removal -------------------------------------------------------------------------------------
 
 
 def _without(graph: Graph, relations: Iterable[Nest], kept: Kept, fixed: Mapping[str, Mapping[int, int]]) -> Graph:
-    """The graph with the kept channels only."""
+    """The graph with the kept channels only; removed constant channels are added to biases."""
     new: list[Op] = []
     tensors = {name: _narrowed(graph.tensors[name], c) for name, c in kept.items() if graph.tensors[name].shape}
     for op, relation in zip(graph.ops, relations, strict=True):
@@ -367,9 +368,9 @@ def _narrowed(t: Tensor, channels: Array) -> Tensor:
 def _with_operands(
     op: Op, graph: Graph, relation: Nest, kept: Kept, fixed: Mapping[str, Mapping[int, int]], new: Container[str]
 ) -> tuple[tuple[str, ...], list[Tensor]]:
-    """The op's operands, and constants for those that become smaller or take up the removed channels.
+    """Names of the op's operands, and new constants: narrowed ones, and the bias with the removed channels.
 
-    No constant has the name of one of the `new` tensors: those of another op, which may be called the same.
+    New constants are not named like any of the `new` tensors, because names of ops may repeat.
     """
     if ops.SPECS[op.kind].view:
         return op.inputs, []
@@ -395,7 +396,7 @@ def _with_operands(
 
 
 def _bias(op: Op, graph: Graph, folded: Mapping[int, int]) -> Tensor:
-    """The bias and what the folded channels add to it."""
+    """The bias plus the contribution of the folded channels."""
     x, w, *bias = graph.operands(op)
     start = bias[0] if bias else Tensor("", (), "int32", bias_quant(x, w))
     data = _contribution(op, graph, folded, w.array) + (
@@ -405,7 +406,7 @@ def _bias(op: Op, graph: Graph, folded: Mapping[int, int]) -> Tensor:
 
 
 def _selected(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Tensor:
-    """A constant at the kept indices of its axes; itself if that is all of it."""
+    """A constant narrowed to the kept indices of its axes; `t` itself if all are kept."""
     data, quant = t.array, t.quant
     for d, dim in enumerate(dims):
         if (channels := axes.get(_axis(dim))) is None:

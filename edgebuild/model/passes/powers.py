@@ -1,9 +1,9 @@
-"""Scales that are powers of two, for engines that requantise by a shift: `--scales power-of-two`.
+"""Change scales to powers of two, for engines that requantise by a shift: `--scales power-of-two`.
 
-The result is another network: `verify` prints how far its outputs are from those of the file. Every int8 tensor gets
-the least power of two that holds its range, which stays as bounds of the result. Its zero point is 0; or -128 where it
-has no negative values, and nobody pads it, as engines pad with 0. Weights of a layer get one scale for all channels:
-that of the least squared error. Results are rounded once, halves to even.
+The result is a different network; `verify` prints how far its outputs are from the file's. Every int8 tensor gets the
+least power of two that covers its range, and a clamp keeps the range. Its zero point is 0, or -128 if it has no
+negative values and no layer pads it, because engines pad with 0. Weights of a layer get one scale for all channels,
+with the least squared error. Results are rounded once, halves to even.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ..ir import Arithmetic, Array, Graph, Op, Quant, Tensor, reals_of
 from ..ops import SPECS
 from ..ops.spatial import shifted
 
-FORMAT = "power-of-two"  # of a graph that no file holds
+FORMAT = "power-of-two"  # format of the resulting graph
 SUMS = ("conv2d", "depthwise_conv2d", "dense")
-KEEPING = ("avg_pool2d",)  # that give the scale of their operand; all that move or select do
+KEEPING = ("avg_pool2d",)  # ops, besides exact ones, whose result has the scale of their operand
 FREE = (*SUMS, "add", "mul", "sub")  # ops whose result may have any scale
 LEAST = -14  # exponent: the scale of a tensor of zeros
 
 
 def powers_of_two(graph: Graph) -> Graph:
-    """The network with other scales and constants. Raises nothing: what has fixed scales keeps them."""
+    """The network with scales of powers of two; tensors whose scale an op prescribes keep it. Raises nothing."""
     groups = _groups(graph)
     fixed = {groups[op.outputs[0]] for op in graph.ops if op.kind not in FREE and not _passes(op, graph)}
     fixed |= {groups[n] for op in graph.ops if shifted(op) for n in (op.inputs[0], op.outputs[0])}
     kept = (op for op in graph.ops if op.kind in SUMS and not _has_constants(op, graph))
-    fixed |= {groups[n] for op in kept for n in op.inputs[:2]}  # a bias has the scale of their products
+    fixed |= {groups[n] for op in kept for n in op.inputs[:2]}  # the scale of the bias is the product of theirs
     tensors = dict(graph.tensors)
     members: dict[str, list[Tensor]] = {}
     for name, t in graph.tensors.items():
@@ -53,7 +53,7 @@ def powers_of_two(graph: Graph) -> Graph:
 
 
 def _bounded(op: Op, graph: Graph) -> Op:
-    """The op with the bounds that its result had by its type alone: many a ReLU is nothing but a zero point of -128."""
+    """The op with a clamp to its result's old range, which may implement a ReLU by a zero point of -128 alone."""
     y, bounds = graph.tensors[op.outputs[0]], op.attrs.get("clamp")
     if op.kind not in FREE or not _scaled(y) or bounds is None:
         return op
@@ -74,7 +74,7 @@ def _passes(op: Op, graph: Graph) -> bool:
 
 
 def _groups(graph: Graph) -> dict[str, str]:
-    """For each tensor the one that stands for all that share its scale."""
+    """For each tensor, the representative of the group of tensors that must share its scale."""
     leader = {name: name for name in graph.tensors}
 
     def find(name: str) -> str:
@@ -96,7 +96,7 @@ def _zero(t: Tensor) -> int:
 
 
 def _exponent(t: Tensor, new: int) -> int:
-    """The least power of two with which the values of a tensor fit on both sides of the `new` zero point."""
+    """Exponent of the least power of two that, as scale with the `new` zero point, covers the tensor's range."""
     assert t.quant is not None
     scale, zero = t.quant.scale[0], _zero(t)
     below = (zero + 128) * scale / (new + 128) if new > -128 else 0.0
@@ -105,7 +105,7 @@ def _exponent(t: Tensor, new: int) -> int:
 
 
 def _has_constants(op: Op, graph: Graph) -> bool:
-    """Whether the weights and the bias of an op may have other scales. Weights with zero points are int16 here."""
+    """Whether weights and bias of an op may be rescaled. Weights that had zero points may be int16 here."""
     if op.kind not in SUMS or shifted(op) or not _scaled(graph.tensors[op.inputs[0]]):
         return False
     w, *bias = (graph.tensors[name] for name in op.inputs[1:])
@@ -113,9 +113,9 @@ def _has_constants(op: Op, graph: Graph) -> bool:
 
 
 def _constants(op: Op, graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """Weights with one power of two, and the bias in the scale of their products with the input.
+    """Weights with a power of two as scale, and the bias with the scale of their products with the input.
 
-    What other ops read, too, gets a name of its own: their inputs have other scales.
+    Constants that several ops read are copied under new names, because the ops' inputs may differ in scale.
     """
     w, *bias = (graph.tensors[name] for name in op.inputs[1:])
     x, old_x = tensors[op.inputs[0]], graph.tensors[op.inputs[0]]

@@ -1,6 +1,6 @@
-"""Float networks become int8 ones: the ways to quantise are tried, and measured on samples that none of them saw.
+"""Quantise float networks to int8: try several methods and measure each on samples that calibration did not use.
 
-The firmware is judged beside the float network: accuracy of both, and where the noise arises.
+`against_float` compares the firmware with the float network: accuracy of both, and the layers with the most noise.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from .samples import (
 
 # QDQ networks by onnxruntime's quantiser: int8, weights symmetric and per channel, some layers in int16 or float.
 #
-# Ranges of activations, from samples: what a scale has to cover, and what it may cut off.
+# Calibration: ranges of activations from samples.
 
 Ranges = dict[str, tuple[float, float]]  # by name of a tensor
 METHODS = ("minmax", "percentile", "entropy", "mse")
 PERCENTILE = 99.99  # per cent of the values that the range covers
 BINS = 2048
-CHUNK = 16  # samples of which all activations are in memory at once
+CHUNK = 16  # samples whose activations are all in memory at once
 STEPS = 255  # of an int8 scale
-DOUBTFUL = 0.5  # accuracy of a float network below which its samples may not be those of its training
-SHARES = np.linspace(0.2, 1, 81)  # of the whole range, tried for the least square error
+DOUBTFUL = 0.5  # accuracy of the float network below which a warning doubts the scaling of the samples
+SHARES = np.linspace(0.2, 1, 81)  # shares of the whole range that the mse method tries
 
 
 def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
     """The range of each activation by one of METHODS.
 
-    minmax, percentile and entropy are onnxruntime's. mse takes the share of the whole range with the least square
-    error of rounding and clipping, after the histogram of values. Raises EdgebuildError for values too far from others.
+    minmax, percentile and entropy are onnxruntime's. mse chooses the share of the whole range with the least squared
+    error of rounding and clipping, from the histogram of values. Raises EdgebuildError if values overflow float32.
     """
     from onnxruntime.quantization import CalibrationMethod
     from onnxruntime.quantization.calibrate import create_calibrator
@@ -85,7 +85,7 @@ def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
         try:
             for start in range(0, len(rows), CHUNK):
                 calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
-        except ValueError as reason:  # numpy counts no values whose differences are beyond float32
+        except ValueError as reason:  # numpy's histogram fails if the range of values exceeds float32
             hint = "give the samples in the units that the network was trained with"
             raise fail("samples give activations near the largest float32", hints=[hint]) from reason
         if method == "mse":
@@ -100,7 +100,7 @@ def _limits(data: Any) -> Iterator[tuple[str, tuple[Array, Array]]]:
 
 
 class _Reader:
-    """Samples as onnxruntime's calibration asks for them."""
+    """Samples in the interface of onnxruntime's CalibrationDataReader."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = iter(rows)
@@ -113,7 +113,7 @@ class _Reader:
 
 
 def _least_error(counts: Array, edges: Array, low: float, high: float) -> tuple[float, float]:
-    """The range of which an int8 scale has the least square error on a histogram of values in low..high."""
+    """The range whose int8 scale has the least squared error on a histogram of values in low..high."""
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     middles = (edges[:-1] + edges[1:]) / 2
 
@@ -128,11 +128,11 @@ def _least_error(counts: Array, edges: Array, low: float, high: float) -> tuple[
 
 Wide = Literal["int16", "float", "none"]
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-INT16_OPSET = 21  # from which QuantizeLinear makes int16
+INT16_OPSET = 21  # first opset whose QuantizeLinear has int16
 
 
 def layers(model: onnx.ModelProto) -> list[str]:
-    """Names of the nodes with constant weights, in their order; nodes without a name get one."""
+    """Names of the convolutions and products with constant weights, in order. Gives unnamed nodes of `model` a name."""
     constants = {t.name for t in model.graph.initializer}
     for i, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{i}"
@@ -144,7 +144,7 @@ def quantised(
 ) -> onnx.ModelProto:
     """The network with QuantizeLinear and DequantizeLinear around its operators.
 
-    `names`: layers that stay in float, or whose activations are int16. `ranges`: of every activation.
+    `names`: layers that are `wide`: in float, or with int16 activations. `ranges`: of every activation.
     """
     from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
@@ -168,7 +168,7 @@ def quantised(
         op_types_to_quantize=list(QDQRegistry),
         extra_options=options,
     )
-    logging.disable(logging.WARNING)  # of constants that it then leaves as they are
+    logging.disable(logging.WARNING)  # warnings about constants that it does not quantise
     try:
         quantiser.quantize_model()
     finally:
@@ -179,7 +179,7 @@ def quantised(
 
 
 def _transposed_in_groups(model: onnx.ModelProto) -> list[str]:
-    """Names of transpose convolutions in groups: onnxruntime takes scales of one group for those of all channels."""
+    """Names of grouped transpose convolutions, which onnxruntime misquantises: it uses one group's scales for all."""
     transposed = [node for node in model.graph.node if node.op_type == "ConvTranspose"]
     return [n.name for n in transposed if any(a.name == "group" and a.i > 1 for a in n.attribute)]
 
@@ -195,7 +195,7 @@ def _values(limits: tuple[float, float]) -> Any:
 
 
 def _int16(model: onnx.ModelProto, names: Sequence[str], types: Any) -> dict[str, list[dict[str, Any]]]:
-    """The types of the tensors that these layers read and make: int16, and int8 copies for their other readers."""
+    """Overrides that make operands and results of these layers int16, with int8 copies for other readers."""
     constants = {t.name for t in model.graph.initializer}
     read: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
@@ -217,13 +217,13 @@ def _int16(model: onnx.ModelProto, names: Sequence[str], types: Any) -> dict[str
     return overrides
 
 
-FEW = 32  # samples that rank layers by what they lose
-CORRECTING = 64  # samples whose mean error goes into biases
+FEW = 32  # samples for ranking layers by their loss
+CORRECTING = 64  # samples over which the error that biases correct is averaged
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to quantise. `wide`: the layers that are not int8, by their names."""
+    """A quantised network. `way`: its method, for the user. `wide`: names of the layers that are not int8."""
 
     way: str
     model: onnx.ModelProto
@@ -233,7 +233,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Quantised:
-    """All that was tried, in this order, and which it is. `calibrated`, `judged`: numbers of samples."""
+    """The trials in order, and the chosen one. `real`: of the float network. `calibrated`, `judged`: sample counts."""
 
     real: Quality
     trials: list[Trial]
@@ -243,7 +243,7 @@ class Quantised:
 
     @property
     def drop(self) -> float:
-        """Points of accuracy that the chosen one loses; 0 without labels."""
+        """Percentage points of accuracy that the chosen trial loses; 0 without labels."""
         return self.chosen.quality.drop_from(self.real)
 
 
@@ -260,8 +260,8 @@ def quantise(
 
     `data`: samples (.npz by input, or .npy), float32 as in training. `labels`: class numbers. The best of the
     calibration `methods` is tried with equalised weights and corrected biases. If it still loses more than `most_drop`
-    points of accuracy, the layers that lose most become `wide`. Each trial goes to `report` when it is measured.
-    Raises EdgebuildError for what cannot be read or run, MissingTool without onnxruntime.
+    percentage points of accuracy, the layers that lose most become `wide`. `report` is called with each measured trial.
+    Raises EdgebuildError if files cannot be read or the network cannot be run, MissingTool without onnxruntime.
     """
     runtime()
     network = float_model(model)
@@ -276,7 +276,7 @@ def quantise(
 
 
 class _Bench:
-    """Measures trials and keeps them. `real`: of the float network."""
+    """Measures trials and keeps them. `real`: quality of the float network."""
 
     def __init__(
         self, simple: onnx.ModelProto, samples: Samples, report: Callable[[Trial], None], labels: Path | None
@@ -303,7 +303,7 @@ class _Bench:
         return trial
 
     def best(self, trials: Sequence[Trial]) -> Trial:
-        """The most accurate, where more than the float network is luck; of equal ones that with least noise."""
+        """The most accurate trial, then the one with the least noise. Accuracy above the float network's is luck."""
         most = self.real.accuracy or 0.0
         return max(trials, key=lambda t: (min(t.quality.accuracy or 0.0, most), t.quality.sqnr))
 
@@ -339,7 +339,7 @@ def _with_biases(bench: _Bench, trial: Trial, source: onnx.ModelProto, rows: Seq
 def _widened(
     source: onnx.ModelProto, limit: dict[str, tuple[float, float]], rows: Sequence[Row]
 ) -> Iterator[tuple[str, ...]]:
-    """The 1, 2, 4, ... layers that lose most if they alone are quantised, in the order of the network."""
+    """The 1, 2, 4, ... layers with the most noise if each alone is quantised, in the order of the network."""
     few = rows[:FEW]
     right = run(source, few)
     names = layers(source)
@@ -356,25 +356,25 @@ def _widened(
 __all__ = ["METHODS", "Quantised", "Trial", "quantise"]
 
 
-TURNS = 20  # over all pairs; a scale of one pair moves the ranges of the next
-NEAR = 1e-3  # the largest change of a scale at which the turns end
+TURNS = 20  # most passes over all pairs; scaling one pair changes the ranges of the next
+NEAR = 1e-3  # largest change of a scale at which the passes end
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Names of the weights of two layers with nothing or a ReLU between them; `bias`: of the first one, or empty."""
+    """Names of the weights of two layers with at most a ReLU between them. `bias`: of the first layer, or empty."""
 
     weights: str
     bias: str
     after: str
-    depthwise: bool  # the second layer is
+    depthwise: bool  # whether the second layer is
 
 
 def equalised(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The network with equalised weights, which computes the same; None where no two layers follow each other.
+    """The equivalent network with equalised weights; None if it has no pair of successive layers.
 
-    Scales of channels between two layers give their weights like ranges: Nagel et al., "Data-Free Quantization Through
-    Weight Equalization and Bias Correction", ICCV 2019, equations 6 to 11.
+    Scaling the channels between two layers equalises the ranges of their weights: Nagel et al., "Data-Free Quantization
+    Through Weight Equalization and Bias Correction", ICCV 2019, equations 6 to 11.
     """
     pairs = list(_pairs(model.graph))
     if not pairs:
@@ -395,7 +395,7 @@ def _is_real(tensor: onnx.TensorProto) -> bool:
 
 
 def _equalise(pair: Pair, values: dict[str, NDArray[np.float64]]) -> float:
-    """Scale the channels of one pair. Returns how far the scales are from 1."""
+    """Scale the channels of one pair in place. Returns the largest distance of a scale from 1."""
     first, second = values[pair.weights], values[pair.after]
     into = second.reshape(len(second), -1) if pair.depthwise else np.moveaxis(second, 1, 0).reshape(second.shape[1], -1)
     leaving, entering = np.abs(first).reshape(len(first), -1).max(1), np.abs(into).max(1)
@@ -414,7 +414,7 @@ def _equalise(pair: Pair, values: dict[str, NDArray[np.float64]]) -> float:
 
 
 def _pairs(graph: onnx.GraphProto) -> Iterator[Pair]:
-    """Convolutions whose result, through nothing or a ReLU, only another convolution reads."""
+    """Pairs of convolutions, where only the second reads the first's result, directly or through a ReLU."""
     shapes = {t.name: tuple(t.dims) for t in graph.initializer if _is_real(t)}
     reads = Counter(name for node in graph.node for name in node.input)
     reads.update(value.name for value in graph.output)
@@ -442,13 +442,13 @@ def _is_layer(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 
 AXES = {"Conv": 1, "Gemm": 1}  # of a result's channels
-ACTIVATIONS = ("Relu", "Clip")  # which are part of the layer before them
+ACTIVATIONS = ("Relu", "Clip")  # activations that are fused into the layer before them
 LIMIT = 2**31 - 1
-BACK = "_DequantizeLinear_Output"  # how onnxruntime's quantiser names a tensor that went through integers
+BACK = "_DequantizeLinear_Output"  # suffix of onnxruntime's quantiser for a tensor that was quantised and dequantised
 
 
 def clipped(graph: onnx.GraphProto) -> dict[str, str]:
-    """The activation's result by the tensor that it alone reads, which onnxruntime gives the activation's range."""
+    """Operand -> result of activations that alone read their operand: onnxruntime gives it the result's range."""
     reads = Counter(name for node in graph.node for name in node.input)
     reads.update(value.name for value in graph.output)
     return {n.input[0]: n.output[0] for n in graph.node if n.op_type in ACTIVATIONS and reads[n.input[0]] == 1}
@@ -456,23 +456,23 @@ def clipped(graph: onnx.GraphProto) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Bias:
-    """A layer's result in the float network and in the other one, and the constants that are its bias.
+    """Names of a layer's result in the float and in the quantised network, and of the constants of its bias.
 
-    Where an activation of its own reads the result, it is that of the activation: see `clipped`.
+    If an activation of `clipped` reads the result, these are names of the activation's result.
     """
 
     right: str
     rounded: str
     axis: int
-    numbers: str  # int32
+    numbers: str  # of the int32 bias
     scale: str
 
 
 def corrected(quantised: onnx.ModelProto, real: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto | None:
-    """A copy of the QDQ network with other biases; None if no layer has one. `real`: the network before.
+    """A copy of the QDQ network with corrected biases; None if no layer has one. `real`: the float network.
 
-    What quantising a layer adds to its results on average is taken off its bias (Nagel et al., section 4.2, with
-    measured means), layer after layer, each behind those that are corrected.
+    The mean error of each channel's results on `rows` is subtracted from the bias (Nagel et al., section 4.2, with
+    measured means). Layers are corrected in order, so each is measured after the correction of those before it.
     """
     biases = list(_biases(quantised.graph))
     if not biases:
@@ -482,7 +482,7 @@ def corrected(quantised: onnx.ModelProto, real: onnx.ModelProto, rows: Sequence[
     constants = {t.name: t for t in copy.graph.initializer}
     for bias, right in zip(biases, wanted, strict=True):
         (value,) = run(copy, rows, [bias.rounded])
-        axes = tuple(i for i in range(value.ndim) if i != bias.axis + 1)  # the first counts samples
+        axes = tuple(i for i in range(value.ndim) if i != bias.axis + 1)  # axis 0 is samples
         error = np.mean(value.astype(np.float64) - right, axis=axes)
         scale = numpy_helper.to_array(constants[bias.scale]).astype(np.float64)
         numbers = numpy_helper.to_array(constants[bias.numbers]).astype(np.float64) - error / scale
@@ -504,15 +504,15 @@ def _biases(graph: onnx.GraphProto) -> Iterator[Bias]:
             continue
         if constants[maker.input[0]].data_type == onnx.TensorProto.INT32 and maker.input[1] in constants:
             result = node.output[0]
-            stored = readers.get(result)  # on its way through an int8 scale, which is its activation, too
+            stored = readers.get(result)  # a QuantizeLinear, whose scale also clips as the activation does
             back = readers.get(stored.output[0]) if stored is not None and stored.op_type == "QuantizeLinear" else None
             rounded = back.output[0] if back is not None and back.op_type == "DequantizeLinear" else result
             rounded = behind.get(rounded, rounded)
             yield Bias(rounded.removesuffix(BACK), rounded, AXES[node.op_type], maker.input[0], maker.input[1])
 
 
-WORST = 5  # layers that are named
-NOISE_SAMPLES = 32  # of which the noise of each layer is taken
+WORST = 5  # layers in the report
+NOISE_SAMPLES = 32  # samples on which the noise of each layer is measured
 NHWC = (0, 2, 3, 1)
 
 
@@ -525,13 +525,13 @@ def against_float(
     reference: Path | None,
     library: Path | None = None,
 ) -> dict[str, Any]:
-    """Run the firmware on every sample of `data`: float32, as `quantise` takes them.
+    """Run the firmware on every sample of `data`, float32 as for `quantise`, and compare it with the float network.
 
-    Returns `samples`, and what there is of: `accuracy`, `confusion` (rows: right classes, columns: the firmware's);
-    with a `reference` network in ONNX `snr_db`, and with labels `reference_accuracy` and `same_class` (a share);
-    of an autoencoder `auc` and `reference_auc` in their place;
-    for an ONNX `model` with its own scales `worst_layers`, too, by their signal to noise on the build machine.
-    Raises EdgebuildError for samples, labels or networks that do not fit each other.
+    Returns `samples`. With labels: `accuracy` and `confusion` (rows: right classes, columns: the firmware's), or `auc`
+    for an autoencoder. With a float `reference` network: `snr_db`, and with labels `reference_accuracy` and
+    `same_class` (a share), or `reference_auc`. For an ONNX `model` at its own scales also `worst_layers`, by their
+    signal-to-noise ratio on the build machine.
+    Raises EdgebuildError if samples, labels and networks do not fit each other.
     """
     report = report_of(artifacts)
     real = float_model(reference) if reference else None
@@ -567,7 +567,7 @@ def _port(port: dict[str, Any]) -> Port:
 
 
 def _vector(row: Row, wanted: Sequence[dict[str, Any]]) -> list[Array]:
-    """One sample as the firmware takes it: quantised by the scale of each input."""
+    """One sample in the firmware's types and layouts, quantised with the scale of each input."""
     by_order = list(row.values())
     vector = []
     for i, port in enumerate(wanted):
@@ -594,7 +594,7 @@ def _like(value: Array, other: Array) -> Array:
 
 
 def _worst(model: Path, real: onnx.ModelProto, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The tensors of the float network that the quantised one, run with its own scales, makes with the most noise."""
+    """The tensors with the most noise in the quantised network, compared with the float network on this machine."""
     quantised = onnx.load(model)
     computed = {name for node in quantised.graph.node for name in node.output}
     inner = clipped(real.graph)
@@ -609,7 +609,7 @@ def _worst(model: Path, real: onnx.ModelProto, rows: Sequence[Row]) -> list[dict
 
 
 def _scaled(value: Array, right: Array) -> Array:
-    """`value` with each channel times what brings it nearest to `right`: equalised layers have other scales."""
+    """`value` with each channel times the factor of least squares to `right`: equalised layers have other scales."""
     if value.ndim < 3:
         return value
     axes = tuple(i for i in range(value.ndim) if i != 2)  # samples, the batch of 1, channels

@@ -1,6 +1,6 @@
-"""Samples and labels of the user's files, and float networks that take them.
+"""Samples and labels of the user's files, float networks, and the quality of quantised ones against them.
 
-Measures of a quantised network against its float one use samples that the quantiser did not see.
+Quality is measured on samples that calibration did not use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..formats.onnx.onnx_checks import load
 from ..ir import Array
 from ..verify.vectors import auc, classes, read_inputs, read_labels, rebuilds
 
-# Float networks in ONNX, as the quantiser takes them: one sample at a time, batch normalisation folded.
+# Float networks in ONNX, prepared for the quantiser: one sample at a time, batch normalisation folded.
 
 Row = dict[str, Array]  # one sample: the value of each input
 INSTALL = "pip install onnxruntime"
@@ -36,16 +36,16 @@ QUANTISED = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLi
 
 @dataclass(frozen=True)
 class Port:
-    """An input: its name, and the shape of one sample with the batch of 1. Dimensions that are open are None."""
+    """An input: its name, and the shape of one sample with the batch of 1. Dynamic dimensions are None."""
 
     name: str
     shape: tuple[int | None, ...]
 
 
 def float_model(path: Path) -> onnx.ModelProto:
-    """The network of an ONNX file, or of one that the exporter of its framework makes ONNX.
+    """The network of an ONNX file, or of a file that its framework's exporter converts to ONNX.
 
-    Raises EdgebuildError for other formats, and for what is quantised already.
+    Raises EdgebuildError for other formats, for quantised networks and for inputs that are not float32.
     """
     file = visible(path.name)
     data = read_bytes(path, "cannot read the model", MODEL)
@@ -67,7 +67,7 @@ def float_model(path: Path) -> onnx.ModelProto:
 
 
 def ports(model: onnx.ModelProto) -> list[Port]:
-    """The inputs that a caller gives."""
+    """The inputs of the network, without constants that are listed as inputs."""
     constants = {t.name for t in model.graph.initializer}
     return [Port(v.name, _shape(v)) for v in model.graph.input if v.name not in constants]
 
@@ -78,7 +78,7 @@ def _shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
 
 
 def folded(model: onnx.ModelProto, row: Row) -> onnx.ModelProto:
-    """The network in the shapes of this sample, as onnxruntime simplifies it: constants and normalisations folded."""
+    """The network with the shapes of this sample, simplified by onnxruntime: constants and normalisations folded."""
     import onnxruntime
 
     fixed = onnx.ModelProto.FromString(model.SerializeToString())
@@ -103,9 +103,9 @@ def _fix(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
 
 
 def session(model: onnx.ModelProto, level: Any = None, simple: Path | None = None) -> Any:
-    """A session of onnxruntime that computes the network as it is written, in one thread: the same numbers each time.
+    """A session of onnxruntime in one thread, so results are reproducible; without optimisation by default.
 
-    `simple`: where the network goes that it makes at this `level`. Raises EdgebuildError with its words.
+    `simple`: file for the network optimised at `level`. Raises EdgebuildError with onnxruntime's message.
     """
     onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
@@ -121,7 +121,7 @@ def session(model: onnx.ModelProto, level: Any = None, simple: Path | None = Non
 
 
 def runtime() -> Any:
-    """The package onnxruntime. Raises MissingTool."""
+    """The package onnxruntime. Raises MissingTool if it is not installed."""
     try:
         import onnxruntime
     except ImportError:
@@ -132,7 +132,7 @@ def runtime() -> Any:
 
 
 def run(model: onnx.ModelProto, rows: Sequence[Row], names: Sequence[str] = ()) -> list[Array]:
-    """For each output, or each tensor of these `names`, the values of all samples: [samples, ...]."""
+    """For each output, or each tensor of `names`, the values of all samples: [samples, ...]. Raises EdgebuildError."""
     if names:
         model = with_outputs(model, names)
     runner = session(model)
@@ -144,7 +144,7 @@ def run(model: onnx.ModelProto, rows: Sequence[Row], names: Sequence[str] = ()) 
 
 
 def with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
-    """A copy of the network that gives these tensors."""
+    """A copy of the network whose outputs are these tensors."""
     copy = onnx.ModelProto.FromString(model.SerializeToString())
     del copy.graph.output[:]
     copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
@@ -155,14 +155,14 @@ def _words(problem: Exception) -> str:
     return str(problem).split("Status Message: ")[-1].strip().splitlines()[0]
 
 
-MOST_DB = 120.0  # of equal results
+MOST_DB = 120.0  # signal-to-noise ratio of equal results
 
 
 @dataclass(frozen=True)
 class Quality:
     """`accuracy`: share of right classes, None without labels. `sqnr`: signal to quantisation noise in dB.
 
-    Of an autoencoder `accuracy` is the area under its ROC curve; `metric` says so.
+    For an autoencoder `accuracy` is the area under its ROC curve, and `metric` is "auc".
     """
 
     accuracy: float | None
@@ -170,19 +170,19 @@ class Quality:
     metric: str = "accuracy"
 
     def drop_from(self, real: Quality) -> float:
-        """Points of accuracy lost against the float network; below 0 where it is better."""
+        """Percentage points of accuracy lost against the float network; negative if it is better."""
         return 100 * ((real.accuracy or 0.0) - (self.accuracy or 0.0))
 
 
 def signal_to_noise(right: Array, value: Array) -> float:
-    """10 log10 of the power of `right` over that of the difference, in dB, at most MOST_DB."""
+    """10 log10 of the ratio of the power of `right` to that of the difference, in dB, at most MOST_DB."""
     signal = float(np.sum(right.astype(np.float64) ** 2))
     noise = float(np.sum((right.astype(np.float64) - value) ** 2))
     return min(MOST_DB, 10 * float(np.log10(max(signal, 1e-30) / noise))) if noise else MOST_DB
 
 
 def quality(model: onnx.ModelProto, rows: Sequence[Row], right: Sequence[Array], labels: Array | None) -> Quality:
-    """Quality on `rows`, against the float network's `right` (per output). Classes are the first output's."""
+    """Quality on `rows` against the float network's outputs `right`. Classes are those of the first output."""
     outputs = run(model, rows)
     sqnr = min(signal_to_noise(a, b) for a, b in zip(right, outputs, strict=True))
     inputs = only_input(rows)
@@ -192,17 +192,17 @@ def quality(model: onnx.ModelProto, rows: Sequence[Row], right: Sequence[Array],
 
 
 def only_input(rows: Sequence[Row]) -> Array | None:
-    """[samples, ...] of a network with one input."""
+    """Samples [samples, ...] of a network with one input; None if it has several."""
     return np.stack([next(iter(row.values())) for row in rows]) if len(rows[0]) == 1 else None
 
 
-FEW = 16  # samples, below which a warning says so
-MOST = 256  # samples that calibrate, and as many that judge
+FEW = 16  # samples, below which the user is warned
+MOST = 256  # most samples for calibration, and for the measurement of quality
 
 
 @dataclass(frozen=True)
 class Samples:
-    """`calibrate` and `judge` have no sample in common where there are two. `labels`: of those that judge."""
+    """Samples for calibration and for measuring quality, disjoint if there are two or more. `labels`: of `judge`."""
 
     calibrate: Sequence[Row]
     judge: Sequence[Row]
@@ -210,7 +210,7 @@ class Samples:
 
 
 def read_samples(data: Path, labels: Path | None, ports: Sequence[Port]) -> Samples:
-    """Every other sample calibrates, the others judge; of many, MOST evenly spread ones each."""
+    """Split samples alternately into `calibrate` and `judge`, at most MOST evenly spread ones each."""
     rows, right = read_rows(data, labels, ports)
     if len(rows) < FEW:
         what = f"{len(rows)} samples are few" if len(rows) > 1 else "one sample, which calibrates and judges, is few"
@@ -227,9 +227,9 @@ def _spread(numbers: range) -> list[int]:
 
 
 def read_rows(data: Path, labels: Path | None, ports: Sequence[Port]) -> tuple[list[Row], Array | None]:
-    """All samples, and the class of each.
+    """All samples, and the class of each, None without `labels`.
 
-    Raises EdgebuildError for samples of another shape or type and labels of another length.
+    Raises EdgebuildError for samples of wrong shape or type, and for a wrong number of labels.
     """
     if not ports:
         raise fail("the network has no input, so samples are of no use", file=str(data))
@@ -271,7 +271,7 @@ def _arrays(data: Path, ports: Sequence[Port]) -> list[tuple[Any, Port]]:
 
 
 def _column(array: Any, port: Port, data: Path) -> Array:
-    """[samples, *shape of the input], in float32. The batch of 1 may be left out in the file."""
+    """Values [samples, *shape of the input] in float32. The file may leave out the batch of 1."""
     name, file = visible(port.name), str(data)
     if np.dtype(array.dtype).kind != "f":
         raise fail(f"'{name}' is {array.dtype}", file=file,
