@@ -1,7 +1,7 @@
-"""The kernels of a plan on real values, without a compiler: each by its meaning, on what its op should find.
+"""Run the kernels of a plan on values, without a compiler: each by its meaning, on the correct operands of its op.
 
-`replay` shows that every call finds the bytes that it needs. This shows that the kernels that were chosen make of them
-what the ops of the model do. What a kernel computes is what it states about itself: its kind (`Kernel.computes`) and
+`replay` shows that every call reads the bytes that it needs. This shows that the chosen kernels compute from them what
+the ops of the model do. The meaning of a kernel is what it states about itself: its kind (`Kernel.computes`) and
 the numbers that are printed into it. The result of every call is compared with the reference of the op, and the outputs
 with those of the model.
 """
@@ -41,7 +41,7 @@ def interpret(model: Graph, graph: Graph, steps: Sequence[Step]) -> None:
     """
     rng = Random(0)  # numpy takes 15 ms to import its own
     inputs = [values(rng, graph.tensors[name]) for name in graph.inputs]
-    with np.errstate(all="ignore"):  # what is not wanted may be anything
+    with np.errstate(all="ignore"):  # values that no op uses may be anything
         expected, wanted = ops.run(graph, *inputs), ops.run(model, *inputs)
         for name in graph.outputs:
             compare(f"output {name} of the graph in parts", expected[name], wanted[name])
@@ -54,7 +54,7 @@ def interpret(model: Graph, graph: Graph, steps: Sequence[Step]) -> None:
 
 
 def compare(name: str, got: Array, want: Array) -> None:
-    """Integers are equal; floats are as near as an order of adding up lets them be."""
+    """Raise BrokenPlan unless integers are equal, and floats differ only by the order of sums (CLOSE)."""
     got = got.reshape(want.shape)
     if want.dtype.kind != "f":
         same = np.array_equal(got, want)
@@ -76,7 +76,7 @@ def values(rng: Random, t: Tensor) -> Array:
 
 
 def _check_kernel(op: Op, graph: Graph, form: Form, expected: Mapping[str, Array]) -> None:
-    """Compare what the kernel of an op makes in all of its calls with what the op should."""
+    """Compare the results of all calls of an op's kernel with the reference of the op."""
     callee, kernel, want = Callee.of(graph, op, form), kernel_of(op, graph, form), expected[op.outputs[0]]
     stated = _as_stated(op, graph, kernel)
     operands = [expected[t.name] if t.data is None else t.data for t in graph.operands(op)]
@@ -84,7 +84,7 @@ def _check_kernel(op: Op, graph: Graph, form: Form, expected: Mapping[str, Array
         raise BrokenPlan(f"{op.name} has its sums after {kernel.shape['rows']} calls, not {form.rows}")
     rows = range(want.shape[1]) if form.rolled and not callee.reduces and want.ndim > 1 else ()
     by_row = [need for row in rows if (need := _rows_read(callee, stated, graph, row))]
-    if not rows or len(by_row) < len(rows):  # to read all does no harm
+    if not rows or len(by_row) < len(rows):  # the kernel may read all: compare at once
         _compare(op.name, ops.SPECS[stated.kind].reference(stated, graph, *operands), want)
         return
     for row, need in zip(rows, by_row, strict=True):
@@ -114,9 +114,9 @@ def _rows_read(callee: Callee, stated: Op, graph: Graph, row: int) -> dict[int, 
 
 
 def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> Op:
-    """The op that a kernel computes by its own numbers, where it has them in the letters of a window.
+    """The op that a kernel computes by the numbers printed into it, if these have the letters of a window.
 
-    Raises BrokenPlan where it is made for other sizes: it would leave out values, or read those of neighbours.
+    Raises BrokenPlan if it is made for other sizes: it would leave out values, or read those of neighbours.
     """
     kind, attrs = kernel.computes if kernel.computes is not None else (op.kind, dict[str, Any]())
     s, x = kernel.shape, (graph.operands(op) or (graph.result(op),))[0]

@@ -1,8 +1,8 @@
 """Memories whose every byte is tagged with its owner: copies, waits, caches and calls, as hardware would do them.
 
 From the start of a copy to the wait for it, its destination holds nothing and may not be touched, and its source may
-not be written. Of caches the worst is assumed. It has all lines, so the core never sees what a DMA unit wrote until the
-lines are invalidated. It writes nothing back until it is told to, but might do so at any time."""
+not be written. The cache behaves at its worst. It holds all lines, so the core never sees bytes that a DMA unit wrote
+until the lines are invalidated. It writes nothing back until lines are cleaned, but might do so at any time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..memory.problem import Place
 from ..printed import CLEAN, CacheOp, RolledCalls, Wait, newest_name
 
 NOTHING = -1
-STALE = -(1 << 40)  # what the core sees of bytes that a DMA unit wrote: no owner, and not nothing
+STALE = -(1 << 40)  # tag of cached bytes that a DMA unit has overwritten: neither an owner nor NOTHING
 CONSTANT = 1 << 61  # marks bytes of constants, which have values as well
-STORE = ""  # the memory of constants, which nobody writes
+STORE = ""  # the memory of constants, which is read-only
 
 
 class BrokenPlan(Exception):
@@ -34,9 +34,9 @@ class BrokenPlan(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """Addresses in a memory and whose bytes belong there; or, of constants, the `values` that do.
+    """Addresses in a memory (`at`), and the owner that each byte there must have; for constants, its value.
 
-    `operand`: the position of the operand that they are of.
+    `operand`: the position of the operand that they belong to; -1: none.
     """
 
     memory: str
@@ -64,9 +64,9 @@ def never(operand: int, at: Array, there: Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call: bytes that it reads, writes and works on. `sums`: it finds there what earlier calls left.
+    """A call: bytes that it reads, writes, and uses as scratch. `sums`: the scratch holds sums of earlier calls.
 
-    `spares`: whether it may write addresses over an operand that lies at others.
+    `spares`: whether it may write at addresses (second argument) over an operand at others (third argument).
     """
 
     name: str
@@ -79,7 +79,7 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """Begin a copy by a channel, in pieces of so many bytes. `name`: of the step."""
+    """Begin a copy by a channel, in pieces of `piece` bytes. `name`: of the step."""
 
     name: str
     channel: int
@@ -90,7 +90,7 @@ class Move:
 
 @dataclass(frozen=True, eq=False)
 class Complete:
-    """A step is done: none of its copies is under way, and its results are where others look for them."""
+    """A step is done: none of its copies is under way, and its results are where later steps read them."""
 
     name: str
     channels: frozenset[int]
@@ -102,7 +102,7 @@ Operation = Move | Wait | CacheOp | Complete | Sequence[Call]  # calls of all co
 
 @dataclass
 class Machine:
-    """`sizes`: of the memories. Those of `cached` are seen by the core through a cache."""
+    """Memories of tagged bytes. `sizes`: bytes of each. The core sees those of `cached` through a cache."""
 
     sizes: Mapping[str, int]
     target: Target | None = None
@@ -116,7 +116,7 @@ class Machine:
         self.values = {name: np.zeros(size, np.uint8) for name, size in self.sizes.items()}  # of constants
 
     def do(self, operation: Operation) -> None:
-        """Raise BrokenPlan if the operation would find or do something wrong."""
+        """Do an operation. Raises BrokenPlan if it reads wrong bytes, or writes where it must not."""
         if isinstance(operation, Move):
             self.start(operation)
         elif isinstance(operation, Wait):
@@ -162,7 +162,7 @@ class Machine:
                 self.write(part)
 
     def check_write(self, call: Call, part: Bytes, touched: Sequence[tuple[Call, Bytes]]) -> None:
-        """Raise BrokenPlan if a call writes outside of a memory, what others touch, or what is under way."""
+        """Raise BrokenPlan if a call writes outside a memory, or bytes that calls use or copies move."""
         if part.at.size and not 0 <= part.ends[0] <= part.ends[1] < self.sizes[part.memory]:
             raise BrokenPlan(f"{call.name} writes outside of {part.memory}")
         for other, held in touched:
@@ -267,7 +267,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class View:
-    """Where a tensor begins in the storage that it is a part of."""
+    """The offset in bytes at which a tensor begins in its storage."""
 
     storage: str
     start: int
@@ -275,11 +275,11 @@ class View:
 
 @dataclass(frozen=True)
 class Callee:
-    """An op with its kernel's form, and what its index relation and its kernel say about every call.
+    """An op with its kernel's form, and the facts of its index relation and kernel that hold for every call.
 
     `operands`: positions of activations; `in_place`: of those that it reads element by element, and whose elements are
-    not smaller than the result's. `over`: how the kernel works over its first operand, where its form asks for that.
-    `reduces`: in a rolled run calls take up the operand, and the last makes the result.
+    not smaller than the result's. `over`: how the kernel works over its first operand, if its form requires that.
+    `reduces`: in a rolled run, calls add up rows of the operand, and the last one makes the result.
     """
 
     op: Op
@@ -303,7 +303,7 @@ class Callee:
         return Callee(op, form, relation, operands, in_place, over, reduces, kernel.scratch)
 
     def spares(self, graph: Graph, position: int, at: Array, there: Array) -> bool:
-        """Whether a call that writes the addresses `at` finds all of the operand that lies at `there`."""
+        """Whether a call that writes addresses `at` destroys nothing that it still reads of the operand at `there`."""
         if position in self.in_place and at.min() <= there.min(initial=2**62):
             return True
         if self.over == SAME and position == 0:
@@ -346,13 +346,13 @@ class Relations:
         return callee.form.rows if callee.reduces else self.rows(callee.op.outputs[0])
 
     def check_count(self, callee: Callee, count: int) -> None:
-        """Raise BrokenPlan for rows that the op does not have, or sums without some."""
+        """Raise BrokenPlan for more calls than the op has rows, or a reduction with fewer."""
         wanted = self.calls(callee)
         if count > wanted or (callee.reduces and count < wanted):
             raise BrokenPlan(f"{callee.op.name} is called {count} times, not {wanted}")
 
     def needed(self, callee: Callee, position: int, row: int | None) -> Stored:
-        """The bytes of an operand that the result needs, or one row of it; a reduction takes it up in pieces."""
+        """The bytes of an operand that the result, or a row of it, needs; for a reduction, row `row` of the operand."""
         tensor, relation = callee.op.inputs[position], callee.relation
         if row is not None and callee.reduces:
             return self.part(tensor, row, row + 1, callee.form.rows)
@@ -361,12 +361,12 @@ class Relations:
         return self.part(tensor, *input_range(relation, position, 1, row, row + 1))
 
     def result(self, callee: Callee, row: int | None) -> Stored:
-        """The bytes of the result, or of a row of it, which a reduction has none of."""
+        """The bytes of the result, or of a row of it; for a reduction always the whole result."""
         y = callee.op.outputs[0]
         return self.part(y, 0, self.rows(y)) if row is None or callee.reduces else self.part(y, row, row + 1)
 
     def part(self, tensor: str, first: int, past: int, count: int | None = None) -> Stored:
-        """The bytes of the rows [first, past) of a tensor, or of others than its own of which it has so many."""
+        """The bytes of the rows [first, past) of a tensor. `count`: rows to divide it into; None: its own."""
         size, view = self.graph.tensors[tensor].bytes // (count or self.rows(tensor)), self.views[tensor]
         return Stored(view.storage, view.start + first * size, view.start + past * size)
 
@@ -374,7 +374,7 @@ class Relations:
         return self.graph.tensors[tensor].bytes // self.rows(tensor)
 
     def finds_rings(self, callee: Callee, rolled: RolledCalls) -> bool:
-        """Whether a kernel looks for rows of its operands in rings of as many rows as they have in the run."""
+        """Whether a kernel's form has the sizes of its operands' rings, and the separate rows, of the run."""
         storages = [self.views[callee.op.inputs[position]].storage for position in callee.operands]
         rows = [rolled.rings.get(rolled.inside.get(name, name), 0) for name in storages]
         wanted = tuple(n if n < self.rows(name) else 0 for n, name in zip(rows, storages, strict=True))
@@ -393,7 +393,7 @@ def follows(relation: Nest, position: int) -> bool:
 class Addresses:
     """Where the bytes of all storages lie while a section runs, as printed: in rings, and inside of others.
 
-    `kept`: of rings whose newest row is separate, how many rows were put among the others.
+    `kept`: for rings with a separate newest row, the number of rows copied into the ring so far.
     """
 
     graph: Graph
@@ -412,7 +412,7 @@ class Addresses:
         return Relations(self.graph).row_bytes(storage)
 
     def pieces(self, stored: Stored) -> list[tuple[str, Array, Array]]:
-        """For each place: its memory, the addresses, and which bytes of the storage stand there."""
+        """For each place: its memory, the addresses, and which bytes of the storage lie there."""
         every, home = np.arange(stored.first, stored.past), self.inside.get(stored.storage, stored.storage)
         at, size = every, self.row_bytes(home)
         if home != stored.storage:
@@ -426,7 +426,7 @@ class Addresses:
         return [(p.memory, at[here] + p.offset, every[here]) for p, here in places]
 
     def keep(self, name: str) -> tuple[Stored, tuple[str, Array], tuple[str, Array]]:
-        """Put the newest row of a ring among the others: the row, where it stood, and where it stands now."""
+        """Copy the newest row into its ring: returns the row, its addresses before, and its addresses now."""
         row, size = self.kept[name], self.row_bytes(name)
         stored = Stored(name, row * size, (row + 1) * size)
         ((memory, at, _),) = self.pieces(stored)

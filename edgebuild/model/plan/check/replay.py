@@ -1,8 +1,8 @@
 """The check of a plan: run it, with each byte tagged with its owner.
 
 Always run. Each byte that a call needs must be in memory when it is read. No call may write over what it is reading,
-unless the op goes element by element. A kernel's scratch spoils what lies there. `operations` says what each step does,
-`machine` what becomes of the bytes."""
+unless the op goes element by element. A kernel's scratch destroys the bytes there. `Operations` lists the operations of
+each step, and `machine` applies them to the bytes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .machine import BrokenPlan as BrokenPlan
 
 # The operations of each step, from the tables that are printed: copies, waits, and calls with the bytes they touch.
 #
-# Of the planner it takes the order of calls, the places and the sizes of rings and tiles. Which bytes a call reads and
-# writes, and which kernel it must have, follows from the index relations of the op.
+# From the planner it takes the order of calls, the places, and the sizes of rings and tiles. Which bytes a call reads
+# and writes, and which kernel it must have, follows from the index relations of the op.
 
 COLUMNS = 2  # the dimension of N x H x W x C
 
 
 @dataclass(frozen=True)
 class Operations:
-    """`level`: the first memory level, of `room` bytes. `streamed`: the input whose rows the application brings."""
+    """Lists operations of steps. `level`: the first memory level, of `room` bytes. `streamed`: input pushed by rows."""
 
     relations: Relations
     places: Mapping[str, Place]
@@ -75,7 +75,7 @@ class Operations:
         return self.bytes_in(everywhere, self.relations.part(tensor, 0, self.relations.rows(tensor)))
 
     def step(self, section: printed.Step) -> Iterator[Operation]:
-        """All that a step does, with what stands before and behind it."""
+        """All operations of a step, with the transfers before and after it."""
         yield from self.transfers(section.before)
         if isinstance(section.moves, printed.TiledOp):
             yield from _Tiles(self, section.moves).operations()
@@ -90,7 +90,7 @@ class Operations:
     def move(
         self, name: str, copy: printed.Copy, block: Constant | None = None, moved: printed.TiledOp | None = None
     ) -> Move:
-        """A copy with its bytes on both sides; `block`: the constants that it is of."""
+        """A copy with its bytes on both sides. `block`: constants that it copies. Raises BrokenPlan outside these."""
         grid = np.arange(copy.bytes), np.arange(copy.rows)[:, None], np.arange(copy.planes)[:, None, None]
         far = (copy.far + grid[0] + grid[1] * copy.far_row + grid[2] * copy.far_plane).ravel()
         near = (copy.near + grid[0] + grid[1] * copy.near_row + grid[2] * copy.near_plane).ravel()
@@ -111,7 +111,7 @@ class Operations:
         return Move(name, copy.channel, *((there, inside) if copy.fetch else (inside, there)), copy.bytes)
 
     def near(self, name: str, at: Array, constants: bool, moved: printed.TiledOp | None) -> tuple[str, Array]:
-        """Memory and addresses of places in the first level, or in one of the scratchpads of an engine."""
+        """Memory and addresses of offsets in the first level or an engine's scratchpad. Raises BrokenPlan outside."""
         memory, size = self.level, self.room
         if moved is not None and moved.regions:
             region = moved.regions[int(constants)]
@@ -123,7 +123,7 @@ class Operations:
     def data(
         self, name: str, kernel: Kernel, at: Sequence[int], moved: printed.TiledOp | None = None
     ) -> Iterator[Bytes]:
-        """A kernel's constants, which must stand at these places."""
+        """A kernel's constants, which must lie at these offsets."""
         for constant, place in zip(kernel.constants, at, strict=True):
             values = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
             memory, there = self.near(name, place + np.arange(len(values)), True, moved)
@@ -168,7 +168,7 @@ class _Tiles:
         return Call(self.name, reads, writes, _scratch(*self.every.near(self.name, at, False, moved), NOTHING))
 
     def part(self, place: int, tensor: str, ranges: Ranges) -> Bytes:
-        """A part of a tensor, one byte behind the other."""
+        """A part of a tensor, contiguous from `place` on."""
         t, view = self.graph.tensors[tensor], self.every.relations.views[tensor]
         which = np.arange(t.bytes).reshape(*t.shape, ITEM_BYTES[t.dtype])[tuple(slice(*r) for r in ranges)].ravel()
         memory, at = self.every.near(self.name, place + np.arange(len(which)), False, self.moved)
@@ -178,8 +178,8 @@ class _Tiles:
 class _Calls:
     """The calls of a step whose ops run whole or row by row.
 
-    The core reaches operands where they lie; or it is a `run` in the first level, where cores share rows and parts of
-    them, and rows are copied to rings and from there.
+    Either the core uses operands where they lie, or the step is a `run` in the first level: cores share rows and parts
+    of them, and rows are copied to rings and from there.
     """
 
     def __init__(self, every: Operations, section: printed.Step) -> None:
@@ -203,8 +203,8 @@ class _Calls:
     def where_they_lie(self) -> Iterator[Sequence[Call]]:
         """The calls of an op that runs whole, or of a run: one past the last op the application brings a row.
 
-        Of a run only the order of the numbers counts, as in the table that is printed: each op is called for one row
-        after the other, as far as somebody reads them.
+        Only the order of a run's numbers counts, as in the table that is printed: each op is called for one row
+        after the other, as far as rows are read.
         """
         every, rolled, ops_count = self.every, self.rolled, len(self.callees)
         if rolled is None:
@@ -284,9 +284,9 @@ class _Calls:
         self, number: int, row: int | None, work: int | None = None, core: int = 0,
         columns: tuple[int, int] | None = None,
     ) -> Call:  # fmt: skip
-        """One call of a kernel; `row` None: of an op that runs whole. Sums must stand where earlier calls left them.
+        """One call of a kernel; `row` None: of an op that runs whole. Sums must lie where earlier calls left them.
 
-        `work`: bytes that it works on, if not those of the op's kernel. `columns`: of the row; None: all.
+        `work`: bytes of scratch; None: those of the op's kernel. `columns`: of the row; None: all.
         """
         callee, relations = self.callees[number], self.relations
         reduces, reads, writes = row is not None and callee.reduces, list[Bytes](), list[Bytes]()
@@ -455,11 +455,11 @@ def replay(
     streamed: str | None = None,
     views: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> None:
-    """Raise BrokenPlan unless every read of every call finds its bytes, and all outputs stand at the end.
+    """Raise BrokenPlan unless every call reads the right bytes, and all outputs are in memory at the end.
 
-    `target`: whose memories and DMA units those steps use that move data. `level1_bytes`: of its first level, less than
-    there are. `streamed`: the input whose rows the application brings. `views`: the storage of every activation and the
-    bytes before it there, as they are printed.
+    `target`: gives memories and DMA units to steps that copy data. `level1_bytes`: bytes of its first level that the
+    plan uses; None: all. `streamed`: the input whose rows the application brings. `views`: the storage of every
+    activation and its offset there in bytes, as they are printed.
     """
     relations, moves = Relations(graph), any(isinstance(s.moves, printed.Moves) for s in steps)
     for name, (storage, start) in views.items():
@@ -487,7 +487,7 @@ def replay(
 
 
 def _sizes(graph: Graph, steps: Sequence[printed.Step], places: Mapping[str, Place]) -> dict[str, int]:
-    """Bytes of the memories that tensors and constants on their way lie in: more than they need."""
+    """Sizes in bytes, with room to spare, of the memories that hold tensors or staged constants."""
     copies = [t.copy for s in steps for t in s.before if isinstance(t, printed.Start)]
     copies += [c for s in steps if isinstance(s.moves, printed.TiledOp) for c in s.moves.copies]
     staged = [c for c in copies if c.into]

@@ -1,7 +1,7 @@
-"""Plans by name: the joint optimum, and what others do, as restrictions of the same search.
+"""Plans by name of method: the joint optimum, and published methods as restrictions of the same search.
 
-`joint` searches pipelines; then plans that split layers, with shares that lean on the source or on the others; then
-plans in which devices run some layers alone and split others. Each is held against the best so far."""
+`joint` searches pipelines; then plans that split layers, with more or less of them on the source; then
+plans in which devices run some layers alone and split others. Each is compared with the best so far."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BYTES = 4
 
 @dataclass(frozen=True)
 class Counts:
-    """Elements of a layer's input, output and weights: M, K and Q of the thesis; all zero where it does not count."""
+    """Elements of a layer's input, output and weights: M, K and Q of the thesis; all zero if it does not count."""
 
     m: int
     k: int
@@ -48,7 +48,7 @@ class Counts:
 
 
 def single(layers: Sequence[Counts]) -> int:
-    """F of one device: all weights, and the largest input and output of a layer."""
+    """Footprint F of one device: all weights, and the largest input and output of a layer."""
     return max(x.m + x.k for x in layers) + sum(x.q for x in layers)
 
 
@@ -76,7 +76,7 @@ def sequential(layers: Sequence[Counts]) -> int:
 
 
 def fan_out(layers: Sequence[Counts], n: int) -> float:
-    """C of fan-out in every layer, eq. 5.7 and 5.8."""
+    """Communication C of fan-out in every layer, eq. 5.7 and 5.8."""
     return communication(layers, n, ["out" if x.counted else "" for x in layers])
 
 
@@ -127,17 +127,17 @@ def _next(before: str, counted: bool) -> tuple[str, ...]:
 
 # Pipelines: the source runs some layers in a row, then each device some, then the source again.
 #
-# A baseline, and a plan that splits no layer where that sends least. The least bytes from any layer to any other by way
-# of the devices are products of matrices, one a device, in which sums stand for products and minima for sums. A tensor
-# that one device alone has, has form F with all rows there.
+# A baseline, and a plan without split layers where that sends least. The least bytes from any layer to any other by way
+# of the devices are (min, +) products of matrices, one for each device. A tensor on one device alone
+# has form F with all rows there.
 
 Floats = NDArray[np.float64]
 
 
 def pipeline(network: Network, cluster: Cluster, search: Search) -> tuple[ClusterPlan | None, float]:
-    """The plan and a bound; no plan where no cut keeps each device's flash, and RAM for the tensors of a layer.
+    """The plan and a bound; no plan if no cut keeps each device's flash, and RAM for the tensors of a layer.
 
-    The bound is below the plan in a star, where what the hub forwards is sent twice.
+    In a star the bound is below the plan, because messages that the hub forwards are sent twice.
     """
     others = [k for k in range(len(cluster.devices)) if k != cluster.source]
     edges, bound = _cuts(network, search, others)
@@ -149,9 +149,9 @@ def pipeline(network: Network, cluster: Cluster, search: Search) -> tuple[Cluste
 
 
 def _cuts(network: Network, search: Search, others: Sequence[int]) -> tuple[list[int] | None, float]:
-    """Numbers of layers: the source runs those up to the first, others[i] those from i to i + 1, the source the rest.
+    """Cuts and their cost: the source runs layers up to the first cut and from the last, others[i] from cut i to i + 1.
 
-    None if none keep the limits. Beside them what they cost, if each message takes one hop.
+    None if no cuts keep the limits. The cost counts one hop for each message.
     """
     source, count = search.cluster.source, len(network.layers)
     own = _segments(network, search, source)
@@ -172,12 +172,12 @@ def _cuts(network: Network, search: Search, others: Sequence[int]) -> tuple[list
     edges = [last]
     for step, before in zip(reversed(steps), reversed(tables[:-1]), strict=True):
         sent = before[first] + step[:, edges[-1]]
-        edges.append(int(np.flatnonzero(sent == sent.min())[-1]))  # the first devices work, where one is enough
+        edges.append(int(np.flatnonzero(sent == sent.min())[-1]))  # of equals, the first devices work
     return [0, *reversed(edges), count], float(total[first, last])
 
 
 def _kind(search: Search, device: int) -> tuple[float, float, float]:
-    """Devices that are alike run a segment at the same cost."""
+    """A key that is equal for devices that run each segment at the same cost."""
     return search.limits.flash[device], search.limits.ram[device], search.cluster.devices[device].macs_per_us
 
 
@@ -189,7 +189,7 @@ def _sent(search: Search, tensor: int) -> float:
 
 
 def _returned(network: Network, search: Search) -> Floats:
-    """Cost of what the source gets back of the layers from any (row) up to any (column)."""
+    """Cost of sending results of layers [row, column) back to the source; (layers + 1) x (layers + 1)."""
     count = len(network.layers)
     table = np.zeros((count + 1, count + 1))
     for number, layer in enumerate(network.layers if len(search.cluster.devices) > 1 else ()):
@@ -199,9 +199,9 @@ def _returned(network: Network, search: Search) -> Floats:
 
 
 def _segments(network: Network, search: Search, device: int) -> Floats:
-    """Cost of the layers from any (row) up to any (column) on a device, with what is sent to it.
+    """Cost of layers [row, column) on a device, with sending their inputs to it; (layers + 1) x (layers + 1).
 
-    Infinite where they do not fit. What is sent back to the source is not counted.
+    Infinite where they do not fit. Sending results back to the source is not counted.
     """
     count = len(network.layers)
     table = np.full((count + 1, count + 1), INFINITY)
@@ -212,11 +212,11 @@ def _segments(network: Network, search: Search, device: int) -> Floats:
 
 
 def _segments_from(network: Network, search: Search, first: int, device: int) -> Iterator[tuple[int, float]]:
-    """Ends of segments of a device that begin at a layer, and what they cost."""
+    """Ends of segments of a device that begin at a layer, and their costs."""
     tensors, readers, is_source = network.tensors, search.readers, device == search.cluster.source
     yield first, 0.0
     flash, spent = 0.0, 0.0
-    own = set(network.inputs) if is_source else set[int]()  # made here, or here from the beginning
+    own = set(network.inputs) if is_source else set[int]()  # made on this device, or there from the start
     here = set(own)
     for number in range(first, len(network.layers)):
         layer = network.layers[number]
@@ -261,18 +261,18 @@ def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[in
 
 
 METHODS = ("joint", "fdto", "owp", "paper", "pipeline")
-LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
+LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # factors of the source's share, if the cluster states no shares
 MIXED, MOST_OPTIONS = 6, 60_000  # devices, and options of a network, up to which mixed plans are searched
-MORE = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # times what devices have, where no plan fits
-FINE = 0.01  # of memory: where a bisection ends
+MORE = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # factors of devices' memory, if no plan fits
+FINE = 0.01  # of memory: precision of the bisection
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A plan, what each device holds of it, and whether it is proved to be the best for its shares.
+    """A plan, bytes of weights and arena on each device, and whether it is proved to be the best for its shares.
 
-    No plan that was searched is below `bound`, bytes or microseconds. `mixed`: those in which devices run some layers
-    alone and split others were searched, too.
+    `bound`: lower bound of the plans searched, in bytes or microseconds. `mixed`: whether the search had plans in which
+    devices run some layers alone and split others.
     """
 
     plan: ClusterPlan
@@ -286,15 +286,15 @@ class Chosen:
 def choose(
     network: Network, cluster: Cluster, stated: bool, method: str = "joint", objective: str = "traffic", file: str = ""
 ) -> Chosen:
-    """The best plan by one of METHODS. Raises EdgebuildError where no device split makes the network fit.
+    """The best plan by one of METHODS. Raises EdgebuildError if no plan fits the devices.
 
-    `stated`: the shares are the user's; otherwise the source may lean on the others or help them.
+    `stated`: the user states the shares; otherwise the source may take less or more than its share.
     """
     if _lacks_flash(network, cluster):
         raise _no_plan(network, cluster, method, _nearest(network, cluster, method), file)
     incumbent = _Best(objective)
     several = method == "joint" and len(cluster.devices) > 1
-    if several:  # the pipeline's search knows the tensors of a layer, and not those that wait
+    if several:  # the pipeline's search counts only the tensors of a layer, so limits are checked again
         limits = _limits(cluster)
         plan, bound = pipeline(network, cluster, Search(network, cluster, limits, incumbent.goal))
         incumbent.consider(plan if plan is not None and _keeps_limits(plan, limits) else None, bound)
@@ -314,7 +314,7 @@ def choose(
         nearest = _nearest(network, cluster, method)
         if nearest is None or not _keeps_limits(nearest, _limits(cluster)):
             raise _no_plan(network, cluster, method, nearest, file)
-        incumbent.consider(nearest, 0.0)  # parts of layers are whole channels, which take less than shares say
+        incumbent.consider(nearest, 0.0)  # parts are whole channels and may need less than the shares
     best = incumbent.best
     assert best is not None
     worth = _objective_key(best, objective)[0]
@@ -324,7 +324,7 @@ def choose(
 
 
 def _lacks_flash(network: Network, cluster: Cluster) -> bool:
-    """Whether all devices together are too small for the weights, of which each is somewhere."""
+    """Whether the flash of all devices together is too small for the weights."""
     return sum(d.flash for d in cluster.devices) < network.weights
 
 
@@ -334,7 +334,7 @@ def _limits(cluster: Cluster) -> DeviceLimits:
 
 @dataclass
 class _Best:
-    """The best plan so far. `bound`: no plan that was searched is below, but for better ones than the best."""
+    """The best plan so far. `bound`: the least bound of all searches."""
 
     objective: str
     best: Chosen | None = None
@@ -346,18 +346,18 @@ class _Best:
 
     @property
     def limit(self) -> float:
-        """A plan that is worse is of no use, which makes other searches short."""
+        """Cost of the best plan: later searches leave out worse plans, which makes them short."""
         if self.best is None or self.objective == "memory":
             return INFINITY
         return _objective_key(self.best, self.objective)[0]
 
     @property
     def most(self) -> float:
-        """Bytes of the device that has most in the best plan."""
+        """Bytes on the device that holds most in the best plan."""
         return _largest_device(self.best) if self.best is not None else INFINITY
 
     def consider(self, plan: ClusterPlan | None, bound: float) -> None:
-        """Keep a plan if it is better; the bound is that of its search."""
+        """Keep a plan if it is better than the best. `bound`: of its search."""
         self.bound = min(self.bound, bound)
         if plan is not None:
             chosen = Chosen(plan, *usage(plan), False)
@@ -373,8 +373,8 @@ def _keeps_limits(plan: ClusterPlan, limits: DeviceLimits) -> bool:
 def _mixed(network: Network, cluster: Cluster, incumbent: _Best) -> bool:
     """Try plans in which devices run some layers alone and split others; False: not searched.
 
-    There may be too many options. Where all cores are as fast, a layer alone elsewhere takes as long as at the source,
-    and what such a plan saves in time is less than the model of times is good for.
+    There may be too many options. If all cores are equally fast, a layer alone elsewhere takes as long as at the
+    source, and the time that such a plan saves is within the error of the model.
     """
     if incumbent.goal == "latency" and len({d.macs_per_us for d in cluster.devices}) == 1:
         return False
@@ -412,16 +412,16 @@ def _search(network: Network, cluster: Cluster, limits: DeviceLimits, method: st
 
 
 def _least_memory(base: Search, incumbent: _Best) -> None:
-    """Plans of ever less flash and RAM of the device that has most, by bisection, while they are within the limits."""
-    # What the device that has most needs in any plan: a part of the weights, or what only the source has.
+    """Minimise flash plus RAM of the device that needs most, by bisection within the limits."""
+    # A lower bound for that device: an even part of the weights, or tensors that only the source can hold.
     low = max(base.network.weights / len(base.cluster.devices), _at_source(base.network))
     feasible = incumbent.best is not None
     if not feasible:
         incumbent.consider(*base.solve())
-    parts = [0.3, 0.5, 0.7, 0.9]  # of both, for flash
+    parts = [0.3, 0.5, 0.7, 0.9]  # of flash plus RAM, for flash
     while incumbent.most - low > incumbent.most * FINE and incumbent.best is not None:
         middle, before = (low + incumbent.most) / 2, incumbent.best
-        if feasible:  # whether these shares are better at all
+        if feasible:  # test first whether these shares are better at all
             middle, feasible = max(low, incumbent.most * (1 - FINE)), False
         for part in list(parts):
             flash = tuple(min(f, middle * part) for f in base.limits.flash)
@@ -430,7 +430,7 @@ def _least_memory(base: Search, incumbent: _Best) -> None:
                 continue
             incumbent.consider(*replace(base, limits=replace(base.limits, flash=flash, ram=ram)).solve())
             if incumbent.best is not before:
-                parts.sort(key=lambda p: p != part)  # what was right is tried first
+                parts.sort(key=lambda p: p != part)  # the part that worked is tried first
                 break
         else:
             low = middle
@@ -442,7 +442,7 @@ def _at_source(network: Network) -> int:
 
 
 def _forced(network: Network, cluster: Cluster, forms: set[str]) -> tuple[frozenset[str], ...]:
-    """Layers with weights by these methods where they can be cut so; all others at the source."""
+    """For each layer the methods it is restricted to: these if it has weights and they apply, else the source alone."""
     search = Search(network, cluster, DeviceLimits((), ()))
     forced = []
     for number, layer in enumerate(network.layers):
@@ -452,7 +452,7 @@ def _forced(network: Network, cluster: Cluster, forms: set[str]) -> tuple[frozen
 
 
 def _two_steps(network: Network, cluster: Cluster) -> tuple[frozenset[str], ...]:
-    """Rows before the switch that eq. 5.12 of the thesis chooses, weights split behind it."""
+    """Rows are split before the switch that eq. 5.12 of the thesis chooses, weights after it."""
     tensors = network.tensors
     counts = [
         Counts(sum(tensors[t].bytes for t in layer.inputs), tensors[layer.output].bytes, layer.weights)
@@ -533,7 +533,7 @@ def macs(plan: ClusterPlan, device: int) -> int:
 
 
 def _no_plan(network: Network, cluster: Cluster, method: str, plan: ClusterPlan | None, file: str) -> Exception:
-    """Which devices lack how much, as a plan for devices that have more of all shows it."""
+    """The error that no plan fits. `plan`: one for devices with more memory, which shows the bytes that they lack."""
     hints = []
     if _lacks_flash(network, cluster):
         each = network.weights // len(cluster.devices)
@@ -548,7 +548,7 @@ def _no_plan(network: Network, cluster: Cluster, method: str, plan: ClusterPlan 
 
 
 def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | None:
-    """A plan for devices with some times the flash and the RAM that they have, as few times as there is one."""
+    """A plan for devices with more flash and RAM, by the least factor of MORE that allows one, or unlimited."""
     for times in (*MORE, INFINITY):
         pairs = [(d.flash * times, d.ram * times) if times < INFINITY else (times, times) for d in cluster.devices]
         flash, ram = zip(*pairs, strict=True)

@@ -57,7 +57,7 @@ class RowWindow:
 class Layer:
     """One step. `inputs` and `output` are numbers of tensors.
 
-    `weights`: bytes that a split along channels divides; `table`: those that each device needs which runs a part.
+    `weights`: bytes that a split along channels divides; `table`: bytes that every device that runs a part needs.
     `fan_out`: a part of the output channels needs all of the
     input and a part of the weights. `fan_in`: a part of the input channels gives partial sums of the whole output.
     `by_channel`: channel k of the output needs channel k of the inputs only. `window`: the rows of input 0 that a row
@@ -83,7 +83,7 @@ class Layer:
 
     @property
     def flash(self) -> int:
-        """Bytes of a device that runs all of it."""
+        """Bytes of flash of a device that runs all of it."""
         return self.weights + self.table
 
 
@@ -106,8 +106,8 @@ class Medium:
     """`star`: the source is the hub and forwards. `bus`: one transmission at a time. `switch`: a port each.
 
     `broadcast`: one transmission may reach all. `mtu`: most bytes of a frame, 0 for no limit.
-    `timeout_ms`: how long generated code waits for a message. `byte_work_us`, `message_work_us`: what devices compute
-    for each, which adds to the time of plans.
+    `timeout_ms`: how long generated code waits for a message. `byte_work_us`, `message_work_us`: time of the devices
+    for each byte and message, which adds to the time of plans.
     """
 
     kind: str = "switch"
@@ -138,7 +138,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Cluster:
-    """`with_code`: the flash of devices holds code, too, and not weights alone."""
+    """Devices and the medium that joins them. `with_code`: flash of devices holds code, too, not only weights."""
 
     devices: tuple[Device, ...]
     source: int
@@ -159,7 +159,7 @@ class Split:
     S: the source has it. A: all have it. P: each has the channels `ranges[d]`. F: each has the rows `ranges[d]`, which
     may overlap where halos are computed twice. Z: each has partial sums of all of it.
 
-    `ring`: the step that makes the tensor and its one reader run row by row together, and so many rows of it are kept;
+    `ring`: rows that are kept if the step that makes the tensor and its one reader run row by row together;
     0: all.
     """
 
@@ -221,9 +221,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Transfer:
-    """A block of a tensor from one device to others; more than one receiver only where the medium has broadcasts.
+    """A block of a tensor from one device to others; several receivers only if the medium has broadcasts.
 
-    `sums`: what is sent are partial sums, which the receiver adds to its own.
+    `sums`: the block has partial sums, which the receiver adds to its own.
     """
 
     sender: int
@@ -247,7 +247,7 @@ class Cost:
 
 
 def transfers(tensor: Sizes, have: Split, want: Split, cluster: Cluster, partial: int = 4) -> tuple[Transfer, ...]:
-    """Transfers in order of sender and receiver. Partial sums (Z) go to the owners of what becomes of them."""
+    """Transfers in order of sender and receiver. Partial sums (Z) go to the devices that own the result."""
     if have in (want, ALL):
         return ()
     if have.letter != "Z":
@@ -259,7 +259,7 @@ def transfers(tensor: Sizes, have: Split, want: Split, cluster: Cluster, partial
 
 
 def _sums(tensor: Sizes, want: Split, cluster: Cluster, partial: int) -> Iterator[Transfer]:
-    """Every device sends to each owner the partial sums of what that owns."""
+    """Every device sends to each owner the partial sums of the owner's block."""
     devices = range(len(cluster.devices))
     for sender in devices:
         for receiver in devices:
@@ -307,7 +307,7 @@ def _common(a: Range, b: Range) -> Range:
 
 
 def _owned(tensor: Sizes, have: Split, cluster: Cluster) -> list[tuple[Range, Range]]:
-    """Rows and channels of which each device is the one that sends them; rows that several have are the first one's."""
+    """Rows and channels that each device sends. Rows that several devices have are sent by the first."""
     owned, reached = [], 0
     for device in range(len(cluster.devices)):
         (first, past), channels = block(tensor, have, device, cluster.source)
@@ -319,7 +319,7 @@ def _owned(tensor: Sizes, have: Split, cluster: Cluster) -> list[tuple[Range, Ra
 def _missing(
     tensor: Sizes, have: Split, want: Split, device: int, source: int, rows: Range, channels: Range
 ) -> tuple[int, Range, Range]:
-    """Bytes, rows and channels of this block that a device wants and has not got: it may have the last rows of it."""
+    """Bytes, rows and channels of this block that a device wants and lacks; it may have the last rows already."""
     wanted_rows, wanted_channels = block(tensor, want, device, source)
     rows, channels = _common(rows, wanted_rows), _common(channels, wanted_channels)
     if have.letter == "F" and _area(got := _common(rows, have.ranges[device])):
@@ -329,7 +329,7 @@ def _missing(
 
 
 def routed(transfers: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
-    """Transfers hop by hop, where the hub of a star forwards what is not for it."""
+    """Transfers hop by hop: the hub of a star forwards those between other devices."""
     hub = cluster.source
     for t in transfers:
         for receiver in t.receivers if cluster.medium.kind == "star" else ():
@@ -343,7 +343,7 @@ def routed(transfers: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer
 
 
 def frames(size: int, medium: Medium) -> int:
-    """Transmissions that so many bytes take."""
+    """Number of transmissions for `size` bytes."""
     return max(1, -(-size // medium.mtu)) if medium.mtu else 1
 
 
@@ -364,12 +364,12 @@ def cost(transfers: tuple[Transfer, ...], cluster: Cluster) -> Cost:
     return Cost(total, max((s * per_byte + more for s, more in ports.values()), default=0.0))
 
 
-# Decisions of a plan for a layer: the forms in which it reads and makes tensors, and what is sent before.
+# Decisions of a plan for a layer: the forms in which it reads and makes tensors, and the conversions before.
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A tensor is brought from one form into another before a layer (or behind it, for partial sums)."""
+    """A tensor is brought from one form into another before a layer (or after it, for partial sums)."""
 
     tensor: int
     have: Split
@@ -385,7 +385,7 @@ class Decision:
     before: tuple[Conversion, ...]
     reads: tuple[Split, ...]
     makes: Split  # Z for a fan-in
-    keeps: Split  # what the result is held in afterwards
+    keeps: Split  # form in which the result is held afterwards
 
 
 @dataclass(frozen=True)
@@ -413,13 +413,13 @@ def has(have: Split, want: Split) -> bool:
 
 # Forms in which the search lets devices hold each tensor: by channels, by rows, or on one device alone.
 
-CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else
+CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for other tensors
 RUN = 4  # most layers in a row whose halos are computed twice
 
 
 @dataclass(frozen=True)
 class DeviceLimits:
-    """Bytes. `arena(search, layer, forms of live tensors, makes)`: what a step takes of each device's RAM."""
+    """Bytes of flash and RAM of each device. `thesis_arena`: RAM of a step is counted as in eq. 5.13 of the thesis."""
 
     flash: tuple[float, ...]
     ram: tuple[float, ...]
@@ -475,13 +475,13 @@ class TensorForms:
         return Split("P", tuple((first, past) for first, past in ends))
 
     def rows(self, tensor: int, lean: float = 1.0) -> Split:
-        """Rows by shares; `lean`: what the source takes of its share."""
+        """Rows by shares. `lean`: factor of the source's share."""
         shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
         return Split("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
 
     @cached_property
     def leans(self) -> tuple[float, ...]:
-        """Rows of the source, in parts of its share: none, too, where the inputs leave it little room."""
+        """Factors of the source's share of rows: 1, and also 0 if the inputs leave it little RAM."""
         inputs = sum(self.network.tensors[t].bytes for t in self.network.inputs)
         room = self.limits.ram[self.cluster.source] if self.limits.ram else float("inf")
         others = any(s for k, s in enumerate(self.cluster.shares) if k != self.cluster.source)
@@ -489,7 +489,7 @@ class TensorForms:
 
     @cached_property
     def row_forms(self) -> list[tuple[Split, ...]]:
-        """Splits of each tensor by rows: equal ones, and what up to `recompute` layers behind it need for theirs."""
+        """Splits of each tensor by rows: by shares, and the rows that up to `recompute` later layers need of it."""
         splits: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
         for tensor in reversed(range(len(self.network.tensors))):
             enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
@@ -528,7 +528,7 @@ class TensorForms:
         return whole_on(self.network, self.cluster, tensor, device)
 
     def also_at(self, tensor: int, form: Split, device: int) -> Split | None:
-        """The form, of a tensor that some devices have all of, if one more gets it; None: no such form."""
+        """The form of a tensor that some devices have whole, once one more has it; None: there is no such form."""
         rows, every = self.network.tensors[tensor].rows, range(len(self.cluster.devices))
         have = {k for k in every if form.ranges[k] == (0, rows)} if form.letter == "F" else {self.cluster.source}
         if form.ring or form.letter not in "SF" or any(r != (0, 0) for k, r in enumerate(form.ranges) if k not in have):
@@ -550,13 +550,13 @@ def whole_on(network: Network, cluster: Cluster, tensor: int, device: int) -> Sp
 
 KINDS = ("star", "bus", "switch")
 OBJECTIVES = ("traffic", "latency", "memory")
-HOLDS = ("weights", "products")  # what the flash of a device is for: code, too, or not
+HOLDS = ("weights", "products")  # contents of the flash of a device: weights alone, or code as well
 MOST_DEVICES = 16
 MOST_SHARE = 1e9  # sums of shares stay numbers
 FASTEST, SLOWEST = 1e15, 1e-3  # of rates, clocks and speeds: times stay numbers
 LONGEST = 1e12  # microseconds of a message
 LEAST_WAIT = 0.001  # milliseconds: generated code counts whole microseconds
-INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
+INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are chosen
 
 
 def _bytes(node: Any) -> int:
@@ -658,7 +658,7 @@ class MediumFacts:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The file."""
+    """A cluster as the file describes it."""
 
     devices: Annotated[tuple[DeviceFacts, ...], _devices]
     source: Annotated[tuple[str, Any], _with_node]
@@ -677,7 +677,7 @@ def read_cluster(
 
     `clock_of`: the clock of a target, for devices that state none; `instructions_of`: those of a multiply-accumulate.
 
-    Raises EdgebuildError for what is wrong in the file: more than 16 devices, names twice, a source that is none.
+    Raises EdgebuildError for an invalid file: more than 16 devices, equal names, a source that is not among them.
     """
     facts = read_facts(ClusterFacts, path)
     names, (source, node) = [d.name for d in facts.devices], facts.source

@@ -44,23 +44,23 @@ from .forms import (
 # Shortest paths in a layered graph under constraints: exact, by labels and Lagrangian bounds.
 #
 # Each arc has a cost and adds to sums; constraints are linear in these sums, and every path must keep them. A label
-# is a path to a node, with what it uses of each constraint. A label that another dominates is dropped. So is one
-# whose cost so far and bound of the rest exceed the best path known (Handler and Zang 1980 for the bound).
+# is a path to a node, with its use of each constraint. A label that another dominates is dropped. So is one whose
+# cost so far plus the bound of the rest exceeds the cost of the best path so far (Handler and Zang 1980 for the bound).
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 INFINITY = float("inf")
-CYCLES, ROUNDS = 3, 8  # of multipliers, for each constraint; more make the bound a little tighter
-KEPT = 3  # bounds that labels are held against
-FEW, MOST = 400, 20_000  # labels of a layer; beyond that the least promising go, and the result may not be the best
-MANY = 15_000  # the same in all uses, where these are more than two
+CYCLES, ROUNDS = 3, 8  # of improving multipliers, for each constraint; more make the bound a little tighter
+KEPT = 3  # bounds that labels are compared with
+FEW, MOST = 400, 20_000  # labels of a layer; beyond that the least promising are dropped, and the result may be worse
+MANY = 15_000  # labels times constraints, if there are more than two constraints
 SLACK = 1e-6  # limits are bytes, kept as floats
 
 
 @dataclass(frozen=True)
 class Arc:
-    """From a node of a layer to a node of the next. `first`, `second`: what it adds to what device `by` alone has, and
-    to what all have."""
+    """From a node of a layer to a node of the next. `first`: bytes of flash that it adds to device `by` alone;
+    `second`: to every device."""
 
     tail: int
     head: int
@@ -73,9 +73,10 @@ class Arc:
 
 @dataclass(frozen=True)
 class Constraint:
-    """Most that a device has, `limit`: what it has alone, what all have, and its share of the rest.
+    """Limit of a device's flash: bytes that it has alone, bytes that all have, and its share of the rest.
 
-    The rest falls by what is in no share, so that a path uses share * (- first - second) of it.
+    `limit` is less its share of all weights. Bytes of `first` and `second` are not shared, so an arc gives back
+    share * (first + second).
     """
 
     device: int
@@ -96,8 +97,8 @@ class Route:
 
 @dataclass(frozen=True)
 class _Labels:
-    """Paths to the nodes before a layer, by node. Each has its cost, what it uses of each constraint, and a bound of
-    what follows. Its last arc is a place in the layer before; beside it is the place of the label before it."""
+    """Paths to the nodes before a layer, by node. Each has its cost, its use of each constraint, and a bound of the
+    rest. `arc`: place of its last arc in the layer before; `before`: place of the label that it extends."""
 
     node: Places
     cost: Floats
@@ -110,14 +111,14 @@ class _Labels:
         return _Labels(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
-ToGo = list[Floats]  # of each layer: by node
+ToGo = list[Floats]  # for each layer: least cost to the end, by node
 
 
 @dataclass(frozen=True)
 class _Step:
     """The arcs of a layer as arrays, sorted by their tails. `starts`: the first place of each tail in them.
 
-    `nodes` before the layer and `nodes_behind` it: numbers below these occur.
+    `nodes`, `nodes_behind`: the highest numbers of nodes before and behind the layer, plus 1.
     """
 
     arcs: Sequence[Arc]
@@ -166,7 +167,7 @@ def shortest(
 ) -> tuple[Route | None, float]:
     """The path of least cost from node 0 before the first layer to node 0 behind the last, and a bound.
 
-    None if none was found that costs at most `below`. No path of cost `below` costs less than the bound.
+    None if the search meets no path of cost at most `below`. No path of cost at most `below` costs less than the bound.
     """
     kept = _tightest(layers, constraints)
     steps = [_step(arcs, kept) for arcs in layers]
@@ -174,7 +175,7 @@ def shortest(
     if not bounds:
         return None, INFINITY
     least = [_relaxed([step.weighed(i) for step in steps], ())[0] for i in range(len(kept))]
-    # A path that few labels find makes the bound of all others tighter.
+    # A first search with few labels gives an upper limit that prunes the second.
     for most in (FEW, MOST if len(kept) <= 2 else MANY // len(kept)):
         upper = min(below, best.cost if best is not None else INFINITY)
         labels, left_out = _labelled(steps, kept, bounds, least, upper, most)
@@ -187,7 +188,7 @@ def shortest(
 
 
 def _tightest(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> list[Constraint]:
-    """The constraints that count: of devices of one share that have nothing alone, the one of the least limit."""
+    """The constraints that can bind: of devices of equal shares that have nothing alone, that of the least limit."""
     alone = {arc.by for arcs in layers for arc in arcs if arc.first}
     tightest: dict[tuple[int, float], Constraint] = {}
     for c in constraints:
@@ -205,7 +206,7 @@ def _labelled(
     upper: float,
     most: int,
 ) -> tuple[Route | None, float]:
-    """The best path of cost `upper` that was found, and what all that were left out cost at least."""
+    """The best path of cost at most `upper`, and a lower bound of the cost of all paths whose labels were dropped."""
     none = np.zeros(1, np.int64)
     labels = _Labels(none, np.zeros(1), np.zeros((1, len(constraints))), np.zeros(1), none, none)
     history, left_out = list[_Labels](), INFINITY
@@ -214,7 +215,7 @@ def _labelled(
         longer = _extended(labels, step, constraints, bounds, [some[number + 1] for some in least], number + 1, upper)
         longer = longer.some(_front(longer))
         order = np.argsort(total := longer.cost + longer.rest, kind="stable")
-        labels = longer.some(np.sort(order[:most]))  # those of the least bounds
+        labels = longer.some(np.sort(order[:most]))  # the most promising
         left_out = min(left_out, float(total[order[most]]) if len(order) > most else INFINITY)
     room = np.array([c.limit + SLACK for c in constraints])
     allowed = np.flatnonzero((labels.node == 0) & (labels.used <= room).all(axis=1))
@@ -239,7 +240,7 @@ def _extended(
 ) -> _Labels:
     """Labels of the nodes behind a layer that may still lead to a path of cost `upper`, by node and rising cost.
 
-    `least`: of each constraint the least that is used from a node on.
+    `least`: for each constraint the least use from a node to the end.
     """
     first, past = (np.searchsorted(labels.node, step.tails, side) for side in ("left", "right"))
     counts = past - first
@@ -262,7 +263,7 @@ def _extended(
 
 
 def _ahead(to_go: Floats, step: _Step) -> Floats:
-    """Costs to go of all nodes behind a layer; infinite where no arc leaves, for the end is not reached."""
+    """Least costs from all nodes behind a layer to the end; infinite where no arc leaves."""
     ahead = np.full(step.nodes_behind, INFINITY)
     ahead[: len(to_go)] = to_go[: step.nodes_behind]
     return ahead
@@ -271,9 +272,9 @@ def _ahead(to_go: Floats, step: _Step) -> Floats:
 def _bounds(
     steps: Sequence[_Step], constraints: Sequence[Constraint], below: float
 ) -> tuple[list[_Bound], Route | None]:
-    """Bounds by multipliers, improved one constraint at a time, and the best path within all limits that turned up.
+    """Bounds by multipliers, improved one constraint at a time, and the best path within all limits on the way.
 
-    No bounds where no path costs at most `below`.
+    No bounds if no path costs at most `below`.
     """
     best: Route | None = None
 
@@ -363,7 +364,7 @@ Option = tuple[str, tuple[Split, ...], Split, tuple[Split, ...]]
 
 @dataclass(frozen=True)
 class _Choice:
-    """An arc of the search: a decision, or the gathering of the results behind the last."""
+    """The meaning of an arc: a decision, or the gathering of the results after the last layer."""
 
     decision: Decision | None
     spent: Cost
@@ -373,10 +374,10 @@ class _Choice:
 
 @dataclass(frozen=True)
 class _LayerChoice:
-    """An option of a layer, its inputs kept in given forms. `gained`: inputs that all have then, and others read later.
+    """An option of a layer whose inputs are kept in given forms. `gained`: new forms of inputs that are read later.
 
-    `needs`: bytes of each device's RAM beside what is kept. `whole`, `copied`: weights that device `by` alone has, and
-    all have.
+    `needs`: bytes of each device's RAM beside kept tensors. `whole`, `copied`: bytes of weights that device `by` alone
+    has, and that all have.
     """
 
     keeps: Split
@@ -419,7 +420,7 @@ class Search(TensorForms):
         return spent.time_us + compute_us if self.objective == "latency" else spent.bytes
 
     def alone(self, makes: Split) -> int:
-        """The device that makes a tensor in this form, where one does."""
+        """The device that makes a tensor in this form alone; the source if there is none."""
         return next((k for k, r in enumerate(makes.ranges) if r[1]), self.cluster.source)
 
     def compute_us(self, layer: Layer, method: str, makes: Split) -> float:
@@ -473,7 +474,7 @@ class Search(TensorForms):
                 yield "rows", tuple(Split("F", self.needed(layer, form.ranges, t)) for t in inputs), form, (form,)
 
     def rings(self, number: int, makes: Split) -> Iterator[Split]:
-        """The form of a result that runs into its reader row by row, if that can be and memory is short."""
+        """The form of a result that is rolled together with its reader, if both can be and memory is short."""
         layer = self.network.layers[number]
         after = self.readers[layer.output]
         if makes == SUMS or after != [number + 1] or after[0] == len(self.network.layers) or not layer.rolls:
@@ -497,7 +498,7 @@ class Search(TensorForms):
         return missing
 
     def needs(self, layer: Layer, live: Mapping[int, Split], reads: Mapping[int, Split], makes: Split) -> Bytes | None:
-        """RAM that a step takes of each device beside the live tensors as they are kept: for those that it reads in
+        """Bytes of RAM that a step takes of each device beside the live tensors as they are kept: for operands in
         other forms, and for the result. None if it never fits.
         """
         if self.limits.thesis_arena:
@@ -590,7 +591,7 @@ class Search(TensorForms):
         return ClusterPlan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute)
 
     def _gathering(self, live: dict[int, Split], tail: int) -> Arc | None:
-        """The end of plans; None where the source has no room for all results beside what it holds of them."""
+        """The end of plans; None if a device has no RAM for the results as they are and as they are gathered."""
         both = (map(max, self._holds(t, f), self._holds(t, SOURCE)) for t, f in live.items())
         counts = self._ram_is_short and not self.limits.thesis_arena
         if counts and not all(map(le, map(sum, zip(self._none, *both, strict=True)), self.limits.ram)):
@@ -620,7 +621,7 @@ class Search(TensorForms):
                 yield Arc(tail, head, option.value, option.whole, option.copied, option.choice, option.by)
 
     def _choices_of(self, number: int, live: tuple[Split, ...]) -> tuple[_LayerChoice, ...]:
-        """The options of a layer whose inputs are kept in these forms: the same whatever else is kept."""
+        """The options of a layer whose inputs are kept in these forms. Cached: other tensors make no difference."""
         key = number, live
         if key not in self._cached:
             self._cached[key] = tuple(
@@ -631,7 +632,7 @@ class Search(TensorForms):
     def gained(
         self, number: int, method: str, live: Mapping[int, Split], reads: Mapping[int, Split]
     ) -> Iterator[tuple[int, Split]]:
-        """Forms in which inputs that others read later may be kept: with what was sent for this layer."""
+        """New forms of inputs that later layers read: with the parts that were sent for this layer."""
         for t, form in reads.items():
             if self.readers[t][-1] > number and not has(live[t], form):
                 alone = method == STAGE or (self.stages and method == "whole")

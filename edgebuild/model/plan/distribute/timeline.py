@@ -1,8 +1,8 @@
-"""Who computes, sends and waits when: programs of devices run on a medium, as a simulation of events.
+"""When devices compute, send and wait: their programs run on a medium, as a simulation of events.
 
-A program is what a device does in one order: it computes for some microseconds, sends bytes, waits for bytes. A send
-takes the sender as long as the bytes take on the medium; a wait ends when the last byte is there. Whoever is ready
-first sends first. On a bus and in a star one device sends at a time; on a switch each device has a port for each
+A program is the sequence of a device's steps: it computes for some microseconds, sends bytes, waits for bytes. A send
+takes the sender as long as the bytes take on the medium; a wait ends when the last byte is there. The device that is
+ready first sends first. On a bus and in a star one device sends at a time; on a switch each device has a port for each
 direction.
 """
 
@@ -27,7 +27,7 @@ class ComputeSpan:
 
 @dataclass(frozen=True)
 class Send:
-    """Bytes to other devices. `begins`: of how many bytes the frame is that begins here; 0: they go on with one."""
+    """Bytes to other devices. `begins`: bytes of the message that begins here; 0: the bytes continue a message."""
 
     to: tuple[int, ...]
     bytes: int
@@ -61,7 +61,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans by device, in their order. `stuck`: devices whose last wait nobody ends."""
+    """Spans by device, in their order. `stuck`: devices that wait for bytes that no device sends."""
 
     spans: tuple[tuple[Span, ...], ...]
     stuck: tuple[int, ...]
@@ -94,7 +94,7 @@ class _Device:
 
 
 class _Simulation:
-    """`arrivals`: of each pair of devices, when so many bytes in all have come."""
+    """State of a simulation. `arrivals`: for each pair of devices, (bytes in all, microseconds) as they arrive."""
 
     def __init__(self, programs: Sequence[Sequence[Step]], medium: Medium) -> None:
         self.devices = [_Device(p) for p in programs]
@@ -113,7 +113,7 @@ class _Simulation:
         device.at += 1
 
     def advance(self, k: int) -> bool:
-        """Let a device go on until it wants to send, ends, or waits for what nobody has sent yet."""
+        """Run a device until it has to send, ends, or waits for bytes not sent yet. Returns whether it did a step."""
         moved = False
         while not isinstance(step := self.devices[k].step, Send | None):
             if isinstance(step, ComputeSpan):

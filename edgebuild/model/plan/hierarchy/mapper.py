@@ -1,9 +1,9 @@
 """The best mapping of a layer, exactly: tile sizes, orders of loops, depths of operands, one buffer or two.
 
 Given tile sizes, an operand's copies depend only on which loops they are inside of. So the search goes over the
-distinct ways of putting operands into loops and evaluates all tile sizes of each at once.
+distinct nestings of operands in loops and evaluates all tile sizes of each at once.
 
-Two mappings of others, written from their papers, to compare with: DORY (Burrello et al., IEEE TC 2021, section 4.2):
+Two published mappings, implemented from their papers to compare: DORY (Burrello et al., IEEE TC 2021, section 4.2):
 all operands move by the same tile, loops over channels, rows and columns in this order, two buffers each where copies
 run beside computing; the tile fills the memory, with heuristics. LOMA (Symons et al., AICAS 2021): the loops' prime
 factors, the smallest merged until there are at most N, in every order; each operand then keeps as many inner loops as
@@ -33,7 +33,7 @@ from .nest import Mapped, MappingCost, Move, Operand, TiledLayer, cost, parts_of
 # all tiles is a sum over these, each with the number of times that it occurs.
 
 Grid = NDArray[Any]
-ALL_SIZES = 12  # an axis no longer than that is cut in every way
+ALL_SIZES = 12  # an axis no longer than that is cut into tiles of every size
 
 
 def candidates(extent: int, unit: int) -> list[int]:
@@ -48,10 +48,10 @@ def candidates(extent: int, unit: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of an operand inside of the loops over some axes: cycles, number, and bytes of a buffer.
+    """Copies of an operand inside of the loops over some axes, by tile sizes: cycles, number, bytes of a buffer.
 
     `moved`: bytes of all copies.
-    `allowed`: alignment and size suit the channel, and a call finds its part of the buffer contiguous.
+    `allowed`: alignment and size suit the channel, and the part of the buffer that a call uses is contiguous.
     """
 
     cycles: Grid
@@ -63,7 +63,7 @@ class Copies:
 
 @dataclass(frozen=True)
 class Costs:
-    """All that the search asks of a layer."""
+    """Costs of a layer for all tile sizes at once, cached for the search."""
 
     layer: TiledLayer
     sizes: tuple[tuple[int, ...], ...]  # to try, of each axis that may be cut
@@ -75,7 +75,7 @@ class Costs:
 
     @cached_property
     def frontiers(self) -> dict[Any, Frontier]:
-        """The best mappings for all rooms of one space, by that space and the rooms of others."""
+        """Cache of the best mappings for all rooms of one space, by that space and the rooms of the others."""
         return {}
 
     @cached_property
@@ -122,7 +122,7 @@ class Costs:
 
     def copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
         """Copies of an operand that is moved inside of the loops over the axes `outer`."""
-        key = (id(operand), outer)  # of which the layer has one each, though two may be parts of one tensor
+        key = (id(operand), outer)  # by identity: two operands may be parts of one tensor
         if key not in self._copies_by_loops:
             self._copies_by_loops[key] = self._copies(operand, outer)
         return self._copies_by_loops[key]
@@ -155,7 +155,7 @@ class Costs:
         return list(Counter(past - first for first, past in regions).items())
 
     def _even(self, operand: Operand, dim: int, axis: str, size: int) -> bool:
-        """Whether all tiles of a size begin at addresses that suit the channel."""
+        """Whether all tiles of a size begin at addresses that the channel's alignment allows."""
         align, nest = operand.channel.align, self.layer.nest
         if align == 1 or operand.packed or operand.held or size >= nest.extents[axis]:
             return True
@@ -166,8 +166,8 @@ class Costs:
     def _copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
         layer, width = self.layer, len(self.layer.axes)
         lengths: list[Grid | int] = []
-        most: list[Grid | int] = []  # of a buffer's dimension, in any tile
-        called: list[Grid | int] = []  # of the part of it that a call uses; 0: all, in every tile
+        most: list[Grid | int] = []  # the longest of a buffer's dimension, in any tile
+        called: list[Grid | int] = []  # the longest of its part that a call uses; 0: all, in every tile
         times: Grid = np.ones((1,) * 2 * width)
         there: Grid = np.ones((1,) * width, bool)
         for dim, size in enumerate(operand.sizes):
@@ -235,7 +235,7 @@ class Costs:
 
 
 def costs_of(layer: TiledLayer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
-    """The costs of these tile sizes; a layer keeps them, for it is mapped into several rooms."""
+    """The costs of these tile sizes, cached in the layer, which is mapped into several rooms."""
     if sizes not in layer.costs:
         layer.costs[sizes] = Costs(layer, sizes)
     costs: Costs = layer.costs[sizes]
@@ -275,7 +275,7 @@ def _aligned(lengths: Sequence[Any], operand: Operand, align: int) -> Any:
 
 
 def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Grid, ...]:
-    """Lists of kinds as arrays of one shape; those that are not there occur no times, with the size of the first."""
+    """Lists of kinds as arrays of one shape, padded with their first kind occurring 0 times."""
     longest = max(len(k) for k in kinds)
     filled = [[*k, *[(*k[0][:-1], 0)] * (longest - len(k))] for k in kinds]
     grid = np.array(filled, dtype=np.float64)
@@ -283,11 +283,11 @@ def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Gri
 
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
-MOST_BY_THEMSELVES = 4  # operands that move inside of loops of their own; the nestings of more are too many
+MOST_BY_THEMSELVES = 4  # operands whose loops are chosen independently; more would have too many nestings
 
 
 class NoMapping(Exception):
-    """No mapping fits. `needed`: bytes of the smallest, by space."""
+    """No mapping fits. `needed`: bytes of the smallest mapping, by space."""
 
     def __init__(self, layer: str, needed: Mapping[str, int]) -> None:
         super().__init__(layer)
@@ -306,9 +306,9 @@ class Nesting:
 def best(layer: TiledLayer, room: Mapping[str, int]) -> tuple[Mapped, MappingCost]:
     """The mapping of fewest cycles within `room` (bytes by space); fewest calls, then least memory among equals.
 
-    Where the layer's `power` asks for that, of least energy, and of fewest cycles among equals.
+    If the layer's `power` has `least` set: of least energy, and of fewest cycles among equals.
 
-    Raises NoMapping.
+    Raises NoMapping if none fits.
     """
     extents = layer.nest.extents
     mapped, counted = best_of(
@@ -325,7 +325,7 @@ def best(layer: TiledLayer, room: Mapping[str, int]) -> tuple[Mapped, MappingCos
 def best_of(
     layer: TiledLayer, room: Mapping[str, int], sizes: tuple[tuple[int, ...], ...]
 ) -> tuple[Mapped, MappingCost]:
-    """The best of these tile sizes."""
+    """The best mapping with these tile sizes. Raises NoMapping if none fits."""
     costs = costs_of(layer, sizes)
     space, *others = room
     key = (space, *((other, room[other]) for other in others))
@@ -351,7 +351,7 @@ class Frontier:
     counted: dict[int, tuple[Mapped, MappingCost]] = field(default_factory=dict)
 
     def within(self, layer: TiledLayer, room: int) -> tuple[Mapped, MappingCost]:
-        """The best that takes at most `room` bytes. Raises NoMapping."""
+        """The best mapping of at most `room` bytes. Raises NoMapping if none is so small."""
         at = int(np.searchsorted(self.bytes, room, side="right")) - 1
         if at < 0:
             raise NoMapping(layer.name, {space: int(size) for space, size in self.smallest.items()})
@@ -394,16 +394,16 @@ def _frontier(costs: Costs, space: str, rooms: Mapping[str, int]) -> Frontier:
 
 
 def _least(table: Grid) -> Grid:
-    """Columns of bytes and scores without those whose score is above one of no more bytes."""
+    """Indices of the columns (bytes, score, ...) that no column of as few bytes beats in score."""
     order = np.lexsort(table[1::-1])
     scores = table[1, order]
     return order[scores <= np.minimum.accumulate(scores)]
 
 
 def _evaluate(costs: Costs, nesting: Nesting, buffers: Grid) -> tuple[Any, Any, Any, dict[str, Any], Any]:
-    """Cycles, what the search looks for the least of, calls, bytes by space, and what is allowed.
+    """Cycles, the score to minimise, calls, bytes by space, and whether the mapping is allowed.
 
-    Each has a row for each number of `buffers` of all operands, and in it all tile sizes.
+    Each array has a row for each choice of `buffers`, and in it all tile sizes.
     """
     layer, shape = costs.layer, (len(buffers), *(len(s) for s in costs.sizes))
     exposed, beside, ends, copied, fits = np.zeros(()), np.zeros(()), np.zeros(()), np.zeros(()), np.ones(shape, bool)
@@ -424,7 +424,7 @@ def _evaluate(costs: Costs, nesting: Nesting, buffers: Grid) -> tuple[Any, Any, 
     total = exposed + np.maximum(costs.compute + ends, beside + costs.compute / calls)
     if layer.power is None or not layer.power.least:
         return total, total, calls, used, fits
-    energy = np.round(layer.power.picojoules(costs.compute, total, copied), 6)  # equals, in whatever order it is summed
+    energy = np.round(layer.power.picojoules(costs.compute, total, copied), 6)  # the order of sums must not matter
     return total, energy, calls, used, fits
 
 
@@ -446,7 +446,7 @@ def nestings(layer: TiledLayer) -> Iterator[Nesting]:
 
 
 def together(layer: TiledLayer) -> tuple[tuple[int, ...], ...]:
-    """Numbers of operands that move inside of the same loops: each alone; where there are many, all that are read."""
+    """Groups of operands that move inside of the same loops: each alone; if there are many, all activations read."""
     free = [i for i, o in enumerate(layer.operands) if not o.held]
     if len(free) <= MOST_BY_THEMSELVES:
         return tuple((i,) for i in range(len(layer.operands)))
@@ -455,7 +455,7 @@ def together(layer: TiledLayer) -> tuple[tuple[int, ...], ...]:
 
 
 def _buffers(layer: TiledLayer, nesting: Nesting) -> Iterator[tuple[int, ...]]:
-    """One buffer or two for each operand that is moved more than once, where copies run beside the computing."""
+    """One buffer or two for each operand that is moved more than once, if copies overlap with computing."""
     groups = together(layer)
     both = [bool(where[0]) and o.channel.overlap for o, where in zip(layer.operands, nesting.where, strict=True)]
     for chosen in product(*((1, 2) if any(both[i] for i in group) else (1,) for group in groups)):
@@ -476,14 +476,14 @@ def _mapping(layer: TiledLayer, tile: Mapping[str, int], nesting: Nesting, buffe
 
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
-EVERY_SIZE = 80  # of an axis no longer than that, every tile size is looked at
+EVERY_SIZE = 80  # an axis no longer than that is tried with every tile size
 ROWS_AT_ONCE, COLUMNS_AT_ONCE, CHANNELS_AT_ONCE = 8, 2, 4  # of the kernels of PULP-NN
 
 
 def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Mapped, MappingCost]:
-    """DORY's tile. `cluster`: by the heuristics for PULP-NN; else rows and columns are whole if they can be.
+    """DORY's tile. `cluster`: by the heuristics for PULP-NN; else rows and columns are whole if possible.
 
-    Raises NoMapping.
+    Raises NoMapping if no tile fits.
     """
     extents = (layer.nest.extents[a] for a in layer.axes)
     sizes = tuple(tuple(range(1, n + 1) if n <= EVERY_SIZE else candidates(n, CHANNELS_AT_ONCE)) for n in extents)
@@ -522,7 +522,7 @@ def _by_one_tile(layer: TiledLayer, tile: Mapping[str, int]) -> Mapped:
 
 
 def _wish(costs: Costs, size: Grid, cluster: bool) -> Grid:
-    """Aim of the choice of a tile: equation 7, or rows and columns whole and then the memory full."""
+    """Score of each tile, to maximise: equation 7, or first whole rows and columns and then the fullest memory."""
     order = _channels_first(costs.layer)
     at = {a: costs.along(costs.layer.axes.index(a), costs.sizes[costs.layer.axes.index(a)]) for a in order}
     if not cluster:
@@ -537,9 +537,9 @@ def _wish(costs: Costs, size: Grid, cluster: bool) -> Grid:
 
 
 def loma(layer: TiledLayer, room: Mapping[str, int], most: int) -> float:
-    """Cycles of the best order of at most `most` loop factors, each operand kept as far in as it fits.
+    """Cycles of the best order of at most `most` loop factors; each operand keeps all inner loops that fit.
 
-    Raises NoMapping.
+    Raises NoMapping if no order fits.
     """
     factors = _factors(layer, most)
     best = np.inf
@@ -585,7 +585,7 @@ def _orders(factors: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[str, i
 
 
 class _Price:
-    """Copies and calls by tile sizes, kept."""
+    """Cached costs of copies and calls by tile sizes."""
 
     def __init__(self, layer: TiledLayer) -> None:
         self.layer = layer
@@ -601,7 +601,7 @@ class _Price:
         return tuple(min(size[a], self.layer.nest.extents[a]) for a in self.layer.axes)
 
     def allocate(self, order: tuple[tuple[str, int], ...], room: Mapping[str, int]) -> float | None:
-        """Keep as many inner loops of each operand as fit, in turns; cycles, or None if the least tile does not."""
+        """Keep as many inner loops of each operand as fit, one by one. Cycles; None: the smallest tile does not fit."""
         operands = self.layer.operands
         depths = [len(order)] * len(operands)
         tiles = [self.tile(order, d) for d in range(len(order) + 1)]

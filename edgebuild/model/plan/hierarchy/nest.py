@@ -19,7 +19,7 @@ Ranges = tuple[Range, ...]
 
 @dataclass(frozen=True)
 class Channel:
-    """Cycles of a copy: a start, its bytes, and so much for each contiguous piece.
+    """Cycles of a copy: a start, its bytes, and a constant for each contiguous piece.
 
     One start covers `dimensions` nested loops; `overlap`: the core computes meanwhile. Addresses and pieces are
     multiples of `align`.
@@ -32,18 +32,18 @@ class Channel:
     align: int = 1
     largest: int = 0  # bytes of a copy; 0: any number
     overlap: bool = True
-    fetch_pj: float = 0.0  # of a byte that comes nearer, and of one that goes back
-    store_pj: float = 0.0
+    fetch_pj: float = 0.0  # of a byte copied to the near memory
+    store_pj: float = 0.0  # of a byte copied back
 
     def cut(self, size: int) -> Iterator[tuple[int, int]]:
-        """First byte and bytes of the copies that move so many bytes which lie in one piece."""
+        """First byte and size of each copy that together move `size` contiguous bytes."""
         step = self.largest // self.align * self.align or max(1, size)
         return ((at, min(step, size - at)) for at in range(0, size, step))
 
 
 @dataclass(frozen=True)
 class Operand:
-    """Something that is read (or, the result, written) by tiles, in units of `item` bytes.
+    """An operand that is read by tiles, or the result, which is written by tiles; elements have `item` bytes.
 
     `packed`: it lies in the far memory tile by tile, so that every tile is one piece. `extra`: bytes that every index
     of dimension `extra_dim` brings along, as the bias does for weights.
@@ -59,8 +59,8 @@ class Operand:
     packed: bool = False
     extra: int = 0
     extra_dim: int = 0
-    held: bool = False  # it lies in the near memory before and after, whole: nothing is moved, and its room is not ours
-    start: int = 0  # bytes from an address with any alignment to its first
+    held: bool = False  # it lies whole in the near memory before and after: no copies, and its bytes do not count
+    start: int = 0  # bytes from a fully aligned address to its first
 
     @cached_property
     def cuts(self) -> tuple[tuple[str, Dim | None, int], ...]:
@@ -70,7 +70,7 @@ class Operand:
 
     @property
     def byte_pj(self) -> float:
-        """Energy of a copied byte."""
+        """Picojoules of a copied byte."""
         return self.channel.store_pj if self.result else self.channel.fetch_pj
 
     @cached_property
@@ -94,9 +94,9 @@ class Compute:
 
 @dataclass(frozen=True)
 class Power:
-    """Energy of a layer beside that of copies: once, for each cycle of computing, and for each other cycle.
+    """Energy of a layer without its copies: once, for each cycle of computing, and for each other cycle.
 
-    `least`: the search looks for the least energy, not for the fewest cycles.
+    `least`: the search minimises energy, not cycles.
     """
 
     once_pj: float
@@ -111,10 +111,10 @@ class Power:
 
 @dataclass(frozen=True)
 class TiledLayer:
-    """A nest, its operands, the axes that may be cut, and how many of an axis the hardware likes at once.
+    """A nest, its operands, the axes that may be cut, and `units`: how many of an axis the hardware computes at once.
 
     `views`: a call takes operands as pointers, so its part of a larger buffer must be contiguous. `cores` share a tile.
-    `estimated`: kernels compute it, whose estimates count; no engine. `alone`: cycles of all of it on one core.
+    `estimated`: kernels compute it, by their estimates; False on an engine. `alone`: cycles of all of it on one core.
     """
 
     name: str
@@ -141,7 +141,7 @@ class TiledLayer:
         return {}
 
     def along(self, *axes: str) -> TiledLayer:
-        """The layer cut along these axes alone; cores share its tiles along all."""
+        """The layer cut along these axes only; cores share its tiles along all axes as before."""
         if axes not in self._along:
             self._along[axes] = replace(self, axes=axes, shares=self.core_axes)
         return self._along[axes]
@@ -184,7 +184,7 @@ def ranges_of(extent: int, size: int) -> tuple[Range, ...]:
 
 @dataclass(frozen=True)
 class Move:
-    """How an operand is moved: inside of so many loops, by so many buffers."""
+    """How an operand is moved: inside of the `depth` outermost loops, with one or two buffers."""
 
     operand: str
     depth: int
@@ -195,7 +195,7 @@ class Move:
 class Mapped:
     """Tile sizes of the axes that may be cut, the loops (outermost first), and how operands move.
 
-    `examined`: mappings that were looked at to find it.
+    `examined`: number of mappings that the search evaluated.
     """
 
     tile: Mapping[str, int]
@@ -214,9 +214,9 @@ class Mapped:
 
 
 def pieces_of(region: Ranges, sizes: tuple[int, ...], dimensions: int) -> tuple[int, int]:
-    """Contiguous pieces of a part of an array: what is whole merges with the dimension around it.
+    """Contiguous pieces of a part of an array, and starts of a copy unit of `dimensions` nested loops for them.
 
-    And how often a copy unit with so many nested loops is started for them.
+    A dimension that is whole merges with the one around it.
     """
     runs, starts, loops, merged = 1, 1, 0, True
     for (first, past), size in zip(reversed(region), reversed(sizes), strict=True):
@@ -228,15 +228,15 @@ def pieces_of(region: Ranges, sizes: tuple[int, ...], dimensions: int) -> tuple[
 
 
 def parts_of(channel: Channel, size: Any) -> Any:
-    """How many copies `Channel.cut` makes, of a number of bytes or of an array of them."""
+    """How many copies `Channel.cut` makes. `size`: bytes, a number or an array."""
     return -(-size // (channel.largest // channel.align * channel.align)) if channel.largest else 1
 
 
-# Cost of a mapping, counted copy by copy: the naive form from which every figure of a report is taken.
+# Cost of a mapping, counted copy by copy: the naive form that gives every figure of a report.
 #
 # Cycles are modelled. A layer takes the sum of its computing and of all copies into or out of single buffers. Copies by
-# double buffers run beside the computing. Either the computing counts, with the first fetch and the last store of each,
-# or the copies do, with the last call.
+# double buffers run beside the computing. Of both, the longer one counts: computing with the first fetch and the last
+# store of each operand, or copies with the last call.
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class OperandCost:
 
 @dataclass(frozen=True)
 class MappingCost:
-    """A mapping's figures; cycles of all parts, calls of the kernel.
+    """Figures of a mapping: cycles of its parts, calls of the kernel.
 
     `exposed`: copies that the core waits for. `beside`: those by double buffers, `ends` the first and last of them.
     `copied_pj`: energy of all copies.
@@ -272,12 +272,12 @@ class MappingCost:
 
     @property
     def picojoules(self) -> float | None:
-        """Energy, where the target states it."""
+        """Energy in picojoules; None if the target does not state it."""
         return None if self.power is None else float(self.power.picojoules(self.compute, self.total, self.copied_pj))
 
     @property
     def score(self) -> float:
-        """The cycles or the energy, of which the search looks for the least."""
+        """The cycles, or the energy, that the search minimises."""
         return self.picojoules or 0.0 if self.power is not None and self.power.least else self.total
 
     @property
@@ -311,7 +311,7 @@ def fetches(layer: TiledLayer, mapped: Mapped, move: Move, operand: Operand) -> 
 
 
 def compute_cycles(layer: TiledLayer, turn: Mapping[str, Range]) -> float:
-    """Cycles of one call, without those of calling."""
+    """Cycles of one call, without the overhead of calling."""
     lengths = {a: (turn[a][1] - turn[a][0]) if a in turn else n for a, n in layer.nest.extents.items()}
     if layer.compute.rows is None:
         return float(layer.compute.cycles(lengths))
@@ -386,14 +386,14 @@ class ShapeRow:
 
 @dataclass(frozen=True)
 class LayerFile:
-    """Content of the file."""
+    """Content of a file of layers."""
 
     layers: tuple[ShapeRow, ...]
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """Hardware that layers are mapped to: the space of each operand, the ways there, and the time of a tile.
+    """Hardware that layers are mapped to: the space and the channel of each operand, and the cycles of a tile.
 
     `channels_first`: activations are stored by channels, rows, columns, as accelerators have them; else rows, columns,
     channels. `cycles` takes the letters of a layer; `units`: how many of an axis are computed at once.
@@ -409,7 +409,7 @@ class Hardware:
 
 
 def read_layers(file: Path) -> tuple[ShapeRow, ...]:
-    """Raises EdgebuildError with file and line."""
+    """The layers of a YAML file. Raises EdgebuildError with file and line."""
     return read_facts(LayerFile, file).layers
 
 

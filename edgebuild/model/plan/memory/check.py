@@ -10,7 +10,7 @@ from .problem import Buffer, Layout, MemoryProblem, Schedule, TaskGraph
 
 
 class CheckFailed(AssertionError):
-    """A solver has returned something wrong. `verdict` names the broken rule."""
+    """The result of a solver is invalid. `verdict` names the broken rule."""
 
     def __init__(self, verdict: str, text: str) -> None:
         self.verdict = verdict

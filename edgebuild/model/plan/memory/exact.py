@@ -1,11 +1,11 @@
 """Is there a layout within a height? Walks take turns with constraint search by OR-Tools CP-SAT.
 
-Walks are quicker on most problems. CP-SAT takes phases, too, and proves that there is no layout where walks prove
+Walks are quicker on most problems. CP-SAT handles phases, too, and proves that there is no layout where walks prove
 nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
-two-dimensional no-overlap constraint. Left to itself CP-SAT fails on hard instances. What solves them is a fixed
-search: always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static order. No single
-order is good for all, and a good one needs few conflicts; so several take turns, which grow. One worker and
-limits in deterministic time make the result a function of the input."""
+two-dimensional no-overlap constraint. With its own search CP-SAT fails on hard instances. A fixed search solves them:
+always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static order. No single
+order is good for all, and a good one needs few conflicts; so several orders take turns of growing length. One worker
+and limits in deterministic time make the result a function of the input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ....base.cache import remember, remembered
 from .problem import Buffer, aligned
 
-# A layout problem of one memory, reduced to what matters: who is live with whom.
+# A layout problem of one memory, reduced to the buffers that are live together.
 #
 # Only the order of the times matters, and of all moments only those at which a live set is maximal:
 # the *sections*. A buffer spans a run of sections, with one extent or, in phases, several; two
@@ -139,7 +139,7 @@ Key = Callable[[Sections, int], int]
 # What makes a buffer hard to place; the letters name the orders in which buffers are placed.
 _KEYS: dict[str, Key] = {
     "T": lambda s, i: max(s.sums[slice(*s.spans[i])]),  # the tightest section that it crosses
-    "O": lambda s, i: len(s.conflicts[i]),  # how many others it is in the way of
+    "O": lambda s, i: len(s.conflicts[i]),  # the number of buffers that it conflicts with
     "W": lambda s, i: s.spans[i][1] - s.spans[i][0],  # its width in sections
     "Z": lambda s, i: s.buffers[i].size,
     "A": lambda s, i: s.buffers[i].size * (s.spans[i][1] - s.spans[i][0]),  # its area
@@ -164,7 +164,7 @@ def layouts(sections: Sections) -> Iterator[list[int]]:
 
 
 def best(sections: Sections, enough: int) -> list[int]:
-    """The lowest of the layouts; the first of at most `enough` bytes will do."""
+    """The lowest of the layouts, or the first of at most `enough` bytes."""
     lowest = list[int]()
     for offsets in layouts(sections):
         if not lowest or height(sections, offsets) < height(sections, lowest):
@@ -199,7 +199,7 @@ def _lowest_first(sections: Sections, order: Sequence[int]) -> list[int]:
     """Always the buffer that can lie lowest on top of those placed; `order` breaks ties."""
     lowest, left = [0] * len(order), set(order)
     rank = {i: number for number, i in enumerate(order)}
-    heap = [(0, number) for number in range(len(order))]  # what was raised since is there once more
+    heap = [(0, number) for number in range(len(order))]  # a buffer that was raised is in it once more
     while heap:
         at, number = heappop(heap)
         if (i := order[number]) not in left or at < lowest[i]:
@@ -217,14 +217,14 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 ORDERS = ("TWA", "OAT", "TZ", "TO", "TAW", "A")  # `_KEYS` has the letters
-_TURN = 0.00021  # deterministic time per buffer
-_REACHES = (4, 16, 64)  # sections on either side of a buffer, among whose buffers it is placed anew
+_TURN = 0.00021  # deterministic time of the shortest turn, per buffer
+_REACHES = (4, 16, 64)  # sections on either side of a buffer, whose buffers are placed anew with it
 _GROWTH = 3.0  # of turns, once each order has had one
-_UNIT = 4.0  # seconds of processor time that a unit of it takes, about
+_UNIT = 4.0  # seconds of processor time per unit of deterministic time, about
 
 
 class Budget:
-    """Deterministic time, and where wanted seconds, that searches may still use."""
+    """Deterministic time, and with a time limit seconds, that searches may still use."""
 
     def __init__(self, effort: float, time_limit: float | None = None) -> None:
         self.left = effort
@@ -248,8 +248,8 @@ class LayoutAnswer:
 def decide(sections: Sections, height: int, budget: Budget, share: float) -> LayoutAnswer:
     """A layout of at most `height` bytes, with `share` units of the budget to search it.
 
-    What took long is kept for later compilations: the question has sizes and lifetimes, and no names. It is asked again
-    for models with other weights, under another name, or in another file.
+    Answers that took long are cached for later compilations. The cache key has sizes and lifetimes, and no names, so
+    it serves a model with other weights, under another name, or in another file.
     """
     if height < sections.bound:
         return LayoutAnswer(None, refuted=True)
@@ -262,7 +262,7 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
         return answer
     before = budget.left
     answer = _search(sections, height, budget, share)
-    if before - budget.left >= turn(sections):  # less is no longer than to look it up
+    if before - budget.left >= turn(sections):  # a shorter search takes no longer than the cache
         offsets = None if answer.offsets is None else [int(at) for at in answer.offsets]
         remember(question, {"offsets": offsets, "refuted": bool(answer.refuted), "left": float(budget.left)})
     return answer
@@ -276,7 +276,7 @@ def _question(sections: Sections, height: int, left: float, share: float) -> str
 
 
 def _checked(kept: Any, sections: Sections, height: int) -> tuple[LayoutAnswer, float] | None:
-    """A kept answer, and what it left of the budget; None if it is none to this question."""
+    """A cached answer, and the budget left after it; None if it does not answer this question."""
     match kept:
         case {"offsets": None, "refuted": bool(refuted), "left": float(left)}:
             return LayoutAnswer(None, refuted), left
@@ -287,7 +287,7 @@ def _checked(kept: Any, sections: Sections, height: int) -> tuple[LayoutAnswer, 
 
 
 def _fits(offsets: list[int], sections: Sections, height: int) -> bool:
-    """Whether each buffer lies within the height, at its alignment, and apart from those that it conflicts with."""
+    """Whether each buffer lies within the height, at its alignment, and over none that it conflicts with."""
     rows = zip(offsets, sections.buffers, strict=True)
     if not all(0 <= at <= height - b.size and at % b.align == 0 for at, b in rows):
         return False
@@ -320,8 +320,8 @@ def repaired(sections: Sections, offsets: Sequence[int], height: int, budget: Bu
     """The layout with some buffers moved, so that none ends above a height.
 
     Around each buffer that ends above, those that live within a window of sections are placed anew beside all others.
-    So the time grows with the number of windows, and that of each does not depend on the problem's size. What has no
-    layout by itself has none beside others, either.
+    So the time grows with the number of windows, and that of each does not depend on the problem's size. If the buffers
+    of a window have no layout even by themselves, the height is refuted.
     """
     placed = list(offsets)
     above = [i for i, b in enumerate(sections.buffers) if placed[i] + b.size > height]
@@ -339,7 +339,7 @@ def repaired(sections: Sections, offsets: Sequence[int], height: int, budget: Bu
 
 
 def _with_moved(sections: Sections, placed: list[int], height: int, i: int, reach: int, budget: Budget) -> LayoutAnswer:
-    """The layout with a buffer, and those that live within so many sections around it, within a height."""
+    """The layout with buffer i, and those that live within `reach` sections around it, moved to end within `height`."""
     spans, buffers = sections.spans, sections.buffers
     first, end = max(spans[i][0] - reach, 0), spans[i][1] + reach
     near = {j for live in sections.live[first:end] for j in live}
@@ -427,7 +427,7 @@ def _model(
             [
                 model.new_fixed_size_interval_var(at + e.offset // unit, n // unit, "")
                 for e, n in zip(extents, sizes, strict=True)
-                if n  # a phase that takes nothing is in nobody's way
+                if n  # an empty phase conflicts with nothing
             ]
         )
         in_time.append(
@@ -450,8 +450,8 @@ def _model(
 
 # ---- Walks: depth-first search that places buffers from the bottom up, with restarts
 #
-# A step places the buffer that can lie lowest on what is placed, and if that fails says that it lies higher (Moffitt,
-# "MiniMalloc", ASPLOS 2023: such layouts are enough). Three things make a step worth its time:
+# A step places the buffer that can lie lowest on placed ones, and if that fails requires that it lies higher (Moffitt,
+# "MiniMalloc", ASPLOS 2023: such layouts are enough). Three techniques make a step worth its time:
 #
 # * Who is first in a section? Above what is placed, a section still needs the bytes of all that wait. A buffer that can
 #   only begin higher than that leaves is not its first, so it lies on top of one that may be ("not first", as for jobs
@@ -470,7 +470,7 @@ _Floats = npt.NDArray[np.float64]
 _NEVER = 1 << 60  # higher than any offset
 _STEPS = 3  # of one search, per buffer
 _FADE = 0.9  # of all weights, after each search
-_CLASSES = 8  # in which weights are compared before the order is
+_CLASSES = 8  # of weights; the order decides only within a class
 _ROUNDS = 2  # of the reasoning about sections, after each step
 
 
@@ -508,7 +508,7 @@ class Walks:
         self._weights = np.zeros(len(self.sections.buffers))
 
     def search(self) -> int:
-        """One search more. Returns the steps it took."""
+        """Run one more search. Returns the number of its steps."""
         limit = _STEPS * len(self.sections.buffers)
         steps = _Walk(self, self._order()).run(limit)
         self._weights *= _FADE
@@ -516,7 +516,7 @@ class Walks:
         return steps
 
     def _order(self) -> _Ints:
-        """The rank of each buffer: each order as it is first, then after the weights or mixed with them."""
+        """The rank of each buffer: at first by an order alone, later by weights before the order, or by both mixed."""
         letters, turn = self.orders[self._done % len(self.orders)], self._done // len(self.orders)
         count, most = len(self._weights), self._weights.max(initial=0.0)
         rank = np.empty(count, np.int64)
@@ -547,7 +547,7 @@ class Walks:
 
     @cached_property
     def twins(self) -> tuple[_Ints, _Ints]:
-        """Buffers that another one is like, and that other one, which comes first and is to lie lower."""
+        """Pairs of interchangeable buffers: the later one, and the one before, which has to be placed first."""
         last, pairs = dict[tuple[object, ...], int](), list[tuple[int, int]]()
         for i, b in enumerate(self.sections.buffers):
             key = (self.sections.spans[i], b.size, b.align)
@@ -586,11 +586,11 @@ class Walks:
         return _State(np.zeros(count, np.int64), np.zeros(count, np.int64), np.ones(count, np.bool_), rest)
 
     def aligned(self, offsets: Any) -> _Ints:
-        """Per buffer its first offset that is not below the one given."""
+        """Per buffer its lowest aligned offset that is not below the one given."""
         return np.asarray(-(-offsets // self.aligns) * self.aligns)
 
     def tighten(self, state: _State, rounds: int = _ROUNDS) -> _Ints | None:
-        """Raise what cannot be first in a section. None, or the buffers of a section that failed, or the one buffer."""
+        """Raise buffers that cannot be first in a section. Returns the buffers of a failed section, or one, or None."""
         order, begins = self._by_buffer
         for _ in range(rounds):
             low = np.where(state.waits, state.low, _NEVER).take(self._members)
@@ -628,30 +628,30 @@ class Walks:
 
     @property
     def _bits(self) -> int:
-        """That an offset takes."""
+        """Bits that an offset takes."""
         return (self.height + 1).bit_length()
 
     @cached_property
     def _keys(self) -> _Ints:
-        """Per member its section, room for an offset of which the complement is taken, and its size."""
+        """Sort key per member: its section, all ones from which its offset is subtracted, and its size."""
         bits = self._bits
         return np.asarray((self._section_of << 2 * bits) + (((1 << bits) - 1) << bits) + self._member_sizes)
 
 
 class _Walk:
-    """One search."""
+    """One depth-first search, with jumps back."""
 
     def __init__(self, walks: Walks, rank: _Ints) -> None:
         self.all, self.rank = walks, rank
         count = len(rank)
         self.state = walks.at_first.copy()
-        self.stack: list[tuple[int, _State]] = []  # what was placed, and the state before
-        self.tops = np.full(count, -1, np.int64)  # where what was placed ends
-        self.why_higher = np.zeros((count, count), np.bool_)  # per buffer: who kept it from lying on its support
+        self.stack: list[tuple[int, _State]] = []  # placed buffers, and the state before each
+        self.tops = np.full(count, -1, np.int64)  # where placed buffers end
+        self.why_higher = np.zeros((count, count), np.bool_)  # per buffer: those that keep it above its support
         self.jumped = False
 
     def run(self, limit: int) -> int:
-        """Search for at most so many steps. Returns their number."""
+        """Search for at most `limit` steps. Returns their number."""
         if self.all.tighten(self.state, rounds=len(self.rank)) is not None:
             self.all.refuted = True
             return 1
@@ -684,7 +684,7 @@ class _Walk:
         return int(lowest[self.rank[lowest].argmin()])
 
     def _place(self, i: int) -> _Ints | None:
-        """Place a buffer on its support; what has failed by that, if anything."""
+        """Place a buffer on its support. Returns the buffers that fail by that, or None."""
         self.stack.append((i, self.state))
         self.state = state = self.state.copy()
         first, end = self.all.sections.spans[i]
@@ -697,7 +697,7 @@ class _Walk:
         return self.all.tighten(state)
 
     def _blamed(self, failed: _Ints) -> _Bools:
-        """Placed buffers in a failed section, right under its waiting ones, or to blame that one is not lower."""
+        """Placed buffers in a failed section, right under its waiting ones, or that keep one of these higher."""
         state, blamed = self.state, np.zeros(len(self.rank), np.bool_)
         blamed[failed] = True
         waiting = failed[state.waits[failed]]
@@ -730,7 +730,7 @@ class _Walk:
             blame = blame | self._blamed(failed)
 
     def _lift(self, i: int) -> _Ints | None:
-        """Buffer i does not lie on its support, so it will on another buffer that waits; what has failed by that."""
+        """Raise buffer i from its support onto the lowest waiting buffer. Returns the buffers that fail by that."""
         state = self.state
         others = self.all.conflicts[i] & state.waits
         least = (state.low + self.all.sizes)[others].min(initial=_NEVER)

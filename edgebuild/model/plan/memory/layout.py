@@ -23,8 +23,8 @@ from .exact import Sections, best, height, split
 from .problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
 
 EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
-_LEAST_SHARE = 1.0  # of it for one height
-_MANY = 600  # buffers, above which windows of them are searched first
+_LEAST_SHARE = 1.0  # of that time, for one height
+_MANY = 600  # buffers above which windows of them are searched first
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def layout(
 
     With `capacity` (bytes, of the first memory) a layout within it is enough and the search ends
     there. `time_limit` in seconds stops the search early, and only then does the result depend
-    on the machine. Raises DoesNotFit.
+    on the machine. Raises DoesNotFit if the buffers exceed the capacities.
     """
     budget = exact.Budget(effort, time_limit)
     first, *others = problem.memories
@@ -127,7 +127,7 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
     """The layout of one memory whose components are `parts`; with `enough`, to meet the capacity will do."""
     bound = max((part.bound for part in parts), default=0)
     offsets, methods, ends = dict[str, int](), dict[str, None](), [0]
-    # The component with the highest bound first: what it cannot avoid, the others need not go below.
+    # The component with the highest bound comes first: no other component needs to go below its height.
     for part in sorted(parts, key=lambda part: -part.bound):
         placed = _lay_out(part, max(bound, *ends), capacity, enough, budget)
         ends.append(height(part, placed.offsets))
@@ -138,16 +138,16 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
 
 
 def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Offsets:
-    """Lay out one component; no need to go below `least`. With `enough`, nothing above the capacity is of use."""
+    """Lay out one component; the search ends at `least` bytes. With `enough`, it gives up above the capacity."""
     target = max(least, capacity) if enough and capacity is not None else least
     lowest = _Offsets(best(part, target), "greedy", part.bound)
-    if least < target < height(part, lowest.offsets) and budget:  # a glance, as tight problems may be easier
+    if least < target < height(part, lowest.offsets) and budget:  # a short try: tight problems may be easier
         answer = exact.decide(part, least, budget, min(exact.turn(part) / 4, budget.left))
         if answer.offsets is not None:
             return _Offsets(answer.offsets, "exact search", lowest.bound)
     low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
     while low < height(part, lowest.offsets) and budget:
-        # Of many buffers it is mended window by window first; all at once only if time allows.
+        # A layout of many buffers is repaired window by window first; all are searched at once only if time allows.
         many = len(part.buffers) > _MANY
         answer = exact.repaired(part, lowest.offsets, limit, budget) if many else exact.LayoutAnswer(None)
         if answer.offsets is None and not answer.refuted and (not many or budget.left >= exact.turn(part)):
@@ -224,8 +224,8 @@ def solve_file(
 ) -> Layout | None:
     """Lay out the buffers of a CSV file, and write the offsets to `out`.
 
-    With `capacity` (bytes) it is decided whether they fit. Prints why and returns None if they do not, or no layout was
-    found. Raises EdgebuildError for a file that makes no sense.
+    With `capacity` (bytes) it is decided whether they fit. Prints why and returns None if they do not, or the search
+    ends without a layout. Raises EdgebuildError for an invalid file.
     """
     problem = read(path)
     check_replaced([out] if out else [], [path])

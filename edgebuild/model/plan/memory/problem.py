@@ -48,7 +48,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class BufferMemory:
-    """A memory that buffers are placed in; `capacity` None is unlimited. `line`: each takes a multiple of it."""
+    """A memory that buffers are placed in; `capacity` None is unlimited. `line`: sizes round up to so many bytes."""
 
     name: str
     capacity: int | None = None
@@ -57,7 +57,7 @@ class BufferMemory:
 
 @dataclass(frozen=True)
 class MemoryProblem:
-    """Buffers to place. `memories` are in order of preference. Raises ValueError for a problem that makes no sense."""
+    """Buffers to place. `memories` are in order of preference. Raises ValueError for an inconsistent problem."""
 
     buffers: tuple[Buffer, ...]
     memories: tuple[BufferMemory, ...] = (BufferMemory("memory"),)
@@ -91,7 +91,7 @@ class Layout:
 
     `heights` has the bytes used of every memory of the problem, `bound` is a proven lower bound
     of their sum for the buffers assigned to each memory (with one memory: of any layout), and
-    `optimal` says that no layout of these buffers is lower. `method` names what found it.
+    `optimal` says that no layout of these buffers is lower. `method` names the algorithm.
     """
 
     places: Mapping[str, Place]
@@ -108,8 +108,8 @@ class Layout:
 class DoesNotFit(Exception):
     """The buffers do not fit into a memory of `capacity` bytes.
 
-    `needed` is a proven lower bound when `proven`, else the best height that was found.
-    `buffers` are the names live where most bytes are live.
+    `needed` is a proven lower bound when `proven`, else the height of the best layout.
+    `buffers` names the buffers live at the moment of most live bytes.
     """
 
     def __init__(self, memory: str, needed: int, capacity: int, buffers: tuple[str, ...], proven: bool) -> None:
@@ -144,7 +144,7 @@ class TaskGraph:
     task uses, are live to the end. While a task runs, all that it reads and writes is live. A storage is counted once,
     however many tasks read it. An in-place pair saves the smaller of its two sizes while the task runs, if the read
     storage dies here. The written one has this one writer and is not an input. A storage is in one pair at most.
-    Raises ValueError for a graph that makes no sense.
+    Raises ValueError for an inconsistent graph.
     """
 
     tasks: tuple[Task, ...]

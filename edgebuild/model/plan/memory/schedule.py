@@ -1,7 +1,7 @@
 """Orders of least peak memory.
 
-The graph is cut where all that is before must run before all that is after; every order passes
-these cuts, so the parts are independent. The order given is kept wherever it is good enough;
+The graph is cut at positions where every task before must run before every task after; every order
+passes these cuts, so the parts are independent. The order given is kept wherever it is good enough;
 then come hill-valley merging (`merged`) and, where that is not proven best, exact search (`decide`) within a budget of
 states: the result is a function of the graph alone. `cut_bound` proves that a peak cannot be avoided."""
 
@@ -54,7 +54,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class _Cost:
-    """Bytes that a task adds and frees: (bytes, the other tasks that must not have run, or must have run)."""
+    """Bytes that a task adds if none of the given other tasks has run, and frees if all of them have."""
 
     born: list[tuple[int, int]] = field(default_factory=list)
     freed: list[tuple[int, int]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _Cost:
 
 @dataclass(frozen=True)
 class Flow:
-    """Per task (index = position in the task graph): its neighbours as bit sets, and what it holds."""
+    """A task graph: per task (index = position in the graph) its neighbours as bit sets and its in-place pairs."""
 
     preds: tuple[int, ...]
     succs: tuple[int, ...]
@@ -138,7 +138,7 @@ class Flow:
         return during, after
 
     def least(self, task: int) -> int:
-        """Bytes live while `task` runs that no order avoids."""
+        """Lower bound on the bytes live while `task` runs, in any order."""
         before, after = self.ancestors[task] | 1 << task, self.descendants[task] | 1 << task
         pairs = tuple(p for p in self.pairs[task] if not p.done & after and not p.waiting & before)
         return self._held[task] - sum(p.saved for p in _matching(pairs))
@@ -236,10 +236,10 @@ def profile(flow: Flow, order: Sequence[int], done: int = 0) -> list[tuple[int, 
     return steps
 
 
-EFFORT = 50_000
-BITS = 20_000_000  # of all states together: one has a bit for each task, and takes as long as it is large
-CUTS = 1 << 18  # readers of a storage times tasks of the graph: so many take about two seconds
-DEEPEST, WORK = 100, 100_000  # parallel compositions in each other, which unrolled recurrences have; all their tasks
+EFFORT = 50_000  # states of the exact search
+BITS = 20_000_000  # of all states together: a state has a bit for each task, and its time grows with them
+CUTS = 1 << 18  # readers of a storage times tasks of the graph: this product takes about two seconds
+DEEPEST, WORK = 100, 100_000  # nested parallel compositions, of which unrolled recurrences have many; all their tasks
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def schedule(graph: TaskGraph, effort: int = EFFORT) -> Schedule:
     given = [_Order(part, max(steps[t][0] for t in part), 0, "given order") for part in parts]
     effort = min(effort, BITS // max(1, len(indices)))
     best = list(given)
-    # The part with the highest peak first: what it cannot avoid, the others need not go below.
+    # The part with the highest peak comes first: no other part needs to go below its bound.
     for i in sorted(range(len(parts)), key=lambda i: -given[i].peak):
         if given[i].peak > bound:
             best[i] = _improve(flow, starts[i], given[i], bound, effort)
@@ -353,7 +353,7 @@ class _Step(NamedTuple):
 
 
 def series(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
-    """`tasks` (ascending) in as many parts as there are such that every task of one precedes all of the next."""
+    """Split `tasks` (ascending) into the most parts such that every task of a part precedes all of the next."""
     members = sum(1 << t for t in tasks)
     parts, part, common = list[tuple[int, ...]](), list[int](), members
     for t in reversed(tasks):
@@ -367,9 +367,9 @@ def series(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def merged(flow: Flow, tasks: Sequence[int], deep: int | None = None) -> PartOrder:
-    """An order of `tasks` (ascending), which have with any two all that must run between them.
+    """An order of `tasks` by hill-valley merging. They are ascending, with all tasks that must run between any two.
 
-    Parallel compositions are divided until they are `deep` in each other; not given: as WORK allows.
+    Parallel compositions are split down to `deep` levels; None: as deep as WORK allows.
     """
     deep = min(DEEPEST, WORK // max(1, len(tasks))) if deep is None else deep
     if len(tasks) == 1:
@@ -405,7 +405,7 @@ def _components(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _chain(flow: Flow, tasks: Sequence[int], alone: set[int]) -> list[_Step]:
-    """The steps of a part as if there were none but those storages; others of it would be live throughout."""
+    """The steps of a part, with the bytes of storages that it uses `alone`; shared ones are left out."""
     done = _done_before(flow, tasks)
     part = Flow(flow.preds, flow.succs, tuple(flow.stores[number] for number in sorted(alone)), flow.pairs)
     before, steps = part.live(done), list[_Step]()
@@ -485,7 +485,7 @@ def _segments(chain: Sequence[_Step]) -> list[tuple[int, list[int]]]:
 # chains.
 #
 # *Both ends.* The argument holds backward in time too. Tasks committed to from the end leave the search, and the search
-# runs from both ends in turns: whichever comes to an end first answers.
+# runs from both ends in turns: whichever finishes first answers.
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The exploration: which paths to cut, and into how many parts (Stahl 2024, figure 4.1).
 
-Critical buffers of the layout are taken the largest first, and paths around them are found and estimated. The set of
+The search takes critical buffers of the layout, the largest first, and estimates paths around them. The set of
 disjoint paths of least memory is chosen among all estimates at once. The choice is exact: a shortest path over the
-schedule. Only what is chosen is scheduled and laid out. This is repeated on the tiled graph until nothing improves.
+schedule. Only chosen sets are scheduled and laid out. This is repeated on the tiled graph until nothing improves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result
 
 UNLIMITED = 1 << 40
 TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
-ABOVE = 16  # the share of the arena by which an estimate may lie above it: some layouts take that much less
+ABOVE = 16  # estimates up to 1/ABOVE above the arena are tried: some layouts take that much less
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Rectangle:
 def critical(pieces: Sequence[Rectangle]) -> tuple[str, ...]:
     """Buffers of all chains that reach from the top to zero, each standing on the next; the largest first.
 
-    Two buffers touch if one ends where the other begins while both are live (Stahl 2024, section 4.3.3). Where no
-    chain reaches zero, because of gaps, all that is live below a highest buffer counts.
+    Two buffers touch if one ends where the other begins while both are live (Stahl 2024, section 4.3.3). If no
+    chain reaches zero, because of gaps, all buffers that are live together with a highest one count.
     """
     height = max((p.past for p in pieces), default=0)
     reached: dict[Rectangle, bool] = {}
@@ -46,7 +46,7 @@ def critical(pieces: Sequence[Rectangle]) -> tuple[str, ...]:
         ends.setdefault(piece.past, []).append(piece)
 
     def rests(piece: Rectangle) -> bool:
-        """Whether a chain from here reaches zero; marks what it goes through."""
+        """Whether a chain from here reaches zero; marks all pieces on the way."""
         if piece not in reached:
             reached[piece] = False
             below = [rests(p) for p in ends.get(piece.offset, ()) if _meet(p, piece)]
@@ -91,18 +91,18 @@ Evaluate = Callable[[Graph], Evaluated]
 
 @dataclass(frozen=True)
 class Limits:
-    """Wishes and limits: `ram` bytes if that is enough, at most `extra_macs`, an end of the search (monotonic).
+    """Limits of a search, which ends at an arena of `ram` bytes or at `deadline` (monotonic seconds).
 
-    Only less than `below` is of use. `code` are bytes of flash that calls and kernels of parts may take, unless less
-    would not do for `ram`.
+    At most `extra_macs` are done again. `code`: bytes of flash that calls and kernels of parts may take, unless `ram`
+    needs more.
     """
 
     extra_macs: int
     code: int
     ram: int | None = None
-    below: int | None = None  # bytes that are reached already by other means
+    below: int | None = None  # only an arena of fewer bytes is of use
     deadline: float | None = None
-    work: int = UNLIMITED  # ops of all paths together that may be looked at
+    work: int = UNLIMITED  # ops of all paths together that may be examined
 
     @property
     def over(self) -> bool:
@@ -111,14 +111,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class TilingChoice:
-    """An op that runs whole, or a tiling: the positions [start, stop) of the order, and what it takes."""
+    """An op that runs whole, or a tiling: the positions [start, stop) of the order, and its memory and work."""
 
     start: int
     stop: int
     bytes: int
     extra_macs: int = 0
     tiling: Tiling | None = None
-    code: int = 0  # bytes of flash, more or less
+    code: int = 0  # bytes of flash, estimated
     saved: int = 0  # bytes by which the tensors between the ops become smaller
 
     @property
@@ -129,7 +129,7 @@ class TilingChoice:
 
 @dataclass(frozen=True)
 class TilingOutcome:
-    """The best graph found, the choices that made it (all tilings), and how much was looked at."""
+    """The best graph, the tilings that made it, and the numbers of tilings estimated and graphs evaluated."""
 
     graph: Graph
     tilings: tuple[TilingChoice, ...]
@@ -154,9 +154,9 @@ class _Search:
     tilings: tuple[TilingChoice, ...] = ()
     estimated: int = 0
     evaluated: int = 0
-    work: int = 0  # ops of the paths that were looked at
+    work: int = 0  # ops of the paths examined
     parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
-    looked_at: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
+    looked_at: set[tuple[object, ...]] = field(default_factory=set)  # tilings examined in this round
 
     def run(self) -> None:
         while self.best.order and not self.enough and not self.limits.over and self.improve():
@@ -206,9 +206,9 @@ class _Search:
     def reachable(
         self, base: Evaluated, graph: Graph, roof: int, left: Limits, choices: list[TilingChoice], looked_at: set[str]
     ) -> bool:
-        """Whether at every step that takes `roof` bytes or more a path can be cut that takes less; adds those to try.
+        """Whether every step of `roof` bytes or more has tilings that take less; adds these to `choices`.
 
-        The highest step first: mostly it is the one that shows that there is no such plan.
+        The highest step comes first: mostly it shows that there is no such plan.
         """
         high = [c for c in choices if c.tiling is None and c.bytes >= roof]
         for step in sorted(high, key=lambda c: -c.bytes):
@@ -223,7 +223,7 @@ class _Search:
     def plans(
         self, choices: Sequence[TilingChoice], count: int, roof: int, left: Limits
     ) -> Iterator[tuple[TilingChoice, ...]]:
-        """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
+        """Plans to try, the best estimate first: those within `ram` if it is given, then those of least memory."""
         if left.ram is not None:
             freely = replace(left, code=UNLIMITED)
             for limits in (left, freely):
@@ -239,7 +239,7 @@ class _Search:
     def around(self, base: Evaluated, graph: Graph, name: str, roof: int, left: Limits) -> list[TilingChoice]:
         """All tilings of paths around a critical buffer whose ops follow each other in the schedule.
 
-        Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
+        Without those that take `roof` bytes or more, or more multiply-accumulates than are `left`.
         """
         choices, position = [], base.position
         for path in paths(graph, name, self.methods):
@@ -277,7 +277,7 @@ class _Search:
     def try_out(
         self, base: Evaluated, before: tuple[TilingChoice, ...], plan: Iterable[TilingChoice], most: int
     ) -> bool:
-        """Schedule and lay out the graph with these tilings and those before; keep it if it takes `most` bytes."""
+        """Schedule and lay out the graph with these tilings and those before; keep it if the arena is within `most`."""
         graph, tilings = base.graph, tuple(c for c in plan if c.tiling is not None)
         for choice in tilings:
             graph = tiled(graph, choice.tiling) if choice.tiling else graph
@@ -294,7 +294,7 @@ class _Search:
 def explore(graph: Graph, evaluate: Evaluate, methods: frozenset[str], limits: Limits) -> TilingOutcome:
     """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
 
-    Interrupted by the user or the clock, it is the best found until then.
+    If the user or the deadline interrupts the search, it is the best graph so far.
     """
     began = time.monotonic()
     search = _Search(evaluate, methods, limits, evaluate(graph))
@@ -304,7 +304,7 @@ def explore(graph: Graph, evaluate: Evaluate, methods: frozenset[str], limits: L
 
 
 def affordable(plan: Iterable[TilingChoice], limits: Limits) -> bool:
-    """Whether a plan stays within the work and the code that it may take."""
+    """Whether a plan stays within the limits of multiply-accumulates done again and of code."""
     chosen = tuple(plan)
     return sum(c.extra_macs for c in chosen) <= limits.extra_macs and sum(c.code for c in chosen) <= limits.code
 

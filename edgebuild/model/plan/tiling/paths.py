@@ -32,7 +32,7 @@ from ...ops.moves import neighbours
 from ...ops.spatial import bias_quant
 from ..memory.problem import ALIGN, aligned
 
-LONGEST = 128  # ops of a path on either side of its tensor: there are as many paths as the square of it
+LONGEST = 128  # ops of a path on either side of its tensor: the number of paths grows with its square
 MOST_PARTS = 25
 GRIDS = (2, 3, 4, 5)
 Range = tuple[int, int]
@@ -64,7 +64,7 @@ def only_reader(graph: Graph, tensor: str) -> Op | None:
 
 
 def axis_of(nest: Nest, operand: int, dim: int) -> str | None:
-    """The axis of the result that indexes this dimension of an operand so that a part needs only a part."""
+    """The axis of the result that indexes this dimension of an operand, if parts of the one need parts of the other."""
     match nest.operands[operand][dim]:
         case Same(axis) | Window(axis) | Spread(axis) | Grouped(axis) if axis in nest.out:
             return axis
@@ -98,7 +98,7 @@ def one_part(graph: Graph, op: Op, cut: Mapping[str, Range]) -> tuple[Op, tuple[
 
 
 def part_of(t: Tensor, ranges: Ranges, name: str = "") -> Tensor:
-    """The elements of a tensor within these ranges, with their scales; without a name under the tensor's own."""
+    """The elements of a tensor within these ranges, with their scales. `name`: of the part; empty: as the tensor."""
     quant, shape = t.quant, tuple(past - first for first, past in ranges)
     if quant is not None and quant.axis is not None and not quant.per_tensor:
         first, past = ranges[quant.axis]
@@ -338,11 +338,11 @@ def _dims(nest: Nest, operand: int, axes: tuple[str, ...]) -> list[int]:
 
 @dataclass(frozen=True)
 class TilingCost:
-    """Bytes that the parts of a path take beside what lives through it, and multiply-accumulates done again."""
+    """Bytes that the parts of a path take beside tensors that live throughout, and multiply-accumulates done again."""
 
     bytes: int
     extra_macs: int
-    code: int  # bytes of calls and of kernels for the several sizes of parts, more or less
+    code: int  # estimated bytes of calls, and of kernels for the several sizes of parts
 
 
 @dataclass(frozen=True)
@@ -411,7 +411,7 @@ class Estimate:
         return dict(zip(self.ranges.axes[i], longest, strict=True))
 
     def _bytes(self, i: int) -> int:
-        """A part of the result of op `i`, the largest."""
+        """Bytes of the largest part of the result of op `i`."""
         y, largest = self.graph.result(self.tiling.path.ops[i]), self._largest(i)
         lengths = [
             largest[axis][1] - largest[axis][0] if axis in largest else n
@@ -420,7 +420,7 @@ class Estimate:
         return aligned(prod(lengths) * ITEM_BYTES[y.dtype])
 
     def _slices(self, i: int) -> int:
-        """Copies of parts of operands that op `i` reads from outside of the path."""
+        """Bytes of copies of parts of operands that op `i` reads from outside of the path."""
         op, nest, total = self.tiling.path.ops[i], ops.nest(self.tiling.path.ops[i], self.graph), 0
         for position, name in enumerate(op.inputs):
             t = self.graph.tensors[name]
@@ -433,13 +433,13 @@ class Estimate:
 
 
 def result_bytes(graph: Graph, path: Path) -> int:
-    """The whole result of a path, or its sums in 4 bytes each: what any tiling of it takes at least."""
+    """Bytes of the whole result of a path, or of its sums in 4 bytes each: a lower bound for any tiling of it."""
     y = graph.result(path.ops[-1])
     return aligned(y.elements * 4 if path.fan_in else y.bytes)
 
 
 def free(shape: tuple[int, ...], ranges: Ranges, item: int) -> bool:
-    """A part that needs no copy: all of the tensor, or a run of elements that starts where kernels can read words."""
+    """Whether a part needs no copy: it is all of the tensor, or contiguous from an address aligned to words."""
     start = sum(first * prod(shape[d + 1 :]) for d, (first, _) in enumerate(ranges)) * item
     return neighbours(shape, ranges) and start % ALIGN == 0
 
@@ -480,7 +480,7 @@ class _Parts:
 
     @cached_property
     def again(self) -> str:
-        """A mark that tells the names of these parts from those of an earlier path through the same tensors."""
+        """A mark that distinguishes the names of these parts from those of an earlier path through the same tensors."""
         names, mark = [op.outputs[0] for op in self.tiling.path.ops], ""
         while any(
             f"{name}{word}0{mark}" in self.graph.tensors for name in names for word in (":", " to ", " sums to ")
@@ -517,9 +517,9 @@ class _Parts:
         return name
 
     def part(self, name: str, ranges: Ranges, op: Op, number: int) -> str:
-        """A part of a constant, or of a tensor from outside of the path: a view of it if that can be, else a copy.
+        """A part of a constant, or of a tensor from outside of the path: a view of it if possible, else a copy.
 
-        It is named by the result of its reader, for ops of several paths may come from one node and share its name.
+        Its name has the result of its reader, since ops of several paths may come from one node and share its name.
         """
         t = self.graph.tensors[name]
         if all(first == 0 and past == n for (first, past), n in zip(ranges, t.shape, strict=True)):
