@@ -1,4 +1,4 @@
-"""`edgebuild driver`: the arguments, and what the command does."""
+"""The command `edgebuild driver`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .pipeline import compile_driver, template, triple_of
 
 
 def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callable[[str, str], None]) -> int:
-    """`publish(artifacts, read=files)` writes the products, and the depfile if one is asked for.
+    """Run the command; returns its exit status. `publish(artifacts, read=files)` writes the products and the depfile.
 
-    `show(text, report)` prints the one or the other.
+    `show(text, report)` prints the text or the JSON report.
     """
     options = given(args, DriverRequest)
     for name in ("include_dirs", "defines", "force_include"):
@@ -50,9 +50,9 @@ def driver(args: argparse.Namespace, publish: Callable[..., None], show: Callabl
 
 
 def _proved(driver: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict: bool) -> bool:
-    """Whether no function of the generated code was seen to differ from its source; `strict`: whether all are proved.
+    """Whether no function of the generated code is refuted; with `strict`, whether all are proved.
 
-    What fails is printed in any case.
+    Failures are printed even if `quiet`.
     """
     try:
         from .prove import verdicts  # late: the solver is an extra
@@ -66,7 +66,7 @@ def _proved(driver: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict
 
 
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver, str]:
-    """(products, the driver with the files that were read, what a build says); warnings go to stderr."""
+    """(products, results of all stages, summary for a build's output). Prints warnings to stderr."""
     artifacts, driver = _compiled(request)
     return artifacts, driver, summary(request.name, driver)
 

@@ -1,4 +1,4 @@
-"""The stages, each with its own value: Source -> Cdfg -> Shapes -> Conflicts -> Layout -> Merged -> products."""
+"""The pipeline of a driver's stages: Source -> Cdfg -> Shapes -> Conflicts -> Layout -> Merged -> products."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": 
 
 
 def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
-    """The products and the stages. Raises EdgebuildError if a source, a layout or the request is wrong."""
+    """(products, results of all stages). Raises EdgebuildError if a source, a layout or the request is wrong."""
     driver = analyse(request)
     return products.produce(driver.request.name, driver), driver
 
@@ -50,14 +50,14 @@ def template(request: DriverRequest) -> str:
 
 
 def triple_of(target: str) -> str:
-    """The machine that sources for a target are read for."""
+    """The triple with which sources for a target are parsed."""
     return TRIPLES.get(load_target(target).core.isa[:4], TRIPLES["arm"])
 
 
 def check_devices(source: Source, layout: Layout) -> None:
-    """Every device begins at a whole register, and none within the registers of another.
+    """Raise EdgebuildError unless every device begins at a whole register, and outside of all other devices.
 
-    Where the layout is fixed, the silicon answers for that. Raises EdgebuildError.
+    Fixed layouts are not checked.
     """
     devices = sorted(source.dialect.devices.values(), key=lambda d: d.address)
     step = layout.bus.width // 8
@@ -110,7 +110,7 @@ def analyse(request: DriverRequest) -> Driver:
     uses: Mapping[str, Uses] = {}
     way, _, file = request.layout.partition(":")
     if way == "fixed" and file:
-        from .registers import fixed  # late: brings readers that other drivers do without
+        from .registers import fixed  # late: imports readers that other layouts do not need
 
         silicon = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
         dialect, layout, shapes = silicon.dialect, silicon.layout, silicon.shapes

@@ -566,7 +566,7 @@ class Prover:
         return sorted(n for n in self.needs[name] if self.done[n].what != "proved")
 
     def _alone(self, name: str) -> tuple[Verdict, set[str]]:
-        """(verdict on one function, functions supposed to be proved: those with loops or recursion, at first)."""
+        """(verdict on one function, functions supposed to be proved). The first try supposes loops and recursion."""
         verdict = Verdict(name, "unknown")
         EFFORT.begin()
         for separate in (True, False):

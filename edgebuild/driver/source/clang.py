@@ -1,4 +1,4 @@
-"""libclang: parsing, its diagnostics as ours, and what its Python classes do not offer."""
+"""libclang: parsing, translation of its diagnostics, and functions that its Python classes lack."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Place:
     offset: int
 
     def says(self, text: str, *hints: str, severity: str = "error") -> Diagnostic:
-        """A diagnostic of this place."""
+        """A diagnostic at this place."""
         return Diagnostic(text, self.file, self.line, self.column, hints=hints, severity=severity)
 
 
@@ -65,7 +65,7 @@ class Unit:
     tu: TranslationUnit
     files: tuple[str, ...]
     cpp: bool = False
-    own_types: frozenset[str] = frozenset()  # names of types of bit fields that it declares itself
+    own_types: frozenset[str] = frozenset()  # names of bit-field types that the text itself declares
 
     @property
     def errors(self) -> list[cindex.Diagnostic]:
@@ -84,18 +84,18 @@ class Unit:
 
     @cached_property
     def lambdas(self) -> dict[int, tuple[Cursor, Cursor]]:
-        """The lambdas in functions of the text: (lambda, the function around it), by where they begin."""
+        """The lambdas in functions of the text: (lambda, enclosing function), by the offset of their begin."""
         inside = ((c, f) for f in self.functions for c in preorder(f)) if self.cpp else iter(())
         return {span(c)[0]: (c, f) for c, f in inside if c.kind == CursorKind.LAMBDA_EXPR}
 
     def own(self, c: Cursor) -> bool:
-        """Whether a declaration stands in the text, and not in a header that stays one."""
+        """Whether a declaration is in the text itself, and not in an included header."""
         start = c.extent.start
         return start.file is not None and start.file.name == self.tu.spelling
 
     @cached_property
     def macros(self) -> dict[str, str]:
-        """Definitions of macros by their names; those of one name are one text."""
+        """Definitions of macros by name; several definitions of one name are joined."""
         definitions: dict[str, str] = {}
         define = r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)"
         for m in re.finditer(define, self.text.decode("utf-8", "replace"), re.MULTILINE):
@@ -104,7 +104,7 @@ class Unit:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """Names of the text's own functions in C++, by what identifies them; overloads have their parameters, too."""
+        """Names of the text's own functions in C++, by USR. Names of overloads include their parameters."""
         plain = [(c.get_usr(), qualified(c), c) for c in self.functions]
         times = Counter(name for _, name, _ in plain)
         return {
@@ -114,7 +114,7 @@ class Unit:
     def function_name(self, c: Cursor) -> str:
         """The name of a function: in C++ with its classes and namespaces, if the text defines it.
 
-        A lambda, and what a call of it names, is called by its function and its place.
+        A lambda, and the operator that a call of it names, is named after its function and position.
         """
         if self.cpp and (c.kind == CursorKind.LAMBDA_EXPR or c.spelling == "operator()"):
             lambda_, around = self.lambdas.get(offset(c.location), (None, c))
@@ -199,10 +199,10 @@ def parse(
     wrong: bool = False,
     own_types: frozenset[str] = frozenset(),
 ) -> Unit:
-    """Parse `text` as the file `name`, with headers that need not be files beside it (if it has no folder).
+    """Parse `text` as the file `name`. `unsaved`: headers that need not exist as files (if `name` has no folder).
 
-    `own_types`: names of types of bit fields that it declares itself; a name with another meaning is seen by an error.
-    Raises EdgebuildError with clang's errors, unless it may be `wrong`."""
+    `own_types`: names of bit-field types that the text declares itself; after an error, they are detected.
+    Raises EdgebuildError with clang's errors, unless errors are allowed (`wrong`)."""
     library()
     support = hal_dir() / "include" / SUPPORT
     args = [
@@ -239,24 +239,24 @@ def parse(
 
 
 def types_in(text: str, own: frozenset[str]) -> str:
-    """The typedefs of bit fields that a text names, but those that it has itself."""
+    """The typedefs of the bit-field types that a text uses and does not declare itself."""
     used = set(re.findall(r"\b(?:bit|uint\d+)\b", text)) - own
     return field_types(used.__contains__)
 
 
 def field_types(wanted: Callable[[str], bool]) -> str:
-    """The typedefs of bit fields of which the names are wanted."""
+    """The typedefs of the bit-field types whose names are wanted."""
     text = (hal_dir() / "include" / TYPES).read_text(encoding="utf-8")
     return "".join(f"{m[0]}\n" for m in re.finditer(r"typedef [a-z ]+ (\w+);", text) if wanted(m[1]))
 
 
 def _is_in(d: Any, name: str) -> bool:
-    """Whether a diagnostic is about the unit's own text, and not about a header that stays one."""
+    """Whether a diagnostic is about the file `name`, and not about an included header."""
     return d.location.file is not None and bool(d.location.file.name == name)
 
 
 def _diagnostic(d: Any, text: bytes, own: bool) -> Diagnostic:
-    for note in d.children if own else ():  # a device of a group that is none: seen at its uses, wrong where it is made
+    for note in d.children if own else ():  # a device of an unknown group: report its declaration
         here = place(note.location)
         if note.spelling.startswith("forward declaration of") and text[here.offset :].startswith(b"make_device"):
             return here.says(f"make_device: {d.spelling}", *caret(here, text))
@@ -274,7 +274,7 @@ def place(location: SourceLocation) -> Place:
 
 
 def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
-    """The line of the source and a mark below it; nothing where the line is not at hand."""
+    """The line of the source and a mark below it; empty if the text lacks the line."""
     if not 0 <= here.offset <= len(text):
         return ()
     start = text.rfind(b"\n", 0, here.offset) + 1
@@ -323,7 +323,7 @@ def constant(cursor: Cursor) -> int | None:
         lib.clang_EvalResult_dispose(result)
     open_ = getattr(cursor._tu, "offsets", ())
     if open_ and any(span(c) in open_ for c in preorder(cursor) if is_offset(c)):
-        return None  # the layout will decide
+        return None  # not constant before the layout is chosen
     return value
 
 
@@ -336,7 +336,7 @@ def is_offset(cursor: Cursor) -> bool:
 
 
 def pretty(cursor: Cursor) -> str:
-    """The cursor's text printed from the syntax tree, with all macros gone."""
+    """The cursor's text printed from the syntax tree, with macros expanded."""
     lib = library()
     policy = lib.clang_getCursorPrintingPolicy(cursor)
     try:
@@ -347,8 +347,8 @@ def pretty(cursor: Cursor) -> str:
         lib.clang_PrintingPolicy_dispose(policy)
 
 
-# Asked again and again of the same cursors, each time through ctypes: the answers stay with the cursor. Children that
-# are the same objects each time keep what cindex itself notes in them (kind, type, extent, what is referenced).
+# Properties that are read often are cached in the cursor, since each call goes through ctypes. Children are cached, so
+# that they keep the properties that cindex itself caches in them (kind, type, extent, the referenced cursor).
 
 _visit = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)(
     lambda child, _, siblings: siblings.append(child) or 1
@@ -376,14 +376,14 @@ def preorder(cursor: Cursor) -> Iterator[Cursor]:
 
 
 def offset(location: SourceLocation) -> int:
-    """Offset in bytes; `location.offset` computes line and column too, which takes the library most of the time."""
+    """Offset in bytes. `location.offset` would also compute line and column, which is slow."""
     in_bytes = ctypes.c_uint()
     cindex.conf.lib.clang_getInstantiationLocation(location, None, None, None, ctypes.byref(in_bytes))
     return in_bytes.value
 
 
 def span(cursor: Cursor) -> tuple[int, int]:
-    """Where the cursor's text begins and ends, in bytes."""
+    """Begin and end of the cursor's text, in bytes."""
     try:
         return cursor._span
     except AttributeError:
@@ -413,7 +413,7 @@ def _expression_kind(kind: CursorKind) -> bool:
 
 
 def members(class_: Cursor) -> list[Cursor]:
-    """Members and bases of a class; for a class that a template makes, which shows none, those of the template."""
+    """Members and bases of a class; for an instance of a template, which shows none, those of the template."""
     if children(class_):
         return children(class_)
     template = cindex.conf.lib.clang_getSpecializedCursorTemplate(class_)
@@ -445,14 +445,14 @@ def is_reference(type_: Type) -> bool:
 
 
 def builtin_headers() -> list[str]:
-    """`-isystem` of some compiler's freestanding headers: the library comes without."""
+    """`-isystem` of an installed compiler's freestanding headers, which the libclang package lacks."""
     headers = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/include/stddef.h"))
     headers += sorted(Path("/usr/lib").glob("clang/*/include/stddef.h"))
     headers += sorted(Path("/usr/lib/gcc").glob("*/*/include/stddef.h"))
     return ["-isystem", str(headers[0].parent)] if headers else []
 
 
-# Where C libraries have their headers, for the triples that drivers are read as.
+# Folders of C libraries' headers, by the beginning of the triple.
 LIBRARIES = {
     "thumb": ("/usr/lib/arm-none-eabi/include", "/usr/arm-none-eabi/include"),
     "riscv": ("/usr/lib/picolibc/riscv64-unknown-elf/include", "/usr/riscv64-unknown-elf/include"),
@@ -460,7 +460,7 @@ LIBRARIES = {
 
 
 def library_headers(triple: str) -> list[str]:
-    """`-isystem` of the C library that belongs to the triple, where one is installed."""
+    """`-isystem` of the triple's C library, if one is installed."""
     places = (p for start, paths in LIBRARIES.items() if triple.startswith(start) for p in paths)
     folder = next((p for p in places if Path(p).is_dir()), None)
     return ["-isystem", folder] if folder else []
@@ -471,8 +471,8 @@ COMPILERS = {"thumb": "arm-none-eabi-g++", "riscv": "riscv64-unknown-elf-g++"}
 
 @cache
 def standard_headers(triple: str) -> tuple[str, ...]:
-    """`-isystem` of the C++ standard library that the target's compiler has, where there is one."""
-    import shutil  # late: C does without
+    """`-isystem` of the C++ standard library of the target's compiler, if that is installed."""
+    import shutil  # late: C does not need it
     import subprocess
 
     compiler = next((shutil.which(c) for start, c in COMPILERS.items() if triple.startswith(start)), None)

@@ -1,4 +1,4 @@
-"""The values of the dialect: fields, groups, devices, and what reading and writing them does."""
+"""The values of the dialect: fields, groups and devices, with the side effects of their accesses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import clang
 from .ir import CType
 
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY)
-NEUTRAL = {  # a value whose write does nothing, for each of SVD's modifiedWriteValues
+NEUTRAL = {  # bits whose write has no effect ("never": none), for each of SVD's modifiedWriteValues
     "oneToClear": "0",
     "oneToSet": "0",
     "oneToToggle": "0",
@@ -25,12 +25,12 @@ NEUTRAL = {  # a value whose write does nothing, for each of SVD's modifiedWrite
     "set": "never",
     "modify": "never",
 }
-FieldId = tuple[str, str]  # (group, field): what an access is about, whichever instance it goes to
+FieldId = tuple[str, str]  # (group, field): the target of an access, the same in all instances
 
 
 @dataclass(frozen=True)
 class Field:
-    """A bit field, or an array of them. `rse` and `wse` hold what a read and a write change."""
+    """A bit field, or an array of them. `rse`, `wse`: fields that a read, a write changes as a side effect."""
 
     group: str
     name: str
@@ -38,14 +38,14 @@ class Field:
     dims: tuple[int, ...] = ()
     rse: frozenset[FieldId] = frozenset()
     wse: frozenset[FieldId] = frozenset()
-    volatile: bool = False  # may change by itself: no read stands for another
+    volatile: bool = False  # hardware may change it: no read replaces another
     access: str = "rw"  # "rw", "r", "w"
-    modified: str = ""  # what a write does, in the words of SVD's modifiedWriteValues; "" if it stores
-    action: str = ""  # what a read does besides, in the words of SVD's readAction
+    modified: str = ""  # effect of a write (SVD's modifiedWriteValues); "" if it stores
+    action: str = ""  # side effect of a read (SVD's readAction)
     reset: int | None = None
     values: tuple[tuple[str, int], ...] = ()  # an enumeration
-    stride: int = 0  # bytes from one element of an array to the next; 0: as the layout has it
-    shared: bool = False  # a race between its writers is meant
+    stride: int = 0  # least bytes between two elements of an array; 0: the layout decides
+    shared: bool = False  # a race between its writers is intended
     order: str = "memory"  # "ordered": each store is made, in the order of the device; "independent": in any order
 
     @property
@@ -54,7 +54,7 @@ class Field:
 
     @property
     def back(self) -> str:
-        """Value that a write of a neighbour writes here: "keep", or "0", "1", "never" where a write has an effect."""
+        """The value that a write of a neighbour puts here: "keep"; "0", "1" or "never" if a write has an effect."""
         return NEUTRAL[self.modified] if self.modified else "never" if self.wse else "keep"
 
     def effects(self, kind: str) -> frozenset[FieldId]:
@@ -69,7 +69,7 @@ class Child:
     name: str
     group: str
     dims: tuple[int, ...] = ()
-    stride: int = 0  # as that of a field
+    stride: int = 0  # as in `Field`
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Group:
     members: tuple[Field | Child, ...]
     where: clang.Place
     extent: tuple[int, int]  # bytes of the definition in the unit's text
-    scoped: bool = False  # whether it stands in a namespace
+    scoped: bool = False  # whether it is in a namespace
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -119,7 +119,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Dialect:
-    """All that the sources declare."""
+    """All groups and devices that the sources declare."""
 
     groups: Mapping[str, Group]
     devices: Mapping[str, Device]
@@ -127,11 +127,11 @@ class Dialect:
     places: Mapping[tuple[str, str], Field] = field(repr=False, default_factory=dict)  # by group and leaf
 
     def at(self, group: str, leaf: str, id: FieldId) -> Field:
-        """The field as it is at one place: a group may be several registers of silicon, of which each differs."""
+        """The field with its attributes at one leaf, where silicon's registers of one group differ."""
         return self.places.get((group, leaf)) or self.field(id)
 
     def group_of(self, type_: CType) -> tuple[str, bool]:
-        """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
+        """(group, whether the type is a pointer to it) of a type; ("", False) for other types."""
         name, pointer = type_.group
         return (name, pointer) if name in self.groups else ("", False)
 
@@ -141,7 +141,7 @@ class Dialect:
         return member
 
 
-# Words of the dialect: what they say of a field.
+# Words of the dialect, and the attributes of a field that they set.
 KINDS: Mapping[str, Mapping[str, str]] = {
     "ro": {"access": "r"},
     "wo": {"access": "w"},
@@ -153,7 +153,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 
 
 def type_width(type_: object) -> int | None:
-    """The width of a field type of the support header; None for any other type."""
+    """The width in bits of a field type of the support header; None for any other type."""
     match = re.fullmatch(rf"(?:const |volatile )*(?:{clang.TYPE.pattern})", str(getattr(type_, "spelling", "")))
     return int(match[1] or 1) if match else None
 
@@ -161,7 +161,7 @@ def type_width(type_: object) -> int | None:
 def read_dialect(unit: clang.Unit) -> Dialect:
     """The groups and devices of a unit. Raises EdgebuildError where a declaration is wrong.
 
-    A struct is a group if the word `bfGroup` stands where it is defined.
+    A struct is a group if its definition begins with the word `bfGroup`.
     """
     definitions: dict[str, Cursor] = {}
     devices: dict[str, Device] = {}
@@ -209,7 +209,7 @@ def read_dialect(unit: clang.Unit) -> Dialect:
 
 
 def _names_are_free(unit: clang.Unit, groups: Mapping[str, Cursor]) -> None:
-    """Raise EdgebuildError where a class has a group's name: generated groups stand outside of all namespaces."""
+    """Raise EdgebuildError if a class has a group's name (generated groups are global), or contains a group."""
     for c in unit.top if unit.cpp else ():
         other = c.kind in (*clang.CLASSES, CursorKind.CLASS_TEMPLATE) and c.spelling in groups
         if other and c.semantic_parent != groups[c.spelling].semantic_parent:
@@ -221,7 +221,7 @@ def _names_are_free(unit: clang.Unit, groups: Mapping[str, Cursor]) -> None:
 
 
 def _value_of(variable: Cursor) -> str:
-    """The struct that a variable holds, itself or as elements."""
+    """The name of the struct that is a variable's type, or the type of its elements; "" for other types."""
     type_ = variable.type
     while type_.kind in ARRAYS:
         type_ = type_.element_type
@@ -288,7 +288,7 @@ def _members(
 
 
 class _Attributes:
-    """Resolves what the attributes of members say, such as the targets of rse() and wse()."""
+    """Applies the attributes of members, such as rse() and wse() with their targets."""
 
     def __init__(
         self,
@@ -300,7 +300,7 @@ class _Attributes:
         self.definitions, self.members, self.unit, self.children = definitions, members, unit, children
 
     def with_effects(self, member: Field | Child, cursors: Mapping[FieldId, Cursor]) -> Field | Child:
-        """The member with what its attributes say."""
+        """The member with all its attributes applied. Raises EdgebuildError for contradictions."""
         at = cursors[member.id] if isinstance(member, Field) else self.children[id(member)]
         for attribute in clang.children(at):
             if attribute.kind == CursorKind.ANNOTATE_ATTR and attribute.spelling.startswith("edgebuild:"):
@@ -313,7 +313,7 @@ class _Attributes:
         return member
 
     def with_attribute(self, member: Field | Child, word: str, argument: str, at: Cursor) -> Field | Child:
-        """The member with what one attribute says."""
+        """The member with one attribute applied."""
         if word == "stride":
             if not member.dims:
                 raise self.error(at, "", f"'{member.name}' is no array, and has a stride")
@@ -386,7 +386,7 @@ class _Attributes:
         raise self.error(at, word, text)
 
     def error(self, at: Cursor, word: str, text: str) -> Exception:
-        """Points at the target's name inside of the macro's argument."""
+        """An error that points at `word` in the macro's argument."""
         here, text_ = clang.place(at.extent.start), self.unit.text
         end = text_.find(b")", here.offset)
         inside = text_.find(word.encode(), here.offset, end if end > 0 else None) if word else -1
@@ -396,19 +396,19 @@ class _Attributes:
 
 
 def all_fields(members: Mapping[str, Iterable[Field | Child]], group: str) -> set[FieldId]:
-    """The fields of a group, and of those inside of it; `members` are those of each group."""
+    """The fields of a group and of the groups in it. `members`: the members of each group."""
     inner = ({m.id} if isinstance(m, Field) else all_fields(members, m.group) for m in members[group])
     return set[FieldId]().union(*inner)
 
 
 def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:
-    """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
+    """(group, whether the type is a pointer to it) of a type; ("", False) for other types."""
     name, pointer = clang.record(type_)
     return (name, pointer) if name in dialect.groups else ("", False)
 
 
 def read_offsets(unit: clang.Unit, dialect: Dialect) -> tuple[Offset, ...]:
-    """Every `offsetof` of a group in the unit. Constants that hold one are none from here on."""
+    """Every `offsetof` of a group in the unit. Expressions with one no longer count as constants from here on."""
     offsets = []
     for c in clang.preorder(unit.tu.cursor) if b"offsetof" in unit.text else ():
         if not clang.is_offset(c):
@@ -425,8 +425,8 @@ def read_offsets(unit: clang.Unit, dialect: Dialect) -> tuple[Offset, ...]:
 
 
 def check_memory(unit: clang.Unit, dialect: Dialect) -> None:
-    """Raise EdgebuildError for a union with a way to a group, whose other members would reach registers that nobody
-    knows of, and for a struct that holds one."""
+    """Raise EdgebuildError for a union with a group or a pointer to one, whose other members would access registers
+    unseen, and for a struct that contains a group."""
     classes = (c for c in unit.top if c.kind in clang.CLASSES and c.spelling not in dialect.groups and unit.own(c))
     for m in (f for c in classes for f in clang.children(c) if f.kind == CursorKind.FIELD_DECL):
         name, pointer = group_of(m.type, dialect)

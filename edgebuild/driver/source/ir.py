@@ -1,7 +1,7 @@
 """C and C++ as typed values: types and declarations, and bodies of functions as expressions and statements.
 
-`lowering` makes them from libclang's tree, once, and analysis and prover read these values alone. Operands stand in the
-order of the text. What libclang finds out on request (constants, positions) is asked when it is needed, and kept.
+`lowering` makes them from libclang's tree, once; analysis and prover read only these values. Operands are in the order
+of the text. Constants and positions are requested from libclang when they are needed, and cached.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ...base.errors import EdgebuildError
 from . import clang
 from .clang import Place
 
-Span = tuple[int, int]  # bytes of the unit's text: first, and one behind the last
+Span = tuple[int, int]  # [begin, end) in bytes of the unit's text
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class Value:
-    """A frozen value, which is equal to itself alone."""
+    """A frozen value that is compared by identity."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
 class Lowering(Protocol):
-    """Parts that a value has made when it is asked for them."""
+    """The lowering that values call for parts that are made on demand."""
 
     unit: clang.Unit
 
@@ -45,7 +45,7 @@ class Lowering(Protocol):
 
 
 class CType(Value):
-    """A type; what stands behind typedefs, but for what is as it is written.
+    """A type. Attributes are those of the canonical type, except where they say "as written".
 
     `kind` is "pointer", "array", "open array", "variable array", "reference", "rvalue reference", "record", "void",
     "bool", "real", "atomic", "dependent" (on a template), or "number" for all others.
@@ -54,17 +54,17 @@ class CType(Value):
     program: Lowering
     origin: Type
     kind: str
-    written: str  # the kind as it is written: a typedef of an array is a "number"
-    name: str  # as it is written
-    text: str  # without typedefs
-    size: int  # bytes; negative where it is not known
+    written: str  # the kind as written: a typedef of an array is a "number"
+    name: str  # as written
+    text: str  # the name without typedefs
+    size: int  # bytes; negative if unknown
     count: int  # elements of an array
     signed: bool
-    is_volatile: bool  # itself, or the type that its typedef stands for
+    is_volatile: bool  # as written, or by a typedef
     is_const: bool
     is_pod: bool
     changes: bool  # whether an object of this type may change by itself
-    group: tuple[str, bool]  # name of the struct or union that it is or points to, and whether it points; else ""
+    group: tuple[str, bool]  # (struct or union that it is or points to, or ""; whether it is a pointer)
 
     @property
     def is_reference(self) -> bool:
@@ -76,12 +76,12 @@ class CType(Value):
 
     @property
     def has_effects(self) -> bool:
-        """Whether each access of an object of this type counts."""
+        """Whether each access of an object of this type is a side effect."""
         return self.is_volatile or self.written == "atomic"
 
     @property
     def plain_text(self) -> str:
-        """Text of the type without typedefs, namespaces, and the places of structs that have no name."""
+        """Text of the type without typedefs, namespaces, and the positions of anonymous structs."""
         return re.sub(r"\b\w+::", "", re.sub(r"\((unnamed|anonymous)[^)]*\)", r"(\1)", self.text))
 
     @cached_property
@@ -95,7 +95,7 @@ class CType(Value):
 
     @cached_property
     def element(self) -> CType:
-        """The elements of an array, as they are written."""
+        """The type of an array's elements, as written."""
         return self.program.type((self if "array" in self.written else self.canonical).origin.element_type)
 
     @cached_property
@@ -112,7 +112,7 @@ class CType(Value):
 
 
 class Declaration(Value):
-    """Something with a name."""
+    """A named declaration."""
 
     program: Lowering
     origin: Cursor
@@ -133,12 +133,12 @@ class Declaration(Value):
 
     @property
     def owner(self) -> str:
-        """The struct that it is in, or "" (groups are structs)."""
+        """The struct that contains it, or "" (groups are structs)."""
         return self.program.unit.member(self.origin)[0]
 
     @cached_property
     def default(self) -> Expression | None:
-        """The value of a parameter that a call leaves out, or the first one of a member, as its class gives it."""
+        """The default argument of a parameter, or the initial value of a variable or a member in its declaration."""
         return self.program.default(self.origin)
 
     def error(self, message: str, *hints: str) -> EdgebuildError:
@@ -151,25 +151,25 @@ class Variable(Declaration):
     offset: int  # of its name in the text, in bytes
     is_parameter: bool
     is_global: bool
-    storage: str  # "STATIC", "EXTERN", or another word
-    function: str  # that it stands in, with its classes; "" for one outside of functions
+    storage: str  # libclang's storage class: "STATIC", "EXTERN"...
+    function: str  # enclosing function, with its classes; "" for a global variable
     qualified: str  # its name with its namespaces and classes
     cleanup: str | None  # the function that `__attribute__((cleanup(f)))` calls at the end of its scope
 
     @property
     def key(self) -> str:
-        """A name that no other variable of the unit has."""
+        """A name that is unique in the unit."""
         return f"{self.name}@{self.offset}"
 
     def lives_in(self, function: Function) -> bool:
-        """Whether it lives in a call of the function only. What a lambda captures is not its own."""
+        """Whether it is a local variable of the function. A lambda's captures are not its local variables."""
         if function.form == "lambda" and self.offset < function.span[0]:
             return False
         return self.is_parameter or (self.storage not in ("STATIC", "EXTERN") and bool(self.function))
 
 
 class Member(Declaration):
-    """A member of a struct, a class or a union that holds a value."""
+    """A data member of a struct, a class or a union."""
 
     offset: int  # of its name in the text, in bytes
     in_union: bool
@@ -193,12 +193,12 @@ class Record(Value):
 
     program: Lowering
     name: str
-    members: tuple[Member, ...]  # that hold values, in order; none of a template's instance
+    members: tuple[Member, ...]  # data members, in order; empty for a template's instance
     bases: tuple[CType, ...]
-    destructor: Function | None  # that is written, if not as a default
+    destructor: Function | None  # if user-declared and not defaulted
     has_virtual_base: bool
-    is_constructed: bool  # whether a constructor is written, and not as a default
-    has_table: bool  # whether its objects begin with a pointer to the table of its virtual methods
+    is_constructed: bool  # whether a constructor is user-declared and not defaulted
+    has_table: bool  # whether its objects begin with a vtable pointer
 
 
 class Function(Declaration):
@@ -208,14 +208,14 @@ class Function(Declaration):
     """
 
     form: str
-    full_name: str  # that no other function of the unit has
-    is_static: bool  # whether other files cannot call it
-    has_object: bool  # whether it is called for an object
+    full_name: str  # unique in the unit
+    is_static: bool  # whether it has internal linkage
+    has_object: bool  # whether it is a non-static method
     is_virtual: bool
-    is_copy: bool  # whether it is a constructor that copies or moves an object
+    is_copy: bool  # whether it is a copy or move constructor
     is_default: bool
-    is_written: bool  # whether its class declares it, and not as a default
-    interrupt: str | None  # that it is declared to serve; "" if that has no name
+    is_written: bool  # whether it is a constructor, user-declared and not defaulted
+    interrupt: str | None  # name of the interrupt (possibly "") if declared as its handler
 
     @property
     def is_operator(self) -> bool:
@@ -227,7 +227,7 @@ class Function(Declaration):
 
     @cached_property
     def expected(self) -> tuple[Variable, ...]:
-        """Its parameters as a call has them: also those of an instance of a template."""
+        """The parameters for a call, also if it is an instance of a template."""
         return self.program.parameters(self.origin, True)
 
     @cached_property
@@ -236,7 +236,7 @@ class Function(Declaration):
 
     @cached_property
     def is_weak(self) -> bool:
-        """Whether the linker may take another one in its place."""
+        """Whether the linker may replace it by another function."""
         return self.program.is_weak(self.origin)
 
     @cached_property
@@ -250,13 +250,13 @@ class Function(Declaration):
 
     @cached_property
     def initialisers(self) -> tuple[Initialiser, ...]:
-        """All that stands between a constructor's head and its body."""
+        """The member initialisers of a constructor."""
         return self.program.initialisers(self.origin)
 
 
 @dataclass(frozen=True)
 class Initialiser:
-    """The first value of a member or a base in front of a constructor's body."""
+    """A member initialiser of a constructor: the initial value of a member or a base."""
 
     member: str  # "" for a base
     base: Record | None
@@ -267,7 +267,7 @@ class Initialiser:
 
 
 class Node(Value):
-    """A piece of a body."""
+    """An expression or statement of a function's body."""
 
     program: Lowering
     origin: Cursor
@@ -292,12 +292,12 @@ class Node(Value):
 
     @cached_property
     def parts(self) -> tuple[Node, ...]:
-        """The nodes that it is made of, in order."""
+        """The nodes directly below it, in order."""
         values = (value if isinstance(value, tuple) else (value,) for value in vars(self).values())
         return tuple(x for value in values for x in value if isinstance(x, Node))
 
     def all(self) -> Iterator[Node]:
-        """It and all below it, in order."""
+        """This node and all below it, in order."""
         yield self
         for part in self.parts:
             yield from part.all()
@@ -307,7 +307,7 @@ class Node(Value):
 
 
 class Expression(Node):
-    """Something that has a value, or that is evaluated for what it does."""
+    """An expression, evaluated for its value or its effects."""
 
     @cached_property
     def type(self) -> CType:
@@ -315,7 +315,7 @@ class Expression(Node):
 
     @cached_property
     def constant(self) -> int | None:
-        """The value of an integer constant expression."""
+        """The value of an integer constant expression; None for any other."""
         return clang.constant(self.origin)
 
     @property
@@ -329,7 +329,7 @@ class Expression(Node):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether it is a default argument: it has no text here."""
+        """Whether it is a default argument, which has no text in the call."""
         return self.span[0] == self.span[1]
 
 
@@ -346,13 +346,13 @@ class NullPointer(Expression):
 
 
 class String(Expression):
-    """A string literal; `text` is as it is written."""
+    """A string literal; `text` is as written."""
 
     text: str
 
     @property
     def plain(self) -> str | None:
-        """The characters, without escapes; None where there are some."""
+        """The characters of an ASCII literal without escapes; None for other literals."""
         match = re.fullmatch(r'"([^"\\]*)"', self.text)
         return match[1] if match and match[1].isascii() else None
 
@@ -376,7 +376,7 @@ class This(Expression):
 
 
 class Wrapped(Expression):
-    """An expression inside of something."""
+    """An expression that contains exactly one other."""
 
     inside: Expression
 
@@ -390,7 +390,7 @@ class Parenthesised(Wrapped):
 
 
 class Converted(Wrapped):
-    """An implicit conversion. `transparent`: libclang shows nothing in it but the expression."""
+    """An implicit conversion. `transparent`: its cursor has no child but the expression."""
 
     transparent: bool
 
@@ -400,7 +400,7 @@ class Converted(Wrapped):
 
 
 class Cast(Wrapped):
-    """A conversion that is written. `form`: that of C ("c"), or of C++ ("static", "value")."""
+    """An explicit conversion. `form`: "c", or in C++ "static", "constant" or "value" (`T(x)`)."""
 
     form: str
 
@@ -482,9 +482,9 @@ class Choice(Expression):
 
 
 class Call(Expression):
-    """A call. `to` is None where a pointer is called; then, and for a function of C, `callee` names what is called.
+    """A call. `to` is None for a call through a pointer. `callee`: the pointer, or the name of a C function.
 
-    `target`: the object of a method or an operator; None also stands for the method's own object.
+    `target`: the object of a method or an operator; None also for the calling method's own object.
     """
 
     to: Function | None
@@ -516,7 +516,7 @@ class Designated(Expression):
 
 
 class Unevaluated(Expression):
-    """`sizeof`, `_Alignof`: the operands have types, and nothing happens."""
+    """`sizeof`, `_Alignof`: the operands are not evaluated."""
 
     operands: tuple[Expression, ...]
 
@@ -556,7 +556,7 @@ class Allocation(Expression):
 
 
 class Intrinsic(Expression):
-    """An operation of the compiler's own, as those of <stdatomic.h>."""
+    """An operation built into the compiler, as those of <stdatomic.h>."""
 
     operands: tuple[Expression, ...]
 
@@ -579,7 +579,7 @@ class Other(Expression):
 
 
 class Statement(Node):
-    """Something that is done."""
+    """A statement."""
 
 
 class Evaluation(Statement):
@@ -599,7 +599,7 @@ class Empty(Statement):
 
 
 class Declared(Statement):
-    """A variable begins to live. `sizes`: expressions in its type; `value`: what it begins with."""
+    """The declaration of a variable. `sizes`: expressions in its type; `value`: its initial value."""
 
     variable: Variable
     sizes: tuple[Expression, ...]
@@ -611,7 +611,7 @@ class Declared(Statement):
         return self.variable.type.plain_text
 
     def first_text(self, offsets: Iterable[int | None]) -> str:
-        """The text of the first value without macros; `offsets` stand for the `offsetof`s in it."""
+        """The text of the initial value, with macros expanded and `offsets` in place of its `offsetof`s."""
         text = clang.pretty(self.origin).partition("=")[2] if self.value else ""
         for offset in offsets:
             text = re.sub(r"(?:__builtin_)?offsetof\([^)]*\)", f"{offset}U", text, count=1)
@@ -619,14 +619,14 @@ class Declared(Statement):
 
 
 class Declarations(Statement):
-    """The declarations of one statement. `uses`: members that others than variables name, as a class does."""
+    """The declarations of one statement. `uses`: members that declarations other than variables name, as a class."""
 
     variables: tuple[Declared, ...]
     uses: tuple[Expression, ...] = ()
 
 
 class If(Statement):
-    """`before`: what is declared or done in front of the condition."""
+    """`if`. `before`: declarations and statements in front of the condition."""
 
     before: tuple[Statement, ...]
     condition: Expression
@@ -647,7 +647,7 @@ class Loop(Statement):
 
 
 class RangeLoop(Statement):
-    """`for (T x : range)`. `declared`: all that it declares, `x` among it."""
+    """`for (T x : range)`. `declared`: all variables that it declares, with `x`."""
 
     over: tuple[Expression, ...]
     body: Statement
@@ -655,7 +655,7 @@ class RangeLoop(Statement):
 
 
 class Switch(Statement):
-    """`before` as in `If`."""
+    """`switch`. `before`: as in `If`."""
 
     before: tuple[Statement, ...]
     value: Expression
@@ -677,7 +677,7 @@ class Label(Statement):
 
 
 class Goto(Statement):
-    """`goto label;`. `back`: the label stands in front of it."""
+    """`goto label;`. `back`: whether the jump is backward."""
 
     label: str
     back: bool
@@ -698,7 +698,7 @@ class Return(Statement):
 
 
 class Assembly(Statement):
-    """An assembly statement. `text`: its strings and colons without macros; None if they are not at hand."""
+    """An assembly statement. `text`: its strings and colons, with macros expanded; None if clang prints none."""
 
     operands: tuple[Expression, ...]
     text: str | None
@@ -716,12 +716,12 @@ def effect(expression: Node, reads: Callable[[Expression], object]) -> str:
 
 
 def is_busy(x: Node) -> bool:
-    """Whether a node itself changes something, or calls what may."""
+    """Whether a node itself may have an effect: a call, an assignment, an allocation..."""
     return isinstance(x, Call | Assignment | Step | Statements | Lambda | Allocation)
 
 
 def labels(body: Node) -> Iterator[Case]:
-    """The labels of a switch whose body this is a part of."""
+    """The case labels in a part of a switch's body, without those of nested switches."""
     if isinstance(body, Case):
         yield body
     for x in body.parts if not isinstance(body, Switch | Lambda) else ():

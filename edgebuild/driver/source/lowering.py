@@ -1,6 +1,6 @@
-"""From libclang's tree to the values of `ir`: the one place that tells kinds of cursors apart in bodies of functions.
+"""Lower libclang's tree to the values of `ir`. Only this module distinguishes kinds of cursors in function bodies.
 
-What no driver may have is refused here: computed goto, exceptions, and statements that libclang does not show.
+It refuses code that a driver must not have: computed goto, exceptions, and statements that libclang does not show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import clang, ir
 
 K = CursorKind
 ASSEMBLY = (K.ASM_STMT, K.MS_ASM_STMT)
-WORD = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\w+|\S'  # of C
+WORD = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\w+|\S'  # a token of C
 T = TypeVar("T")
 KINDS = {
     TypeKind.POINTER: "pointer",
@@ -60,7 +60,7 @@ REFUSED = {
 
 
 class Program:
-    """One unit. Types and declarations are the same values each time; bodies are made when they are asked for."""
+    """One lowered unit. Types and declarations are cached, so that each is one value; bodies are lowered on demand."""
 
     def __init__(self, unit: clang.Unit) -> None:
         self.unit = unit
@@ -72,7 +72,7 @@ class Program:
             self._kept[kind, key] = make()
         return self._kept[kind, key]
 
-    # ---- types and declarations; libclang's `data` tells where they lie
+    # ---- types and declarations; their addresses in libclang's `data` are the cache's keys
 
     def type(self, origin: Type) -> ir.CType:
         return self._once("type", origin.data[0], lambda: self._type(origin))
@@ -186,7 +186,7 @@ class Program:
         return any(re.search(r"\b_*weak_*\b", clang.pretty(x).partition("{")[0]) for x in shown)
 
     def parameters(self, function: Cursor, expected: bool) -> tuple[ir.Variable, ...]:
-        """The parameters of a function; `expected`: as a call has them, also those of an instance of a template."""
+        """The parameters of a function. `expected`: those for a call, also if it is an instance of a template."""
         declared = (p for p in clang.children(function) if p.kind == K.PARM_DECL)
         return tuple(self.variable(p) for p in (function.get_arguments() or () if expected else declared) if p)
 
@@ -197,7 +197,7 @@ class Program:
         return self.expression(values[-1]) if values else None
 
     def declaration(self, c: Cursor | None) -> ir.Declaration | None:
-        """The declaration that a name stands for."""
+        """The lowered declaration of a cursor."""
         if c is None:
             return None
         if c.kind in (K.VAR_DECL, K.PARM_DECL):
@@ -208,7 +208,7 @@ class Program:
             return ir.Constant(self, c, str(c.spelling), int(c.enum_value))
         return self.member(c) if c.kind == K.FIELD_DECL else ir.Declaration(self, c, str(c.spelling))
 
-    # ---- what the unit has
+    # ---- contents of the unit
 
     @cached_property
     def functions(self) -> tuple[ir.Function, ...]:
@@ -217,13 +217,13 @@ class Program:
 
     @cached_property
     def lambdas(self) -> dict[int, tuple[ir.Function, ir.Function]]:
-        """The lambdas in functions of the text: (lambda, the function around it), by where they begin."""
+        """The lambdas in functions of the text: (lambda, enclosing function), by the offset of their begin."""
         pairs = self.unit.lambdas.items()
         return {start: (self.function(c), self.function(around)) for start, (c, around) in pairs}
 
     @cached_property
     def definitions(self) -> dict[str, ir.Function]:
-        """The functions with a body, by their names; of C those of headers, too."""
+        """The functions with a body, by name; in C also those of headers."""
         if self.unit.cpp:
             return {f.full_name: f for f in self.functions}
         own = (f for f in self.unit.top if f.kind == K.FUNCTION_DECL and f.is_definition())
@@ -231,7 +231,7 @@ class Program:
 
     @property
     def statics(self) -> tuple[ir.Declared, ...]:
-        """Variables outside of functions that the text itself declares, and those that functions keep."""
+        """Global variables that the text itself declares, and static variables in functions."""
         own = [d for d in self.unit.top if d.kind == K.VAR_DECL and self.unit.own(d)]
         inner = (d for f in self.unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
         return tuple(map(self._declared, (*own, *(d for d in inner if d.storage_class.name == "STATIC"))))
@@ -289,13 +289,13 @@ class Program:
         return tuple(self.expression(x) for x in clang.children(c) if clang.is_expression(x))
 
     def _unexposed(self, c: Cursor) -> ir.Expression:
-        """Expressions that libclang has no kind for: conversions, `a ?: b`, `offsetof`, designators, and others."""
+        """Lower an expression that libclang has no kind for: a conversion, `a ?: b`, `offsetof`, a designator..."""
         children = clang.children(c)
         members = [x.referenced for x in children if x.kind == K.MEMBER_REF]
         inside = self._inside(c)
         if clang.is_offset(c):
             return ir.OffsetOf(self, c, tuple(map(self.member, members)), inside)
-        if len(inside) == 4 and len({x.span for x in inside[:3]}) == 1:  # it repeats its first operand
+        if len(inside) == 4 and len({x.span for x in inside[:3]}) == 1:  # `a ?: b`: libclang repeats the first operand
             return ir.Choice(self, c, inside[0], None, inside[3])
         if members:
             named = tuple(self.member(m) for m in members)
@@ -334,7 +334,7 @@ class Program:
         return ir.Lambda(self, c, tuple(captured), function.body, function)
 
     def _call(self, c: Cursor) -> ir.Expression:
-        """A call: of a function, through a pointer, of a method, of an operator, or of a constructor."""
+        """Lower a call: of a function, through a pointer, of a method, of an operator, or of a constructor."""
         parts = [x for x in clang.children(c) if clang.is_expression(x)]
         if not self.unit.cpp:
             callee, *arguments = map(self.expression, parts)
@@ -381,7 +381,7 @@ class Program:
         return self.statement(own[0]) if len(own) == 1 else ir.Block(self, c, tuple(map(self.statement, own)))
 
     def _declared(self, d: Cursor) -> ir.Declared:
-        """The variable with its first value, which stands behind the name; but so does the length of an array."""
+        """Lower a variable. Its initial value is an expression after the name; but so is the length of an array."""
         parts = [x for x in clang.children(d) if clang.is_expression(x)]
         value = None
         if parts and clang.span(parts[-1])[0] >= clang.offset(d.location):
@@ -399,7 +399,7 @@ class Program:
         return ir.Declarations(self, c, tuple(map(self._declared, own)), uses)
 
     def _parts(self, c: Cursor) -> tuple[tuple[ir.Statement, ...], list[Cursor]]:
-        """(what C++ declares or does in front of the condition of an if, while or switch, the other parts)."""
+        """(statements of C++ in front of the condition of an if, while or switch, the other parts)."""
         parts, before = clang.children(c), list[ir.Statement]()
         start = self.unit.text[clang.span(c)[0] : clang.span(parts[0])[0]]
         if self.unit.cpp and c.kind == K.SWITCH_STMT and b";" in start:
@@ -430,7 +430,7 @@ class Program:
         return ir.Loop(self, c, (), self.expression(condition), None, self.statement(body), first=True)
 
     def _for(self, c: Cursor) -> ir.Statement:
-        """A `for`: parts that are missing have no child, and the places of the semicolons tell which is which."""
+        """Lower a `for`. Missing parts have no cursor, so the positions of the semicolons identify the others."""
         *parts, body = clang.children(c)
         start, condition, step = parts[:1], parts[1:2], parts[2:]
         if len(parts) in (1, 2):
@@ -470,13 +470,13 @@ class Program:
 
 
 def _names(c: Cursor, to: Cursor) -> bool:
-    """Whether an operand of a call is the name of what is called."""
+    """Whether an operand of a call is the name of the called function."""
     value = clang.bare(c)
     return value.kind == K.DECL_REF_EXPR and value.referenced is not None and value.referenced == to
 
 
 def _semicolons(c: Cursor) -> Iterator[int]:
-    """Where the semicolons between the parts of a `for` stand."""
+    """Offsets of the semicolons between the parts of a `for`."""
     depth = 0
     for token in c.get_tokens():
         word = token.spelling
@@ -486,13 +486,13 @@ def _semicolons(c: Cursor) -> Iterator[int]:
 
 
 def _turn(part: Cursor, semicolons: list[int]) -> int:
-    """How many semicolons of a `for` stand in front of one of its parts."""
+    """The number of a `for`'s semicolons in front of one of its parts."""
     start, (first, second, *_) = clang.span(part)[0], semicolons
     return 0 if start < first else 1 if start <= second else 2
 
 
 def _assembly_text(function: Cursor, statement: Cursor) -> str | None:
-    """The strings and colons of an assembly statement, without macros; None if they are not at hand."""
+    """The strings and colons of an assembly statement, with macros expanded; None if clang does not print them."""
     number = [x for x in clang.preorder(function) if x.kind in ASSEMBLY].index(statement)
     words = re.findall(WORD, clang.pretty(function))
     starts = [i for i, w in enumerate(words) if w == "asm"]

@@ -1,6 +1,6 @@
-"""From files to one text: sources one after the other, headers with groups in place, macros around accesses expanded.
+"""Join a driver's files to one text: sources in order, headers with groups in place, macros around accesses expanded.
 
-One text has one set of positions, so that everything after this works on byte offsets. `#line` keeps the user's own."""
+Later stages work on byte offsets in this text. `#line` directives keep the positions in the user's files."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from . import clang
 from .dialect import Dialect, Offset, check_memory, group_of, read_dialect, read_offsets
 from .lowering import Program
 
-# What the compiler reads, looked at before: it would read a device without an end, wait for a pipe, or expand macros
-# and headers until the machine has no memory left.
+# Checks before the compiler runs in this process: it would read an endless device, wait for a pipe, or expand macros
+# and headers until memory is exhausted.
 #
-# Headers that a directive names in plain words are looked at by name. Then a process with limits of memory and time
-# parses everything once, for nobody but the compiler knows what macros make.
+# Headers that are named literally are checked by name. Then a process with limits of memory and time parses everything
+# once, since only the compiler can expand macros.
 
-# Strings stay, comments become a blank; a line that ends in a backslash goes on in the next one.
+# Strings stay, comments become a blank.
 WORDS = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/""", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:include|include_next|import|embed)\b([^\n]*)$", re.M)
 INCLUDED = re.compile(r"""[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""")
-MEMORY, SECONDS, WAIT = 512 << 20, 10, 60  # that the process which runs first may take: of the processor, of the clock
-DEEP, NODES = 200, 500_000  # of the syntax tree: levels, which walks go down in Python, and nodes of one source
+MEMORY, SECONDS, WAIT = 512 << 20, 10, 60  # limits of that process: bytes, seconds of processor time and of wall time
+DEEP, NODES = 200, 500_000  # limits of the syntax tree: levels (Python's recursion), nodes of one source
 
 
 def check_headers(files: Sequence[Path], folders: Sequence[Path]) -> None:
-    """Refuse a device, a pipe or a file that is too large, wherever one of the files or what it includes names it.
+    """Raise EdgebuildError for a device, a pipe or a too large file among the files and the headers that they include.
 
-    `folders`: where headers are besides beside the file that names them.
-    Headers of the compiler and of the C library are passed over. Raises EdgebuildError.
+    `folders`: searched for headers after the including file's folder. Headers of the compiler and of the C library are
+    not checked.
     """
     for _ in _included(files, named, folders):
         pass
@@ -54,7 +54,7 @@ def check_headers(files: Sequence[Path], folders: Sequence[Path]) -> None:
 def _included(
     files: Sequence[Path], names: Callable[[str], Iterable[str]], folders: Sequence[Path] = ()
 ) -> Iterator[str]:
-    """The texts of files and of all that they include; `names` are those of a text. A header may be in any encoding."""
+    """The texts of files and of the files that they include. `names`: lists the includes of a text."""
     seen, todo = set[str](), [*files]
     while todo:
         path = todo.pop()
@@ -67,7 +67,7 @@ def _included(
 
 
 def named(text: str) -> set[str]:
-    """The files that directives of the text name in plain words."""
+    """The files that include directives of the text name literally."""
     spliced = re.sub(r"\\[ \t]*\r?\n", "", text.replace("??/", "\\"))
     plain = WORDS.sub(lambda m: m[0] if m[0][0] in "\"'" else " ", spliced)
     operands = [m[1] for t in (text, spliced, plain) for m in DIRECTIVE.finditer(t)]
@@ -78,14 +78,14 @@ def named(text: str) -> set[str]:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists() and not path.is_dir()
-    except (OSError, ValueError):  # no name that the system knows
+    except (OSError, ValueError):  # an invalid file name
         return False
 
 
 def check_bounded(file: Path, parse: Callable[[], object]) -> None:
-    """Raise EdgebuildError unless the parse of a file and its headers ends within the limits, in a process of its own.
+    """Raise EdgebuildError unless a child process parses a file and its headers within the limits.
 
-    Errors in the file are none here: they are reported when it is read.
+    Errors in the file are reported later, when it is read.
     """
     if not hasattr(os, "fork"):
         return
@@ -118,7 +118,7 @@ def check_bounded(file: Path, parse: Callable[[], object]) -> None:
 
 
 def check_tree(unit: clang.Unit) -> None:
-    """Raise EdgebuildError where the text makes a tree of more than `DEEP` levels or of more than `NODES` nodes."""
+    """Raise EdgebuildError if the text's syntax tree has more than `DEEP` levels or `NODES` nodes."""
     level, nodes = [c for c in unit.top if unit.own(c)], 0
     for _ in range(DEEP):
         nodes += len(level)
@@ -132,17 +132,17 @@ def check_tree(unit: clang.Unit) -> None:
 
 
 def _mapped() -> int:
-    """Bytes of the address space that this process has already."""
+    """Bytes of address space that this process has mapped."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 2 << 30
 
 
-# Uses of groups that libclang's tree does not show: in templates and generic lambdas, once their types are known.
+# Uses of groups that libclang's tree does not show: in instances of templates and generic lambdas.
 #
-# The text is parsed once more, with members that cannot be used and groups that cannot be copied. clang then tells
-# every use. What the tree shows, too, is read by the analysis; each other one would be left out of the generated code.
+# The text is parsed once more, with members marked unavailable and copies of groups deleted: clang reports every use as
+# an error. Uses that the tree also shows are analysed; the others would be missing in the generated code.
 
 K = CursorKind
 UNAVAILABLE = re.compile(r"'(\w+)' is unavailable: bfGroup (\w+)")
@@ -150,11 +150,11 @@ DELETED = re.compile(r"deleted (?:constructor|operator|copy|move)")
 
 
 def no_hidden_uses(unit: clang.Unit, dialect: Dialect, parse: Callable[[bytes], clang.Unit]) -> None:
-    """Raise EdgebuildError where C++ uses a group in a way that the tree does not show. `parse` takes wrong texts."""
+    """Raise EdgebuildError where C++ uses a group and the tree does not show it. `parse` must tolerate errors."""
     marks = _marks(unit, dialect)
     shown = _shown(unit, dialect)
     hidden: dict[int, Diagnostic] = {}
-    marked = parse(_marked(unit.text, marks))  # has to live as long as its errors
+    marked = parse(_marked(unit.text, marks))  # must outlive its errors
     for error in marked.errors:
         here = clang.place(error.location)
         own = error.location.file is not None and error.location.file.name == unit.tu.spelling
@@ -181,7 +181,7 @@ def _message(error: cindex.Diagnostic) -> str:
 
 
 def _marks(unit: clang.Unit, dialect: Dialect) -> dict[int, str]:
-    """Pieces that are put into the text, by where."""
+    """The insertions into the text, by byte offset."""
     marks: dict[int, str] = {}
     for c in unit.top:
         if c.kind != K.STRUCT_DECL or not c.is_definition() or c.spelling not in dialect.groups:
@@ -204,7 +204,7 @@ def _marked(text: bytes, marks: dict[int, str]) -> bytes:
 
 
 def _unmarked(offset: int, marks: dict[int, str]) -> int:
-    """The place in the text that a place of the marked text stands for."""
+    """The offset in the text, of an offset in the marked text."""
     added = 0
     for place in sorted(marks):
         if place + added < offset:
@@ -213,7 +213,7 @@ def _unmarked(offset: int, marks: dict[int, str]) -> int:
 
 
 def _shown(unit: clang.Unit, dialect: Dialect) -> set[int]:
-    """Places where the tree shows that a member is named, or a group copied in a function that is read."""
+    """Offsets where the tree shows the name of a member, or the copy of a group in a function that is read."""
     shown: set[int] = set()
     for top in clang.children(unit.tu.cursor):
         if unit.own(top):
@@ -236,7 +236,7 @@ def _copies(c: Cursor, dialect: Dialect) -> bool:
 
 
 def no_unread_uses(unit: clang.Unit, dialect: Dialect) -> None:
-    """Raise EdgebuildError where a field stands outside of all functions that are read, as in a template."""
+    """Raise EdgebuildError where a field is used outside of all functions that are read, as in a template."""
     read = [clang.span(f) for f in unit.functions]
     for top in clang.children(unit.tu.cursor):
         for c in clang.preorder(top) if unit.own(top) else ():
@@ -247,11 +247,11 @@ def no_unread_uses(unit: clang.Unit, dialect: Dialect) -> None:
                 raise clang.error_at(c, unit.text, text, "  move it into a function or a method of its own")
 
 
-# Accesses out of macros: the statements around them are printed as they are without macros.
+# Accesses in macros: the statements with them are printed with their macros expanded.
 #
-# An access is replaced in the text, so the text has to show where each part of it begins and ends. `UART->CR1.EN = 1`
-# does that though UART is a macro; `ENABLE(h)` does not. clang prints declarations only, so that a unit with whole
-# functions is parsed first. The smallest statements with such an access go into the text; all else stays as it was.
+# An access is rewritten in the text, so the text must show where each part of it begins and ends. `UART->CR1.EN = 1`
+# does, even if UART is a macro; `ENABLE(h)` does not. clang can only print declarations. So whole functions are printed
+# and parsed first. Then only the smallest statements with such an access are replaced in the text.
 
 ASSIGNMENTS = (K.BINARY_OPERATOR, K.COMPOUND_ASSIGNMENT_OPERATOR)
 VALUES = (K.COMPOUND_LITERAL_EXPR, K.INIT_LIST_EXPR)
@@ -271,7 +271,7 @@ ENDED = (
     K.BREAK_STMT,
     K.CONTINUE_STMT,
     K.GOTO_STMT,
-)  # by a semicolon of their own
+)  # statements that end in a semicolon
 BLANKS = rb"\s|/\*.*?\*/|//[^\n]*\n"
 SEMICOLON = re.compile(rb"(?:%s)*;" % BLANKS, re.S)
 DEFINED = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
@@ -280,7 +280,7 @@ NAME = re.compile(r"\b[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Printed:
-    """A piece of the text, and what it is without macros. `hidden`: macros that have the name of something in it."""
+    """A piece of the text, and its text with macros expanded. `hidden`: macros whose names occur in that."""
 
     start: int
     end: int
@@ -289,12 +289,12 @@ class Printed:
 
 
 def functions_to_print(unit: clang.Unit, dialect: Dialect) -> list[Cursor]:
-    """The functions with an access of which a part comes out of a macro and has no text of its own."""
+    """The functions with an access of which a part is only in a macro's expansion."""
     return [f for f in unit.functions if _hides(f, unit.text, dialect)]
 
 
 def whole(f: Cursor, text: bytes) -> Printed:
-    """A function without macros. Its head stays as it is: C takes attributes in front of the name only."""
+    """A function with macros expanded. Its head stays: C allows attributes only in front of the name."""
     start, end = clang.span(f)
     printed, body = clang.pretty(f), _body(f)
     if body is None or f.kind == K.CONSTRUCTOR or in_macro(body.extent.start):
@@ -303,7 +303,7 @@ def whole(f: Cursor, text: bytes) -> Printed:
 
 
 def statements(f: Cursor, g: Cursor, unit: clang.Unit, printed: clang.Unit, dialect: Dialect) -> list[Printed]:
-    """The pieces of the function `f` that are printed as in `g`, the same function without macros."""
+    """The pieces of the function `f` to replace by their text in `g`, the same function with macros expanded."""
     body, other = _body(f), _body(g)
     if body is None or other is None or in_macro(body.extent.start):
         return [whole(f, unit.text)]
@@ -321,7 +321,7 @@ def _piece(x: Cursor, y: Cursor, unit: clang.Unit, printed: clang.Unit) -> Print
 
 def _printed(start: int, end: int, inside: str, text: bytes) -> Printed:
     names = {m[1].decode() for m in DEFINED.finditer(text)}
-    inside = re.sub(r"(?m)(^|[{;:] *)asm\b", r"\1__asm__", inside)  # known in every mode of C
+    inside = re.sub(r"(?m)(^|[{;:] *)asm\b", r"\1__asm__", inside)  # a keyword in every C standard
     return Printed(start, end, inside, tuple(sorted(names.intersection(NAME.findall(inside)))))
 
 
@@ -330,7 +330,7 @@ def _body(f: Cursor) -> Cursor | None:
 
 
 def _smallest(x: Cursor, y: Cursor, text: bytes, dialect: Dialect) -> Iterator[tuple[Cursor, Cursor]]:
-    """Pairs of statements, or of conditions, that can be replaced alone; `x` has what has to be."""
+    """The smallest parts of `x` (statements or conditions) with all accesses to replace, each with its part of `y`."""
     parts, others = clang.children(x), clang.children(y)
     hiding = [i for i, c in enumerate(parts) if _hides(c, text, dialect)]
     same = [c.kind for c in parts] == [c.kind for c in others]
@@ -342,7 +342,7 @@ def _smallest(x: Cursor, y: Cursor, text: bytes, dialect: Dialect) -> Iterator[t
 
 
 def _alone(x: Cursor, parts: list[Cursor], i: int, text: bytes) -> bool:
-    """Whether the text of a part of a statement is all of it and nothing else."""
+    """Whether the span of part `i` covers exactly this part, so that it can be replaced by itself."""
     (start, end), (first, last) = clang.span(parts[i]), clang.span(x)
     if in_macro(x.extent.start) and in_macro(parts[i].extent.start):
         return False
@@ -423,7 +423,7 @@ def _begins_in_macro(c: Cursor) -> bool:
 
 
 def in_macro(location: SourceLocation) -> bool:
-    """Whether a macro's expansion has the place: clang marks such places in the highest of the 32 bits."""
+    """Whether a location is in a macro's expansion: clang marks these in the highest of the 32 bits."""
     return bool(location.int_data >> 31)
 
 
@@ -431,13 +431,13 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
 Parse = Callable[[str, bytes], clang.Unit]
 ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.M)
-DEEPEST, MOST = 200, 10_000  # headers in one another, as compilers have it, and in all
+DEEPEST, MOST = 200, 10_000  # limits of nested headers (that of compilers), and of headers in all
 MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_(?:write|raw)\b", re.M)
 
 
 @dataclass(frozen=True)
 class LineMark:
-    """`#line`: the number and the file of the line behind it. Generated code has a macro for the file."""
+    """A `#line`: number and file of the next line. In generated code, a macro stands for the file."""
 
     number: int
     file: str
@@ -447,12 +447,12 @@ class LineMark:
 
     @property
     def bare(self) -> str:
-        """The mark with a macro for the file's name (`file_names`): the same bytes wherever the file lies."""
+        """The mark with a macro for the file's name (`file_names`), independent of the file's folder."""
         return f"#line {self.number} {file_macro(self.file)}"
 
 
 def file_macro(file: str) -> str:
-    """The macro of a file's name. Of names that differ in other characters only, the checksum tells which it is."""
+    """The macro for a file's name. A checksum distinguishes names that differ only in characters outside of words."""
     name = Path(file).name
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return f"EB_FILE_{plain}" if plain == name.replace(".", "_") else f"EB_FILE_{plain}_{crc32(os.fsencode(name)):08x}"
@@ -468,8 +468,8 @@ def file_names(lines: Sequence[tuple[int, int, LineMark]]) -> str:
 def path_flags(lines: Sequence[tuple[int, int, LineMark]]) -> str:
     """Options of gcc and clang that define these macros as paths of this machine, one on a line of an `@file`.
 
-    Compilers then name files that editors open, and debuggers find them; `__FILE__` stays as it is without. Of two
-    files of one name nothing is said.
+    Messages and debug information then have full paths; `__FILE__` stays the bare name. If two files have one name,
+    their macro is not defined.
     """
     paths = {line.file: os.path.abspath(line.file) for _, _, line in lines}
     counts = Counter(map(file_macro, paths))
@@ -484,7 +484,7 @@ def path_flags(lines: Sequence[tuple[int, int, LineMark]]) -> str:
 
 @dataclass(frozen=True)
 class Lined:
-    """Pieces of files, one after the other, with `#line` between them."""
+    """A text of pieces of files, with `#line` marks between them."""
 
     pieces: tuple[bytes | LineMark, ...]
 
@@ -494,7 +494,7 @@ class Lined:
 
     @cached_property
     def lines(self) -> tuple[tuple[int, int, LineMark], ...]:
-        """Where each `#line` begins and ends."""
+        """(begin, end, mark) of each `#line`, in bytes."""
         spans, at = list[tuple[int, int, LineMark]](), 0
         for piece in self.pieces:
             end = at + len(piece if isinstance(piece, bytes) else str(piece).encode())
@@ -504,12 +504,12 @@ class Lined:
         return tuple(spans)
 
     def mark(self, at: int) -> LineMark:
-        """The line of a place that is behind a `#line`."""
+        """The file and line of an offset, which must be after a `#line`."""
         _, end, line = [x for x in self.lines if x[1] <= at][-1]
         return LineMark(line.number + self.data.count(b"\n", end, at) - 1, line.file)
 
     def part(self, start: int, end: int) -> list[bytes | LineMark]:
-        """The pieces between two places, neither of which is inside of a `#line`."""
+        """The pieces between two offsets, neither of which is inside of a `#line`."""
         out, at = list[bytes | LineMark](), start
         for first, past, line in self.lines:
             if start <= first and past <= end:
@@ -520,24 +520,24 @@ class Lined:
 
 @dataclass(frozen=True)
 class Source:
-    """The first stage: a parsed unit and what it declares. `files`: all that was read, the sources first."""
+    """The first stage: a parsed unit and its declarations. `files`: all files that were read, the sources first."""
 
     unit: clang.Unit
     dialect: Dialect
     files: tuple[str, ...]
-    lines: tuple[tuple[int, int, LineMark], ...]  # each `#line` of the unit's text: where it begins and ends
+    lines: tuple[tuple[int, int, LineMark], ...]  # (begin, end, mark) of each `#line` of the text
     offsets: tuple[Offset, ...] = ()
 
     @cached_property
     def program(self) -> Program:
-        """The unit as typed values."""
+        """The unit, lowered to typed values."""
         return Program(self.unit)
 
 
 def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] = ()) -> Source:
-    """`options`: -I, -D and -include of a C preprocessor.
+    """Parse the sources of a driver. `options`: -I, -D and -include of a C preprocessor.
 
-    Raises EdgebuildError if a file cannot be read or is not valid C.
+    Raises EdgebuildError if a file cannot be read, or is not valid C.
     """
     cpp = _is_cpp(sources)
     given = {re.split(r"[=(]", o[2:])[0] for o in options if o.startswith("-D")}
@@ -566,7 +566,7 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
 
 
 def parse_plain(path: Path, triple: str, options: tuple[str, ...]) -> clang.Unit:
-    """A source in plain C or C++ as it is. Raises EdgebuildError as `read_sources` does."""
+    """Parse a source in plain C or C++. Raises EdgebuildError as `read_sources` does."""
     cpp = _is_cpp((path,))
     _checked((path,), triple, options, cpp)
     unit = clang.parse(str(path), read_bytes(path), triple, _flags((path,), options), cpp)
@@ -575,7 +575,7 @@ def parse_plain(path: Path, triple: str, options: tuple[str, ...]) -> clang.Unit
 
 
 def macros_among(names: Sequence[str], path: Path, triple: str, options: tuple[str, ...]) -> set[str]:
-    """Those of these names that are macros behind a source in plain C. What is no name of C, as `8BIT`, is none."""
+    """The names that are defined as macros at the end of a source in plain C."""
     names = [name for name in names if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)]
     asked = "".join(f"\n#ifdef {name}\nextern int eb_macro_{name};\n#endif" for name in names)
     unit = clang.parse(str(path), read_bytes(path) + asked.encode() + b"\n", triple, _flags((path,), options))
@@ -584,7 +584,7 @@ def macros_among(names: Sequence[str], path: Path, triple: str, options: tuple[s
 
 
 def _checked(sources: Sequence[Path], triple: str, options: tuple[str, ...], cpp: bool) -> list[Path]:
-    """The folders of headers. Raises EdgebuildError where something is no text, or takes too much to parse."""
+    """The folders of headers. Raises EdgebuildError if a file is no text, or exceeds the limits of parsing."""
     places, front = ([Path(b) for a, b in pairwise(options) if a == flag] for flag in ("-I", "-include"))
     check_headers([*sources, *front], places)
     for path in sources:
@@ -598,13 +598,13 @@ def _flags(sources: Sequence[Path], options: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _parsed(path: Path, triple: str, flags: tuple[str, ...], cpp: bool) -> None:
-    """Parse a source as it is, whatever is wrong in it."""
+    """Parse a source as it is, and ignore its errors."""
     text = f'#include "{os.path.abspath(path)}"\n'.encode()
     clang.parse("edgebuild_reach.c", text, triple, (*flags, "-ferror-limit=0"), cpp, wrong=True)
 
 
 def _is_cpp(sources: Sequence[Path]) -> bool:
-    """Whether the sources are C++. Raises EdgebuildError where they are of two languages, or of another one."""
+    """Whether the sources are C++. Raises EdgebuildError if they mix languages, or have another suffix."""
     for path in sources:
         if path.suffix not in (".c", *CPP_SUFFIXES):
             text = f"'{path.name}' is not a driver source; C files end in .c, and C++ in .cpp, .cc or .cxx"
@@ -620,11 +620,11 @@ class _Reader:
         self.folders = folders
         self.files: list[Path] = []
         self.once: set[str] = set()
-        self.open: list[str] = []  # the file that is being read, and those that include it
+        self.open: list[str] = []  # the stack of files being read, the outermost first
         self.bytes = self.headers = 0
 
     def read(self, path: Path) -> Iterator[bytes | LineMark]:
-        """The file's text with `#line` in front; headers that have to do with groups are in it."""
+        """The file's text with `#line` in front, and with headers that have groups in place of their includes."""
         real, text = os.path.realpath(path), read_text(path)
         if path not in self.files:
             self.files.append(path)
@@ -648,7 +648,7 @@ class _Reader:
             yield text[at : match.start()].encode()
             at = match.end()
             if Path(match[1]).name == clang.SUPPORT:
-                continue  # stands in front of everything already
+                continue  # the command line includes it
             line = text.count("\n", 0, match.start()) + 1
             yield from self._included(header, path, line)
             yield b"\n"
@@ -660,7 +660,7 @@ class _Reader:
     def _included(self, header: Path, path: Path, line: int) -> Iterator[bytes | LineMark]:
         """The text of a header in place of line `line` of `path`.
 
-        A header that is being read already has guards, which Clang evaluates: it gets a line that includes the file.
+        A header that includes itself is left to Clang, which evaluates its guards.
         """
         if os.path.realpath(header) in self.open:
             yield f'#include "{os.path.abspath(header)}"'.encode()
@@ -670,18 +670,18 @@ class _Reader:
             yield from self.read(header)
 
     def _header(self, path: Path, match: re.Match[str]) -> Path | None:
-        """The file that an `#include` names, if it takes the place of the line."""
+        """The file that an `#include` names, if its text replaces the line; else None."""
         places = [path.parent, *self.folders] if '"' in match[0] else self.folders
         header = next((p / match[1] for p in places if (p / match[1]).is_file()), path.parent / match[1])
         return header if Path(match[1]).name == clang.SUPPORT or has_groups(header) else None
 
 
-GROUP = re.compile(r"\bbfGroup(?:\s+\w+)?\s*\{")  # one without a name is refused later
+GROUP = re.compile(r"\bbfGroup(?:\s+\w+)?\s*\{")  # without a name: refused later
 SHORT = re.compile(r"\b(?:(?:ro|wo|w1c|w1s|w0c|rc)(?=\s+\w)|reset(?=\s*\())")
 
 
 def _long_words(text: str) -> str:
-    """The text with the short words of the dialect written out in groups; elsewhere they are names like any other."""
+    """The text with the dialect's short words (`ro`) written out (`bf_ro`) in groups; elsewhere they are names."""
     out, at = list[str](), 0
     for group in GROUP.finditer(text):
         if group.start() >= at:
@@ -692,7 +692,7 @@ def _long_words(text: str) -> str:
 
 
 def _closed(text: str, group: re.Match[str]) -> int:
-    """The place behind the brace that closes a group, which may have groups inside."""
+    """The index after the brace that closes a group; groups may be nested."""
     depth = 1
     for brace in re.compile(r"[{}]").finditer(text, group.end()):
         depth += 1 if brace[0] == "{" else -1
@@ -702,7 +702,7 @@ def _closed(text: str, group: re.Match[str]) -> int:
 
 
 def has_groups(header: Path) -> bool:
-    """Whether a header speaks the dialect, or includes one that does."""
+    """Whether a header uses the dialect, or includes one that does."""
 
     def names(text: str) -> Iterator[str]:
         return (m[1] for m in INCLUDE.finditer(text) if Path(m[1]).name != clang.SUPPORT)
@@ -711,7 +711,7 @@ def has_groups(header: Path) -> bool:
 
 
 def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, parse: Parse) -> Lined:
-    """The text with the statements printed in which an access comes out of a macro."""
+    """The text with macros expanded in statements whose accesses come out of macros."""
     functions = functions_to_print(unit, dialect)
     if not functions:
         return text
@@ -735,7 +735,7 @@ def _replaced(text: Lined, printed: list[Printed]) -> Lined:
     return Lined((*pieces, *text.part(at, len(text.data))))
 
 
-# ---- sources of one driver are one unit, so a macro of one must not change what another one means
+# ---- the sources of a driver are one unit, so a macro of one must not change the meaning of another
 
 
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.M)
@@ -745,9 +745,9 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
 def check_macros(texts: Sequence[tuple[Path, str]], given: Collection[str]) -> None:
-    """Raise EdgebuildError where a source asks for a macro that one before it defines in another way.
+    """Raise EdgebuildError where a source tests a macro that an earlier source defines: alone, it would lack that.
 
-    Compiled by itself it would find none. `given`: macros that all of them find.
+    `given`: macros that are defined for all sources.
     """
     before: dict[str, tuple[Path, str]] = {}
     for path, text in texts:
