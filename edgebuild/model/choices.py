@@ -1,4 +1,4 @@
-"""Which variant of a kernel was the fastest when somebody measured: kept beside the cache, taken by later compilations.
+"""Fastest kernel variants that the user has measured: stored beside the cache, used by later compilations.
 
 A choice is a word `LAYER=VARIANT`; a layer is named by the start of its kernel's name and the shape that it reads. One
 file holds the choices for processors of equal features. Without a file nothing changes.
@@ -24,7 +24,7 @@ MOST = 1 << 20  # bytes of a file
 
 
 def with_choices(request: ModelRequest) -> ModelRequest:
-    """The request with what was measured for its target and its wishes."""
+    """The request with the choices measured for its target and its wishes."""
     return replace(request, choices=tuple(f"{layer}={variant}" for layer, variant in sorted(read(request).items())))
 
 
@@ -39,7 +39,7 @@ def files(request: ModelRequest) -> list[str]:
 
 
 def read(request: ModelRequest) -> dict[str, str]:
-    """Layer to variant; empty if nothing was measured."""
+    """Maps layers to variants; empty if none were measured."""
     try:
         stored = json.loads(_stored_choices(_name(request)) or b"{}")
     except (RecursionError, ValueError):
@@ -48,7 +48,7 @@ def read(request: ModelRequest) -> dict[str, str]:
 
 
 def store(request: ModelRequest, choices: Mapping[str, str]) -> Path | None:
-    """Add choices to those that are known; the file, or None if there is no cache."""
+    """Add choices to the stored ones. Returns the file; None if there is no cache."""
     where, name = folder(), _name(request)
     text = json.dumps({**read(request), **choices}, indent=1, sort_keys=True) + "\n"
     with used(make=True) as top:
@@ -60,7 +60,7 @@ def store(request: ModelRequest, choices: Mapping[str, str]) -> Path | None:
 
 
 def clear() -> int:
-    """Forget all choices; how many files there were. They stay, empty: builds that have read them look for them."""
+    """Delete all choices; returns the number of files. They stay, empty: builds that read them depend on them."""
     try:
         with used() as top:
             if top is None:
@@ -75,7 +75,7 @@ def clear() -> int:
 
 
 def _stored_choices(name: str) -> bytes | None:
-    """The bytes of a file with choices; None if there is none that may be read."""
+    """The bytes of a file with choices; None if no readable file exists."""
     try:
         with used() as top:
             if top is None:

@@ -1,4 +1,4 @@
-"""The pipelines, each a short function from request to artifacts."""
+"""The pipelines of models, each a short function from request to artifacts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCALARS = 64  # bytes: constants of few elements may become arguments of their k
 
 
 def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
-    """Everything that a model becomes. Raises EdgebuildError if the model or the request is wrong."""
+    """All generated files of a model. Raises EdgebuildError if the model or the request is invalid."""
     if request.cluster is not None or request.device is not None:
         hints = ["`edgebuild model` and builds make the part of a device, `edgebuild distribute` those of all"]
         raise fail("options 'cluster' and 'device': not for this", file=str(request.cluster or ""), hints=hints)
@@ -59,7 +59,7 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
 def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     """The generated files of a model, in the order of `request.model_outputs`.
 
-    `sha256` is that of the model file, for the report and the note.
+    `sha256`: of the model file, for the report and the note.
     """
     program = program_of(plan)
     if plan.request.set_weights:
@@ -81,9 +81,9 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
 
 
 def _replaceable(program: Program) -> weights_file.Weights:
-    """Weights that the program tells from those of another, whatever the model's file is called.
+    """The weights with a hash of the C, so that it accepts no other program's; the model's file name does not count.
 
-    Raises EdgebuildError where none can be replaced.
+    Raises EdgebuildError if weights cannot be replaced.
     """
     plan, weights = program.plan, program.weights
     file, hints = plan.graph.file, ["leave --set-weights out"]
@@ -130,7 +130,7 @@ def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
 
 
 def graph_of(request: ModelRequest) -> Graph:
-    """The canonical graph that a request asks for; see `prepare`."""
+    """The canonical graph of a request; see `prepare`."""
     return prepare(request.source, request.shape, request.outputs, request.bind, request.scales)
 
 
@@ -149,9 +149,9 @@ def prepare(
 
 
 def check_constants(graph: Graph, target: Target) -> None:
-    """Refuse before any search what no plan can bring into the memory of the weights.
+    """Raise EdgebuildError, before any search, if the constants cannot fit the memory of the weights.
 
-    The bound is low: each different int8 or float32 constant once, for kernels may store others in fewer bytes.
+    A lower bound: each different int8 or float32 constant counts once; kernels may store others in fewer bytes.
     """
     read = {n: graph.tensors[n] for op in graph.ops for n in op.inputs}
     kept = {t.data.tobytes() for t in read.values() if t.data is not None and t.dtype in ("int8", "float32")}
@@ -180,7 +180,7 @@ def graphs(request: ModelRequest) -> Iterator[tuple[str, Graph]]:
 
 
 def graph_after(request: ModelRequest, after: str) -> Graph:
-    """The graph after a stage; see `graphs`. Raises EdgebuildError for a stage that there is not."""
+    """The graph after a stage; see `graphs`. Raises EdgebuildError for an unlisted stage."""
     names = ["import", *(name for name, _ in STAGES), "constants"]
     if after not in names:
         raise fail(f"unknown stage '{after}'{did_you_mean(after, names)}", hints=[f"one of: {', '.join(names)}, plan"])
@@ -203,7 +203,7 @@ def drawn_graph(request: ModelRequest, after: str) -> bytes:
 
 
 def inspect_stages(request: ModelRequest) -> str:
-    """The model as it is read, and then the lines that each stage takes away (-) and adds (+)."""
+    """The model as it is read, and then the lines that each stage removes (-) and adds (+)."""
     from difflib import unified_diff  # late: compilations show no difference
 
     before, lines = list[str](), list[str]()
@@ -218,7 +218,10 @@ def inspect_stages(request: ModelRequest) -> str:
 def inspect_plan(
     request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
 ) -> tuple[str, str, str, str]:
-    """The plan as text (with `tiling` or `energy`, in words), its picture, that of its other ways, and its report."""
+    """The plan as text, its picture, the picture of its trade-offs, and its report.
+
+    With `tiling` or `energy` the text is in words. `scale`: see `memory_picture`.
+    """
     from .emit.pictures import clock_picture
     from .emit.report import steps, tiling_words, trade_rows
     from .views.drawing import memory_picture, trade_picture

@@ -1,9 +1,9 @@
-"""The cut: of a graph and a plan for several devices, the ordinary graph of each device.
+"""Cut a graph by a plan for several devices into an ordinary graph for each device.
 
-Devices hold pieces of a tensor: some rows and channels of it. An op of a layer becomes the op that makes a device's
+Devices hold pieces of a tensor: some of its rows and channels. An op of a layer becomes the op that makes a device's
 piece of the result, with its part of the weights. Where the plan changes the form of a tensor, the sender gets a
-`send` behind a slice, and the receiver a `receive` before an insert. All messages have one order, which each device
-keeps for its own, so no two devices wait for each other.
+`send` after a slice, and the receiver a `receive` before an insert. All messages have one order, which each device
+keeps for its own messages, so no two devices wait for each other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 
 
 def project(graph: Graph, plan: ClusterPlan) -> tuple[tuple[Graph, ...], tuple[Message, ...]]:
-    """The graphs of all devices, and all messages in their order. A device that does nothing has no ops."""
+    """The graphs of all devices, and all messages in their order. The graph of an idle device has no ops."""
     devices = [_Device(graph, k, k == plan.cluster.source) for k in range(len(plan.cluster.devices))]
     cut = _Cut(graph, plan, devices)
     for step, decision in enumerate(plan.decisions):
@@ -54,7 +54,7 @@ def project(graph: Graph, plan: ClusterPlan) -> tuple[tuple[Graph, ...], tuple[M
 
 @dataclass
 class _Device:
-    """The ops of a device as they are made, and its pieces of the plan's tensors, by form."""
+    """The ops of a device so far, and its pieces of the plan's tensors, by form."""
 
     graph: Graph
     number: int
@@ -92,7 +92,7 @@ class _Device:
         return output
 
     def cut_out(self, piece: Piece, wanted: Ranges) -> str:
-        """These elements of a piece: the piece itself, a view of it, or a copy."""
+        """The elements `wanted` of a piece: the piece itself, a view of it, or a copy."""
         if piece.ranges == wanted:
             return piece.name
         if (piece.name, wanted) not in self.copies:
@@ -124,7 +124,7 @@ class _Device:
         return self.op("receive", (), received, message=message.number, device=sender, wire=message.item, shape=t.shape)
 
     def assemble(self, name: str, wanted: Ranges, parts: Sequence[tuple[str, Ranges]]) -> str:
-        """One tensor of parts that cover it."""
+        """Join parts that cover a tensor into one."""
         if len(parts) == 1 and parts[0][1] == wanted:
             return parts[0][0]
         so_far, shape = "", tuple(past - first for first, past in wanted)
@@ -155,7 +155,7 @@ class _Device:
 def _device_graph(
     graph: Graph, ops_new: Sequence[Op], tensors: Mapping[str, Tensor], outputs: Sequence[str] = ()
 ) -> Graph:
-    """The graph of a device, without ops whose results it neither reads, sends nor gives back."""
+    """The graph of a device, without ops whose results are neither read, sent nor outputs."""
     kept_ops, wanted = list[Op](), set(outputs)
     for op in reversed(ops_new):
         if ops.SPECS[op.kind].link or op.outputs[0] in wanted:
@@ -169,20 +169,20 @@ def _device_graph(
 
 @dataclass
 class _Cut:
-    """All devices together, layer by layer."""
+    """Cuts the graph for all devices together, layer by layer."""
 
     graph: Graph
     plan: ClusterPlan
     devices: list[_Device]
     messages: list[Message] = field(default_factory=list)
-    passing: dict[tuple[int, int], Piece] = field(default_factory=dict)  # what the hub forwards, by hub and receiver
+    passing: dict[tuple[int, int], Piece] = field(default_factory=dict)  # pieces to forward, by hub and receiver
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         return {t.name: number for number, t in enumerate(self.plan.network.tensors)}
 
     def piece_of(self, device: _Device, name: str, want: Split) -> Piece:
-        """The piece that a device reads where the plan needs no transfer."""
+        """The piece that a device reads if the plan needs no transfer."""
         if (name, want) in device.pieces:
             return device.pieces[name, want]
         wanted = self.block(self.numbers[name], want, device.number)
@@ -194,7 +194,7 @@ class _Cut:
         return next(covering)
 
     def block(self, tensor: int, form: Split, device: int) -> Ranges | None:
-        """The ranges of a tensor in this form that a device has; None: nothing."""
+        """The ranges of a tensor in this form that a device has; None: it has none."""
         t = self.plan.network.tensors[tensor]
         rows, channels = block(t, form, device, self.plan.cluster.source)
         return ranges_of(self.graph.tensors[t.name], rows, channels) if rows[0] < rows[1] else None
@@ -229,7 +229,7 @@ class _Cut:
         return Piece(y, ranges)
 
     def joined(self, device: _Device, layer: forms.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Split]) -> Piece:
-        """A piece of tensors that follow each other, of those that reach into it."""
+        """A piece of a concatenation, from the operands that reach into it."""
         parts = []
         for name, start in zip(op.inputs, layer.joins, strict=True):
             here = (start, start + self.graph.tensors[name].shape[-1])
@@ -250,7 +250,7 @@ class _Cut:
     # ---- sums
 
     def fan_in(self, step: int, d: Decision, op: Op, reads: Mapping[str, Split]) -> None:
-        """Each device sums up its channels; owners add up what the others send, and finish it."""
+        """Each device sums over its channels; owners add the sums that the others send, and requantise them."""
         layer, network = self.plan.network.layers[d.layer], self.plan.network
         y = self.graph.result(op)
         every = tuple((0, n) for n in y.shape)
@@ -273,7 +273,7 @@ class _Cut:
             self.convert(step, layer.output, between, d.keeps)
 
     def sums(self, k: int, d: Decision, op: Op, reads: Mapping[str, Split]) -> str:
-        """Partial sums of all of the result; those of the source, if it has a channel, begin with the bias."""
+        """Partial sums of the whole result. One device starts from the bias: the source if it has a channel."""
         device, (x, w), y = self.devices[k], self.graph.operands(op)[:2], self.graph.result(op)
         nest = ops.nest(op, self.graph)
         kind, quant = ("float32", None) if is_float(y) else ("int32", bias_quant(x, w))
@@ -297,7 +297,7 @@ class _Cut:
         return total
 
     def forward(self, m: Message, sums: Mapping[int, Piece], ranges: Ranges, joined: dict[int, str]) -> None:
-        """Sums from their maker to their owner, or over the hub."""
+        """Send sums from the device that made them to their owner, or through the hub."""
         sender, (receiver,) = m.transfer.sender, m.transfer.receivers
         self.devices[sender].send(m, self.forwarded(m) or sums[sender], ranges)
         t = next(iter(sums.items()))
@@ -320,7 +320,7 @@ class _Cut:
     # ---- transfers
 
     def forwarded(self, m: Message) -> Piece | None:
-        """The piece that the hub has just received for another device, if this is how it gets there."""
+        """The piece that the hub has received to forward by this message, if there is one."""
         key = m.transfer.sender, m.transfer.receivers[0]
         return self.passing.pop(key) if key in self.passing else None
 
@@ -362,12 +362,12 @@ def _common(a: Ranges, b: Ranges) -> Ranges | None:
     return ranges if all(first < past for first, past in ranges) else None
 
 
-# ---- Pieces of tensors, and the messages that bring them to other devices
+# ---- Pieces of tensors, and messages between devices
 
 
 @dataclass(frozen=True)
 class Message:
-    """A transfer with its number. `step`: the layer before which it is sent (behind it, for sums)."""
+    """A transfer with its number. `step`: the layer before which it is sent (after it, for sums)."""
 
     number: int
     step: int
@@ -387,7 +387,7 @@ def ranges_of(t: Tensor, rows: Range, channels: Range) -> Ranges:
 
 
 def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
-    """Whether halves of the result along a dimension are what the op makes of parts of its operands."""
+    """Whether the op can make each half of its result along a dimension from parts of its operands."""
     nest = ops.nest(op, graph)
     half = graph.result(op).shape[dim] // 2
     if half == 0:
@@ -404,7 +404,7 @@ def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a tensor under a name of its own; all of it under its own."""
+    """A part of a model's tensor: `name` of the device's tensor that holds it, and its ranges in the model's."""
 
     name: str
     ranges: Ranges

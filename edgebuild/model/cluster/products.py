@@ -1,4 +1,4 @@
-"""A model and a cluster become the files of every device: plan, cut, the ordinary pipeline for each, joint replay."""
+"""From a model and a cluster to the files of every device: plan, cut, ordinary pipeline for each, joint replay."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from .cut import Message, project
 from .terms import GAIN, HEAD, TAIL, Spare, counted, json_artifact, plan_cluster
 from .together import check_together
 
-# The time of an inference before anything has run: estimates of kernels, and messages at the medium's rate.
+# The predicted time of an inference: estimates of kernels, and messages at the medium's rate.
 #
-# The programs of devices are those that hal/src/cluster.c makes of the plans: how frames begin, in which pieces they
-# are sent, and what their checksums cost. The simulation of events is that which judges a run in simulators.
+# The programs of devices are those that hal/src/cluster.c makes of the plans: heads of frames, the pieces in which they
+# are sent, and the cost of checksums. The same simulation of events times runs in simulators.
 
-PIECE = 48  # bytes of sums that hal/src/cluster.c brings into the form of the wire at once
-# Instructions, counted in simulators: of a checksum for each byte, by the family of the core; of a head, made or read.
+PIECE = 48  # bytes of sums that hal/src/cluster.c converts for the wire at once
+# Instructions, counted in simulators: of a checksum for each byte, by the family of the core; to write or read a head.
 CHECKSUM = {"armv6-m": 15.6, "rv32": 16.5}
 CHECKSUM_ELSEWHERE = 10.3
 SENDING, READ = 75.0, 450.0  # beside the checksum
-ROOM = 1 << 30  # bytes of each memory of the device that runs the model alone
-NARROWED = 12.0  # of each byte of sums that are sent in fewer bytes than they have
+ROOM = 1 << 30  # bytes of each memory, for the time of the model on one device
+NARROWED = 12.0  # instructions for each byte of sums that are sent in fewer bytes than they have
 
 
 class _Program:
@@ -73,7 +73,7 @@ class _Program:
                     yield self.us(counted(section, self.plan.graph), " and ".join(ends))
 
     def begin(self) -> Iterator[Step]:
-        """The source tells all others that an inference begins, and waits until they are ready."""
+        """The source starts the inference on all other devices, and waits until they are ready."""
         source = self.cluster.source
         if self.k == source:
             for peer in self.peers:
@@ -122,7 +122,7 @@ class _Program:
 
 
 def predict(plans: Mapping[int, Plan], cluster: Cluster, messages: Sequence[Message]) -> Timeline:
-    """One inference of the devices that take part. Raises BrokenPlan if one waits for ever."""
+    """Simulate one inference on the devices that take part. Raises BrokenPlan if a device waits for ever."""
     programs: list[Sequence[Step]] = []
     for k in range(len(cluster.devices)):
         peers = [p for p in sorted(plans) if p != k]
@@ -134,7 +134,7 @@ def predict(plans: Mapping[int, Plan], cluster: Cluster, messages: Sequence[Mess
 
 
 def one_device_us(graph: Graph, target: Target, request: ModelRequest, cluster: Cluster) -> float:
-    """The model at the source alone, by the estimates of kernels; as if it had the memory for it."""
+    """Microseconds of the model on the source alone, by the estimates of kernels, as if memory sufficed."""
     roomy = replace(target, memories=tuple(replace(m, size=max(m.size, ROOM)) for m in target.memories))
     planned = plan(graph, roomy, request)
     return sum(counted(s, planned.graph) for s in planned.steps) / cluster.devices[cluster.source].hz * 1e6
@@ -151,9 +151,9 @@ def times(alone_us: float, timeline: Timeline, source: int) -> dict[str, float]:
     }
 
 
-ATTEMPTS = 12  # of plans that leave more and more room
-STEPS = 64  # a part of a device's memory by which room is made less
-MARGIN = 1.1  # of code: what is reckoned with over what is estimated
+ATTEMPTS = 12  # plans tried, which leave more and more memory free
+STEPS = 64  # each attempt frees at least 1/STEPS of a device's memory
+MARGIN = 1.1  # factor of safety on estimated code
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class ClusterRequest:
     method: str = "joint"
     objective: str | None = None  # default: that of the cluster file
     target: str | None = None
-    own: str | None = None  # a device that gets `name` as it is; default: the source
+    own: str | None = None  # the device whose files are named `name` without a suffix; default: the source
     shape: Shapes = ()
     bind: Bound = ()
     outputs: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class Part:
 
 @dataclass(frozen=True)
 class BuiltCluster:
-    """All products. Devices that have nothing to do have no part."""
+    """The files of all devices. Devices without work have no part."""
 
     parts: tuple[Part, ...]
     source: int
@@ -237,7 +237,7 @@ def _of_device(built: BuiltCluster, request: ModelRequest) -> tuple[Artifact, ..
 
 
 class _Over(Exception):
-    """Products that are larger than the plan reckoned: bytes of flash and RAM by device."""
+    """Products are larger than the plan assumed. `more`: bytes of flash and RAM to leave free, by device."""
 
     def __init__(self, more: dict[int, Spare], error: EdgebuildError) -> None:
         super().__init__(str(error))
@@ -245,9 +245,9 @@ class _Over(Exception):
 
 
 def build_cluster(request: ClusterRequest) -> BuiltCluster:
-    """Everything that the devices get. Raises EdgebuildError where the model, the cluster or a device is wrong.
+    """The files of all devices. Raises EdgebuildError if the model or the cluster is invalid, or no plan fits.
 
-    A plan counts weights and tensors. Where tables of kernels, or copies of parts, make a device's products larger than
+    A plan counts weights and tensors. If tables of kernels, or copies of parts, make a device's products larger than
     its memory, the plan is made again with less room.
     """
     graph = prepare(request.source, request.shape, request.outputs, request.bind)
@@ -311,7 +311,7 @@ def _timed(
     messages: Sequence[Message],
     report: dict[str, Any],
 ) -> Timeline | None:
-    """Put times by the estimates of the kernels that were chosen into the report, in place of those of the plan."""
+    """Replace the plan's times in the report by a simulation with the estimates of the chosen kernels."""
     cluster, plans = chosen.plan.cluster, {p.number: p.plan for p in parts if p.plan is not None}
     own = request.one_device(request.name, request.target or cluster.devices[cluster.source].target)
     alone = one_device_us(graph, load_target(own.target), own, cluster)
@@ -340,7 +340,7 @@ def _arena(artifacts: Sequence[Artifact]) -> int:
 
 @dataclass(frozen=True)
 class _Builder:
-    """Devices through the ordinary pipeline. `digest`: of the plan."""
+    """Compiles each device's graph by the ordinary pipeline. `digest`: of the plan."""
 
     request: ClusterRequest
     graph: Graph
@@ -349,7 +349,7 @@ class _Builder:
     spare: Mapping[int, Spare]
 
     def parts(self, graphs: Sequence[Graph], messages: Sequence[Message]) -> list[Part]:
-        """Each device by itself; then all of them together, before anything is printed."""
+        """The files of each device. Raises BrokenPlan if the devices together compute something else than the model."""
         cluster = self.chosen.plan.cluster
         busy = [k for k, g in enumerate(graphs) if g.ops or k == cluster.source]
         peers = sum(1 << k for k in busy)
@@ -363,7 +363,7 @@ class _Builder:
         return built
 
     def planned(self, k: int, graph: Graph, peers: int) -> Plan:
-        """The fastest plan of a device; one within its RAM if that takes more."""
+        """The fastest plan of a device, or one within its RAM if that takes more. Raises _Over if none fits."""
         cluster, device = self.chosen.plan.cluster, self.chosen.plan.cluster.devices[k]
         is_source, timeout = k == cluster.source, round(cluster.medium.timeout_ms * 1000)
         plain = is_source if self.request.own is None else device.name == self.request.own
@@ -388,7 +388,7 @@ class _Builder:
         return Part(k, plan.name, plan.target, link.entry, artifacts, plan)
 
     def check_sizes(self, parts: Sequence[Part]) -> None:
-        """Raise _Over where weights do not fit the flash that the cluster gives a device."""
+        """Raise _Over if weights, and code where it counts, do not fit the flash that the cluster gives a device."""
         more: dict[int, Spare] = {}
         for part in parts:
             device = self.chosen.plan.cluster.devices[part.number]
@@ -407,7 +407,7 @@ class _Builder:
 
 
 def code_of(part: Part) -> int:
-    """Bytes of code of a device's part, estimated: its functions, and those that make messages."""
+    """Estimated bytes of code of a device's part: its functions, and those of messages."""
     if part.plan is None:
         return 0
     messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
@@ -415,7 +415,7 @@ def code_of(part: Part) -> int:
 
 
 def _order(plan: Plan) -> list[Op]:
-    """The ops in the order in which the device runs them, views where they are first needed."""
+    """The ops in the order in which the device runs them, each view before its first reader."""
     producers, order, there = plan.graph.producers, list[Op](), set[str]()
 
     def bring(op: Op) -> None:
@@ -437,7 +437,7 @@ def _order(plan: Plan) -> list[Op]:
 
 
 def _complete(row: dict[str, Any], part: Part) -> None:
-    """Put the sizes of the device's products into the report, beside those that the plan reckoned with."""
+    """Put the sizes of the device's products into its row of the report, beside those that the plan assumed."""
     report = json.loads(next(a for a in part.artifacts if a.name.endswith("_report.json")).data)
     row["planned"] = {"weights_bytes": row["weights_bytes"], "arena_bytes": row["arena_bytes"]}
     row["weights_bytes"] = report["rom"]["weights_bytes"]

@@ -1,4 +1,4 @@
-"""Graphs in the terms of distribution: how the index relation lets each op be split, and the report of a plan."""
+"""Translate graphs for `plan/distribute/`: how the index relation lets each op be split; and the report of a plan."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from ..plan.section import Section
 from .cut import can_be_cut
 
 SCHEMA = 1
-HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c
+HEAD, TAIL = 24, 4  # bytes of a frame before and after its data: hal/src/cluster.c
 SHAPES = (".yaml", ".yml")
 TABLE = 5  # bytes of multiplier and shift
-GAIN = 0.999  # of the time of one device: what is less than that is no rounding
+GAIN = 0.999  # times the time of one device: a cluster below it is faster, not rounded
 Spare = tuple[int, int]
 
 
@@ -99,7 +99,7 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int], forms: frozenset[For
 
 
 def _joins(nest: Nest, op: Op, graph: Graph) -> tuple[int, ...]:
-    """Where each operand's channels begin in the result, if the op only puts these one behind another."""
+    """Where each operand's channels begin in the result, if the op only concatenates channels; else empty."""
     if any(t.quant != graph.result(op).quant for t in graph.operands(op)):  # a piece would have another scale
         return ()
     joins = []
@@ -114,7 +114,7 @@ def _joins(nest: Nest, op: Op, graph: Graph) -> tuple[int, ...]:
 
 
 def _weights(op: Op, graph: Graph, forms: frozenset[Form]) -> int:
-    """Bytes of weights with all that kernels keep beside them; of several cores, on that which takes most."""
+    """Bytes of weights and tables of an op's kernels; the most over the devices' cores."""
     constants = _constants(op, graph)
     kernels = [kernel_of(op, graph, form) for form in forms] if constants else []
     kept = (sum(c.data.nbytes for c in kernel.constants) for kernel in kernels)
@@ -133,7 +133,7 @@ def _constants(op: Op, graph: Graph) -> int:
 
 
 def _tables(op: Op, graph: Graph) -> int:
-    """Bytes that kernels keep beside the weights: multiplier and shift of each channel that has a scale of its own."""
+    """Bytes of tables beside the weights: multiplier and shift of each channel that has a scale of its own."""
     if len(op.inputs) < 2:
         return 0
     quant = graph.operands(op)[1].quant
@@ -146,7 +146,7 @@ def _along(nest: Nest, operand: int, dim: int) -> str:
 
 
 def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
-    """The window over rows that all operands share; None where an op cannot be cut along rows."""
+    """The window over rows that all operands share; None if the op cannot be cut along rows."""
     rows: Rows | None = None
     if len(nest.out) != 4 or graph.result(op).shape[0] != 1:
         return None
@@ -182,7 +182,7 @@ def _partial(op: Op, graph: Graph) -> int:
     return 3 if max(high.max(), -low.min()) + start < 2**23 else 4
 
 
-# ---- what the command does
+# ---- The plan and its report
 
 
 def plan_cluster(
@@ -196,8 +196,8 @@ def plan_cluster(
 ) -> tuple[Chosen, dict[str, Any]]:
     """The plan of a model (`graph`) or of a shapes file, and its report.
 
-    `objective`: default, that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
-    Raises EdgebuildError where a file is wrong or no plan fits.
+    `objective`: None: that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
+    Raises EdgebuildError if a file is invalid or no plan fits.
     """
     some = [(ops.nest(op, graph).mac_count, is_float(graph.result(op))) for op in graph.ops] if graph else []
     in_float = sum(macs for macs, floats in some if floats) * 2 > sum(macs for macs, _ in some)
@@ -256,7 +256,7 @@ def messages(chosen: Chosen) -> list[Sent]:
 
 
 def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str, Any]:
-    """N_cluster.json: sums follow from its rows."""
+    """The content of N_cluster.json."""
     plan, cluster = chosen.plan, chosen.plan.cluster
     sent = messages(chosen)
     rows = [
@@ -328,7 +328,7 @@ def _device(chosen: Chosen, k: int) -> dict[str, Any]:
 
 
 def framed(chosen: Chosen) -> int:
-    """Bytes on the wire of one inference: data, the frames around them, and the frames that begin it."""
+    """Bytes on the wire of one inference: data, heads and tails of its frames, and the frames that start it."""
     plan, sent = chosen.plan, messages(chosen)
     busy = {k for m in sent for k in (m.transfer.sender, *m.transfer.receivers)} - {plan.cluster.source}
     return plan.cost.bytes + len(sent) * (HEAD + TAIL) + 3 * len(busy) * HEAD
@@ -395,9 +395,9 @@ def words(report: Mapping[str, Any]) -> str:
 # ---- Facts of targets that a cluster needs: the clock of the core, and the order of bytes
 
 
-# Instructions of steps whose kernels state none, or state those of integers, as simulators count them.
+# Instructions, counted in simulators, of steps whose kernels state no estimate, or one for integers.
 #
-# Without an FPU a product takes a call, which is short where a factor is 0: behind a ReLU layers take half as long as
+# Without an FPU a product takes a call, which is short if a factor is 0: after a ReLU layers take half as long as
 # at the input. PER_MAC_* are means of the layers of two float networks, PER_ELEMENT of a network with many Concats.
 # Both come from `edgebuild verify MODEL --target T --layers`: paper_mw and paper_cif, and swiftnet_like of tests/zoo.
 
@@ -410,21 +410,21 @@ PER_MAC_SOFT = {
     "armv6-m": {"conv2d": 147.0, "dense": 110.0, "depthwise_conv2d": 162.0},
     "": {"conv2d": 80.0, "dense": 57.0, "depthwise_conv2d": 84.0},
 }
-# Of float, over what is stated: of pools, and of means.
+# Factors on stated estimates for float: of pools, and of means.
 OVER_FPU = {"max_pool2d": 1.6, "avg_pool2d": 1.6, "mean": 1.2}
 OVER_SOFT = {
     "rv32": {"max_pool2d": 6.3, "avg_pool2d": 6.3, "mean": 15.0},
     "armv6-m": {"max_pool2d": 14.0, "avg_pool2d": 14.0, "mean": 14.0},
     "": {"max_pool2d": 10.5, "avg_pool2d": 10.5, "mean": 11.3},
 }
-GATHERED = 0.8  # of each byte that is looked up; what is stated is for each place
-REQUANTIZED = 0.66  # of what is stated, with long products in one instruction
+GATHERED = 0.8  # of each byte that is looked up; the kernel's estimate is for each place
+REQUANTIZED = 0.66  # times the kernel's estimate, on cores with long products in one instruction
 PER_ELEMENT = {"concat": 0.7, "transpose": 3.0}
 PER_ELEMENT_RV32 = {"concat": 2.2, "transpose": 3.7}
 
 
 def counted(section: Section, graph: Graph) -> float:
-    """Instructions of a step; those of the plan where its kernels state them."""
+    """Instructions of a step: by its kernels' estimates, corrected by counts in simulators."""
     total = section.instructions
     for op, form, calls in zip(section.ops, section.forms, section.calls_of, strict=True):
         stated = kernel_of(op, graph, form).estimate
@@ -442,7 +442,7 @@ def _family(core: frozenset[str]) -> str:
 
 
 def _factor(op: Op, graph: Graph, form: Form) -> float:
-    """Ratio of counted instructions to those that a kernel states."""
+    """Ratio of counted instructions to a kernel's estimate."""
     if is_float(graph.result(op)):
         return (OVER_FPU if form.core & HARDWARE else OVER_SOFT[_family(form.core)]).get(op.kind, 1.0)
     return REQUANTIZED if op.kind == "requantize" and _family(form.core) != "armv6-m" else 1.0
@@ -460,7 +460,7 @@ def _per_turn(op: Op, graph: Graph, form: Form) -> float:
     return moved.get(op.kind, PER_TURN)
 
 
-# Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks
+# Instructions of a multiply-accumulate before kernels are chosen, on the high side of those of whole networks
 # (`./sconsw bench-kernels`); PLAIN: of other cores.
 PER_MAC = {"mve": 0.3, "dsp": 1.3, "rv32": 2.6, "armv6-m": 4.5}
 PLAIN = 3.0
@@ -470,7 +470,7 @@ BIG = frozenset(["-mbig-endian", "-EB", "-mbe32", "-mbe8"])  # of gcc and clang
 
 @cache
 def clock_of(name: str) -> float:
-    """Instructions a second of a target: its fastest clock, or that of the board in the simulator; else 168 MHz."""
+    """Instructions per second of a target: its fastest clock, or that of the simulated board; else 168 MHz."""
     target = load_target(name)
     if target.clocks:
         return float(max(c.sysclk_hz for c in clock_plan(target_tree(target)).configs))
@@ -489,13 +489,13 @@ def instructions_of(name: str, floats: bool = False) -> float:
 
 
 def with_work(cluster: Cluster) -> Cluster:
-    """The cluster whose medium says what messages cost the slowest device: two checksums, two heads."""
+    """The cluster with the slowest device's time per byte and message in its medium: two checksums, two heads."""
     each = 1e6 / min(d.hz for d in cluster.devices)
     return replace(cluster, medium=replace(cluster.medium, byte_work_us=BYTE * each, message_work_us=MESSAGE * each))
 
 
 def within_target(device: Device, graph: Graph) -> Device:
-    """The device with no more flash and RAM than its target has: beside stack and states, and for weights."""
+    """The device with at most the flash that its target has for weights, and its RAM beside stack and states."""
     target = load_target(device.target)
     request = ModelRequest(Path(graph.file), device.name, device.target)
     ram = sum(m.capacity or 0 for m in arena_memories(graph, target, request))
@@ -503,7 +503,7 @@ def within_target(device: Device, graph: Graph) -> Device:
 
 
 def limited(stated: Sequence[Device], used: Sequence[Device]) -> list[str]:
-    """Lines on devices of which the cluster file says more than their targets have."""
+    """Hints about devices for which the cluster file states more memory than their targets have."""
     devices = []
     for s, d in zip(stated, used, strict=True):
         if s.ram > d.ram:
@@ -514,7 +514,7 @@ def limited(stated: Sequence[Device], used: Sequence[Device]) -> list[str]:
 
 
 def check_byte_order(devices: Sequence[Device], file: str) -> None:
-    """Raise EdgebuildError where devices cannot read each other's numbers."""
+    """Raise EdgebuildError if a device of several is big endian: messages are in little endian."""
     big = [d.name for d in devices if BIG.intersection(load_target(d.target).toolchain.cflags)]
     if big and len(devices) > 1:
         little = [d.name for d in devices if d.name not in big]

@@ -1,7 +1,7 @@
 """The joint replay: all devices of a cluster run together, before any C is printed.
 
 Short and naive on purpose. Each device runs the steps of its own plan. A sender waits until all receivers take the
-message, which is the least that a medium can do, so whatever does not hang here hangs nowhere. Values are real ones, by
+message. No medium buffers less, so devices that do not hang here hang on none. Values are real ones, by
 the ops' references, and the results are compared with those of the model on one device.
 """
 
@@ -22,7 +22,7 @@ from .cut import Message
 
 @dataclass
 class _Runner:
-    """A device: the ops in the order of its plan, where it stands, and its values."""
+    """A device: the ops in the order of its plan, its position there, and its values."""
 
     name: str
     graph: Graph
@@ -35,12 +35,12 @@ class _Runner:
         return self.order[self.at] if self.at < len(self.order) else None
 
     def waits_for(self, what: str) -> int:
-        """The message that it wants to send or receive now; -1: none."""
+        """The number of the message that it waits to send or receive (`what`); -1: none."""
         op = self.op
         return op.attrs["message"] if op is not None and ops.SPECS[op.kind].link == what else -1
 
     def run(self) -> None:
-        """Go on to the next message, or to the end."""
+        """Run ops up to the next message, or to the end."""
         while (op := self.op) is not None and not ops.SPECS[op.kind].link:
             y = ops.SPECS[op.kind].reference(op, self.graph, *(self.values[n] for n in op.inputs))
             self.values[op.outputs[0]] = y.reshape(self.graph.result(op).shape)
@@ -52,7 +52,7 @@ def run_together(
 ) -> list[dict[str, Array]]:
     """All values of all devices. `orders`: of ops, by device.
 
-    Raises BrokenPlan where devices wait for each other, or a message is not what its receiver expects.
+    Raises BrokenPlan if devices wait for each other, or a message differs from what its receiver expects.
     """
     runners = []
     for k, (graph, order) in enumerate(zip(graphs, orders, strict=True)):
@@ -77,7 +77,7 @@ def run_together(
 
 
 def _exchange(runners: Sequence[_Runner], sender: int, messages: Sequence[Message]) -> bool:
-    """Hand on the message that a device waits to send, if all who get it wait for it."""
+    """Deliver the message that a device waits to send, if all receivers wait for it. Returns whether it did."""
     number = runners[sender].waits_for("send")
     if number < 0:
         return False

@@ -1,7 +1,7 @@
 """Cost of a layer as a function of clock configuration, decoupling granularity and placement. All of it is modelled.
 
-A layer is work: instructions by the estimates of its kernels, and cache lines fetched from flash and from RAM. Its time
-is cycles over the clock. A line from flash takes more cycles if the clock asks for more wait states. So the
+The work of a layer is instructions, by the estimates of its kernels, and cache lines fetched from flash and RAM. Its
+time is cycles over the clock. A line from flash takes more cycles if the clock needs more wait states. So the
 memory-bound part of a layer gains less from a fast clock than the rest. Energy is time times the supply power of the
 configuration by the datasheet.
 
@@ -32,12 +32,12 @@ from ...clock.tree import ClockTree, Timing
 from ..ops.base import PER_CALL, PER_TURN, Kernel
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)
-CACHE_SHARE = 0.75  # of the cache that operands can count on staying in; assumed, for no simulator here has caches
+CACHE_SHARE = 0.75  # share of the cache in which operands stay; assumed, as no simulator here has caches
 
 
 @dataclass(frozen=True)
 class CodeStretch:
-    """A stretch of code: instructions, and lines that the cache does not have."""
+    """A stretch of code: instructions, and cache lines that miss, from flash and from RAM."""
 
     instructions: float
     flash_lines: float = 0.0
@@ -65,7 +65,7 @@ class Work:
 
     @property
     def in_one_phase(self) -> Work:
-        """The work with its instructions and lines in one phase: nothing between gathering and computing."""
+        """The work with access and execute phase joined: no clock switch between gathering and computing."""
         return replace(self, execute=self.execute + self.access, access=None, rounds=0) if self.access else self
 
 
@@ -85,13 +85,13 @@ def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> O
 
 
 def layers_of(steps: Iterable[Sequence[Work]], model: PowerModel) -> tuple[EnergyLayer, ...]:
-    """A layer for the forms of each step."""
+    """A layer for each step, with the points of its forms."""
     hungriest = _hungriest_mw(model)
     return tuple(layer_points(forms[0].name, forms, model, hungriest) for forms in steps)
 
 
 def _hungriest_mw(model: PowerModel) -> float:
-    """The power of the idle mode that takes most."""
+    """The power of the most power-hungry idle mode, in mW."""
     return max(m.power_mw for c in model.plan.configs for m in model.idle_modes(c))
 
 
@@ -122,14 +122,14 @@ def _us(phase: CodeStretch, timing: Timing, config: Config, hz: float) -> float:
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation as a kernel meets it. `coupled`: in memory that never makes the core wait."""
+    """An activation that a kernel reads or writes. `coupled`: in memory that never makes the core wait."""
 
     bytes: int
     channels: int  # bytes of a pixel
     coupled: bool
 
     def lines(self, timing: Timing, at_once: int) -> float:
-        """Lines fetched to go through it with `at_once` bytes of each pixel at a time; 0: all of them."""
+        """Lines fetched in going through it with `at_once` bytes of each pixel at a time; 0: whole pixels."""
         if self.coupled:
             return 0.0
         once = self.bytes / timing.line_bytes
@@ -141,7 +141,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class KernelUse:
-    """A kernel as a step uses it: how often it is called, on what, and how large the nest of loops of its op is."""
+    """A kernel as a step uses it: number of calls, activations, and iterations of its op's loop nest."""
 
     kernel: Kernel
     calls: int
@@ -151,7 +151,7 @@ class KernelUse:
 
     @property
     def instructions(self) -> float:
-        """Instructions of all calls; where the kernel has no estimate, by its iterations."""
+        """Instructions of all calls; if the kernel has no estimate, by its iterations."""
         estimated = self.kernel.estimate * self.calls
         return estimated or float(self.iterations * PER_TURN + self.calls * PER_CALL)
 
@@ -161,7 +161,7 @@ class KernelUse:
 
 
 def work(name: str, uses: Sequence[KernelUse], timing: Timing, g: int = 0) -> Work:
-    """Work of a step: one kernel, or those of a run that goes row by row, one after the other for each row.
+    """Work of a step: of one kernel, or of those of a rolled run, one after the other for each row.
 
     Constants are fetched once if those of the whole step stay in the cache, else as often as they are read. A piece
     that is read several times in a row is fetched once if it stays there.
@@ -183,7 +183,7 @@ def work(name: str, uses: Sequence[KernelUse], timing: Timing, g: int = 0) -> Wo
     return Work(name, g, execute, access if rounds else None, rounds, buffer)
 
 
-# ---- The words of the selection: points, layers, plans. Microseconds, microjoules, mW
+# ---- Values of the selection: points, layers, plans. Microseconds, microjoules, mW
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class EnergyLayer:
 
 @dataclass(frozen=True)
 class EnergyProblem:
-    """Choose a point per layer. `idle[start]`: the modes of a plan that begins in this configuration, which is that of
-    its first layer. A pair that is missing in `switches` cannot be switched."""
+    """Choose a point per layer. `idle[start]`: the idle modes of a plan whose first layer runs in this configuration.
+    No switch is possible between a pair that `switches` does not have."""
 
     layers: tuple[EnergyLayer, ...]
     switches: Switches
@@ -236,14 +236,14 @@ class Selection:
 
     @property
     def returns(self) -> bool:
-        """Whether the clock changes after the last step, because the way of idling needs that."""
+        """Whether the clock changes after the last step, because the idle mode requires that."""
         return self.mode.returns and self.points[-1].config != self.start
 
 
 def evaluate(
     problem: EnergyProblem, points: tuple[OperatingPoint, ...], mode: IdleMode, bound_uj: float = 0.0
 ) -> Selection:
-    """Add a plan up, naively: this is the definition of what it costs."""
+    """Add up time and energy of a plan, naively: this defines its cost."""
     path = [p.config for p in points] + ([points[0].config] if mode.returns else [])
     switched = tuple((a, b) for a, b in pairwise(path) if a != b)
     costs = [problem.switch(a, b) for a, b in switched]
@@ -257,9 +257,9 @@ def evaluate(
 def pareto(points: Iterable[OperatingPoint], idle_mw: float = 0.0) -> tuple[OperatingPoint, ...]:
     """The points worth keeping, per configuration, by rising time.
 
-    Fronts are per configuration because a point that another configuration beats can win once switching has its price.
-    Time saved is spent idling, so a point must save more than `idle_mw` over the time it takes longer: give the power
-    of the hungriest idle mode, or too much is dropped.
+    Fronts are per configuration, because a point that another configuration beats can win once switches are counted.
+    Time saved is spent idling, so a slower point must save more than `idle_mw` times the time lost. `idle_mw` has to be
+    the power of the hungriest idle mode; less drops too many points.
     """
     kept: list[OperatingPoint] = []
     by_config: dict[str, list[OperatingPoint]] = {}
@@ -275,22 +275,22 @@ def pareto(points: Iterable[OperatingPoint], idle_mw: float = 0.0) -> tuple[Oper
     return tuple(kept)
 
 
-# Calibration: the cost model's constants, fitted by least squares to what was measured on a chip.
+# Calibration: the cost model's constants, fitted by least squares to measurements on a chip.
 #
-# A step's cycles are linear in three constants (energy/layer_cost.py): with I instructions, F lines fetched from flash,
+# A step's cycles are linear in three constants: with I instructions, F lines fetched from flash,
 # S lines fetched from RAM behind the bus and w wait states,
 #
 #     cycles = I * cycles_per_instruction + F * (flash_line_cycles + w) + S * sram_line_cycles
 #
 # so all steps in all configurations make one linear system. Its rows are divided by the root of the cycles assumed
 # before: small steps count less than large ones, and the modelled cycles of all measurements together are the measured
-# ones. A current is the sheet's, times a factor and plus an offset, the same for all configurations. What the model
-# then says is modelled still, from measured constants.
+# ones. A current is the sheet's, times a factor and plus an offset, the same for all configurations. Times and energies
+# are still modelled, with measured constants.
 
 # Measurements of a profiled model on a chip: the file that `edgebuild calibrate --fit` reads.
 #
 # CSV with the header `what,config,step,phase,value`, or JSON, a list of objects with these members. Lines that begin
-# with # are passed over, so the output of the profiling firmware is such a file as it stands.
+# with # are skipped, so the output of the profiling firmware is such a file without changes.
 #
 #     what      cycles     of the core's clock, of one step in one configuration (or `us`, its time in microseconds)
 #               run_ma     supply current while the model runs
@@ -311,7 +311,7 @@ PHASES = ("", "access", "execute")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row; `line` is where it stands, of JSON its place in the list."""
+    """One row. `line`: of the file, or in JSON its position in the list."""
 
     what: str
     config: str
@@ -335,8 +335,8 @@ def read_supply_log(file: Path, configs: Sequence[str]) -> list[Measurement]:
     """`run_ma` of every configuration, from a record of the supply's current while the profiling firmware runs.
 
     CSV with the columns `ma` and `pin` (0 or 1), a line for each sample, as a program that reads an INA219 writes them;
-    other columns are passed over. The pin is high once for each configuration, in their order. The first and the last
-    sample of each time are of two states and left out. Raises EdgebuildError where there are not so many times.
+    other columns are ignored. The pin is high once for each configuration, in their order. The first and the last
+    sample of each period may mix two states and are left out. Raises EdgebuildError if the number of periods differs.
     """
     text = read_text(file, "cannot read the log")
     try:
@@ -426,7 +426,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Error:
-    """How far the model is from what was measured, percent of the measured value: root mean square, and the most."""
+    """Distance of the model from measurements, in percent of the measured value: root mean square, and the largest."""
 
     rms_percent: float
     worst_percent: float
@@ -435,7 +435,7 @@ class Error:
 
 @dataclass(frozen=True)
 class FittedTiming:
-    """Cycles; None where nothing measured depends on it, and the clock tree's value stays."""
+    """Fitted cycles; None: no measurement depends on the constant, and the clock tree's value stays."""
 
     cycles_per_instruction: float | None
     flash_line_cycles: float | None
@@ -469,7 +469,7 @@ class FittedCurrent:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Constants of a device, with the code in one placement. None: not measured, the clock tree's facts stay."""
+    """Measured constants of a device, with the code in one placement. None: not measured, the tree's value stays."""
 
     device: str
     placement: str
@@ -500,7 +500,7 @@ def read_calibration(file: Path, tree: ClockTree) -> Calibration:
 
 
 def calibrated(tree: ClockTree, c: Calibration) -> ClockTree:
-    """The tree with what was measured in place of what was assumed or of another device."""
+    """The tree with measured constants in place of assumed ones, or of another device's."""
     timing, power = tree.timing, tree.power
     if c.timing and timing:
         old = timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles
@@ -522,8 +522,8 @@ def calibrated(tree: ClockTree, c: Calibration) -> ClockTree:
 
 
 def fit(measured: Sequence[Measurement], works: Sequence[Work], model: PowerModel, file: str) -> Calibration:
-    """Fit all that the measurements determine. `works`: those of the profiled model's steps, in order; `file`: the name
-    of the measurements' file. Raises EdgebuildError where a measurement names what is not there."""
+    """Fit the constants that the measurements determine. `works`: of the profiled model's steps, in order. `file`: name
+    of the measurements' file. Raises EdgebuildError for a measurement of an absent step, configuration or mode."""
     tree, power = model.plan.tree, model.plan.tree.power
     by = {what: [m for m in measured if m.what == what] for what in KINDS}
     steps = _cycles(measured, model, file)
@@ -549,7 +549,7 @@ def fit(measured: Sequence[Measurement], works: Sequence[Work], model: PowerMode
 
 
 def _cycles(measured: Sequence[Measurement], model: PowerModel, file: str) -> list[Measurement]:
-    """Measurements of steps, times as cycles too."""
+    """Measurements of steps in cycles, with times converted to cycles."""
     times = [replace(m, value=m.value * _config(m, model, file).sysclk_hz / 1e6) for m in measured if m.what == "us"]
     return [m for m in measured if m.what == "cycles"] + times
 
@@ -573,9 +573,9 @@ def _fit_timing(rows: Sequence[Measurement], works: Sequence[Work], model: Power
 
 
 def _nonnegative(a: Floats, y: Floats, assumed: Floats) -> tuple[Floats, list[bool]]:
-    """Least squares with coefficients of at least 0, by leaving out those that would be less, one after the other.
+    """Least squares with coefficients of at least 0: the most negative one is set to 0 until none is negative.
 
-    A column that the others explain, or of nothing, keeps its assumed value. Also which columns were fitted.
+    A column that depends linearly on the others, or is 0, keeps its assumed value. Also returns which were fitted.
     """
     free = list(range(a.shape[1]))
     scale = np.linalg.norm(a, axis=0)
@@ -669,7 +669,7 @@ def _block(name: str, value: FittedTiming | FittedCurrent | None) -> Iterable[st
 
 
 def calibration_words(c: Calibration, model: PowerModel, works: Sequence[Work], measured: Sequence[Measurement]) -> str:
-    """The fitted constants beside the old ones, and how well each predicts the measurements."""
+    """The fitted constants beside the old ones, and the errors of both against the measurements."""
     lines = [f"{c.device}, code in {c.placement}: fitted to {len(measured)} measurements of {c.measurements}"]
     if c.timing:
         timing = require_timing(model)

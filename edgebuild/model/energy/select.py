@@ -1,13 +1,13 @@
 """The least energy under a time budget: a point per layer, so that layers, switches and idling cost least together.
 
-This is the multiple-choice knapsack of Alvanaki et al. (DATE 2024, arXiv 2407.03711) with two things more: changing
-the clock between layers takes time and energy, and what is left of the budget is spent in the best idle mode. Each pair
+This is the multiple-choice knapsack of Alvanaki et al. (DATE 2024, arXiv 2407.03711) with two additions: changing
+the clock between layers takes time and energy, and the rest of the budget is spent in the best idle mode. Each pair
 of a start configuration and an idle mode is one case, in which the cost of idling is linear in time.
 
 A case is solved by labels: dynamic programming over layers and configurations whose state is the exact time spent, not
-a grid of times. What makes that small are bounds from the Lagrangian relaxation of the budget: a label that cannot
-beat the best plan known is dropped. Labels closer than a fraction of the tolerance are merged, so the result is within
-TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: the same input gives the same plan."""
+a grid of times. Bounds from the Lagrangian relaxation of the budget keep the labels few: a label that cannot
+beat the best plan so far is dropped. Labels closer than a fraction of the tolerance are merged, so the result is within
+TOLERANCE of the optimum, and its bound proves that. No randomness, no clock: the same input gives the same plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .layer_cost import (
 
 TOLERANCE = 1e-4  # of the energy
 COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small
-ROOMS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # for them: shares of the distance from the bound to the best plan known
+ROOMS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of first tries: shares of the distance from the bound to the best energy so far
 BISECTIONS = 40
 EPSILON_US = 1e-6
 Floats = NDArray[np.float64]
@@ -41,7 +41,7 @@ Ints = NDArray[np.int64]
 
 
 def select(problem: EnergyProblem) -> Selection:
-    """The plan of least energy within the budget, to a relative TOLERANCE; `bound_uj` is what was proved.
+    """The plan of least energy within the budget, to a relative TOLERANCE; `bound_uj` is the proven lower bound.
 
     Never worse than `best_single`. Raises EdgebuildError if no plan keeps to the budget, with the time of the fastest.
     """
@@ -94,8 +94,8 @@ def best_single(problem: EnergyProblem) -> Selection:
 class _Arrays:
     """The problem as arrays: `points[k][c]` are the points of layer k in configuration c.
 
-    `time[k]` and `energy[k]` have a row for each configuration, as long as that of the most points; what is too long
-    in a row is 0, and infinite in `absent[k]`.
+    `time[k]` and `energy[k]` have a row for each configuration, padded with 0 to the most points of any. `absent[k]` is
+    infinite where they are padded, else 0.
     """
 
     configs: tuple[str, ...]
@@ -137,7 +137,7 @@ def _padded(layer: tuple[tuple[OperatingPoint, ...], ...]) -> tuple[Floats, Floa
 
 @dataclass(frozen=True)
 class _Cases:
-    """Pairs of a start and an idle mode. Idling costs `fixed - power * T` for a plan that takes T <= `horizon`."""
+    """Pairs of a start and an idle mode. Idling costs `fixed - power * T` (uJ) for a plan of T <= `horizon` (us)."""
 
     mode: tuple[IdleMode, ...]
     start: Ints
@@ -250,7 +250,7 @@ def _labels(
         energy = a.energy[layer] - power * a.time[layer]
         cheapest = (energy + price * a.time[layer] + a.absent[layer]).min(axis=1)
         least = np.array([f.least(price) for f in fronts])
-        # [before, now]: the least that a plan through both costs; most pairs are never looked at.
+        # [before, now]: the least cost of a plan through both; most pairs are above the limit.
         through = least[:, None] + switch_value + cheapest + togo[layer + 1]
         new = []
         for c, points in enumerate(a.points[layer]):
@@ -273,13 +273,13 @@ def _labels(
 
 @dataclass(frozen=True)
 class _Front:
-    """Labels of one configuration after a layer: time and energy so far, and where they come from."""
+    """Labels of one configuration after a layer: time and energy so far, and the labels that they extend."""
 
     time: Floats
     energy: Floats
-    config: Ints  # before
-    label: Ints  # there
-    point: Ints
+    config: Ints  # of the layer before
+    label: Ints  # in that configuration's front
+    point: Ints  # of the layer
 
     @staticmethod
     def none() -> _Front:
@@ -303,7 +303,7 @@ class _Front:
         return float((self.energy + price * self.time).min(initial=np.inf))
 
     def each(self, time: Floats, energy: Floats, price: float, limit: float) -> _Front:
-        """Every label with every point that the cheapest label can be followed by."""
+        """Every label with every point that keeps at least the cheapest label within the limit."""
         points = np.flatnonzero(energy + price * time <= limit - self.least(price))
         n, m = len(self.time), len(points)
         return _Front(
@@ -315,14 +315,14 @@ class _Front:
         )
 
     def within(self, price: float, value: float, time: float) -> _Front:
-        """The plans that can still beat the best one, and keep to the budget."""
+        """The labels that can still beat the best plan, and keep to the budget."""
         return self.keep((self.energy + price * self.time <= value) & (self.time <= time))
 
     def keep(self, rows: NDArray[np.bool_] | Ints) -> _Front:
         return _Front(self.time[rows], self.energy[rows], self.config[rows], self.label[rows], self.point[rows])
 
     def undominated(self, merge: float) -> _Front:
-        """Plans by rising time that save energy over all before; of each step of `merge` only the first."""
+        """Labels by rising time, each of less energy than all before; only the first in each step of `merge` uJ."""
         if len(self.time) < 2:
             return self
         rows = np.argsort(self.time, kind="stable")
@@ -338,7 +338,7 @@ class _Front:
 def _trace(
     problem: EnergyProblem, a: _Arrays, history: list[list[_Front]], one: _Cases, power: float
 ) -> Selection | None:
-    """The best label at the end, and back along its way."""
+    """The plan of the best label at the end, traced back; None: no label keeps to the budget."""
     best: tuple[float, int, int] | None = None
     for c, front in enumerate(history[-1]):
         time, energy = 0.0, 0.0
@@ -359,29 +359,29 @@ def _trace(
     return evaluate(problem, tuple(reversed(points)), one.mode[0])
 
 
-# Energy at equal latency: a plan against running at full clock and idling, in three ways, until the same deadline.
+# Energy at equal latency: a plan against running at full clock and idling, in three modes, until the same deadline.
 
 SLACKS = (0.1, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Energies of one period, uJ. `budget_us` is the fastest clock's time for the plain layers, and the slack."""
+    """Energies of one period, uJ. `budget_us` is the fastest clock's time for the plain layers, plus the slack."""
 
     slack: float
     budget_us: float
     plan: Selection
     single: Selection  # the best plan with one configuration for all layers
-    baselines: dict[str, float]  # the fastest clock, plain layers, with each way to idle
-    shares: dict[str, float]  # what is saved against busy idling, by step: idle, frequency, decoupling
+    baselines: dict[str, float]  # the fastest clock, plain layers, by mode of idling
+    shares: dict[str, float]  # energy saved, as part of busy idling's, by step: idle, frequency, decoupling
 
     def saving(self, baseline: str) -> float:
-        """Part of the baseline's energy that the plan saves."""
+        """Share of the baseline's energy that the plan saves, from 0 to 1."""
         return 1 - self.plan.energy_uj / self.baselines[baseline]
 
 
 def problem_of(layers: Sequence[EnergyLayer], model: PowerModel, budget_us: float) -> EnergyProblem:
-    """The selection problem of these layers on this plan's chip."""
+    """The selection problem of these layers on the model's chip."""
     idle = {c.name: model.idle_modes(c) for c in model.plan.configs}
     return EnergyProblem(tuple(layers), model.switches(), idle, budget_us)
 
@@ -389,7 +389,10 @@ def problem_of(layers: Sequence[EnergyLayer], model: PowerModel, budget_us: floa
 def compare(
     plain: Sequence[EnergyLayer], decoupled: Sequence[EnergyLayer], model: PowerModel, slack: float
 ) -> Comparison:
-    """`plain`: the layers with g = 0 only; `decoupled`: with all their points. Both with the fastest configuration."""
+    """Compare the best plan with the baselines at the fastest clock's time plus `slack`, a part of that time.
+
+    `plain`: the layers with g = 0 only; `decoupled`: with all their points. Both with the fastest configuration.
+    """
     fastest = max(model.plan.configs, key=lambda c: c.sysclk_hz)
     at_full = tuple(replace(y, points=tuple(p for p in y.points if p.config == fastest.name)) for y in plain)
     points = tuple(min(y.points, key=lambda p: p.time_us) for y in at_full)
@@ -412,7 +415,7 @@ def compare(
 
 
 def iso_latency(c: Comparison) -> dict[str, object]:
-    """A comparison as the report has it: energies of one period in uJ, savings and shares as parts of one."""
+    """A comparison for the report: energies of one period in uJ, savings and shares as parts of one."""
     return {
         "slack": c.slack,
         "budget_us": c.budget_us,
@@ -425,7 +428,7 @@ def iso_latency(c: Comparison) -> dict[str, object]:
 
 
 def budget_row(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
-    """One of several budgets as the report has it."""
+    """One of several budgets for the report."""
     return {
         "qos_us": problem.budget_us,
         "time_us": plan.time_us,
@@ -438,7 +441,7 @@ def budget_row(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
 
 
 def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
-    """The `energy` section of a model's report: the plan and all that it was chosen from."""
+    """The `energy` section of a model's report: the plan, and all points, switches and idle modes to choose from."""
 
     def switch_row(pair: tuple[str, str]) -> dict[str, object]:
         cost = problem.switch(*pair)
@@ -464,8 +467,8 @@ def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
 
 # Several latency budgets for one firmware: kernels are the same for all, the clocks of steps are not.
 #
-# A kernel that gathers its operands does so under every budget. So the forms that the best plan of each budget wants
-# are tried for all, and those are taken that lose least against the best plan of each.
+# A kernel that gathers its operands does so under every budget. So the forms of each budget's best plan are tried for
+# all budgets, and those that lose least against the best plans are taken.
 
 StepForms = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it gathers at the HSE
 
@@ -482,9 +485,9 @@ class ChosenClocks:
 def select_all(
     layers: Sequence[EnergyLayer], forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
 ) -> ChosenClocks:
-    """The plans of least energy within all budgets. Raises EdgebuildError if one is too short for any plan.
+    """The plans of least energy within all budgets. Raises EdgebuildError if a budget is too short for any plan.
 
-    `layers` have all points of `forms`, which are those of each step.
+    `forms`: possible works of each step; `layers` have all points of these.
     """
     problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
     alone = tuple(select(problem) for problem in problems)
@@ -499,7 +502,7 @@ def select_all(
 def _plans_with_forms(
     ways: StepForms, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
 ) -> ChosenClocks | None:
-    """The plans with these forms of the steps; None if they are too slow for a budget. Never so for the shortest's."""
+    """The plans with these forms of the steps; None if a budget is too short. Forms of the shortest budget fit all."""
     layers = [_layer(each, *way, model) for each, way in zip(forms, ways, strict=True)]
     problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
     try:
@@ -509,7 +512,7 @@ def _plans_with_forms(
 
 
 def _layer(forms: Sequence[Work], g: int, lfo: bool, model: PowerModel) -> EnergyLayer:
-    """A step in one form. Where a clock is that of the HSE anyway, nothing is gathered at another."""
+    """A step in one form. Configurations without the PLL run from the HSE anyway, so `lfo` makes no difference."""
     work = next(w for w in forms if w.g == g)
     return EnergyLayer(work.name, tuple(point(work, c, model, lfo and bool(c.pll)) for c in model.plan.configs))
 
@@ -518,12 +521,12 @@ def _step_forms(selection: Selection) -> StepForms:
     return tuple((p.g, p.lfo) for p in selection.points)
 
 
-# The clocks of a model's steps: what code generation and the report need to know of them.
+# The clocks of a model's steps, for code generation and the report.
 
 
 @dataclass(frozen=True)
 class ClockSchedule:
-    """A point for each step of a plan, the problem it was chosen from, and what that is worth. All modelled."""
+    """A point for each step of a plan, the problem it solves, and comparisons with baselines. All modelled."""
 
     model: PowerModel
     problem: EnergyProblem
@@ -537,12 +540,12 @@ class ClockSchedule:
 
     @property
     def hse(self) -> str:
-        """Frequency of the board's crystal, in words."""
+        """Frequency of the board's crystal, as text in MHz."""
         return mhz(self.clocks.base_hz)
 
     @property
     def sources(self) -> dict[str, str]:
-        """Sources of the model: whose currents, and where the cycles of stalls come from."""
+        """Sources of the model's currents, and of its cycles of stalls."""
         tree = self.clocks.tree
         return {"currents": tree.power.of if tree.power else "", "stalls": tree.timing.source if tree.timing else ""}
 
@@ -552,12 +555,12 @@ class ClockSchedule:
 
     @property
     def budgets(self) -> tuple[tuple[EnergyProblem, Selection], ...]:
-        """Problem and plan of each budget; the first holds until the application asks for another."""
+        """Problem and plan of each budget; the first holds until the application selects another."""
         return (self.problem, self.selection), *self.others
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """Steps before which the clock changes under any of the budgets; their number for a change after the last."""
+        """Steps before which the clock changes under any budget; the number of steps for a change after the last."""
         starts = zip(*((p.config for p in s.points) for _, s in self.budgets), strict=True)
         inside = (step for step, (a, b) in enumerate(pairwise(starts), 1) if a != b)
         after = (len(self.points),) if any(s.returns for _, s in self.budgets) else ()
